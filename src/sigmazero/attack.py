@@ -1,0 +1,94 @@
+"""What every attack is: a frozen dataclass of hyper-parameters with `init` and `step`."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor
+
+from sigmazero import drive
+from sigmazero.oracle import Model, Oracle
+from sigmazero.pose import Bounds, pose
+from sigmazero.problem import Unit
+from sigmazero.result import Result
+
+Goal = Literal["untargeted", "targeted"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack(ABC):
+    """The contract: state in, state out, and the model only through the oracle.
+
+    A state is a dataclass of tensors whose first dimension is the batch (fields may be None). If it has a field
+    `done`, rows marked there leave. A step may not read a tensor's value on the host.
+    """
+
+    name: str
+    steps: int
+
+    kind: ClassVar[Literal["minimum-norm", "budget"]] = "minimum-norm"
+    goals: ClassVar[tuple[Goal, ...]] = ("untargeted", "targeted")
+    gradients: ClassVar[bool] = True
+    paper: ClassVar[str]
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        """Refuse values that no run could use."""
+        if isinstance(self.steps, bool) or int(self.steps) != self.steps or self.steps < 1:
+            raise ValueError(f"steps={self.steps!r} must be a whole number, 1 or more")
+
+    @property
+    def iterations(self) -> int:
+        """How often `step` is called at most."""
+        return self.steps
+
+    @abstractmethod
+    def init(self, oracle: Oracle) -> Any:
+        """The state before the first step."""
+
+    @abstractmethod
+    def step(self, i: Tensor, state: Any, oracle: Oracle) -> Any:
+        """One step: ask the oracle, return the new state. `i` is a scalar tensor on the device."""
+
+    def run(
+        self,
+        model: Model,
+        x: Tensor,
+        y: Tensor,
+        *,
+        targeted: bool = False,
+        bounds: Bounds = (0.0, 1.0),
+        unit: Unit = "feature",
+        mask: Tensor | None = None,
+        budget: int | None = None,
+        batch_size: int | None = None,
+        seed: int = 0,
+        ids: Tensor | Sequence[int] | None = None,
+        progress: bool = False,
+    ) -> Result:
+        """Attack every row of x and report what was found, per sample.
+
+        model      any callable from inputs to logits; an nn.Module is put in eval mode and restored
+        y          true classes, or the classes to reach if `targeted`
+        bounds     the box: scalars, or tensors that broadcast to one sample
+        unit       "feature" counts every scalar, "pixel" a position once for all its channels
+        mask       True where a feature may change; for one sample or for all
+        budget     stop a sample at the first adversarial point with at most this many changes
+        batch_size None picks one; it is halved when memory runs out
+        seed, ids  random numbers depend on these and the step alone, not on the batch
+        """
+        self._check_goal(targeted, budget)
+        problem = pose(x, y, targeted=targeted, bounds=bounds, unit=unit, mask=mask, budget=budget, seed=seed, ids=ids)
+        return drive.run(self, model, problem, batch_size=batch_size, progress=progress)
+
+    def _check_goal(self, targeted: bool, budget: int | None) -> None:
+        goal = "targeted" if targeted else "untargeted"
+        if goal not in self.goals:
+            raise ValueError(f"{self.name} has no {goal} form; it supports: {', '.join(self.goals)}")
+        if self.kind == "budget" and budget is None:
+            raise ValueError(f"{self.name} searches within a fixed budget; pass budget=k")
+
+    def parameters(self) -> dict[str, Any]:
+        """Hyper-parameters by name, without the attack's own name."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}

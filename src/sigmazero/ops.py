@@ -1,0 +1,67 @@
+"""Pure tensor functions shared by the attacks: nothing here knows a model, a problem or a step."""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def per_row(values: Tensor, like: Tensor) -> Tensor:
+    """Shape one number per row so that it broadcasts over the rows of `like`.
+
+    >>> per_row(torch.tensor([1., 2.]), torch.zeros(2, 3, 4)).shape
+    torch.Size([2, 1, 1])
+    """
+    return values.reshape(-1, *[1] * (like.ndim - 1))
+
+
+def largest(x: Tensor) -> Tensor:
+    """Largest magnitude of each row (0 for a row without entries)."""
+    return x.abs().flatten(1).amax(1) if x[0:1].numel() else x.new_zeros(len(x))
+
+
+def cosine(steps: int, start: float, end: float) -> Tensor:
+    """Half a cosine from `start` at 0 to `end` at `steps`: one value per step and one more.
+
+    >>> [round(v, 3) for v in cosine(4, 1.0, 0.1).tolist()]
+    [1.0, 0.868, 0.55, 0.232, 0.1]
+    """
+    angle = torch.arange(steps + 1, dtype=torch.float64) * (math.pi / steps)
+    return end + (start - end) * (1 + torch.cos(angle)) / 2
+
+
+def adam_corrections(steps: int, beta1: float = 0.9, beta2: float = 0.999) -> tuple[Tensor, Tensor]:
+    """Adam's bias corrections of every step: 1 − β1^t and √(1 − β2^t), t from 1."""
+    # Python's power, as in torch.optim: 1 − β2^t loses three digits at t = 1, where another rounding would show.
+    pairs = [(1 - beta1**t, math.sqrt(1 - beta2**t)) for t in range(1, steps + 1)]
+    first, second = torch.tensor(pairs, dtype=torch.float64).unbind(1)
+    return first, second
+
+
+def adam(
+    gradient: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    correction1: Tensor,
+    correction2: Tensor,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One Adam step: the direction to subtract (times the step size) and the two new moments."""
+    mean = torch.lerp(gradient, mean, beta1)
+    square = beta2 * square + (1 - beta2) * gradient * gradient
+    return (mean / correction1) / (square.sqrt() / correction2 + epsilon), mean, square
+
+
+def keep_largest(values: Tensor, k: Tensor) -> Tensor:
+    """True at the k largest entries of each row of a 2-D tensor, exactly k of them: ties go to the lower index.
+
+    >>> keep_largest(torch.tensor([[3., 1., 3., 2.]]), torch.tensor([1])).int().tolist()
+    [[1, 0, 0, 0]]
+    """
+    order = values.argsort(dim=1, descending=True, stable=True)
+    rank = torch.empty_like(order).scatter_(
+        1, order, torch.arange(values.shape[1], device=values.device).expand_as(order)
+    )
+    return rank < k[:, None]

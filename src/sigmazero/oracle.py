@@ -1,0 +1,199 @@
+"""The only door to the model: it answers queries, counts them per sample and keeps the best points it was shown.
+
+Nothing here reads a tensor's value on the host, so a step made of these calls can be captured and replayed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from sigmazero import ops
+from sigmazero.problem import Problem
+
+Model = Callable[[Tensor], Tensor]
+Loss = Callable[[Tensor], Tensor]
+Rows = TypeVar("Rows")
+
+
+def take(rows_of: Rows, index: Tensor) -> Rows:
+    """The same dataclass of tensors with some of its rows; fields that are None stay so."""
+    kept = {f.name: getattr(rows_of, f.name) for f in fields(rows_of)}  # type: ignore[arg-type]
+    return replace(rows_of, **{k: None if v is None else v[index] for k, v in kept.items()})  # type: ignore[type-var]
+
+
+@dataclass
+class Tally:
+    """What is known of each sample so far; the first dimension of every field is the batch.
+
+    `points` holds the last few records of each sample, newest and best first, so that a record which does not
+    survive its verification has a successor.
+    """
+
+    points: Tensor
+    counts: Tensor
+    step_found: Tensor
+    forwards: Tensor
+    backwards: Tensor
+    broken: Tensor
+    alive: Tensor
+
+    @classmethod
+    def start(cls, problem: Problem, depth: int) -> "Tally":
+        """Nothing asked, nothing found."""
+        x, n = problem.x, len(problem)
+        zeros = torch.zeros(n, dtype=torch.int64, device=x.device)
+        return cls(
+            points=x[:, None].repeat(1, depth, *[1] * (x.ndim - 1)),
+            counts=torch.full((n, depth), problem.sites + 1, device=x.device),
+            step_found=torch.full_like(zeros, -1),
+            forwards=zeros,
+            backwards=zeros.clone(),
+            broken=torch.zeros_like(zeros, dtype=torch.bool),
+            alive=torch.ones_like(zeros, dtype=torch.bool),
+        )
+
+    @property
+    def best_l0(self) -> Tensor:
+        """Fewest changes so far; one more than there are sites where nothing was found."""
+        return self.counts[:, 0]
+
+    @property
+    def best(self) -> Tensor:
+        """The sparsest adversarial point so far; the clean input where nothing was found."""
+        return self.points[:, 0]
+
+
+class Verdict(NamedTuple):
+    """What a point is worth, per sample."""
+
+    fooled: Tensor
+    valid: Tensor  # fooled and feasible: may become the answer
+    l0: Tensor
+    finite: Tensor
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the model said at a point."""
+
+    logits: Tensor
+    fooled: Tensor
+    value: Tensor
+    grad: Tensor
+
+
+class Oracle:
+    """Asks the model about the samples still alive."""
+
+    def __init__(self, model: Model, problem: Problem, *, depth: int = 2, chunk: int = 1024) -> None:
+        """Prepare to ask `model` about `problem`; `chunk` is the most rows sent through it at once in `copies`."""
+        self.model, self.problem, self.chunk = model, problem, chunk
+        self.tally = Tally.start(problem, depth)
+        self.iteration = torch.zeros((), dtype=torch.int64, device=problem.x.device)
+        self._tables: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def logits(self, x: Tensor, copies: int | None = None) -> Tensor:
+        """Logits at one point per sample, or at `copies` of them: x is (N, copies, ...), so is the answer."""
+        if copies is None:
+            with torch.no_grad():
+                logits = self.model(x)
+            self._count(forwards=1)
+            self._record(x, self._judge(x, logits))
+            return logits
+        with torch.no_grad():
+            parts = [self.model(part) for part in torch.split(x.flatten(0, 1), self.chunk)]
+        logits = torch.cat(parts).view(len(x), copies, -1)
+        self._count(forwards=copies)
+        verdicts = [self._judge(x[:, k], logits[:, k]) for k in range(copies)]
+        counts = torch.stack([torch.where(v.valid, v.l0, self.problem.sites + 1) for v in verdicts], 1)
+        first = counts.argmin(1)
+        every = torch.arange(len(x), device=x.device)
+        chosen = Verdict(*(torch.stack(field, 1)[every, first] for field in zip(*verdicts, strict=True)))
+        finite = torch.stack([v.finite for v in verdicts], 1).all(1)
+        self._record(x[every, first], chosen._replace(finite=finite))
+        return logits
+
+    def value_and_grad(self, x: Tensor, loss: Loss) -> Answer:
+        """One forward and one backward: the logits, and the gradient of a per-sample loss of them.
+
+        The gradient is zero at features that may not change, so that no norm of it counts them.
+        """
+        with torch.enable_grad():
+            point = x.detach().requires_grad_()
+            logits = self._differentiable(point)
+            value = loss(logits)
+            (grad,) = torch.autograd.grad(value.sum(), point)
+        logits, value = logits.detach(), value.detach()
+        self._count(forwards=1, backwards=1)
+        verdict = self._judge(x, logits)
+        self._record(x, verdict)
+        return Answer(logits, verdict.fooled, value, self._masked(grad))
+
+    def jacobian(self, x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (N, classes) and the gradients of the logits named in `classes` (N, K): (N, K, ...)."""
+        with torch.enable_grad():
+            point = x.detach().requires_grad_()
+            logits = self._differentiable(point)
+            chosen = logits.gather(1, classes)
+            grads = [
+                torch.autograd.grad(chosen[:, k].sum(), point, retain_graph=True)[0] for k in range(classes.shape[1])
+            ]
+        logits = logits.detach()
+        self._count(forwards=1, backwards=classes.shape[1])
+        self._record(x, self._judge(x, logits))
+        return logits, torch.stack([self._masked(g) for g in grads], 1)
+
+    def row(self, table: Tensor, i: Tensor) -> tuple[Tensor, ...]:
+        """The numbers of step i in a schedule of shape (steps, numbers), on the problem's device and dtype."""
+        # The table itself is kept beside its copy: an id alone could be reused by another table.
+        _, here = self._tables.setdefault(id(table), (table, table.to(self.problem.x)))
+        return here.index_select(0, i.reshape(1)).squeeze(0).unbind()
+
+    def retire(self, done: Tensor | None = None) -> None:
+        """End a step: rows that have their answer, or that the attack gave up (`done`), ask no more."""
+        tally, budget = self.tally, self.problem.budget
+        finished = (tally.best_l0 <= (budget or 0)) | tally.broken
+        tally.alive = tally.alive & ~(finished if done is None else finished | done)
+
+    def take(self, rows: Tensor) -> None:
+        """Go on with some of the rows only."""
+        self.problem = self.problem.take(rows)
+        self.tally = take(self.tally, rows)
+
+    def _differentiable(self, point: Tensor) -> Tensor:
+        logits = self.model(point)
+        if not logits.requires_grad:
+            raise TypeError(
+                "the model's output carries no gradient with respect to its input; "
+                "remove no_grad, detach or NumPy from its forward, or choose an attack without gradients"
+            )
+        return logits
+
+    def _masked(self, grad: Tensor) -> Tensor:
+        return grad if self.problem.free is None else grad * self.problem.free
+
+    def _count(self, forwards: int = 0, backwards: int = 0) -> None:
+        tally = self.tally
+        tally.forwards = tally.forwards + forwards * tally.alive
+        if backwards:
+            tally.backwards = tally.backwards + backwards * tally.alive
+
+    def _judge(self, x: Tensor, logits: Tensor) -> Verdict:
+        problem = self.problem
+        finite = logits.isfinite().all(1)
+        fooled = problem.fooled(logits) & finite
+        return Verdict(fooled, fooled & problem.feasible(x), problem.l0(x), finite)
+
+    def _record(self, x: Tensor, verdict: Verdict) -> None:
+        """Keep a point that is strictly sparser than the best so far, push the older ones down."""
+        tally = self.tally
+        record = verdict.valid & (verdict.l0 < tally.best_l0) & tally.alive
+        newer = torch.cat([x[:, None], tally.points[:, :-1]], 1)
+        tally.points = torch.where(ops.per_row(record, newer), newer, tally.points)
+        counts = torch.cat([verdict.l0[:, None], tally.counts[:, :-1]], 1)
+        tally.counts = torch.where(record[:, None], counts, tally.counts)
+        tally.step_found = torch.where(record, self.iteration, tally.step_found)
+        tally.broken = tally.broken | (tally.alive & ~verdict.finite)

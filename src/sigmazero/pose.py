@@ -1,0 +1,133 @@
+"""From what a user hands in to a Problem: every wrong value is named here, before the first query."""
+
+from collections.abc import Sequence
+from typing import get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sigmazero.problem import Problem, Unit
+
+Bound = float | Tensor
+Bounds = tuple[Bound, Bound]
+
+
+def pose(
+    x: Tensor,
+    y: Tensor,
+    *,
+    targeted: bool = False,
+    bounds: Bounds = (0.0, 1.0),
+    unit: Unit = "feature",
+    mask: Tensor | None = None,
+    budget: int | None = None,
+    seed: int = 0,
+    ids: Tensor | Sequence[int] | None = None,
+) -> Problem:
+    """Check everything that can be checked without the model and make the question."""
+    _check_inputs(x)
+    _check_labels(x, y)
+    if unit not in get_args(Unit):
+        raise ValueError(f"unit={unit!r} is not one of {', '.join(map(repr, get_args(Unit)))}")
+    if budget is not None and (isinstance(budget, bool) or int(budget) != budget or budget < 0):
+        raise ValueError(f"budget={budget!r} must be a whole number of changes, 0 or more (None for no budget)")
+    # A clone: the caller's tensor is never written to, and one made in inference mode cannot carry gradients.
+    x = x.detach().clone()
+    lower, upper = (_bound(b, name, x) for b, name in zip(_pair(bounds), ("lower", "upper"), strict=True))
+    _check_box(x, lower, upper)
+    free = None
+    if mask is not None:
+        free = _one_or_all(torch.as_tensor(mask, device=x.device), "mask", x)
+        if free.dtype != torch.bool:
+            raise TypeError(f"mask has dtype {free.dtype}; give booleans, True where a feature may change")
+        lower, upper = torch.where(free, lower, x), torch.where(free, upper, x)
+    return Problem(
+        x=x,
+        y=y.detach().to(device=x.device, dtype=torch.int64).clone(),
+        ids=_ids(ids, x),
+        lower=lower,
+        upper=upper,
+        free=free,
+        targeted=bool(targeted),
+        unit=unit,
+        budget=None if budget is None else int(budget),
+        seed=int(seed),
+    )
+
+
+def _check_inputs(x: Tensor) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"inputs are a {type(x).__name__}, not a torch tensor; use torch.as_tensor(...)")
+    if x.dtype in (torch.float16, torch.bfloat16):
+        raise TypeError(f"inputs have dtype {x.dtype}, in which l0 cannot be counted exactly; use x.float()")
+    if x.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"inputs have dtype {x.dtype}; for 8-bit images use x.float() / 255")
+    if x.ndim < 2:
+        raise ValueError(f"inputs have shape {tuple(x.shape)}; the first dimension must be the batch: (N, ...)")
+    if x.shape[1:].numel() == 0:
+        raise ValueError(f"inputs have shape {tuple(x.shape)}: a sample has no features")
+    finite = x.isfinite().flatten(1).all(1)
+    if not finite.all():
+        row = int((~finite).nonzero()[0])
+        raise ValueError(f"input row {row} holds NaN or Inf; clean the data first")
+
+
+def _check_labels(x: Tensor, y: Tensor) -> None:
+    if not isinstance(y, Tensor):
+        raise TypeError(f"labels are a {type(y).__name__}, not a torch tensor; use torch.as_tensor(...)")
+    if y.dtype.is_floating_point or y.dtype.is_complex or y.dtype == torch.bool:
+        raise TypeError(f"labels have dtype {y.dtype}; give class indices as integers, y.long()")
+    if y.shape != x.shape[:1]:
+        raise ValueError(f"labels have shape {tuple(y.shape)}, expected ({len(x)},): one class index per input")
+    if (y < 0).any():
+        raise ValueError(f"label {int(y.min())} in row {int(y.argmin())} is negative; classes count from 0")
+
+
+def _pair(bounds: Bounds) -> Bounds:
+    try:
+        lower, upper = bounds
+    except (TypeError, ValueError):
+        raise ValueError(f"bounds={bounds!r} must be a pair (lower, upper), for example (0, 1)") from None
+    return lower, upper
+
+
+def _one_or_all(value: Tensor, name: str, x: Tensor) -> Tensor:
+    """Give a tensor the rank of x, with one row for all samples or one each."""
+    shape = tuple(value.shape)
+    try:
+        return value.expand(x.shape) if value.ndim == x.ndim else value.expand(x.shape[1:])[None]
+    except RuntimeError:
+        raise ValueError(
+            f"{name} of shape {shape} fits neither one sample {tuple(x.shape[1:])} nor all {tuple(x.shape)}"
+        ) from None
+
+
+def _bound(value: Bound, name: str, x: Tensor) -> Tensor:
+    bound = torch.as_tensor(value, dtype=x.dtype, device=x.device)
+    if bound.isnan().any():
+        raise ValueError(f"the {name} bound holds NaN")
+    # A scalar stays a scalar in memory: one element that broadcasts.
+    return bound.reshape([1] * x.ndim) if bound.ndim == 0 else _one_or_all(bound, f"the {name} bound", x)
+
+
+def _check_box(x: Tensor, lower: Tensor, upper: Tensor) -> None:
+    if (lower > upper).any():
+        raise ValueError("the lower bound lies above the upper bound for some feature; swap them")
+    outside = ((x < lower) | (x > upper)).flatten(1).any(1)
+    if outside.any():
+        row = int(outside.nonzero()[0])
+        span = f"[{float(x[row].min()):g}, {float(x[row].max()):g}]"
+        raise ValueError(
+            f"input row {row} spans {span}, outside the bounds [{float(lower.min()):g}, {float(upper.max()):g}]; "
+            "scale the inputs or pass bounds=(lower, upper)"
+        )
+
+
+def _ids(ids: Tensor | Sequence[int] | None, x: Tensor) -> Tensor:
+    if ids is None:
+        return torch.arange(len(x), device=x.device)
+    array = torch.as_tensor(np.asarray(ids) if not isinstance(ids, Tensor) else ids, device=x.device)
+    if array.shape != x.shape[:1] or array.dtype.is_floating_point:
+        raise ValueError(f"ids have shape {tuple(array.shape)} and dtype {array.dtype}; give {len(x)} integers")
+    return array.to(torch.int64)

@@ -1,0 +1,40 @@
+"""One progress bar, on terminals only."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Advance = Callable[[float], None]
+
+
+def _ignore(amount: float) -> None:
+    del amount
+
+
+@contextmanager
+def bar(title: str, total: float, show: bool = True, unit: str = "rows") -> Iterator[Advance]:
+    """Yield a function that moves the bar; it does nothing if `show` is off or stderr is not a terminal."""
+    if not show or not sys.stderr.isatty():
+        yield _ignore
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    except ImportError:
+        raise ImportError("progress=True needs rich; pip install 'sigmazero[cli]'") from None
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[speed]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=total, speed="")
+
+        def advance(amount: float) -> None:
+            progress.advance(task, amount)
+            speed = progress.tasks[0].speed
+            progress.update(task, speed=f"{speed:.1f} {unit}/s" if speed else "")
+
+        yield advance
