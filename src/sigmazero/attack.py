@@ -20,8 +20,10 @@ Goal = Literal["untargeted", "targeted"]
 class Attack(ABC):
     """The contract: state in, state out, and the model only through the oracle.
 
-    A state is a dataclass of tensors whose first dimension is the batch (fields may be None). If it has a field
-    `done`, rows marked there leave. A step may not read a tensor's value on the host.
+    A state is a dataclass of tensors whose first dimension is the batch (fields may be None). Two field names mean
+    something to the driver: rows marked in `done` leave; `own` is the point the method would return by its own rule
+    where that is not the sparsest adversarial point it queried, which the oracle keeps anyway.
+    A step may not read a tensor's value on the host, unless the class says `capturable = False`.
     """
 
     name: str
@@ -30,6 +32,8 @@ class Attack(ABC):
     kind: ClassVar[Literal["minimum-norm", "budget"]] = "minimum-norm"
     goals: ClassVar[tuple[Goal, ...]] = ("untargeted", "targeted")
     gradients: ClassVar[bool] = True
+    capturable: ClassVar[bool] = True
+    keeps_own: ClassVar[bool] = False
     paper: ClassVar[str]
     version: ClassVar[int] = 1
 
@@ -66,6 +70,8 @@ class Attack(ABC):
         seed: int = 0,
         ids: Tensor | Sequence[int] | None = None,
         progress: bool = False,
+        start: Tensor | None = None,
+        pool: Tensor | None = None,
     ) -> Result:
         """Attack every row of x and report what was found, per sample.
 
@@ -77,6 +83,8 @@ class Attack(ABC):
         budget     stop a sample at the first adversarial point with at most this many changes
         batch_size None picks one; it is halved when memory runs out
         seed, ids  random numbers depend on these and the step alone, not on the batch
+        start      a starting point per sample, for attacks that begin at an adversarial point
+        pool       inputs such attacks may start from; all of x if None
         """
         self._check_goal(targeted, budget)
         problem = pose(x, y, targeted=targeted, bounds=bounds, unit=unit, mask=mask, budget=budget, seed=seed, ids=ids)

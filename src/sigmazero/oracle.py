@@ -38,20 +38,22 @@ class Tally:
     forwards: Tensor
     backwards: Tensor
     broken: Tensor
+    unstarted: Tensor
     alive: Tensor
 
     @classmethod
     def start(cls, problem: Problem, depth: int) -> "Tally":
-        """Nothing asked, nothing found."""
+        """The clean input was asked about; nothing is found."""
         x, n = problem.x, len(problem)
         zeros = torch.zeros(n, dtype=torch.int64, device=x.device)
         return cls(
             points=x[:, None].repeat(1, depth, *[1] * (x.ndim - 1)),
             counts=torch.full((n, depth), problem.sites + 1, device=x.device),
             step_found=torch.full_like(zeros, -1),
-            forwards=zeros,
-            backwards=zeros.clone(),
+            forwards=torch.ones_like(zeros),
+            backwards=zeros,
             broken=torch.zeros_like(zeros, dtype=torch.bool),
+            unstarted=torch.zeros_like(zeros, dtype=torch.bool),
             alive=torch.ones_like(zeros, dtype=torch.bool),
         )
 
@@ -157,6 +159,11 @@ class Oracle:
         tally, budget = self.tally, self.problem.budget
         finished = (tally.best_l0 <= (budget or 0)) | tally.broken
         tally.alive = tally.alive & ~(finished if done is None else finished | done)
+
+    def no_start(self, rows: Tensor) -> None:
+        """Rows (a boolean mask) for which the attack found no starting point end here; the others go on."""
+        self.tally.unstarted = self.tally.unstarted | rows
+        self.tally.alive = self.tally.alive & ~rows
 
     def take(self, rows: Tensor) -> None:
         """Go on with some of the rows only."""

@@ -24,6 +24,8 @@ def pose(
     budget: int | None = None,
     seed: int = 0,
     ids: Tensor | Sequence[int] | None = None,
+    start: Tensor | None = None,
+    pool: Tensor | None = None,
 ) -> Problem:
     """Check everything that can be checked without the model and make the question."""
     _check_inputs(x)
@@ -53,6 +55,8 @@ def pose(
         unit=unit,
         budget=None if budget is None else int(budget),
         seed=int(seed),
+        start=None if start is None else _like(start, "start", x, x.shape),
+        pool=x if pool is None else _like(pool, "pool", x, (len(pool), *x.shape[1:])),
     )
 
 
@@ -109,6 +113,12 @@ def _bound(value: Bound, name: str, x: Tensor) -> Tensor:
         raise ValueError(f"the {name} bound holds NaN")
     # A scalar stays a scalar in memory: one element that broadcasts.
     return bound.reshape([1] * x.ndim) if bound.ndim == 0 else _one_or_all(bound, f"the {name} bound", x)
+
+
+def _like(value: Tensor, name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if tuple(value.shape) != tuple(shape):
+        raise ValueError(f"{name} has shape {tuple(value.shape)}, expected {tuple(shape)}")
+    return value.detach().to(x).clone()
 
 
 def _check_box(x: Tensor, lower: Tensor, upper: Tensor) -> None:

@@ -18,7 +18,8 @@ class Problem:
     """One batch and one question about it.
 
     `lower` and `upper` have the rank of `x` and one row or one per sample. A feature that may not change has its
-    clean value as both bounds: box and mask are one rule, and `clip` keeps both.
+    clean value as both bounds: box and mask are one rule, and `clip` keeps both. `start` holds a starting point per
+    sample, `pool` inputs to look for one in: all of the run's inputs, so that it does not depend on the batch.
     """
 
     x: Tensor
@@ -31,6 +32,8 @@ class Problem:
     unit: Unit = "feature"
     budget: int | None = None
     seed: int = 0
+    start: Tensor | None = None
+    pool: Tensor | None = None
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -65,6 +68,7 @@ class Problem:
             lower=pick(self.lower),
             upper=pick(self.upper),
             free=None if self.free is None else pick(self.free),
+            start=None if self.start is None else self.start[rows],
         )
 
     def margin(self, logits: Tensor) -> Tensor:
@@ -73,6 +77,11 @@ class Problem:
         own = logits.gather(1, y).squeeze(1)
         gap = own - logits.scatter(1, y, -torch.inf).amax(1)
         return -gap if self.targeted else gap
+
+    def cross_entropy(self, logits: Tensor) -> Tensor:
+        """Cross-entropy of the target, or minus that of the true class: lower is closer to the goal."""
+        loss = torch.nn.functional.cross_entropy(logits, self.y, reduction="none")
+        return loss if self.targeted else -loss
 
     def fooled(self, logits: Tensor) -> Tensor:
         """Whether the goal is reached, by argmax; the only place that decides it."""

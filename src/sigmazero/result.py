@@ -28,7 +28,8 @@ class Result:
 
     `forwards` and `backwards` count every row that went through the model for this sample, the clean check and
     the final verification included. `step_found` is the step whose query found the point (0 for a clean input
-    that is already wrong), −1 where nothing was found.
+    that is already wrong), −1 where nothing was found. `own` is the same report about the points the method returns
+    by its own rule, where that is not the sparsest point it found.
     """
 
     x_adv: Tensor
@@ -46,6 +47,7 @@ class Result:
     unit: Unit = "feature"
     budget: int | None = None
     seconds: float = 0.0
+    own: "Result | None" = None
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -100,13 +102,22 @@ class Result:
         ]
         return "\n".join(lines)
 
+    def take(self, rows: Tensor) -> "Result":
+        """The same report about some of the samples."""
+        picked: dict[str, Any] = {
+            f.name: v[rows] for f in fields(self) if isinstance(v := getattr(self, f.name), Tensor)
+        }
+        return replace(self, **picked, own=None if self.own is None else self.own.take(rows))
+
     @staticmethod
     def join(parts: Sequence["Result"]) -> "Result":
         """Results of consecutive batches as one."""
         first = parts[0]
         names = [f.name for f in fields(first) if isinstance(getattr(first, f.name), Tensor)]
         joined: dict[str, Any] = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
-        return replace(first, **joined, seconds=sum(part.seconds for part in parts))
+        own = [part.own for part in parts if part.own is not None]
+        joined |= {"seconds": sum(part.seconds for part in parts), "own": Result.join(own) if own else None}
+        return replace(first, **joined)
 
 
 def _mean(values: Tensor) -> float:

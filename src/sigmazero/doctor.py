@@ -1,0 +1,251 @@
+"""Look at a model on a few rows before attacking it, and name what would make the numbers meaningless.
+
+Every finding has a stable code. Nothing is changed: modes are restored, no gradients are left behind, inputs are
+copied, and the random state is put back. A model that fails is reported, never raised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+Model: TypeAlias = Callable[[Tensor], Tensor]
+Bound: TypeAlias = float | Tensor
+Severity: TypeAlias = Literal["error", "warning"]
+
+ROWS = 64  # enough to tell chance from skill, few enough to be unnoticed before an attack
+CHANCE = 0.15  # guessing does at least this well with this probability: the score says nothing
+
+CODES: dict[str, str] = {
+    "SZ001": "The outputs look like probabilities: attacks need logits, whose gradients do not vanish.",
+    "SZ002": "The model is in training mode: dropout and batch statistics change its answers.",
+    "SZ003": "The outputs are random: the same input gives different logits in two calls.",
+    "SZ004": "The gradient of the margin is exactly zero: gradient attacks cannot see where to go.",
+    "SZ005": "The accuracy is at chance: the normalisation, the labels or the weights are probably wrong.",
+    "SZ006": "Some inputs lie outside the bounds: the attack's box does not contain the data.",
+    "SZ007": "Some logits are not finite: margins and gradients of those rows mean nothing.",
+    "SZ008": "The output is not a table of logits: one row per input and one column per class is needed.",
+    "SZ009": "The output has fewer than two classes: there is nothing to be confused with.",
+    "SZ010": "Some labels are not columns of the output: they must be whole numbers from 0 to classes - 1.",
+    "SZ011": "The model raised an exception on these inputs.",
+    "SZ012": "The outputs do not depend differentiably on the inputs: only gradient-free attacks can work.",
+    "SZ013": "Some input gradients are not finite: gradient attacks stop at those rows.",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong, and what to do about it."""
+
+    code: str
+    title: str
+    detail: str
+    fix: str
+    severity: Severity
+
+
+def examine(model: Model, images: Tensor, labels: Tensor, *, bounds: tuple[Bound, Bound] = (0.0, 1.0)) -> list[Finding]:
+    """What is wrong with this model on these rows (at most 64, evenly spread), in the order of the codes.
+
+    >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.Softmax(dim=1)).eval()
+    >>> [finding.code for finding in examine(net, torch.rand(2, 1, 2, 2), torch.tensor([0, 1]))]
+    ['SZ001']
+    """
+    if images.ndim < 1 or len(images) == 0 or len(labels) != len(images):
+        raise ValueError(
+            f"the doctor needs at least one row and one label per row, got images {tuple(images.shape)} and "
+            f"labels {tuple(labels.shape)}"
+        )
+    picks = torch.linspace(0, len(images) - 1, min(ROWS, len(images))).round().long()
+    findings = []
+    # Leaving inference mode is what allows gradients when the caller forbids them.
+    with torch.inference_mode(False), _untouched(model, images):
+        x = images[picks.to(images.device)].clone().detach()
+        y = labels[picks.to(labels.device)].clone().detach().to(x.device)
+        x = x if x.is_floating_point() else x.float()
+        findings += _check_bounds(x, bounds)
+        if isinstance(model, nn.Module):
+            findings += _check_mode(model)
+            model.eval()
+        findings += _check_answers(model, x, y)
+    return sorted(findings, key=lambda finding: finding.code)
+
+
+def render(findings: list[Finding]) -> str:
+    """Plain text for a terminal.
+
+    >>> print(render([]))
+    The doctor found nothing wrong.
+    """
+    if not findings:
+        return "The doctor found nothing wrong."
+    return "\n".join(
+        f"{found.code} {found.severity}: {found.title}\n  {found.detail}\n  Fix: {found.fix}" for found in findings
+    )
+
+
+@contextmanager
+def _untouched(model: Model, images: Tensor) -> Iterator[None]:
+    """Put every module's mode and the random state back, whatever the model does."""
+    modes = {part: part.training for part in model.modules()} if isinstance(model, nn.Module) else {}
+    devices = [images.device] if images.is_cuda else []
+    try:
+        with torch.random.fork_rng(devices=devices), torch.enable_grad():
+            yield
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
+
+
+def _found(code: str, detail: str, fix: str, severity: Severity = "error") -> Finding:
+    return Finding(code, CODES[code].split(":")[0].removesuffix("."), detail, fix, severity)
+
+
+def _check_bounds(x: Tensor, bounds: tuple[Bound, Bound]) -> list[Finding]:
+    low, high = (torch.as_tensor(bound, dtype=x.dtype, device=x.device) for bound in bounds)
+    inside = (x >= low) & (x <= high)  # a NaN is inside nothing
+    if bool(inside.all()):
+        return []
+    fix = "pass the bounds the inputs really have, or bring the inputs into the bounds"
+    if float(x.min()) >= 0 and 1 < float(x.max()) <= 255:
+        fix = "these look like 8-bit values: divide them by 255"
+    elif float(x.min()) < 0:
+        fix = "these look normalised: keep the inputs in [0, 1] and put the normalisation into the model"
+    share = 1 - float(inside.double().mean())
+    detail = f"{share:.1%} of the values are outside; inputs range from {float(x.min()):g} to {float(x.max()):g}."
+    return [_found("SZ006", detail, fix)]
+
+
+def _check_mode(model: nn.Module) -> list[Finding]:
+    batch_norm = nn.modules.batchnorm._BatchNorm
+    dropout = nn.modules.dropout._DropoutNd
+    kinds = sorted(
+        {type(part).__name__ for part in model.modules() if part.training and isinstance(part, batch_norm | dropout)}
+    )
+    if not kinds:
+        return []
+    detail = f"{', '.join(kinds)} would answer differently in training mode."
+    return [_found("SZ002", detail, "call model.eval(); attacks run in eval mode and restore yours", "warning")]
+
+
+def _check_answers(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
+    """Everything that needs the model to be called."""
+    try:
+        with torch.no_grad():
+            first, second = model(x.clone()), model(x.clone())
+    except Exception as error:
+        return [_raised(error)]
+    shape_problems = _check_shape(first, x)
+    if shape_problems:
+        return shape_problems
+    findings = [
+        *_check_finite(first),
+        *_check_probabilities(first),
+        *_check_random(first, second),
+    ]
+    label_problems = _check_labels(first, y)
+    if label_problems:
+        return findings + label_problems
+    return findings + _check_chance(first, y) + _check_gradient(model, x, y.long())
+
+
+def _raised(error: Exception) -> Finding:
+    detail = f"{type(error).__name__}: {error}"
+    return _found("SZ011", detail, "call the model on one batch yourself; check shape, type and device of the inputs")
+
+
+def _check_shape(logits: object, x: Tensor) -> list[Finding]:
+    fix = "return one tensor of shape (rows, classes); wrap the model if it returns a tuple or a dictionary"
+    if not isinstance(logits, Tensor):
+        return [_found("SZ008", f"The model returned a {type(logits).__name__}.", fix)]
+    if logits.ndim != 2 or len(logits) != len(x) or not logits.is_floating_point():
+        detail = f"{len(x)} inputs gave {logits.dtype} of shape {tuple(logits.shape)}."
+        return [_found("SZ008", detail, fix)]
+    if logits.shape[1] < 2:
+        fix = "for a model with one score s, return the two columns (-s, s)"
+        return [_found("SZ009", f"The output has {logits.shape[1]} column(s).", fix)]
+    return []
+
+
+def _check_finite(logits: Tensor) -> list[Finding]:
+    bad = int((~logits.isfinite()).any(dim=1).sum())
+    if not bad:
+        return []
+    fix = "look for a division by zero, log(0) or overflow; half precision overflows at 65,504"
+    return [_found("SZ007", f"{bad} of {len(logits)} rows have NaN or infinite logits.", fix)]
+
+
+def _check_probabilities(logits: Tensor) -> list[Finding]:
+    tolerance = 1e-2 if torch.finfo(logits.dtype).bits < 32 else 1e-4
+    if not bool((logits >= 0).all() & ((logits.sum(dim=1) - 1).abs() < tolerance).all()):
+        return []
+    fix = "return the values before the softmax, or return the logarithm of the probabilities"
+    return [_found("SZ001", "No output is negative and every row sums to 1.", fix, "warning")]
+
+
+def _check_random(first: Tensor, second: Tensor) -> list[Finding]:
+    finite = first.isfinite() & second.isfinite()
+    if not bool(finite.any()):
+        return []
+    gap, scale = (first - second)[finite].abs().max(), first[finite].abs().max().clamp_min(1.0)
+    if float(gap / scale) <= 1e3 * torch.finfo(first.dtype).eps:
+        return []
+    fix = "switch the randomness off, or fix its seed inside the model; otherwise success may be luck"
+    return [_found("SZ003", f"Two calls on the same rows differ by up to {float(gap):.3g}.", fix, "warning")]
+
+
+def _check_labels(logits: Tensor, y: Tensor) -> list[Finding]:
+    classes = logits.shape[1]
+    if y.ndim != 1 or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+        detail = f"The labels are {y.dtype} of shape {tuple(y.shape)}."
+        return [_found("SZ010", detail, "give one whole number per row, the class; argmax undoes one-hot labels")]
+    wrong = y[(y < 0) | (y >= classes)]
+    if not len(wrong):
+        return []
+    detail = f"{len(wrong)} of {len(y)} labels are outside 0 to {classes - 1}, the first is {int(wrong[0])}."
+    return [_found("SZ010", detail, "check that the data set belongs to the model and that labels count from 0")]
+
+
+def _check_chance(logits: Tensor, y: Tensor) -> list[Finding]:
+    rows, classes = logits.shape
+    right = int((logits.argmax(dim=1) == y).sum())
+    chance = 1 / classes
+    as_good = sum(math.comb(rows, k) * chance**k * (1 - chance) ** (rows - k) for k in range(right, rows + 1))
+    # Below eight rows even a good model can look like a guess.
+    if rows < 8 or as_good <= CHANCE:
+        return []
+    detail = f"{right} of {rows} rows are right; guessing among {classes} classes gives {rows * chance:.1f}."
+    fix = "check the normalisation (inside the model or not at all), the label order and that weights were loaded"
+    return [_found("SZ005", detail, fix, "warning")]
+
+
+def _check_gradient(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
+    x = x.clone().requires_grad_()
+    fix = "remove detach(), no_grad(), numpy and rounding from the forward pass, or use a gradient-free attack"
+    try:
+        logits = model(x)
+        if not logits.requires_grad:
+            return [_found("SZ012", "The logits carry no gradient.", fix)]
+        true = logits.gather(1, y[:, None])[:, 0]
+        rival = logits.scatter(1, y[:, None], -math.inf).amax(dim=1)
+        gradient: Tensor | None = torch.autograd.grad((true - rival).sum(), x, allow_unused=True)[0]
+    except Exception as error:
+        return [_raised(error)]
+    if gradient is None:
+        return [_found("SZ012", "The logits do not depend on the inputs.", fix)]
+    flat, findings = gradient.flatten(1), []
+    zero, broken = int((flat == 0).all(dim=1).sum()), int((~flat.isfinite()).any(dim=1).sum())
+    if zero:
+        detail = f"{zero} of {len(x)} rows ({zero / len(x):.0%}) have no gradient at all."
+        fix = "look for saturated outputs, hard rounding or clipping; more precision or plain logits often help"
+        findings.append(_found("SZ004", detail, fix, "error" if zero == len(x) else "warning"))
+    if broken:
+        detail = f"{broken} of {len(x)} rows have NaN or infinite gradients."
+        findings.append(_found("SZ013", detail, "look for sqrt(0), division by zero or overflow in the model"))
+    return findings
