@@ -155,6 +155,27 @@ def test_model_that_raises_is_a_finding(net: nn.Module, data: tuple[Tensor, Tens
     assert "MemoryError: too much" in findings[0].detail
 
 
+def test_model_that_changes_its_shape(net: nn.Module, data: tuple[Tensor, Tensor]) -> None:
+    widths = iter([10, 9, 8])
+    assert codes(examine(lambda x: net(x)[:, : next(widths)], *data)) == ["SZ003"]
+    answers = iter([True, False])
+    assert codes(examine(lambda x: net(x) if next(answers) else None, *data)) == ["SZ008"]  # type: ignore[return-value]
+
+
+def test_module_that_refuses_eval(net: nn.Module, data: tuple[Tensor, Tensor]) -> None:
+    """As the modules of exported programs do."""
+
+    class Frozen(nn.Module):
+        def train(self, mode: bool = True) -> Frozen:
+            raise NotImplementedError("calling train() or eval() is not supported")
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = net(x)
+            return out
+
+    assert examine(Frozen(), *data) == []
+
+
 @pytest.mark.parametrize("guard", [torch.no_grad, torch.inference_mode])
 def test_gradients_forbidden_outside_do_not_matter(
     net: nn.Module, data: tuple[Tensor, Tensor], guard: Callable[[], torch.no_grad]

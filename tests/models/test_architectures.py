@@ -1,0 +1,143 @@
+import math
+
+import pytest
+import torch
+from tests.models.conftest import LAYOUT_OF, index, layout
+from torch import nn
+
+from sigmazero.models import zoo
+from sigmazero.models.architectures import build
+from sigmazero.models.architectures.blocks import Names, Padding, PreActBlock
+from sigmazero.models.architectures.resnet import ChenEnsemble
+from sigmazero.models.architectures.wide_resnet import DMWideResNet, WideResNet
+
+OURS = [code for code, entry in zoo.entries().items() if entry.architecture not in ("timm", "robustbench")]
+LISTED = [code for code in OURS if code in LAYOUT_OF]
+
+
+def entries_of(network: nn.Module):
+    return {key: (tuple(value.shape), value.dtype) for key, value in network.state_dict().items()}
+
+
+def parameters_of(network: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+@pytest.mark.parametrize("code", LISTED)
+def test_state_dict_has_exactly_the_published_entries(code):
+    wanted = layout(LAYOUT_OF[code])
+    assert len(wanted) == int(index()[LAYOUT_OF[code]]["state_entries"])
+    if code in ("C2", "C7"):
+        wanted |= dict.fromkeys(("mu", "sigma"), ((1, 3, 1, 1), torch.float32))
+    if code == "C8":
+        wanted = {f"branch{i}.{key}": value for i in (1, 2, 3) for key, value in wanted.items()}
+    with torch.device("meta"):
+        assert entries_of(zoo.get(code).build()) == wanted
+
+
+@pytest.mark.parametrize("code", OURS)
+def test_parameter_count_is_the_published_one(code):
+    entry = zoo.get(code)
+    with torch.device("meta"):
+        count = parameters_of(entry.build())
+    assert count == entry.parameters
+    if code in LAYOUT_OF:
+        assert count == int(index()[LAYOUT_OF[code]]["parameters"]) * (3 if code == "C8" else 1)
+
+
+@pytest.mark.parametrize("code", OURS)
+def test_every_entry_is_constructible_and_has_the_right_output_shape(code):
+    entry = zoo.get(code)
+    with torch.device("meta"):
+        model = entry.normalized(entry.build()).eval()
+        assert model(torch.rand(2, *entry.input_size)).shape == (2, entry.classes)
+
+
+@pytest.mark.parametrize("code", ["M1", "C2", "C3", "C8", "C10", "I5", "I6", "prn18-linf", "resnet20"])
+def test_forward_pass_on_the_processor(code):
+    entry = zoo.get(code)
+    torch.manual_seed(0)
+    model = entry.normalized(entry.build()).eval()
+    x = torch.rand(1, *entry.input_size, requires_grad=True)
+    logits = model(x)
+    assert logits.shape == (1, entry.classes)
+    assert logits.isfinite().all()
+    (gradient,) = torch.autograd.grad(logits[0, 0], x)
+    assert gradient.abs().sum() > 0
+
+
+@pytest.mark.parametrize("network", [WideResNet(10, 1, sub_block1=True), DMWideResNet(10, 1)])
+def test_wide_networks_on_the_processor_at_a_small_width(network):
+    assert network.eval()(torch.rand(2, 3, 32, 32)).isfinite().all()
+
+
+def test_unused_block_group_takes_no_part():
+    network = WideResNet(10, 1, sub_block1=True).eval()
+    x = torch.rand(1, 3, 32, 32)
+    before = network(x)
+    for parameter in network.sub_block1.parameters():
+        nn.init.constant_(parameter, math.nan)
+    assert torch.equal(network(x), before)
+
+
+def test_softplus_is_used_in_blocks_and_relu_before_pooling():
+    smooth, plain = build("preact-resnet18", act="softplus").eval(), build("preact-resnet18").eval()
+    plain.load_state_dict(smooth.state_dict())
+    x = torch.rand(1, 3, 32, 32)
+    assert not torch.allclose(smooth(x), plain(x))
+    # A strongly negative input to the last activation is cut by ReLU: only the bias of the head remains.
+    nn.init.constant_(smooth.get_parameter("bn.bias"), -1e6)
+    assert torch.equal(smooth(x)[0], smooth.get_parameter("linear.bias"))
+
+
+def test_strided_ported_blocks_pad_right_and_bottom_only():
+    names = Names("n1", "c1", "n2", "c2", "skip", wrapped=False)
+    block = PreActBlock(1, 1, 2, nn.Identity(), names, lopsided=True).eval()
+    for parameter in block.parameters():
+        nn.init.ones_(parameter) if parameter.ndim == 1 else nn.init.zeros_(parameter)
+    for norm in ("n1", "n2"):
+        nn.init.zeros_(block.get_parameter(f"{norm}.bias"))
+    centre = block.get_parameter("c2.weight")
+    with torch.no_grad():
+        centre[0, 0, 1, 1] = 1
+        block.get_parameter("c1.weight").fill_(1)
+    out = block(torch.ones(1, 1, 4, 4))[0, 0]
+    # Windows start at 0 and 2: the second reaches one step over the edge, the first does not.
+    assert torch.allclose(out, torch.tensor([[9.0, 6.0], [6.0, 4.0]]), atol=1e-3)
+
+
+def test_padding_shortcut_subsamples_and_pads_both_sides():
+    x = torch.arange(2.0 * 16).view(1, 2, 4, 4)
+    y = Padding(2, 4, 2)(x)
+    assert y.shape == (1, 4, 2, 2)
+    assert torch.equal(y[:, 1:3], x[:, :, ::2, ::2])
+    assert not y[:, 0].any()
+    assert not y[:, 3].any()
+
+
+def test_ensemble_returns_the_logarithm_of_the_mean_probability():
+    class Constant(nn.Module):
+        def __init__(self, logits):
+            super().__init__()
+            self.logits = torch.tensor([logits])
+
+        def forward(self, x):
+            return self.logits
+
+    with torch.device("meta"):
+        ensemble = ChenEnsemble()
+    branches = [Constant(values) for values in ([0.0, 1.0, 2.0], [3.0, 0.0, 1.0], [0.5, 0.5, 0.0])]
+    for i, branch in enumerate(branches):
+        ensemble.add_module(f"branch{i + 1}", branch)
+    mean = torch.stack([branch(None).softmax(1) for branch in branches]).mean(0)
+    assert torch.allclose(ensemble(torch.zeros(1)), mean.log())
+    assert torch.allclose(ensemble(torch.zeros(1)).exp().sum(), torch.tensor(1.0))
+
+
+def test_wrong_names_are_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match=r"unknown architecture 'vgg'; known: smallcnn"):
+        build("vgg")
+    with pytest.raises(ValueError, match=r"unknown activation 'gelu'; known: relu"):
+        build("preact-resnet18", act="gelu")
+    with pytest.raises(ValueError, match=r"depth of a WideResNet is 6n \+ 4.*not 30"):
+        build("wide-resnet", depth=30)

@@ -1,0 +1,303 @@
+import hashlib
+import os
+import pickle
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tests.models.conftest import LAYOUT_OF, published_state
+from torch import nn
+
+from sigmazero.models import MissingWeights, WeightsError, load, weights, zoo
+from sigmazero.models.architectures import build, external
+from sigmazero.models.zoo import Entry
+
+
+def wrapped(state, prefix):
+    return {prefix + key: value for key, value in state.items()}
+
+
+def leftovers(state):
+    """What the robustness library saves beside the network."""
+    extra = {"module.normalizer.new_mean": torch.zeros(3, 1, 1), "module.attacker.normalize.new_mean": torch.zeros(3)}
+    return extra | wrapped(state, "module.model.") | wrapped(state, "module.attacker.model.")
+
+
+# How the file of an entry differs from the bare state dict of its layout.
+PUBLISHED = {
+    "M1": dict,
+    "M2": dict,
+    "C1": lambda s: {"epoch": 9, "state_dict": wrapped(s, "module.")},
+    "C2": dict,
+    "C3": dict,
+    "C4": lambda s: wrapped(s, "1."),
+    "C5": dict,
+    "C7": lambda s: {
+        "state_dict": wrapped(s, "module.model.") | {"module.attacker.model.conv1.weight": s["conv1.weight"]}
+    },
+    "C8": lambda s: {"state_dict": wrapped(s, "module.")},
+    "C9": lambda s: {"mean": torch.zeros(3, 1, 1), "std": torch.ones(3, 1, 1)} | s,
+    "C10": lambda s: wrapped(s, "module."),
+    "C11": lambda s: {"state_dict": s},
+    "C12": lambda s: {"state_dict": s, "epoch": 1},
+    "I1": dict,
+    "I2": lambda s: {"model": leftovers(s)},
+    "I3": lambda s: {"state_dict": wrapped(s, "module.")},
+    "I5": lambda s: {"state_dict": wrapped(s, "module.")},
+    "I6": lambda s: {"model": leftovers(s), "epoch": 3},
+}
+
+
+def save(entry: Entry, folder: Path, data) -> None:
+    for weight in entry.weights:
+        path = folder / weight.file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(data, path)
+
+
+def small(path: Path, **options) -> Path:
+    torch.save(build("smallcnn").state_dict(), path, **options)
+    return path
+
+
+@pytest.mark.parametrize("code", PUBLISHED)
+def test_round_trip_through_a_file_in_the_published_layout(code, tmp_path):
+    entry = zoo.get(code)
+    state = published_state(LAYOUT_OF[code])
+    save(entry, tmp_path, PUBLISHED[code](state))
+    network = entry.build()
+    if entry.weights[0].sha256:  # the made-up file has another hash, and is given by name
+        weights.load_file(network, tmp_path / entry.weights[0].file, entry)
+    else:
+        weights.load_entry(network, entry, tmp_path)
+    loaded = network.state_dict()
+    parts = [weight.into for weight in entry.weights]
+    for key, value in state.items():
+        for part in parts:
+            assert torch.equal(loaded[part + key], value), key
+
+
+def test_round_trip_of_the_largest_network_without_its_memory(tmp_path):
+    entry = zoo.get("C6")
+    save(entry, tmp_path, published_state("dmwrn70_16_swish") | {"mean": torch.zeros(3, 1, 1)})
+    with torch.device("meta"):
+        network = entry.build()
+    state = weights.tidy(weights.read(weights.locate(entry, tmp_path)[0]), network.state_dict(), drop=entry.drop)
+    network.load_state_dict(state, strict=True, assign=True)
+    assert not any(parameter.is_meta for parameter in network.parameters())
+
+
+def test_old_files_without_batch_counters(tmp_path):
+    network = zoo.get("resnet20").build()
+    state = {k: v for k, v in network.state_dict().items() if not k.endswith("num_batches_tracked")}
+    torch.save({"best_prec1": 91.7, "state_dict": wrapped(state, "module.")}, tmp_path / "r.th")
+    other = zoo.get("resnet20").build()
+    weights.load_file(other, tmp_path / "r.th", zoo.get("resnet20"))
+    assert all(torch.equal(value, other.state_dict()[key]) for key, value in state.items())
+
+
+def test_published_statistics_replace_the_built_in_ones(tmp_path):
+    entry = zoo.get("C2")
+    state = published_state("resnet50_cifar") | {"mu": torch.zeros(1, 3, 1, 1), "sigma": torch.ones(1, 3, 1, 1)}
+    save(entry, tmp_path, state)
+    network = entry.build()
+    assert network.get_buffer("mu").flatten().tolist() == pytest.approx([0.4914, 0.4822, 0.4465], abs=1e-4)
+    weights.load_entry(network, entry, tmp_path)
+    assert not network.get_buffer("mu").any()
+
+
+def test_a_file_with_all_branches_of_the_ensemble(tmp_path):
+    branch = published_state("resnet50_cifar_chen")
+    whole = {f"branch{i}.{key}": value for i in (1, 2, 3) for key, value in branch.items()}
+    torch.save(whole, tmp_path / "whole.pt")
+    with torch.device("meta"):
+        own = zoo.get("C8").build().state_dict()
+    assert set(weights.tidy(weights.read(tmp_path / "whole.pt"), own)) == set(own)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_precisions_become_single(dtype, tmp_path):
+    torch.save({key: value.to(dtype) for key, value in build("smallcnn").state_dict().items()}, tmp_path / "h.pt")
+    assert {value.dtype for value in weights.read(tmp_path / "h.pt").values()} == {torch.float32}
+
+
+def test_safetensors(tmp_path):
+    save_file = pytest.importorskip("safetensors.torch").save_file
+    state = build("smallcnn").state_dict()
+    save_file(state, tmp_path / "m.safetensors")
+    read = weights.read(tmp_path / "m.safetensors")
+    assert all(torch.equal(read[key], value) for key, value in state.items())
+    (tmp_path / "m.safetensors").write_bytes((tmp_path / "m.safetensors").read_bytes()[:300])
+    with pytest.raises(WeightsError, match="damaged, incomplete"):
+        weights.read(tmp_path / "m.safetensors")
+
+
+def test_safetensors_package_missing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "safetensors.torch", None)
+    (tmp_path / "m.safetensors").write_bytes(b"12345678{}")
+    with pytest.raises(ImportError, match=r"pip install 'sigmazero\[cli\]'"):
+        weights.read(tmp_path / "m.safetensors")
+
+
+class Evil:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (os.system, (f"touch {self.path}",))
+
+
+@pytest.mark.parametrize("kind", ["zip", "legacy", "pickle"])
+def test_a_malicious_checkpoint_is_refused_and_does_nothing(kind, tmp_path):
+    trace, path = tmp_path / "trace", tmp_path / "m1_smallcnn_ddn.pth"
+    if kind == "pickle":
+        path.write_bytes(pickle.dumps(Evil(trace), protocol=2))
+    else:
+        torch.save({"state_dict": Evil(trace)}, path, _use_new_zipfile_serialization=kind == "zip")
+    with pytest.raises(WeightsError, match=r"is refused: it holds Python objects besides tensors \(\w+\.system\)"):
+        weights.read(path)
+    with pytest.raises(WeightsError, match="is refused"):
+        load("M1", weights=path)
+    assert not trace.exists()
+
+
+def test_a_whole_module_is_refused_with_the_remedy(tmp_path):
+    torch.save(nn.Linear(2, 2), tmp_path / "module.pt")
+    with pytest.raises(WeightsError, match=r"save model\.state_dict\(\) to a new file"):
+        weights.read(tmp_path / "module.pt")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\n <!DOCTYPE html><html>Google Drive - Virus scan warning</html>", "a web page"),
+        (b"<html><body>404</body></html>", "a web page"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a Git LFS pointer"),
+        (b"", "an empty file"),
+        (b"just some text that is no checkpoint", "damaged, incomplete, or not a checkpoint"),
+        (bytes(range(200, 256)) * 8, "damaged, incomplete, or not a checkpoint"),
+    ],
+)
+def test_files_that_are_no_weights(content, message, tmp_path):
+    (tmp_path / "w.pt").write_bytes(content)
+    with pytest.raises(WeightsError, match=message):
+        weights.read(tmp_path / "w.pt")
+
+
+@pytest.mark.parametrize("modern", [True, False])
+@pytest.mark.parametrize("fraction", [0.0001, 0.01, 0.5, 0.999])
+def test_truncated_files(modern, fraction, tmp_path):
+    path = small(tmp_path / "w.pt", _use_new_zipfile_serialization=modern)
+    path.write_bytes(path.read_bytes()[: int(fraction * path.stat().st_size)])
+    with pytest.raises(WeightsError, match="damaged, incomplete, or not a checkpoint"):
+        weights.read(path)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"epoch": 3, "optimizer": {}}, "a dictionary with epoch, optimizer, not a state dict"),
+        (torch.zeros(3), "a Tensor, not a state dict"),
+        ({}, "a dictionary with , not a state dict"),
+    ],
+)
+def test_checkpoints_without_a_state_dict(data, message, tmp_path):
+    torch.save(data, tmp_path / "w.pt")
+    with pytest.raises(WeightsError, match=message):
+        weights.read(tmp_path / "w.pt")
+
+
+def test_mismatch_names_the_first_keys(tmp_path):
+    torch.save({f"extra{i}": torch.zeros(1) for i in range(7)}, tmp_path / "w.pt")
+    message = r"w\.pt does not fit the network SmallCNN: 14 missing: feature_extractor\.conv1\.weight, .*\.\.\.; "
+    with pytest.raises(WeightsError, match=message + r"7 unexpected: extra0, extra1, extra2, extra3, extra4, \.\.\."):
+        weights.load_file(build("smallcnn"), tmp_path / "w.pt")
+
+
+def test_mismatch_of_shapes(tmp_path):
+    state = build("smallcnn").state_dict() | {"classifier.fc3.bias": torch.zeros(11)}
+    torch.save(state, tmp_path / "w.pt")
+    with pytest.raises(WeightsError, match=r"1 of another shape: classifier\.fc3\.bias \(11,\) for \(10,\)"):
+        weights.load_file(build("smallcnn"), tmp_path / "w.pt")
+
+
+def test_prefixes_the_network_itself_uses_are_kept(tmp_path):
+    network = nn.ModuleDict({"model": nn.Linear(2, 2)})
+    torch.save(wrapped(network.state_dict(), "module."), tmp_path / "w.pt")
+    weights.load_file(network, tmp_path / "w.pt")
+
+
+def test_clashing_keys_are_refused():
+    with pytest.raises(WeightsError, match="two entries"):
+        weights.tidy({"a": torch.zeros(1), "module.a": torch.ones(1)}, ["a"])
+
+
+def test_look_up_order(tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    places = [tmp_path / "given", home / "models", home, tmp_path / "cache" / "sigmazero" / "models"]
+    monkeypatch.setenv("SIGMAZERO_HOME", str(home))
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert weights.folders(tmp_path / "given") == places
+    entry = zoo.get("C1")
+    for place in reversed(places):  # each file found hides the ones after it
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "Carmon2019Unlabeled.pt").write_bytes(b"x")
+        assert weights.locate(entry, places[0]) == [place / "Carmon2019Unlabeled.pt"]
+    nested = places[0] / "cifar10" / "Linf" / "Carmon2019Unlabeled.pt"
+    nested.parent.mkdir(parents=True)
+    nested.write_bytes(b"x")
+    assert weights.locate(entry, places[0]) == [nested]
+
+
+@pytest.mark.parametrize(
+    ("platform", "variable", "tail"),
+    [
+        ("linux", "XDG_CACHE_HOME", "sigmazero"),
+        ("linux", None, ".cache/sigmazero"),
+        ("darwin", None, "Library/Caches/sigmazero"),
+        ("win32", "LOCALAPPDATA", "sigmazero"),
+        ("win32", None, "AppData/Local/sigmazero"),
+    ],
+)
+def test_cache_folder_of_each_platform(platform, variable, tail, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    if variable:
+        monkeypatch.setenv(variable, str(tmp_path))
+    assert weights.cache_folder() == tmp_path / tail
+
+
+@pytest.mark.parametrize("code", list(zoo.entries()))
+def test_missing_weights_say_what_to_do(code, tmp_path, monkeypatch):
+    monkeypatch.setenv("SIGMAZERO_HOME", str(tmp_path / "home"))
+    entry = zoo.get(code)
+    with pytest.raises(MissingWeights) as caught:
+        load(code, model_dir=tmp_path / "given")
+    message = str(caught.value)
+    assert entry.weights[0].file.rpartition("/")[2] in message
+    assert entry.source in message
+    assert all(str(place) in message for place in weights.folders(tmp_path / "given"))
+    assert f"Save the file as {tmp_path / 'given' / entry.weights[0].file}" in message
+    assert (f"sigmazero fetch {code}" in message) == bool(entry.weights[0].url)
+
+
+def test_a_wrong_hash_names_both(tmp_path):
+    path = small(tmp_path / "m1_smallcnn_ddn.pth")
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    wanted = zoo.get("M1").weights[0].sha256
+    with pytest.raises(WeightsError, match=f"its sha256 is {found}, expected {wanted}; delete it"):
+        load("M1", model_dir=tmp_path)
+    weights.verify(path, found[:8])
+
+
+def test_old_timm_checkpoints_pass_through_its_filter(monkeypatch):
+    network = nn.Linear(1, 1)
+    state = {"old.weight": torch.zeros(1)}
+    assert external.convert(network, state) is state
+    monkeypatch.setattr(
+        sys.modules[nn.Linear.__module__], "checkpoint_filter_fn", lambda s, m: {"new": 1}, raising=False
+    )
+    assert external.convert(network, state) == {"new": 1}

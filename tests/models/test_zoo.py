@@ -1,0 +1,113 @@
+import pytest
+
+from sigmazero.models import zoo
+from sigmazero.models.zoo import UnknownModel, WeightFile
+
+PAPER = ["M1", "M2", *(f"C{i}" for i in range(1, 13)), *(f"I{i}" for i in range(1, 9))]
+
+MINIMAL = """
+[X1]
+title = "a model"
+architecture = "smallcnn"
+dataset = "mnist"
+threat_model = "none"
+input_size = [1, 28, 28]
+source = "nowhere"
+weights = [{ file = "x1.pt" }]
+"""
+
+
+def test_all_models_of_the_paper_and_ours_are_there():
+    assert list(zoo.entries()) == [*PAPER, "prn18-linf", "resnet20"]
+
+
+def test_known_traps():
+    c6, c7, i3 = (zoo.get(code) for code in ("C6", "C7", "I3"))
+    assert (c6.robustbench, c6.threat_model) == ("Gowal2021Improving_70_16_ddpm_100m", "Linf")
+    assert (c7.threat_model, c7.clean_accuracy) == ("L2", 90.83)
+    assert i3.threat_model == "corruptions"
+    assert "logarithm" in zoo.get("C8").note
+    assert zoo.get("I5").input_size == (3, 288, 288)
+
+
+def test_files_are_unique_and_hashes_whole_where_we_have_the_file():
+    files = [weight.file for entry in zoo.entries().values() for weight in entry.weights]
+    assert len(files) == len(set(files))
+    for code in ("M1", "M2", "prn18-linf", "resnet20"):
+        assert len(zoo.get(code).weights[0].sha256 or "") == 64
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("m1", "M1"),
+        (" C12 ", "C12"),
+        ("standard", "C5"),
+        ("carmon2019unlabeled", "C1"),
+        ("cifar10/engstrom2019robustness", "C7"),
+        ("imagenet/Engstrom2019Robustness", "I2"),
+        ("ResNet20", "resnet20"),
+    ],
+)
+def test_names_are_found_whatever_their_case(name, code):
+    assert zoo.get(name).code == code
+
+
+def test_ambiguous_and_unknown_names():
+    with pytest.raises(ValueError, match=r"ambiguous: use C7 \(cifar10\) or I2 \(imagenet\)"):
+        zoo.find("Engstrom2019Robustness")
+    assert zoo.find("nonsense") is None
+    with pytest.raises(UnknownModel, match="did you mean Carmon2019Unlabeled"):
+        zoo.get("Carmon2019Unlabelled")
+    with pytest.raises(UnknownModel, match="unknown model '@@@': known: M1, M2"):
+        zoo.get("@@@")
+
+
+def test_a_bundled_entry_needs_no_weights():
+    text = MINIMAL.replace('weights = [{ file = "x1.pt" }]', 'bundled = "demo.pt"')
+    entry = zoo.parse(text)["X1"]
+    assert (entry.bundled, entry.weights) == ("demo.pt", ())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ('colour = "red"', "zoo entry X1: unknown key 'colour'"),
+        ("meen = [0.5]", r"unknown key 'meen' \(did you mean 'mean'\?\)"),
+        ("mean = [0.5]", "mean and std come together"),
+        ("mean = [0.5]\nstd = [0.0]", "std must be positive"),
+        ("mean = 0.5\nstd = 0.5", "mean must be"),
+        ('parameters = "many"', "parameters must be"),
+        ("parameters = true", "parameters must be"),
+        ("clean_accuracy = [1]", "clean_accuracy must be"),
+        ("drop = [1]", "drop must be"),
+        ('bundled = "demo.pt"', "either weights .* or bundled"),
+    ],
+)
+def test_wrong_tables_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        zoo.parse(MINIMAL + change + "\n")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('dataset = "mnist"', 'dataset = "svhn"', "dataset is one of mnist, cifar10, imagenet, not 'svhn'"),
+        ('architecture = "smallcnn"', 'architecture = "vgg"', "architecture is one of"),
+        ("[1, 28, 28]", "[28, 28]", "input_size is channels, height, width"),
+        ('source = "nowhere"\n', "", "missing key 'source'"),
+        ('"x1.pt"', '"../x1.pt"', "relative path inside"),
+        ('"x1.pt"', '"x1.pt", sha256 = "XYZ"', "sha256 must be"),
+        ('"x1.pt"', '"x1.pt", hash = "0"', "unknown key 'hash'"),
+        ("[X1]", "X2 = 1\n[X1]", "'X2' must be a table"),
+    ],
+)
+def test_wrong_values_are_refused(old, new, message):
+    with pytest.raises(ValueError, match=message):
+        zoo.parse(MINIMAL.replace(old, new))
+
+
+def test_entries_are_frozen():
+    with pytest.raises(AttributeError):
+        zoo.get("M1").title = "another"  # type: ignore[misc]
+    assert WeightFile("a/b.pt").into == ""
