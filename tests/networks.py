@@ -79,7 +79,7 @@ class Counting:
     def __call__(self, x: Tensor) -> Tensor:
         tags = (x.detach().flatten(1)[:, -1] * 1000).round().long()
         self.forwards += torch.bincount(tags, minlength=len(self.forwards))
-        logits = self.model(x)
+        logits: Tensor = self.model(x)
         if logits.requires_grad:
 
             def count(_: Tensor) -> None:

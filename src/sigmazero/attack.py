@@ -87,7 +87,19 @@ class Attack(ABC):
         pool       inputs such attacks may start from; all of x if None
         """
         self._check_goal(targeted, budget)
-        problem = pose(x, y, targeted=targeted, bounds=bounds, unit=unit, mask=mask, budget=budget, seed=seed, ids=ids)
+        problem = pose(
+            x,
+            y,
+            targeted=targeted,
+            bounds=bounds,
+            unit=unit,
+            mask=mask,
+            budget=budget,
+            seed=seed,
+            ids=ids,
+            start=start,
+            pool=pool,
+        )
         return drive.run(self, model, problem, batch_size=batch_size, progress=progress)
 
     def _check_goal(self, targeted: bool, budget: int | None) -> None:

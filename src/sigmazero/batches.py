@@ -32,14 +32,14 @@ class Batches:
             except (RuntimeError, MemoryError) as error:
                 if not _out_of_memory(error):
                     raise
-                self._halve(error)
+                self._halve(min(self.size, len(rows) - start), error)
         return parts
 
-    def _halve(self, error: BaseException) -> None:
-        if self.size == 1:
+    def _halve(self, tried: int, error: BaseException) -> None:
+        if tried == 1:
             raise MemoryError("out of memory with one input at a time; use a smaller model or device") from error
-        warnings.warn(f"out of memory with {self.size} inputs at a time, going on with {self.size // 2}", stacklevel=3)
-        self.size //= 2
+        self.size = tried // 2
+        warnings.warn(f"out of memory with {tried} inputs at a time, going on with {self.size}", stacklevel=3)
 
 
 def _out_of_memory(error: BaseException) -> bool:

@@ -22,6 +22,8 @@ Severity: TypeAlias = Literal["error", "warning"]
 ROWS = 64  # enough to tell chance from skill, few enough to be unnoticed before an attack
 CHANCE = 0.15  # guessing does at least this well with this probability: the score says nothing
 
+STEADY = "switch the randomness off, or fix its seed inside the model; otherwise success may be luck"
+
 CODES: dict[str, str] = {
     "SZ001": "The outputs look like probabilities: attacks need logits, whose gradients do not vanish.",
     "SZ002": "The model is in training mode: dropout and batch statistics change its answers.",
@@ -72,7 +74,9 @@ def examine(model: Model, images: Tensor, labels: Tensor, *, bounds: tuple[Bound
         findings += _check_bounds(x, bounds)
         if isinstance(model, nn.Module):
             findings += _check_mode(model)
-            model.eval()
+            # Not model.eval(): exported programs refuse that call.
+            for part in model.modules():
+                part.training = False
         findings += _check_answers(model, x, y)
     return sorted(findings, key=lambda finding: finding.code)
 
@@ -141,9 +145,13 @@ def _check_answers(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
             first, second = model(x.clone()), model(x.clone())
     except Exception as error:
         return [_raised(error)]
-    shape_problems = _check_shape(first, x)
+    shape_problems = _check_shape(first, x) or _check_shape(second, x)
     if shape_problems:
         return shape_problems
+    # A model may switch gradients on by itself, or answer from another device.
+    first, second = first.detach().to(x.device), second.detach().to(x.device)
+    if first.shape != second.shape:
+        return [_found("SZ003", f"Two calls gave {first.shape[1]} and {second.shape[1]} columns.", STEADY)]
     findings = [
         *_check_finite(first),
         *_check_probabilities(first),
@@ -196,8 +204,7 @@ def _check_random(first: Tensor, second: Tensor) -> list[Finding]:
     gap, scale = (first - second)[finite].abs().max(), first[finite].abs().max().clamp_min(1.0)
     if float(gap / scale) <= 1e3 * torch.finfo(first.dtype).eps:
         return []
-    fix = "switch the randomness off, or fix its seed inside the model; otherwise success may be luck"
-    return [_found("SZ003", f"Two calls on the same rows differ by up to {float(gap):.3g}.", fix, "warning")]
+    return [_found("SZ003", f"Two calls on the same rows differ by up to {float(gap):.3g}.", STEADY, "warning")]
 
 
 def _check_labels(logits: Tensor, y: Tensor) -> list[Finding]:
@@ -229,7 +236,7 @@ def _check_gradient(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
     x = x.clone().requires_grad_()
     fix = "remove detach(), no_grad(), numpy and rounding from the forward pass, or use a gradient-free attack"
     try:
-        logits = model(x)
+        logits = model(x).to(x.device)
         if not logits.requires_grad:
             return [_found("SZ012", "The logits carry no gradient.", fix)]
         true = logits.gather(1, y[:, None])[:, 0]

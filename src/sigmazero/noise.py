@@ -18,6 +18,11 @@ def _shift(z: Tensor, bits: int) -> Tensor:
     return (z >> bits) & ((1 << (64 - bits)) - 1)
 
 
+def _wrap(number: int) -> int:
+    """A whole number as the signed 64-bit one with the same bits."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
 def _mix(z: Tensor) -> Tensor:
     z = (z ^ _shift(z, 30)) * _MIX1
     z = (z ^ _shift(z, 27)) * _MIX2
@@ -29,9 +34,9 @@ def bits(seed: int, ids: Tensor, step: Tensor | int, shape: tuple[int, ...], str
 
     `stream` tells apart several draws made at the same step.
     """
-    key = _mix(ids.to(torch.int64) + _GOLDEN * (seed + 1))
+    key = _mix(ids.to(torch.int64) + _wrap(_GOLDEN * (seed + 1)))
     key = _mix(key + _GOLDEN * (torch.as_tensor(step, device=ids.device) + 1))
-    key = _mix(key + _GOLDEN * (stream + 1))
+    key = _mix(key + _wrap(_GOLDEN * (stream + 1)))
     position = torch.arange(math.prod(shape), device=ids.device)
     return _shift(_mix(key[:, None] + _GOLDEN * (position + 1)), 1).view(-1, *shape)
 

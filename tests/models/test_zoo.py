@@ -18,7 +18,7 @@ weights = [{ file = "x1.pt" }]
 
 
 def test_all_models_of_the_paper_and_ours_are_there():
-    assert list(zoo.entries()) == [*PAPER, "prn18-linf", "resnet20"]
+    assert list(zoo.entries()) == [*PAPER, "prn18-linf", "resnet20", "demo"]
 
 
 def test_known_traps():

@@ -1,0 +1,24 @@
+"""Models: the zoo of the paper, its architectures, and loaders for any other network."""
+
+from sigmazero.models.architectures.external import MissingExtra
+from sigmazero.models.download import DownloadError, fetch
+from sigmazero.models.load import load
+from sigmazero.models.normalize import Normalize, parse_normalize
+from sigmazero.models.weights import MissingWeights, WeightsError
+from sigmazero.models.zoo import Entry, UnknownModel, entries, find, get
+
+__all__ = [
+    "DownloadError",
+    "Entry",
+    "MissingExtra",
+    "MissingWeights",
+    "Normalize",
+    "UnknownModel",
+    "WeightsError",
+    "entries",
+    "fetch",
+    "find",
+    "get",
+    "load",
+    "parse_normalize",
+]

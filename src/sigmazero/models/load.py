@@ -1,0 +1,215 @@
+"""From the name of a model, whatever its kind, to a network in evaluation mode."""
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sigmazero.models import weights as files
+from sigmazero.models import zoo
+from sigmazero.models.architectures.external import require
+from sigmazero.models.normalize import Normalize, Statistics, parse_normalize
+from sigmazero.models.zoo import Entry
+
+Model = Callable[[Tensor], Tensor]
+CHECKPOINTS = (".pt", ".pth", ".th", ".ckpt", ".safetensors")
+KINDS = (
+    "a model is a name (M1, C5, Carmon2019Unlabeled, ...), file.py:build, package.module:build, "
+    "an exported program (.pt2) or an ONNX file (.onnx)"
+)
+
+
+class Opaque(nn.Module):
+    """A callable, or a module that must not be switched between modes, as a module.
+
+    The callable is no submodule: exported programs raise when their mode is set.
+    """
+
+    def __init__(self, function: Model, name: str) -> None:
+        super().__init__()
+        self._function = (function,)
+        self._name = name
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Call it."""
+        return self._function[0](x)
+
+    def extra_repr(self) -> str:
+        """Show what is inside."""
+        return self._name
+
+
+def load(
+    spec: str | os.PathLike[str] | nn.Module | Model,
+    *,
+    weights: str | os.PathLike[str] | None = None,
+    model_dir: str | os.PathLike[str] | None = None,
+    normalize: str | Statistics | None = None,
+    device: str | torch.device = "cpu",
+) -> nn.Module:
+    """Load a model, in evaluation mode, that maps inputs in [0, 1] to logits.
+
+    ``spec`` is the name of a known model (its code or RobustBench name), ``path/to/file.py:build`` or
+    ``package.module:build`` (a callable without arguments that returns a module or a callable), a program
+    saved by ``torch.export`` (.pt2), an ONNX file, or a module or callable itself. ``weights`` is a state
+    dict for it, in place of the published one for a known model. ``normalize`` ("0.5,0.25", see
+    `parse_normalize`) goes in front of networks that expect normalised inputs; known models bring theirs.
+
+    A code file runs, by its nature, and so may what an exported program or an ONNX file contains: open
+    those of people you trust. State dicts never run anything.
+    """
+    if isinstance(spec, str | os.PathLike):
+        entry = zoo.find(os.fspath(spec))
+        if entry:
+            model = _known(entry, weights, model_dir, normalize)
+        else:
+            model = _normalized(_other(os.fspath(spec), weights, device), normalize)
+        model.requires_grad_(False)  # attacks differentiate inputs only
+    else:
+        given = _module(spec, repr(spec))
+        if weights is not None:
+            _fill(given, weights)
+        model = _normalized(given, normalize)
+    return model.to(device).eval()
+
+
+def _known(
+    entry: Entry,
+    weights: str | os.PathLike[str] | None,
+    model_dir: str | os.PathLike[str] | None,
+    normalize: str | Statistics | None,
+) -> nn.Module:
+    if normalize is not None:
+        raise ValueError(f"{entry.code} brings its own normalisation: leave normalize={normalize!r} out")
+    if weights is None:
+        files.locate(entry, model_dir)  # a missing file is reported before a large network is built
+    network = entry.build()
+    if weights is None:
+        files.load_entry(network, entry, model_dir)
+    else:
+        files.load_file(network, weights, entry)
+    return entry.normalized(network)
+
+
+def _other(spec: str, weights: str | os.PathLike[str] | None, device: str | torch.device) -> nn.Module:
+    suffix = Path(spec).suffix.lower()
+    if suffix == ".pt2":
+        model: nn.Module = _exported(spec, device)
+    elif suffix == ".onnx":
+        model = _onnx(spec)
+    elif suffix in CHECKPOINTS and Path(spec).is_file():
+        raise ValueError(f"{spec} holds weights without a network: give it as weights, beside a model; {KINDS}")
+    elif ":" in spec and suffix != ".py":
+        model = _built(spec)
+    elif suffix == ".py":
+        raise ValueError(f"{spec!r} names a file but no function in it: write {spec}:build; {KINDS}")
+    else:
+        raise zoo.UnknownModel(f"{zoo.unknown(spec)}\n{KINDS}")
+    if weights is not None:
+        _fill(model, weights)
+    return model
+
+
+def _fill(model: nn.Module, weights: str | os.PathLike[str]) -> None:
+    if isinstance(model, Opaque):
+        raise ValueError(f"weights={os.fspath(weights)!r} need a torch module to go into, not {model}")
+    files.load_file(model, weights)
+
+
+def _normalized(model: nn.Module, normalize: str | Statistics | None) -> nn.Module:
+    if normalize is None:
+        return model
+    mean, std = parse_normalize(normalize) if isinstance(normalize, str) else normalize
+    return nn.Sequential(Normalize(mean, std), model)
+
+
+def _module(model: Any, name: str) -> nn.Module:
+    if isinstance(model, nn.Module):
+        return model
+    if callable(model):
+        return Opaque(model, name)
+    raise TypeError(f"{name} is a {type(model).__name__}, neither a torch module nor a callable; {KINDS}")
+
+
+def _built(spec: str) -> nn.Module:
+    """Import a file or a module and call the function it names."""
+    place, _, name = spec.rpartition(":")
+    source = _file(Path(place)) if place.endswith(".py") else _package(place)
+    build = getattr(source, name, None)
+    if not callable(build):
+        known = [key for key, value in vars(source).items() if callable(value) and not key.startswith("_")]
+        raise ValueError(f"{place} has no function {name!r}; it has: {', '.join(known) or 'none'}")
+    return _module(build(), f"what {spec} returned")
+
+
+def _file(path: Path) -> Any:
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path} (from the model {path}:...); {KINDS}")
+    name = f"sigmazero_user_{path.stem}"
+    found = importlib.util.spec_from_file_location(name, path)
+    if found is None or found.loader is None:
+        raise ValueError(f"{path} cannot be imported as Python code")
+    module = importlib.util.module_from_spec(found)
+    sys.modules[name] = module  # dataclasses and pickle look their module up there
+    try:
+        with _importable(path.resolve().parent):
+            found.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _package(name: str) -> Any:
+    with _importable(Path.cwd()):
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise  # the module exists; something it imports does not
+            raise ValueError(f"there is no module {error.name!r} (from the model {name}:...); {KINDS}") from error
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """Let a user's code import its neighbours while it is being imported."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+
+
+def _exists(spec: str) -> Path:
+    path = Path(spec)
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}; {KINDS}")
+    return path
+
+
+def _exported(spec: str, device: str | torch.device) -> Opaque:
+    path = _exists(spec)
+    try:
+        program = torch.export.load(path)
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(f"{path} is no program saved by torch.export ({reason})") from error
+    if torch.device(device).type != "cpu":
+        from torch.export.passes import move_to_device_pass
+
+        program = move_to_device_pass(program, str(device))
+    return Opaque(program.module().requires_grad_(False), f"exported program {path.name}")
+
+
+def _onnx(spec: str) -> nn.Module:
+    path = _exists(spec)
+    library = require("onnx2torch", "onnx", f"the ONNX file {path.name}")
+    model: nn.Module = library.convert(str(path))
+    return model

@@ -1,0 +1,229 @@
+"""Weight files: where they are looked for, how they are checked, and how they become a state dict.
+
+Reading never runs code: checkpoints go through ``torch.load(weights_only=True)`` or safetensors.
+"""
+
+import hashlib
+import os
+import pickle
+import re
+import sys
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sigmazero.models.architectures.external import convert, require
+from sigmazero.models.zoo import Entry, WeightFile
+
+CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "network", "params")
+PREFIXES = ("module.", "model.")
+SHOWN = 5
+
+
+class MissingWeights(FileNotFoundError):
+    """A weight file is in none of the folders; the message says where to get it and where to put it."""
+
+
+class WeightsError(ValueError):
+    """A weight file cannot be used; the message says why and what to do."""
+
+
+def cache_folder() -> Path:
+    """The platform's cache folder for sigmazero."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "sigmazero"
+
+
+def folders(model_dir: str | os.PathLike[str] | None = None) -> list[Path]:
+    """Folders searched for weights, in order: the given one, $SIGMAZERO_HOME, the platform's cache."""
+    found = [Path(model_dir).expanduser()] if model_dir is not None else []
+    home = os.environ.get("SIGMAZERO_HOME")
+    if home:
+        found += [Path(home).expanduser() / "models", Path(home).expanduser()]
+    return [*found, cache_folder() / "models"]
+
+
+def locate(entry: Entry, model_dir: str | os.PathLike[str] | None = None) -> list[Path]:
+    """Find an entry's files, by their path in RobustBench's folder layout or by their bare name."""
+    if entry.bundled:
+        return [Path(__file__).with_name("weights") / entry.bundled]
+    return [_locate(entry, weight, folders(model_dir)) for weight in entry.weights]
+
+
+def _locate(entry: Entry, weight: WeightFile, places: list[Path]) -> Path:
+    bare = weight.file.rpartition("/")[2]
+    for place in places:
+        for path in (place / weight.file, place / bare):
+            if path.is_file():
+                return path
+    searched = "\n".join(f"  {place}" for place in places)
+    fetch = f", or run: sigmazero fetch {entry.code}" if weight.url else ""
+    raise MissingWeights(
+        f"the weights of {entry.code} ({entry.title}) are missing: no file {bare!r} in\n{searched}\n"
+        f"Published at: {entry.source}\nSave the file as {places[0] / weight.file}{fetch}"
+    )
+
+
+def verify(path: Path, sha256: str | None) -> None:
+    """Compare a file's sha256 with the known one, or with its known leading digits."""
+    if sha256 is None:
+        return
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if not found.startswith(sha256):
+        raise WeightsError(
+            f"{path} is not the expected file: its sha256 is {found}, expected {sha256}; delete it and get it again"
+        )
+
+
+def sniff(head: bytes) -> str | None:
+    """Say what a file is that pretends to be weights, judging by its first bytes."""
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    if not head:
+        return "an empty file"
+    if text.startswith((b"<!doctype", b"<html", b"<head", b"<body", b"<?xml", b"<!--")):
+        return "a web page saved in place of the weights"
+    if text.startswith(b"version https://git-lfs"):
+        return "a Git LFS pointer, not the file it points to"
+    return None
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """Read a state dict (.pt, .pth, .th, .ckpt, .safetensors) onto the CPU in single precision."""
+    path = Path(path)
+    with path.open("rb") as file:
+        disguise = sniff(file.read(512))
+    if disguise:
+        raise WeightsError(f"{path} is {disguise}; download it again, in a browser if need be")
+    data = _safetensors(path) if path.suffix == ".safetensors" else _checkpoint(path)
+    state = _unwrap(path, data)
+    return {key: value.float() if value.is_floating_point() else value for key, value in state.items()}
+
+
+def _safetensors(path: Path) -> Any:
+    library = require("safetensors.torch", "cli", f"reading {path.name}")
+    try:
+        return library.load_file(path, device="cpu")
+    except Exception as error:
+        raise _damaged(path, error) from error
+
+
+def _checkpoint(path: Path) -> Any:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        # torch's own message advises to switch the protection off, so it is not passed on.
+        if "global" not in str(error).lower():
+            raise _damaged(path, ValueError("its pickle has instructions that no state dict needs")) from None
+        name = re.search(r"global:? (\S+)", str(error), re.IGNORECASE)
+        found = f" ({name[1]})" if name else ""
+        raise WeightsError(
+            f"{path} is refused: it holds Python objects besides tensors{found}, and loading them would run code "
+            "from the file. Where you trust it, load it yourself and save model.state_dict() to a new file"
+        ) from None
+    except Exception as error:  # damaged files fail in as many ways as there are bytes
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> WeightsError:
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return WeightsError(f"{path} is damaged, incomplete, or not a checkpoint ({reason}); download it again")
+
+
+def _unwrap(path: Path, data: Any) -> Mapping[str, Tensor]:
+    """Descend into containers such as {"state_dict": ...} until all values are tensors."""
+    while isinstance(data, Mapping) and data:
+        if all(isinstance(value, Tensor) for value in data.values()):
+            return data
+        inner = [data[name] for name in CONTAINERS if isinstance(data.get(name), Mapping)]
+        if not inner:
+            break
+        data = inner[0]
+    keys = f"a dictionary with {_some(data)}" if isinstance(data, Mapping) else f"a {type(data).__name__}"
+    raise WeightsError(
+        f"{path} holds {keys}, not a state dict; save model.state_dict(), bare or under one of {', '.join(CONTAINERS)}"
+    )
+
+
+def tidy(
+    state: Mapping[str, Tensor], expected: Collection[str], *, cut: int = 0, drop: tuple[str, ...] = ()
+) -> dict[str, Tensor]:
+    """Bring published keys to the network's own: cut characters, strip wrappers' prefixes, drop leftovers.
+
+    Prefixes that the network itself uses stay, and so does every entry that already fits.
+    """
+    if cut and not set(expected) <= set(state):
+        state = _rename(state, lambda key: key[cut:])
+    for prefix in PREFIXES:
+        if not any(key.startswith(prefix) for key in expected):
+            state = _rename(state, lambda key, prefix=prefix: key.removeprefix(prefix))  # type: ignore[misc]
+        state = {key: value for key, value in state.items() if key in expected or not key.startswith(drop)}
+    return dict(state)
+
+
+def _rename(state: Mapping[str, Tensor], rule: Callable[[str], str]) -> dict[str, Tensor]:
+    renamed = {rule(key): value for key, value in state.items()}
+    if len(renamed) < len(state):
+        raise WeightsError("two entries of the checkpoint have the same name once their prefixes are removed")
+    return renamed
+
+
+def install(network: nn.Module, state: Mapping[str, Tensor], origin: str, *, optional: Collection[str] = ()) -> None:
+    """Load a state dict strictly; what a file may omit is kept from the network.
+
+    Batch counters are always optional: old checkpoints have none, and evaluation does not use them.
+    """
+    own = network.state_dict()
+    kept = {key for key in own if key in optional or key.endswith("num_batches_tracked")}
+    missing = [key for key in own if key not in state and key not in kept]
+    unexpected = [key for key in state if key not in own]
+    reshaped = [
+        f"{key} {tuple(state[key].shape)} for {tuple(value.shape)}"
+        for key, value in own.items()
+        if key in state and state[key].shape != value.shape
+    ]
+    if missing or unexpected or reshaped:
+        problems = {"missing": missing, "unexpected": unexpected, "of another shape": reshaped}
+        told = "; ".join(f"{len(keys)} {what}: {_some(keys)}" for what, keys in problems.items() if keys)
+        raise WeightsError(f"{origin} does not fit the network {type(network).__name__}: {told}")
+    network.load_state_dict({**{key: own[key] for key in kept}, **state}, strict=True)
+
+
+def _some(keys: Collection[Any]) -> str:
+    shown = ", ".join(str(key) for key in list(keys)[:SHOWN])
+    return f"{shown}, ..." if len(keys) > SHOWN else shown
+
+
+def load_file(network: nn.Module, path: str | os.PathLike[str], entry: Entry | None = None) -> None:
+    """Load one file with all the weights of a network, with an entry's key clean-ups where it is known."""
+    _load(network, [(Path(path), "")], entry)
+
+
+def load_entry(network: nn.Module, entry: Entry, model_dir: str | os.PathLike[str] | None = None) -> None:
+    """Find, verify and load the published files of an entry."""
+    paths = locate(entry, model_dir)
+    for path, weight in zip(paths, entry.weights, strict=False):
+        verify(path, weight.sha256)
+    parts = [weight.into for weight in entry.weights] or [""]
+    _load(network, list(zip(paths, parts, strict=True)), entry)
+
+
+def _load(network: nn.Module, files: list[tuple[Path, str]], entry: Entry | None) -> None:
+    own = set(network.state_dict())
+    cut, drop, optional = (entry.strip_characters, entry.drop, entry.optional) if entry else (0, (), ())
+    state: dict[str, Tensor] = {}
+    for path, into in files:
+        expected = {key.removeprefix(into) for key in own if key.startswith(into)}
+        part = tidy(read(path), expected, cut=cut, drop=drop)
+        state |= {into + key: value for key, value in part.items()}
+    if entry and entry.architecture == "timm":
+        state = convert(network, state)
+    install(network, state, ", ".join(str(path) for path, _ in files), optional=optional)

@@ -1,0 +1,210 @@
+"""What a run may not do to its caller, and what it says to bad input."""
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import sigmazero as sz
+from tests.networks import TinyNet, linear_problem
+
+QUICK = sz.get("sigma-zero", steps=5)
+
+
+class Moody(nn.Module):
+    """A network whose answer depends on its mode, with modes set one by one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(6, 8), nn.Dropout(0.9), nn.Linear(8, 3))
+
+    def forward(self, x):
+        assert not self.training
+        assert not self.body[2].training
+        return self.body(x)
+
+
+def moody() -> tuple[Moody, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    model = Moody().eval()
+    x = torch.rand(4, 2, 3)
+    return model, x, model(x).argmax(1)
+
+
+def test_modes_gradients_inputs_and_grad_mode_are_left_alone():
+    model, x, y = moody()
+    model.train()
+    model.body[0].eval()
+    before = [m.training for m in model.modules()]
+    for parameter in model.parameters():
+        parameter.grad = torch.full_like(parameter, 7.0)
+    clean = x.clone().requires_grad_()
+    result = QUICK.run(model, clean, y)
+    assert [m.training for m in model.modules()] == before
+    assert all(torch.equal(p.grad, torch.full_like(p, 7.0)) for p in model.parameters() if p.grad is not None)
+    assert all(p.grad is not None for p in model.parameters())
+    assert torch.equal(clean.detach(), x)
+    assert clean.grad is None
+    assert torch.is_grad_enabled()
+    assert not result.x_adv.requires_grad
+    assert result.x_adv.dtype == torch.float32
+
+
+def test_modes_come_back_after_an_error():
+    model, _, y = moody()
+    model.train()
+    with pytest.raises(RuntimeError):
+        QUICK.run(model, torch.rand(4, 7), y)
+    assert model.training
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
+def test_works_without_gradients_around(context):
+    model, x, y = moody()
+    wanted = QUICK.run(model, x, y)
+    with context():
+        inputs = x.clone()  # an inference tensor, inside inference mode
+        result = QUICK.run(model, inputs, y.clone())
+    assert torch.equal(result.x_adv, wanted.x_adv)
+
+
+def test_any_callable_and_both_precisions():
+    net = TinyNet("conv", torch.float32)
+    result = QUICK.run(lambda x: net(x), net.x, net.y)
+    assert result.x_adv.dtype == torch.float32
+    net = TinyNet("conv")
+    assert QUICK.run(net.forward, net.x, net.y).x_adv.dtype == torch.float64
+
+
+def test_empty_batch_is_an_empty_result():
+    net = TinyNet("conv")
+    result = QUICK.run(net, net.x[:0], net.y[:0])
+    assert len(result) == 0
+    assert result.x_adv.shape == (0, 1, 8, 8)
+    assert result.summary()["samples"] == 0
+    assert str(result)
+
+
+BAD: dict[str, tuple[Any, type[Exception], str]] = {
+    "integer image": (lambda x, y: ((x * 255).to(torch.uint8), y, {}), TypeError, r"uint8.*255"),
+    "half": (lambda x, y: (x.half(), y, {}), TypeError, "float16"),
+    "not a tensor": (lambda x, y: (x.numpy(), y, {}), TypeError, "ndarray"),
+    "vector": (lambda x, y: (x[:, 0, 0], y, {}), ValueError, r"\(N, \.\.\.\)"),
+    "nan": (lambda x, y: (x.masked_fill(x == x.max(), torch.nan), y, {}), ValueError, "NaN or Inf"),
+    "outside": (lambda x, y: (x + 1, y, {}), ValueError, r"outside the bounds \[0, 1\]"),
+    "label too large": (lambda x, y: (x, y + 3, {}), ValueError, "does not exist"),
+    "negative label": (lambda x, y: (x, y - 3, {}), ValueError, "negative"),
+    "float labels": (lambda x, y: (x, y.float(), {}), TypeError, "float32"),
+    "one-hot labels": (lambda x, y: (x, torch.eye(3).long()[y], {}), ValueError, "one class index per input"),
+    "labels too few": (lambda x, y: (x, y[:2], {}), ValueError, r"\(2,\), expected \(4,\)"),
+    "bounds": (lambda x, y: (x, y, {"bounds": 1.0}), ValueError, "pair"),
+    "bounds shape": (lambda x, y: (x, y, {"bounds": (torch.zeros(7), 1)}), ValueError, "lower bound of shape"),
+    "bounds swapped": (lambda x, y: (x, y, {"bounds": (1, 0)}), ValueError, "swap"),
+    "mask shape": (lambda x, y: (x, y, {"mask": torch.ones(5, dtype=torch.bool)}), ValueError, "mask of shape"),
+    "mask dtype": (lambda x, y: (x, y, {"mask": torch.ones(2, 3)}), TypeError, "booleans"),
+    "unit": (lambda x, y: (x, y, {"unit": "channel"}), ValueError, "'feature', 'pixel'"),
+    "budget": (lambda x, y: (x, y, {"budget": -1}), ValueError, "budget=-1"),
+    "fraction": (lambda x, y: (x, y, {"budget": 1.5}), ValueError, "budget=1.5"),
+    "batch size": (lambda x, y: (x, y, {"batch_size": 0}), ValueError, "batch_size=0"),
+    "ids": (lambda x, y: (x, y, {"ids": [1, 2]}), ValueError, "ids have shape"),
+    "start": (lambda x, y: (x, y, {"start": x[:1]}), ValueError, "start has shape"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_named(case):
+    model, x, y = moody()
+    change, error, message = BAD[case]
+    x, y, options = change(x, y)
+    with pytest.raises(error, match=message):
+        QUICK.run(model, x, y, **options)
+
+
+MODELS: dict[str, tuple[Any, type[Exception], str]] = {
+    "not a tensor": (lambda x: [1], TypeError, "list"),
+    "flat output": (lambda x: x.sum((1, 2)), ValueError, r"\(4,\) for 4 inputs"),
+    "one class": (lambda x: x.sum((1, 2))[:, None], ValueError, "2 classes or more"),
+    "integer logits": (lambda x: (x[:, 0] * 9).long(), TypeError, "int64"),
+    "nan logits": (lambda x: x[:, 0] * torch.nan, ValueError, "NaN or Inf"),
+    "no gradient": (lambda x: x[:, 0].detach().clone(), TypeError, "no gradient"),
+}
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_bad_models_are_named(case):
+    model, error, message = MODELS[case]
+    x = torch.rand(4, 2, 3, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(error, match=message):
+        QUICK.run(model, x, x[:, 0].argmax(1))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 0}, "steps=0"),
+        ({"steps": 2.5}, r"steps=2\.5"),
+        ({"step_size": -1}, "step_size=-1"),
+        ({"smoothing": 0}, "smoothing=0"),
+        ({"threshold": -0.1}, r"threshold=-0\.1"),
+        ({"optimizer": "lbfgs"}, "'adam', 'sgd'"),
+        ({"order": "other"}, "'released', 'paper'"),
+    ],
+)
+def test_bad_parameters_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        sz.get("sigma-zero", **options)
+
+
+def test_unknown_names_get_a_hint():
+    with pytest.raises(KeyError, match="did you mean sigma-zero"):
+        sz.get("sigmazero")
+    with pytest.raises(TypeError, match=r"no parameter 'lr'; it has: steps"):
+        sz.get("sigma-zero", lr=1)
+
+
+def test_out_of_memory_halves_the_batch():
+    model, x, y = linear_problem((6,), 8)
+    sizes = []
+
+    def small_machine(inputs):
+        sizes.append(len(inputs))
+        if len(inputs) > 2:
+            raise torch.OutOfMemoryError("no room")
+        return model(inputs)
+
+    wanted = QUICK.run(model, x, y)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = QUICK.run(small_machine, x, y)
+    assert "going on with 2" in str(caught[-1].message)
+    assert sizes[0] == 8
+    assert max(sizes[2:]) == 2
+    assert torch.equal(result.x_adv, wanted.x_adv)
+
+
+def test_out_of_memory_with_a_single_input_is_said():
+    _, x, y = linear_problem((6,), 1)
+
+    def no_room(inputs):
+        raise MemoryError
+
+    with pytest.raises(MemoryError, match="one input at a time"):
+        QUICK.run(no_room, x, y)
+
+
+def test_other_errors_are_not_swallowed():
+    _, x, y = linear_problem((6,), 4)
+
+    def broken(inputs):
+        raise RuntimeError("the model's own error")
+
+    with pytest.raises(RuntimeError, match="the model's own error"):
+        QUICK.run(broken, x, y)
+
+
+def test_functional_form():
+    model, x, y = linear_problem((6,), 4)
+    adversarial = sz.sigma_zero(model, x, y, steps=50, unit="feature", threshold=0.2)
+    assert (model(adversarial).argmax(1) != y).all()
