@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 
 from sigmazero import drive
+from sigmazero.engine import Engine, Precision
 from sigmazero.oracle import Model, Oracle
 from sigmazero.pose import Bounds, pose
 from sigmazero.problem import Unit
@@ -72,6 +73,10 @@ class Attack(ABC):
         progress: bool = False,
         start: Tensor | None = None,
         pool: Tensor | None = None,
+        precision: Precision = "fp32",
+        capture: bool | None = None,
+        fuse: bool = False,
+        max_memory: int | None = None,
     ) -> Result:
         """Attack every row of x and report what was found, per sample.
 
@@ -85,6 +90,10 @@ class Attack(ABC):
         seed, ids  random numbers depend on these and the step alone, not on the batch
         start      a starting point per sample, for attacks that begin at an adversarial point
         pool       inputs such attacks may start from; all of x if None
+        precision  "fp32", "tf32" or "bf16" for the search; every success is verified in fp32
+        capture    replay steps as a CUDA graph: None wherever possible, True insists, False never
+        fuse       compile the attack's own arithmetic; pays on long runs of small models
+        max_memory bytes of device memory to stay below
         """
         self._check_goal(targeted, budget)
         problem = pose(
@@ -100,7 +109,8 @@ class Attack(ABC):
             start=start,
             pool=pool,
         )
-        return drive.run(self, model, problem, batch_size=batch_size, progress=progress)
+        engine = Engine(precision, capture, fuse, max_memory)
+        return drive.run(self, model, problem, batch_size=batch_size, progress=progress, engine=engine)
 
     def _check_goal(self, targeted: bool, budget: int | None) -> None:
         goal = "targeted" if targeted else "untargeted"

@@ -5,20 +5,19 @@ depends on the other rows, so neither batch size nor order nor compaction change
 """
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from sigmazero.batches import Batches
+from sigmazero.engine import Engine, Steppers, quiet
 from sigmazero.loop import Found, Steps, search
 from sigmazero.oracle import Model, Oracle, Tally
 from sigmazero.problem import Problem
-from sigmazero.progress import bar
-from sigmazero.result import Result
-from sigmazero.verify import verify
+from sigmazero.progress import Advance, bar
+from sigmazero.result import Outcome, Result
+from sigmazero.verify import Verifier
 
 
 def run(
@@ -29,61 +28,98 @@ def run(
     batch_size: int | None = None,
     progress: bool = False,
     compact: bool = True,
+    engine: Engine | None = None,
 ) -> Result:
     """Attack every row of a problem."""
     began = time.perf_counter()
-    batches = Batches(problem.features, batch_size)
+    engine = engine or Engine()
+    engine.check(problem)
     _check_device(model, problem)
-    every = torch.arange(len(problem), device=problem.x.device)
     with (
-        _evaluating(model),
+        quiet(model),
         torch.inference_mode(False),
         torch.no_grad(),
         bar(attack.name, len(problem), show=progress) as advance,
     ):
-        parts = batches.apply(every, lambda rows: _checked(model(problem.x[rows]), problem.take(rows)))
+        session = Session(attack, model, problem, Batches(model, problem, batch_size, engine), engine, compact, advance)
+        result = session.run()
+    if problem.x.is_cuda:
+        torch.cuda.synchronize(problem.x.device)
+    return replace(result, seconds=time.perf_counter() - began)
+
+
+@dataclass
+class Session:
+    """What the parts of a run share."""
+
+    attack: Steps
+    model: Model
+    problem: Problem
+    batches: Batches
+    engine: Engine
+    compact: bool
+    advance: Advance
+
+    def run(self) -> Result:
+        """Clean check, then the rows that need a search, then again in fp32 those a coarser search failed on."""
+        problem = self.problem
+        every = torch.arange(len(problem), device=problem.x.device)
+        verifier = Verifier(self.model)
+        parts = self.batches.apply(every, lambda rows: _checked(verifier.ask(problem.x[rows]), problem.take(rows)))
         clean = torch.cat(parts) if parts else problem.x.new_zeros(0, 2)
         finite = clean.isfinite().all(1)
         if len(problem) and not bool(finite.any()):
             raise ValueError("the model returned NaN or Inf for every clean input; check weights and normalisation")
-        asking = finite & ~problem.fooled(clean)
-        settled, asking = every[~asking], every[asking]
-        results = [_settle(model, problem.take(settled), clean[settled], attack.keeps_own)]
-        advance(len(settled))
+        asks = finite & ~problem.fooled(clean)
+        settled, asking = every[~asks], every[asks]
+        results = [self._settle(verifier, settled, clean)]
+        self.advance(len(settled))
+        results += self._search(verifier, asking, clean, self.engine)
+        result = Result.join(results).take(torch.cat([settled, asking]).argsort())
+        return result if self.engine.exact else self._again(verifier, result, clean)
 
-        def attack_rows(rows: Tensor) -> Result:
-            part = problem.take(rows)
+    def _settle(self, verifier: Verifier, rows: Tensor, clean: Tensor) -> Result:
+        """The rows that end with the clean check: already at the goal, or without finite logits."""
+        part = self.problem.take(rows)
+        tally = Tally.start(part, depth=1)
+        tally.broken = ~clean[rows].isfinite().all(1)
+        tally.counts = torch.where(tally.broken[:, None], tally.counts, 0)
+        tally.step_found = torch.zeros_like(tally.step_found)
+        return verifier.report(part, Found(tally, part.x if self.attack.keeps_own else None), clean[rows])
+
+    def _search(self, verifier: Verifier, rows: Tensor, clean: Tensor, engine: Engine) -> list[Result]:
+        lowered = engine.lower(self.model)
+        steppers = Steppers(self.attack, engine, self.attack.iterations)
+
+        def one_batch(rows: Tensor) -> Result:
+            part = self.problem.take(rows)
             # Forward-only queries need less memory than the batch with its backward pass: twice the rows at once.
-            oracle = Oracle(model, part, chunk=max(2 * batches.size, 8))
-            return verify(model, part, search(attack, oracle, compact=compact, advance=advance), clean[rows])
+            oracle = Oracle(lowered, part, exact=engine.exact, chunk=max(2 * self.batches.size, 8))
+            recheck = None if engine.exact else verifier.recheck
+            with engine.numbers():
+                stepper = steppers.begin(oracle, self.batches.size)
+                found = search(self.attack, part, stepper, self.compact, recheck, self.advance)
+            return verifier.report(part, found, clean[rows])
 
-        results += batches.apply(asking, attack_rows)
-    if problem.x.is_cuda:
-        torch.cuda.synchronize(problem.x.device)
-    order = torch.cat([settled, asking]).argsort()
-    return replace(Result.join(results).take(order), seconds=time.perf_counter() - began)
+        return self.batches.apply(rows, one_batch)
 
-
-def _settle(model: Model, problem: Problem, clean: Tensor, keeps_own: bool) -> Result:
-    """The rows that end with the clean check: already at the goal, or without finite logits."""
-    tally = Tally.start(problem, depth=1)
-    tally.broken = ~clean.isfinite().all(1)
-    tally.counts = torch.where(tally.broken[:, None], tally.counts, 0)
-    tally.step_found = torch.zeros_like(tally.step_found)
-    return verify(model, problem, Found(tally, problem.x if keeps_own else None), clean)
-
-
-@contextmanager
-def _evaluating(model: Model) -> Iterator[None]:
-    """Eval mode for the time of a run; every sub-module gets its own mode back."""
-    modes = [(m, m.training) for m in model.modules()] if isinstance(model, nn.Module) else []
-    try:
-        for module, _ in modes:
-            module.training = False
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
+    def _again(self, verifier: Verifier, result: Result, clean: Tensor) -> Result:
+        """Search once more, in fp32, where a coarser search ended without a confirmed success."""
+        failed = (~result.success & (result.outcome != Outcome.NO_START)).nonzero().squeeze(1)
+        failed = failed[clean[failed].isfinite().all(1)]
+        if not len(failed):
+            return result
+        second = Result.join(self._search(verifier, failed, clean, replace(self.engine, precision="fp32")))
+        spent = result.take(failed)
+        second = replace(
+            second,
+            # The clean check was made once.
+            forwards=second.forwards + spent.forwards - 1,
+            backwards=second.backwards + spent.backwards,
+        )
+        order = torch.arange(len(result), device=failed.device)
+        order[failed] = len(result) + torch.arange(len(failed), device=failed.device)
+        return Result.join([result, second]).take(order)
 
 
 def _checked(logits: Tensor, problem: Problem) -> Tensor:

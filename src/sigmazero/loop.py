@@ -1,5 +1,6 @@
 """The search of one batch: step, let finished rows leave, go on with the rest."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor
 
 from sigmazero.oracle import Oracle, Tally, take
+from sigmazero.problem import Problem
 from sigmazero.progress import Advance
 
 
@@ -44,6 +46,29 @@ class Found:
     own: Tensor | None
 
 
+class Stepper(Protocol):
+    """Takes the steps of a batch: one by one, or replayed."""
+
+    interval: int
+
+    @property
+    def tally(self) -> Tally:
+        """What is known of the rows."""
+
+    @property
+    def state(self) -> Any:
+        """The attack's state of the rows."""
+
+    def go(self, steps: int) -> None:
+        """Take some steps."""
+
+    def worth(self, alive: int, rows: int) -> bool:
+        """Whether to send the finished rows away now."""
+
+    def take(self, keep: Tensor) -> None:
+        """Go on with some of the rows."""
+
+
 def one_step(attack: Steps, oracle: Oracle, state: Any) -> Any:
     """A step of the attack and what belongs to it: who may leave, and the step counter."""
     state = attack.step(oracle.iteration, state, oracle)
@@ -60,6 +85,11 @@ class Eager:
         self.state = attack.init(oracle)
         self.interval = 10 if oracle.problem.x.is_cuda else 1
 
+    @property
+    def tally(self) -> Tally:
+        """What is known of the rows."""
+        return self.oracle.tally
+
     def go(self, steps: int) -> None:
         """Take some steps."""
         for _ in range(steps):
@@ -75,14 +105,25 @@ class Eager:
         self.state = take(self.state, keep)
 
 
-def search(attack: Steps, oracle: Oracle, *, compact: bool, advance: Advance) -> Found:
-    """Step until every row has its answer or the steps are spent."""
-    rows = torch.arange(len(oracle.problem), device=oracle.problem.x.device)
-    found = Found(take(oracle.tally, rows), oracle.problem.x.clone() if attack.keeps_own else None)
-    stepper = Eager(attack, oracle)
+def search(
+    attack: Steps,
+    problem: Problem,
+    stepper: Stepper,
+    compact: bool,
+    recheck: Callable[[Problem, Tally], None] | None,
+    advance: Advance,
+) -> Found:
+    """Step until every row has its answer or the steps are spent.
+
+    `recheck` looks at new records before rows may leave with them, where the search itself is not to be trusted.
+    """
+    rows = torch.arange(len(problem), device=problem.x.device)
+    found = Found(take(stepper.tally, rows), problem.x.clone() if attack.keeps_own else None)
     done, total = 0, attack.iterations
     while True:
-        alive = oracle.tally.alive
+        if recheck is not None:
+            recheck(problem.take(rows), stepper.tally)
+        alive = stepper.tally.alive.clone()
         left = int(alive.sum())
         if left == 0 or done == total:
             break
@@ -100,9 +141,11 @@ def search(attack: Steps, oracle: Oracle, *, compact: bool, advance: Advance) ->
     return found
 
 
-def _write(found: Found, rows: Tensor, stepper: Eager, which: Tensor) -> None:
+def _write(found: Found, rows: Tensor, stepper: Stepper, which: Tensor) -> None:
     """Copy what is known of some rows to their places."""
+    part, places = take(stepper.tally, which), rows[which]
     for field in fields(Tally):
-        getattr(found.tally, field.name)[rows[which]] = getattr(stepper.oracle.tally, field.name)[which]
+        if getattr(part, field.name) is not None:
+            getattr(found.tally, field.name)[places] = getattr(part, field.name)
     if found.own is not None:
-        found.own[rows[which]] = stepper.state.own[which]
+        found.own[places] = stepper.state.own[which]

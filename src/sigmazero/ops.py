@@ -65,3 +65,44 @@ def keep_largest(values: Tensor, k: Tensor) -> Tensor:
         1, order, torch.arange(values.shape[1], device=values.device).expand_as(order)
     )
     return rank < k[:, None]
+
+
+def sizes(δ: Tensor, grouped: bool) -> Tensor:
+    """Size of the change at each site, broadcastable over δ: its magnitude, or the l2 norm over the channels."""
+    return δ.square().sum(1, keepdim=True).sqrt() if grouped else δ.abs()
+
+
+def kth_largest(values: Tensor, k: Tensor) -> Tensor:
+    """The k-th largest entry of each row, k from 1 and one per row.
+
+    >>> kth_largest(torch.tensor([[3., 1., 2.], [5., 5., 4.]]), torch.tensor([2, 2])).tolist()
+    [2.0, 5.0]
+    """
+    return values.flatten(1).sort(dim=1, descending=True).values.gather(1, k[:, None] - 1).squeeze(1)
+
+
+def prox_l23(size: Tensor, μ: Tensor) -> Tensor:
+    """Local proximal operator of μ·|·|^(2/3) on non-negative numbers: s³ with s the larger root of s⁴ − u·s + 2μ/3.
+
+    Zero only where no root is real, as in adv-lib. The global minimiser would be zero up to 2·(2μ/3)^(3/4) as well.
+
+    >>> round(prox_l23(torch.tensor([2.]), torch.tensor([0.75])).item(), 4)  # s⁴ − 2s + 1/2 = 0
+    1.5698
+    """
+    half = size.square() / 16
+    root = (half.square() - 8 * μ**3 / 729).clamp(min=0).sqrt()
+    # The textbook form adds (half − root)^(1/3), which cancels; the product of both cube roots is 2μ/9.
+    cube = (half + root) ** (1 / 3)
+    b = 2 * (cube + 2 * μ / 9 / cube)
+    s = (b.sqrt() + (2 * size / b.sqrt() - b).clamp(min=0).sqrt()) / 2
+    return torch.where(size > 2**2.75 / 3**1.5 * μ**0.75, s**3, 0.0)
+
+
+def ranks(keys: Tensor) -> Tensor:
+    """Place of every entry in its row when sorted upwards, from 0; ties go to the lower index.
+
+    >>> ranks(torch.tensor([[30, 10, 20]])).tolist()
+    [[2, 0, 1]]
+    """
+    order = keys.argsort(dim=1, stable=True)
+    return torch.empty_like(order).scatter_(1, order, torch.arange(keys.shape[1], device=keys.device).expand_as(order))

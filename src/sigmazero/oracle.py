@@ -5,7 +5,7 @@ Nothing here reads a tensor's value on the host, so a step made of these calls c
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -16,6 +16,12 @@ from sigmazero.problem import Problem
 Model = Callable[[Tensor], Tensor]
 Loss = Callable[[Tensor], Tensor]
 Rows = TypeVar("Rows")
+Method = TypeVar("Method", bound=Callable[..., Tensor])
+
+
+def _uncompiled(method: Method) -> Method:
+    """Keep a call to the model out of what `fuse` compiles."""
+    return cast(Method, torch.compiler.disable(method))  # type: ignore[no-untyped-call]
 
 
 def take(rows_of: Rows, index: Tensor) -> Rows:
@@ -29,7 +35,8 @@ class Tally:
     """What is known of each sample so far; the first dimension of every field is the batch.
 
     `points` holds the last few records of each sample, newest and best first, so that a record which does not
-    survive its verification has a successor.
+    survive its verification has a successor. A search that is not exact also keeps `sure`, the best point that was
+    confirmed so far, and its `sure_l0`.
     """
 
     points: Tensor
@@ -40,9 +47,11 @@ class Tally:
     broken: Tensor
     unstarted: Tensor
     alive: Tensor
+    sure: Tensor | None = None
+    sure_l0: Tensor | None = None
 
     @classmethod
-    def start(cls, problem: Problem, depth: int) -> "Tally":
+    def start(cls, problem: Problem, depth: int, exact: bool = True) -> "Tally":
         """The clean input was asked about; nothing is found."""
         x, n = problem.x, len(problem)
         zeros = torch.zeros(n, dtype=torch.int64, device=x.device)
@@ -55,6 +64,8 @@ class Tally:
             broken=torch.zeros_like(zeros, dtype=torch.bool),
             unstarted=torch.zeros_like(zeros, dtype=torch.bool),
             alive=torch.ones_like(zeros, dtype=torch.bool),
+            sure=None if exact else x.clone(),
+            sure_l0=None if exact else torch.full_like(zeros, problem.sites + 1),
         )
 
     @property
@@ -87,13 +98,33 @@ class Answer:
     grad: Tensor
 
 
+def _slope(loss: Loss, logits: Tensor) -> tuple[Tensor, Tensor]:
+    """A loss per sample and its gradient with respect to the logits."""
+    if torch.compiler.is_compiling():
+
+        def total(z: Tensor) -> tuple[Tensor, Tensor]:
+            value = loss(z)
+            return value.sum(), value
+
+        slope, (_, value) = torch.func.grad_and_value(total, has_aux=True)(logits)
+        return value, slope
+    with torch.enable_grad():
+        z = logits.detach().requires_grad_()
+        value = loss(z)
+        (slope,) = torch.autograd.grad(value.sum(), z)
+    return value.detach(), slope
+
+
 class Oracle:
     """Asks the model about the samples still alive."""
 
-    def __init__(self, model: Model, problem: Problem, *, depth: int = 2, chunk: int = 1024) -> None:
-        """Prepare to ask `model` about `problem`; `chunk` is the most rows sent through it at once in `copies`."""
-        self.model, self.problem, self.chunk = model, problem, chunk
-        self.tally = Tally.start(problem, depth)
+    def __init__(self, model: Model, problem: Problem, *, exact: bool = True, chunk: int = 1024) -> None:
+        """Prepare to ask `model` about `problem`; `chunk` is the most rows sent through it at once in `copies`.
+
+        An oracle that is not exact answers in a coarser number format: its records need confirmation.
+        """
+        self.model, self.problem, self.exact, self.chunk = model, problem, exact, chunk
+        self.tally = Tally.start(problem, depth=2 if exact else 4, exact=exact)
         self.iteration = torch.zeros((), dtype=torch.int64, device=problem.x.device)
         self._tables: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -123,12 +154,9 @@ class Oracle:
 
         The gradient is zero at features that may not change, so that no norm of it counts them.
         """
-        with torch.enable_grad():
-            point = x.detach().requires_grad_()
-            logits = self._differentiable(point)
-            value = loss(logits)
-            (grad,) = torch.autograd.grad(value.sum(), point)
-        logits, value = logits.detach(), value.detach()
+        logits = self._forward(x)
+        value, slope = _slope(loss, logits)
+        grad = self._backward(slope)
         self._count(forwards=1, backwards=1)
         verdict = self._judge(x, logits)
         self._record(x, verdict)
@@ -136,17 +164,15 @@ class Oracle:
 
     def jacobian(self, x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (N, classes) and the gradients of the logits named in `classes` (N, K): (N, K, ...)."""
-        with torch.enable_grad():
-            point = x.detach().requires_grad_()
-            logits = self._differentiable(point)
-            chosen = logits.gather(1, classes)
-            grads = [
-                torch.autograd.grad(chosen[:, k].sum(), point, retain_graph=True)[0] for k in range(classes.shape[1])
-            ]
-        logits = logits.detach()
+        logits = self._forward(x)
+        rows = torch.zeros_like(logits)
+        grads = []
+        for k in range(classes.shape[1]):
+            slope = rows.scatter(1, classes[:, k : k + 1], 1.0)
+            grads.append(self._masked(self._backward(slope, again=k + 1 < classes.shape[1])))
         self._count(forwards=1, backwards=classes.shape[1])
         self._record(x, self._judge(x, logits))
-        return logits, torch.stack([self._masked(g) for g in grads], 1)
+        return logits, torch.stack(grads, 1)
 
     def row(self, table: Tensor, i: Tensor) -> tuple[Tensor, ...]:
         """The numbers of step i in a schedule of shape (steps, numbers), on the problem's device and dtype."""
@@ -170,14 +196,28 @@ class Oracle:
         self.problem = self.problem.take(rows)
         self.tally = take(self.tally, rows)
 
-    def _differentiable(self, point: Tensor) -> Tensor:
-        logits = self.model(point)
+    @_uncompiled
+    def _forward(self, x: Tensor) -> Tensor:
+        """Logits, with the way back kept open for `_backward`. The model itself is never compiled."""
+        with torch.enable_grad():
+            point = x.detach().requires_grad_()
+            logits = self.model(point)
         if not logits.requires_grad:
             raise TypeError(
                 "the model's output carries no gradient with respect to its input; "
                 "remove no_grad, detach or NumPy from its forward, or choose an attack without gradients"
             )
-        return logits
+        self._open = point, logits
+        return logits.detach()
+
+    @_uncompiled
+    def _backward(self, slope: Tensor, again: bool = False) -> Tensor:
+        """The gradient at the last point asked, for a gradient with respect to the logits."""
+        point, logits = self._open
+        (grad,) = torch.autograd.grad(logits, point, slope.to(logits.dtype), retain_graph=again)
+        if not again:
+            del self._open
+        return grad
 
     def _masked(self, grad: Tensor) -> Tensor:
         return grad if self.problem.free is None else grad * self.problem.free

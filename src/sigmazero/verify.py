@@ -1,66 +1,97 @@
-"""Nothing is reported that a fresh forward pass has not confirmed and a recount has not counted."""
+"""Nothing is reported that a fresh forward pass in full precision has not confirmed and a recount has not counted."""
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from sigmazero.engine import full_precision
 from sigmazero.loop import Found
 from sigmazero.oracle import Model, Tally
 from sigmazero.problem import Problem, count_features, count_pixels
 from sigmazero.result import Outcome, Result
 
 
-def verify(model: Model, problem: Problem, found: Found, clean: Tensor) -> Result:
-    """Ask afresh about every record, best first; a record that fails gives way to the one before it."""
-    tally = found.tally
-    best = _confirm(model, problem, tally.points, tally.counts, tally, clean)
-    if found.own is None:
-        return best
-    own = found.own[:, None]
-    # A point outside the box or untouched is no claim; the others are counted like any record.
-    l0 = torch.where(problem.feasible(found.own), problem.l0(found.own), problem.sites + 1)
-    claims = torch.where(l0 > 0, l0, problem.sites + 1)[:, None]
-    claims = torch.where(tally.best_l0[:, None] == 0, 0, claims)
-    report = _confirm(model, problem, own, claims, tally, clean)
-    spent = best.forwards + (report.forwards - tally.forwards)
-    object.__setattr__(best, "forwards", spent)
-    object.__setattr__(report, "forwards", spent)
-    object.__setattr__(best, "own", report)
-    return best
+class Verifier:
+    """Asks the model in full precision; these questions are counted too."""
 
+    def __init__(self, model: Model) -> None:
+        self.model = model
 
-def _confirm(model: Model, problem: Problem, points: Tensor, counts: Tensor, tally: Tally, clean: Tensor) -> Result:
-    x_adv, logits = problem.x.clone(), clean.clone()
-    forwards = tally.forwards.clone()
-    already = tally.best_l0 == 0
-    claimed = counts[:, 0] <= problem.sites
-    confirmed = already.clone()
-    for k in range(counts.shape[1]):
-        rows = (claimed & ~confirmed & (counts[:, k] <= problem.sites)).nonzero().squeeze(1)
-        if not len(rows):
-            break
-        part, candidates = problem.take(rows), points[rows, k]
-        fresh = model(candidates)
-        forwards[rows] += 1
-        good = part.fooled(fresh) & fresh.isfinite().all(1) & part.feasible(candidates)
-        rows = rows[good]
-        x_adv[rows], logits[rows], confirmed[rows] = candidates[good], fresh[good].to(logits.dtype), True
-    failed = torch.where(confirmed, 0.0, torch.inf)
-    return Result(
-        x_adv=x_adv,
-        success=confirmed,
-        l0=count_features(x_adv, problem.x) + failed,
-        l0_pixel=count_pixels(x_adv, problem.x) + failed,
-        step_found=torch.where(confirmed, tally.step_found, -1),
-        forwards=forwards,
-        backwards=tally.backwards,
-        outcome=_outcomes(tally, claimed, confirmed, already),
-        margin=problem.margin(logits),
-        prediction=logits.argmax(1),
-        clean_prediction=torch.where(clean.isfinite().all(1), clean.argmax(1), -1),
-        ids=problem.ids,
-        unit=problem.unit,
-        budget=problem.budget,
-    )
+    def ask(self, x: Tensor) -> Tensor:
+        """Logits, whatever number format the search around it uses."""
+        with full_precision():
+            return self.model(x)
+
+    def confirm(self, problem: Problem, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Which points reach the goal inside the box, and their logits."""
+        logits = self.ask(points)
+        return problem.fooled(logits) & logits.isfinite().all(1) & problem.feasible(points), logits
+
+    def recheck(self, problem: Problem, tally: Tally) -> None:
+        """Confirm new records of a coarse search, in place: rows go on from their best confirmed point."""
+        assert tally.sure is not None
+        assert tally.sure_l0 is not None
+        nothing, depth = problem.sites + 1, tally.counts.shape[1]
+        for k in range(depth):
+            rows = ((tally.counts[:, k] < tally.sure_l0) & (tally.counts[:, k] < nothing)).nonzero().squeeze(1)
+            if not len(rows):
+                break
+            good, _ = self.confirm(problem.take(rows), tally.points[rows, k])
+            tally.forwards[rows] += 1
+            tally.sure[rows[good]] = tally.points[rows[good], k]
+            tally.sure_l0[rows[good]] = tally.counts[rows[good], k]
+        refuted = tally.best_l0 < tally.sure_l0
+        tally.points[:, 0] = tally.sure
+        tally.counts[:, 0] = tally.sure_l0
+        tally.counts[:, 1:] = nothing
+        # A row may have stopped because of the record it lost; if it stopped for another reason, it stops again.
+        tally.alive |= refuted
+
+    def report(self, problem: Problem, found: Found, clean: Tensor) -> Result:
+        """Ask afresh about every record, best first; a record that fails gives way to the one before it."""
+        tally = found.tally
+        best = self._report(problem, tally.points, tally.counts, tally, clean)
+        if found.own is None:
+            return best
+        claims = torch.where(problem.feasible(found.own), problem.l0(found.own), problem.sites + 1)
+        # An untouched point claims nothing, unless nothing had to be touched.
+        claims = torch.where((claims == 0) & (tally.best_l0 > 0), problem.sites + 1, claims)
+        own = self._report(problem, found.own[:, None], claims[:, None], tally, clean)
+        spent = best.forwards + own.forwards - tally.forwards
+        return replace(best, forwards=spent, own=replace(own, forwards=spent))
+
+    def _report(self, problem: Problem, points: Tensor, counts: Tensor, tally: Tally, clean: Tensor) -> Result:
+        x_adv, logits = problem.x.clone(), clean.clone()
+        forwards = tally.forwards.clone()
+        already = tally.best_l0 == 0
+        claimed = counts[:, 0] <= problem.sites
+        confirmed = already.clone()
+        for k in range(counts.shape[1]):
+            rows = (claimed & ~confirmed & (counts[:, k] <= problem.sites)).nonzero().squeeze(1)
+            if not len(rows):
+                break
+            good, fresh = self.confirm(problem.take(rows), points[rows, k])
+            forwards[rows] += 1
+            sure = rows[good]
+            x_adv[sure], logits[sure], confirmed[sure] = points[sure, k], fresh[good].to(logits.dtype), True
+        failed = torch.where(confirmed, 0.0, torch.inf)
+        return Result(
+            x_adv=x_adv,
+            success=confirmed,
+            l0=count_features(x_adv, problem.x) + failed,
+            l0_pixel=count_pixels(x_adv, problem.x) + failed,
+            step_found=torch.where(confirmed, tally.step_found, -1),
+            forwards=forwards,
+            backwards=tally.backwards,
+            outcome=_outcomes(tally, claimed, confirmed, already),
+            margin=problem.margin(logits),
+            prediction=logits.argmax(1),
+            clean_prediction=torch.where(clean.isfinite().all(1), clean.argmax(1), -1),
+            ids=problem.ids,
+            unit=problem.unit,
+            budget=problem.budget,
+        )
 
 
 def _outcomes(tally: Tally, claimed: Tensor, confirmed: Tensor, already: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import torch
@@ -16,7 +17,7 @@ WEIGHTS = Path(sigmazero.__file__).parent / "models" / "weights" / "demo.safeten
 def test_bundled_weights_are_small_and_as_accurate_as_they_say() -> None:
     assert WEIGHTS.stat().st_size <= 1_000_000
     with safe_open(WEIGHTS, framework="pt") as file:
-        facts = file.metadata()
+        facts = json.loads(file.metadata()["facts"])
     model = build()
     model.load_state_dict(load_file(WEIGHTS))
     held = load("mnist-5k-heldout")

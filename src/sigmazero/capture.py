@@ -1,0 +1,181 @@
+"""A step recorded once as a CUDA graph and replayed: the host no longer launches its hundred small kernels.
+
+A frame holds, for one number of rows, the tensors a recorded step reads and writes. Batches of fewer rows are padded
+with rows that are not alive. Frames are kept for the whole run, so later batches replay what earlier ones recorded.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sigmazero.loop import Steps, one_step
+from sigmazero.oracle import Oracle, Tally, take
+from sigmazero.problem import Problem
+
+_SMALLEST = 16  # rows; below this a replay takes as long as with fewer
+_WARM_UP = 3  # steps outside the recording, in which libraries choose their kernels
+
+
+class Frame:
+    """The recorded step of one batch size, and its tensors."""
+
+    def __init__(self, step: Callable[[Steps, Oracle, Any], Any], attack: Steps, oracle: Oracle, state: Any) -> None:
+        self.attack = attack
+        self.rows = len(oracle.problem)
+        self.oracle = Oracle(
+            oracle.model, _copy(replace(oracle.problem, pool=None)), exact=oracle.exact, chunk=oracle.chunk
+        )
+        self.oracle.tally = _copy(oracle.tally)
+        self.oracle.iteration = oracle.iteration.clone()
+        self.state = _copy(state)
+        self._record(step)
+
+    def _record(self, step: Callable[[Steps, Oracle, Any], Any]) -> None:
+        oracle, tally, iteration = self.oracle, self.oracle.tally, self.oracle.iteration
+
+        def restore() -> None:
+            oracle.tally, oracle.iteration = tally, iteration
+
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(_WARM_UP):
+                oracle.tally = replace(tally)
+                step(self.attack, oracle, self.state)
+        torch.cuda.current_stream().wait_stream(side)
+        restore()
+        oracle.tally = replace(tally)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            state = step(self.attack, oracle, self.state)
+            new = [*_tensors(oracle.tally), *_tensors(state), oracle.iteration]
+            _overwrite([*_tensors(tally), *_tensors(self.state), iteration], new)
+        restore()
+
+    def load(self, problem: Problem, tally: Tally, state: Any, iteration: Tensor) -> None:
+        """Put rows in; what is left of the frame repeats the first row and is not alive."""
+        n = len(problem)
+        mine = replace(problem, pool=None)  # only the start of an attack looks at the pool
+        pairs = [(self.oracle.problem, mine), (self.oracle.tally, tally), (self.state, state)]
+        for held, rows in pairs:
+            for to, new in zip(_tensors(held), _tensors(rows), strict=True):
+                if len(to) == self.rows:
+                    to[:n] = new
+                    to[n:] = new[:1]
+        self.oracle.tally.alive[n:] = False
+        self.oracle.iteration.copy_(iteration)
+
+
+class Frames:
+    """The frames of a run, by number of rows; all of them step the same attack on the same model."""
+
+    def __init__(self, attack: Steps, size: int, fuse: bool) -> None:
+        self.attack, self.size = attack, size
+        # The shapes of a frame never change: compile for each of them, not for all.
+        self._step = torch.compile(one_step, dynamic=False) if fuse else one_step
+        self._frames: dict[int, Frame] = {}
+
+    def bucket(self, rows: int) -> int:
+        """The number of rows of the frame that would hold this many."""
+        size = self.size
+        while size // 2 >= max(rows, _SMALLEST):
+            size //= 2
+        return max(size, rows)
+
+    def hold(self, oracle: Oracle, state: Any) -> Frame:
+        """A frame with these rows in it, recorded now if there is none of the size."""
+        size = self.bucket(len(oracle.problem))
+        if size not in self._frames:
+            padded = torch.arange(size, device=oracle.problem.x.device).clamp(max=len(oracle.problem) - 1)
+            full = Oracle(oracle.model, oracle.problem.take(padded), exact=oracle.exact, chunk=oracle.chunk)
+            full.tally, full.iteration = take(oracle.tally, padded), oracle.iteration
+            self._frames[size] = Frame(self._step, self.attack, full, take(state, padded))
+        frame = self._frames[size]
+        frame.load(oracle.problem, oracle.tally, state, oracle.iteration)
+        return frame
+
+
+class Captured:
+    """Replays a recorded step; the host looks at the rows only now and then."""
+
+    interval = 25
+
+    def __init__(self, attack: Steps, oracle: Oracle, frames: Frames) -> None:
+        self.frames = frames
+        self.rows = len(oracle.problem)
+        self.frame = frames.hold(oracle, attack.init(oracle))
+
+    @property
+    def oracle(self) -> Oracle:
+        """The rows' own part of the frame, as an oracle."""
+        held = self.frame.oracle
+        here = torch.arange(self.rows, device=held.problem.x.device)
+        mine = Oracle(held.model, held.problem.take(here), exact=held.exact, chunk=held.chunk)
+        mine.tally, mine.iteration = take(held.tally, here), held.iteration.clone()
+        return mine
+
+    @property
+    def tally(self) -> Tally:
+        """What is known of the rows."""
+        held: Tally = _head(self.frame.oracle.tally, self.rows)
+        return held
+
+    @property
+    def state(self) -> Any:
+        """The attack's state of the rows."""
+        return _head(self.frame.state, self.rows)
+
+    def go(self, steps: int) -> None:
+        """Replay some steps."""
+        for _ in range(steps):
+            self.frame.graph.replay()
+
+    def worth(self, alive: int, rows: int) -> bool:
+        """Whether a smaller frame holds the rows that are left."""
+        return self.frames.bucket(alive) < self.frame.rows
+
+    def take(self, keep: Tensor) -> None:
+        """Move some of the rows to a smaller frame."""
+        mine, state = self.oracle, take(self.state, keep)
+        mine.take(keep)
+        self.rows = len(mine.problem)
+        self.frame = self.frames.hold(mine, state)
+
+
+def _tensors(rows_of: Any) -> list[Tensor]:
+    """The tensors of a dataclass, in order."""
+    values = [getattr(rows_of, f.name) for f in fields(rows_of)]
+    return [value for value in values if isinstance(value, Tensor)]
+
+
+def _copy(rows_of: Any) -> Any:
+    return replace(
+        rows_of,
+        **{f.name: v.clone() for f in fields(rows_of) if isinstance(v := getattr(rows_of, f.name), Tensor)},
+    )
+
+
+def _head(rows_of: Any, n: int) -> Any:
+    """The first rows, without a copy."""
+    return replace(
+        rows_of, **{f.name: v[:n] for f in fields(rows_of) if isinstance(v := getattr(rows_of, f.name), Tensor)}
+    )
+
+
+def _overwrite(mine: list[Tensor], new: list[Tensor]) -> None:
+    """Copy new values into their places, as if all at once."""
+    own = {t.untyped_storage().data_ptr() for t in mine}
+    pairs = [(to, t) for to, t in zip(mine, new, strict=True) if t is not to]
+    # A state that hands an old tensor on under another name would read what was just overwritten.
+    pairs = [(to, t.clone() if t.untyped_storage().data_ptr() in own else t) for to, t in pairs]
+    for group in _by_type(pairs):
+        torch._foreach_copy_([to for to, _ in group], [t for _, t in group])
+
+
+def _by_type(pairs: list[tuple[Tensor, Tensor]]) -> Iterator[list[tuple[Tensor, Tensor]]]:
+    """Groups that one kernel can copy."""
+    for dtype in {to.dtype for to, _ in pairs}:
+        yield [(to, t) for to, t in pairs if to.dtype == dtype]

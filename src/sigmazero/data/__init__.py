@@ -1,0 +1,23 @@
+"""Data sets by name, or from files: images in [0, 1], labels, row ids and a content hash."""
+
+from sigmazero.data.errors import DataError, MissingData, MissingExtra
+from sigmazero.data.load import load
+from sigmazero.data.registry import DATASETS, Dataset
+from sigmazero.data.rows import PAPER_SEED, Rows, RowSpec, choose, paper_subset, parse_rows
+from sigmazero.data.torch_dataset import from_torch
+
+__all__ = [
+    "DATASETS",
+    "PAPER_SEED",
+    "DataError",
+    "Dataset",
+    "MissingData",
+    "MissingExtra",
+    "RowSpec",
+    "Rows",
+    "choose",
+    "from_torch",
+    "load",
+    "paper_subset",
+    "parse_rows",
+]

@@ -1,0 +1,98 @@
+"""A name or a path, and row numbers, to images, labels, ids and a content hash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from sigmazero.data import cifar, embedded, idx, imagenet, npz
+from sigmazero.data.errors import DataError
+from sigmazero.data.places import candidate_dirs, first_match, missing
+from sigmazero.data.registry import DATASETS, Dataset
+from sigmazero.data.rows import Rows, RowSpec, parse_rows, take
+from sigmazero.data.source import Array, Source
+
+_BUNDLED: dict[str, Callable[[], Source]] = {
+    "mnist-5k": embedded.mnist_5k,
+    "mnist-5k-heldout": embedded.mnist_5k_heldout,
+    "digits-8x8": embedded.digits_8x8,
+}
+_FINDERS: dict[str, Callable[[Dataset, list[Path]], Source | None]] = {
+    "mnist": idx.find,
+    "fashion-mnist": idx.find,
+    "cifar10": cifar.find,
+    "imagenet": imagenet.find,
+    "imagenet-resized": imagenet.find,
+}
+
+
+def load(
+    name: str | Path,
+    *,
+    rows: RowSpec | None = None,
+    limit: int | None = None,
+    seed: int | None = None,
+    data_dir: str | Path | None = None,
+) -> Rows:
+    """Load the chosen rows of a data set known by name, or of an `.npz` file.
+
+    `rows` is "0:100", "5,7,9", a slice or a sequence; `limit` then keeps at most that many of them, the first ones
+    or, with a seed, a random choice that is the same everywhere. Files are looked for in `data_dir`,
+    `$SIGMAZERO_HOME/data` and the platform's cache folder.
+
+    >>> digits = load("digits-8x8", rows="0:3")
+    >>> digits.images.shape, digits.labels, digits.ids
+    (torch.Size([3, 1, 8, 8]), tensor([0, 1, 2]), tensor([0, 1, 2]))
+    """
+    source, title = _open(name, data_dir)
+    chosen = take(parse_rows(rows, len(source.labels)), limit, seed)
+    images = source.fetch(chosen)
+    if title in DATASETS:
+        _check(DATASETS[title], source, images)
+    tensor = torch.from_numpy(images.astype(np.float32))
+    if images.dtype == np.uint8:
+        tensor /= 255
+    ids = np.array(chosen, dtype=np.int64) if source.ids is None else source.ids[chosen].astype(np.int64)
+    return Rows(tensor, torch.from_numpy(source.labels[chosen]), torch.from_numpy(ids), title)
+
+
+def _open(name: str | Path, data_dir: str | Path | None) -> tuple[Source, str]:
+    if str(name).endswith(".npz"):
+        path = Path(name).expanduser()
+        return npz.read(path), path.name
+    dataset = DATASETS.get(str(name))
+    if dataset is None:
+        raise DataError(
+            f"no data set is called {str(name)!r}; use one of {', '.join(DATASETS)}, or a path ending in .npz"
+        )
+    if dataset.name in _BUNDLED:
+        return _BUNDLED[dataset.name](), dataset.name
+    return _find(dataset, data_dir), dataset.name
+
+
+def _find(dataset: Dataset, data_dir: str | Path | None) -> Source:
+    """In each place the published files where they exist, else arrays saved under the data set's name."""
+    for folders in candidate_dirs(dataset, data_dir):
+        source = _FINDERS[dataset.name](dataset, folders)
+        if source is not None:
+            return source
+        path = first_match(folders, dataset.arrays)
+        if path is not None:
+            return npz.read(path)
+    raise missing(dataset, data_dir)
+
+
+def _check(dataset: Dataset, source: Source, images: Array) -> None:
+    if images.shape[1:] != dataset.shape:
+        raise DataError(
+            f"the images found for {dataset.name} have shape {images.shape[1:]} instead of {dataset.shape}; "
+            "the files are another data set's, so load them by path or move them"
+        )
+    if source.labels.max() >= dataset.classes:
+        raise DataError(
+            f"the labels found for {dataset.name} reach {source.labels.max()} but it has {dataset.classes} classes; "
+            "the files are another data set's, so load them by path or move them"
+        )

@@ -1,0 +1,128 @@
+"""The data sets known by name: one record of facts each, read by the loaders and by `list datasets`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+_IDX = "t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, with or without .gz"
+_EXTRA = "inside the optional packages: pip install 'sigmazero[data]'"
+_VALIDATION = (
+    "the 50,000 validation JPEGs, either in one folder per class (n01440764, ...), or all in one folder "
+    "(ILSVRC2012_val_00000001.JPEG, ...) with val.txt, LOC_val_solution.csv, or "
+    "ILSVRC2012_validation_ground_truth.txt and meta.mat"
+)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Facts about one data set: what it is, and which files hold it."""
+
+    name: str
+    description: str
+    size: int
+    shape: tuple[int, ...]
+    classes: int
+    needs: str
+    published: str
+    folders: tuple[str, ...] = ()
+    system_folders: tuple[str, ...] = ()
+    arrays: tuple[str, ...] = ()
+    first_labels: tuple[int, ...] = ()
+
+    @property
+    def obtain(self) -> str:
+        """One line on how to get it."""
+        return f"{self.needs}; {self.published}" if self.needs else self.published
+
+
+_ALL = (
+    Dataset(
+        "mnist",
+        "handwritten digits, test set",
+        10_000,
+        (1, 28, 28),
+        10,
+        needs=_IDX,
+        published="https://ossci-datasets.s3.amazonaws.com/mnist/",
+        folders=("mnist", "MNIST/raw"),
+        arrays=("mnist.npz", "mnist_test.npz", "mnist_test*.npz"),
+        first_labels=(7, 2, 1, 0, 4, 1, 4, 9),
+    ),
+    Dataset(
+        "fashion-mnist",
+        "photographs of clothing, test set",
+        10_000,
+        (1, 28, 28),
+        10,
+        needs=_IDX,
+        published="https://github.com/zalandoresearch/fashion-mnist or Debian's package dataset-fashion-mnist",
+        folders=("fashion-mnist", "FashionMNIST/raw"),
+        system_folders=("/usr/share/dataset-fashion-mnist",),
+        arrays=("fashion-mnist.npz", "fashion-mnist_test*.npz", "fashion_mnist*.npz"),
+        first_labels=(9, 2, 1, 1, 6, 1, 4, 6),
+    ),
+    Dataset(
+        "cifar10",
+        "small colour photographs, test set",
+        10_000,
+        (3, 32, 32),
+        10,
+        needs="cifar-10-python.tar.gz or cifar-10-binary.tar.gz, or test_batch or test_batch.bin out of them",
+        published="https://www.cs.toronto.edu/~kriz/cifar.html",
+        folders=("cifar10", "cifar-10-batches-py", "cifar-10-batches-bin"),
+        arrays=("cifar10.npz", "cifar10_test.npz", "cifar10_test*.npz"),
+    ),
+    Dataset(
+        "imagenet",
+        "photographs, validation set, shorter side to 256 and centre crop 224",
+        50_000,
+        (3, 224, 224),
+        1000,
+        needs=_VALIDATION,
+        published="https://image-net.org/download.php (ILSVRC2012, after registration)",
+        folders=("imagenet", "imagenet/val", "val"),
+        arrays=("imagenet.npz", "imagenet_val*.npz"),
+    ),
+    Dataset(
+        "imagenet-resized",
+        "photographs, validation set, resized straight to 224 as in the paper",
+        50_000,
+        (3, 224, 224),
+        1000,
+        needs=_VALIDATION,
+        published="https://image-net.org/download.php (ILSVRC2012, after registration)",
+        folders=("imagenet", "imagenet/val", "val"),
+        arrays=("imagenet-resized.npz",),
+    ),
+    Dataset(
+        "mnist-5k",
+        "5,000 handwritten digits, 500 of each class, sorted by class",
+        5_000,
+        (1, 28, 28),
+        10,
+        needs="",
+        published=_EXTRA,
+    ),
+    Dataset(
+        "mnist-5k-heldout",
+        "the 1,000 digits of mnist-5k the demo model was not trained on",
+        1_000,
+        (1, 28, 28),
+        10,
+        needs="",
+        published=_EXTRA,
+    ),
+    Dataset(
+        "digits-8x8",
+        "tiny handwritten digits of scikit-learn",
+        1_797,
+        (1, 8, 8),
+        10,
+        needs="",
+        published=_EXTRA,
+    ),
+)
+
+DATASETS: Mapping[str, Dataset] = MappingProxyType({dataset.name: dataset for dataset in _ALL})

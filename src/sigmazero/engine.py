@@ -1,0 +1,152 @@
+"""How a run uses the hardware: number format, recorded steps, memory. None of it changes what is reported as true."""
+
+import copy
+import logging
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from sigmazero.capture import Captured, Frames
+from sigmazero.loop import Eager, Stepper, Steps
+from sigmazero.oracle import Model, Oracle
+from sigmazero.problem import Problem
+
+log = logging.getLogger(__name__)
+Precision = Literal["fp32", "tf32", "bf16"]
+_WORTH_RECORDING = 20  # steps; fewer cost less than a recording
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Choices that change speed and memory.
+
+    precision  number format of the search; whatever it claims is verified in fp32 before it is believed
+    capture    record a step as a CUDA graph: None wherever possible, True insists, False never
+    fuse       compile the attack's own arithmetic (takes seconds to compile, pays on long runs of small models)
+    max_memory bytes of device memory to stay below
+    """
+
+    precision: Precision = "fp32"
+    capture: bool | None = None
+    fuse: bool = False
+    max_memory: int | None = None
+
+    def check(self, problem: Problem) -> None:
+        """Refuse what cannot be done for this problem."""
+        if self.precision not in get_args(Precision):
+            raise ValueError(f"precision={self.precision!r} is not one of {', '.join(map(repr, get_args(Precision)))}")
+        if self.precision != "fp32" and problem.x.dtype != torch.float32:
+            raise ValueError(f"precision={self.precision!r} searches below fp32; the inputs are {problem.x.dtype}")
+        if self.capture and not problem.x.is_cuda:
+            raise ValueError(f"capture=True needs inputs on a CUDA device; they are on {problem.x.device}")
+        if self.max_memory is not None and not problem.x.is_cuda:
+            raise ValueError("max_memory limits a CUDA device; on a CPU choose batch_size")
+
+    @property
+    def exact(self) -> bool:
+        """Whether the search itself computes in the inputs' own precision."""
+        return self.precision == "fp32"
+
+    def numbers(self) -> AbstractContextManager[None]:
+        """The number format of the search: TF32 is off unless asked for."""
+        return _tf32(self.precision != "fp32")
+
+    def lower(self, model: Model) -> Model:
+        """The model as the search asks it."""
+        return _HalfPrecision(model) if self.precision == "bf16" else model
+
+
+class Steppers:
+    """Chooses, for each batch, how its steps are taken; recordings are shared by the batches of a run."""
+
+    def __init__(self, attack: Steps, engine: Engine, expected: int) -> None:
+        self.attack, self.engine = attack, engine
+        self.frames: Frames | None = None
+        cuda = torch.cuda.is_available()
+        self.capture = cuda and attack.capturable and engine.capture is not False and expected >= _WORTH_RECORDING
+        if engine.capture and not attack.capturable:
+            raise ValueError(
+                f"{attack.name} looks at values between its steps and cannot be captured; leave capture out"
+            )
+
+    def begin(self, oracle: Oracle, size: int) -> Stepper:
+        """A stepper for one batch of at most `size` rows."""
+        if self.capture and oracle.problem.x.is_cuda:
+            if self.frames is None or self.frames.size != size:
+                self.frames = Frames(self.attack, size, self.engine.fuse)
+            try:
+                return Captured(self.attack, oracle, self.frames)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                if self.engine.capture:
+                    raise
+                log.warning("stepping eagerly: the step could not be captured (%s)", str(error).splitlines()[0])
+                self.capture, self.frames = False, None
+        return Eager(self.attack, oracle)
+
+
+class _HalfPrecision:
+    """A copy of a model in bf16 and channels-last, taking and giving fp32; any other callable under autocast."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        if isinstance(model, nn.Module):
+            self.model = copy.deepcopy(model).requires_grad_(False).to(torch.bfloat16)
+            for parameter in self.model.parameters():
+                if parameter.ndim == 4:
+                    parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if not isinstance(self.model, nn.Module):
+            with torch.autocast(x.device.type, torch.bfloat16):
+                return self.model(x).float()
+        half = x.to(torch.bfloat16)
+        if x.ndim == 4:
+            half = half.contiguous(memory_format=torch.channels_last)
+        logits: Tensor = self.model(half)
+        return logits.float()
+
+
+def full_precision() -> AbstractContextManager[None]:
+    """Without TF32, for checks that must hold."""
+    return _tf32(False)
+
+
+@contextmanager
+def _tf32(allowed: bool) -> Iterator[None]:
+    if not torch.cuda.is_available():
+        yield
+        return
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+@contextmanager
+def quiet(model: Model) -> Iterator[None]:
+    """Eval mode and frozen parameters for the time of a run; every module and parameter gets its own back.
+
+    Frozen parameters let autograd forget what only their gradients would need.
+    """
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    parameters = list(model.parameters()) if isinstance(model, nn.Module) else []
+    modes, needs = [m.training for m in modules], [p.requires_grad for p in parameters]
+    try:
+        for module in modules:
+            module.training = False
+        for parameter in parameters:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for module, mode in zip(modules, modes, strict=True):
+            module.training = mode
+        for parameter, need in zip(parameters, needs, strict=True):
+            parameter.requires_grad_(need)

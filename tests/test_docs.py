@@ -1,0 +1,89 @@
+"""What is written about the code agrees with it."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import typer.main
+from typer.testing import CliRunner
+
+from sigmazero import docs
+from sigmazero.cli import app
+
+ROOT = Path(__file__).parents[1]
+WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def _blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def test_generated_pages_are_current():
+    done = CliRunner().invoke(app, ["docs", "--check", "--dir", str(ROOT / "docs")])
+    assert done.exit_code == 0, done.output
+
+
+def test_stale_pages_are_found_and_written(tmp_path):
+    stale = CliRunner().invoke(app, ["docs", "--check", "--dir", str(tmp_path)])
+    assert stale.exit_code == 1
+    assert "cli.md" in stale.stderr
+    assert not list(tmp_path.iterdir())
+    assert CliRunner().invoke(app, ["docs", "--dir", str(tmp_path)]).exit_code == 0
+    assert CliRunner().invoke(app, ["docs", "--check", "--dir", str(tmp_path)]).exit_code == 0
+
+
+def test_docs_away_from_the_repository(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["docs"])
+    assert done.exit_code == 2
+    assert "there is no folder docs here" in done.stderr
+
+
+def test_every_command_and_option_is_on_the_page():
+    command: Any = typer.main.get_command(app)
+    page = docs.pages(command)["cli.md"]
+    for name, sub in command.commands.items():
+        assert f"## sigmazero {name}" in page
+        assert all(option in page for parameter in sub.params for option in parameter.opts if option.startswith("--"))
+
+
+def test_python_in_the_readme_runs(capsys):
+    blocks = _blocks(ROOT / "README.md", "python")
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
+    assert "fooled" in capsys.readouterr().out
+
+
+def test_commands_in_the_readme_exist():
+    command: Any = typer.main.get_command(app)
+    lines = [line.split("#")[0].split() for block in _blocks(ROOT / "README.md", "sh") for line in block.splitlines()]
+    used = [words for words in lines if words[:1] == ["sigmazero"]]
+    assert used
+    for words in used:
+        options = {option for parameter in command.commands[words[1]].params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= options
+
+
+def test_the_attack_on_the_page_about_attacks_works():
+    (block, *_) = _blocks(ROOT / "docs" / "adding-an-attack.md", "python")
+    # Dataclasses look their module up, so the block needs the name of a real one.
+    names: dict[str, object] = {"__name__": __name__}
+    exec(compile(block, "adding-an-attack.md", "exec"), names)
+    x = torch.full((3, 8), 0.9)
+    result = names["Greedy"]().run(_above_two, x, torch.zeros(3, dtype=torch.int64))  # type: ignore[operator]
+    assert result.l0.tolist() == [6, 6, 6]
+
+
+def _above_two(x: torch.Tensor) -> torch.Tensor:
+    """Class 0 while the values add up to more than 2: with eight of 0.9, six must go to 0."""
+    score = x.sum(1) - 2
+    return torch.stack([score, -score], 1)
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.name)
+def test_links_lead_somewhere(path):
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text(encoding="utf-8")):
+        assert target.startswith("https://") or (path.parent / target).exists(), target

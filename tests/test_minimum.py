@@ -1,0 +1,87 @@
+"""Fixed-budget attacks as minimum-norm ones: the search itself, where the smallest budget is known."""
+
+import pytest
+import torch
+
+import sigmazero as sz
+from sigmazero.attacks.minimum import MinimumNorm
+from sigmazero.attacks.pgd_l0 import PGDL0
+from tests.networks import linear_problem
+
+MINIMUM = sorted(name for name in sz.ATTACKS if name.endswith("-min"))
+NEEDED = torch.tensor([1.0, 2, 3, 7, 15, 16, 29, 30, 31])  # the last one needs more than the 30 free features
+
+
+def threshold_model(x):
+    """Class 1 as soon as the features add up to more than the last one, which may not change."""
+    x = x.flatten(1)
+    return torch.stack([x[:, -1] - x[:, :-1].sum(1), torch.zeros_like(x[:, -1])], 1)
+
+
+def threshold_problem(targeted: bool = False):
+    x = torch.zeros(len(NEEDED), 31, dtype=torch.float64)
+    x[:, -1] = NEEDED - 0.5
+    mask = torch.ones(31, dtype=torch.bool)
+    mask[-1] = False
+    y = torch.full((len(x),), int(targeted))
+    return x, y, {"mask": mask, "bounds": (0.0, torch.where(mask, 1.0, 40.0).double()), "targeted": targeted}
+
+
+@pytest.mark.parametrize("targeted", [False, True])
+@pytest.mark.parametrize("start", [1, 4, 100])
+def test_finds_the_smallest_budget(start, targeted):
+    x, y, options = threshold_problem(targeted)
+    attack = sz.get("pgd-l0-min", steps=150, rounds=10, start=start)
+    result = attack.run(threshold_model, x, y, **options)
+    assert torch.equal(result.l0[:-1], NEEDED[:-1].double())
+    assert not result.success[-1]
+
+
+def test_a_finished_search_asks_no_more():
+    x, y, options = threshold_problem()
+    result = sz.get("pgd-l0-min", steps=1000, rounds=10).run(threshold_model, x, y, **options)
+    assert result.backwards[0] < 30  # one change: nothing below it is worth a try
+    assert (result.backwards < 1000).all()
+    assert result.backwards[-1] == 100  # impossible with every feature: one try says so
+
+
+def test_starts_at_the_budget_of_the_run():
+    x, y, options = threshold_problem()
+    result = sz.get("pgd-l0-min", steps=1000).run(threshold_model, x, y, budget=16, **options)
+    within = NEEDED <= 16
+    assert (result.l0[within] <= 16).all()
+    assert (result.backwards[within] <= 100).all()
+    assert (result.l0[~within] > 16).all()
+
+
+@pytest.mark.parametrize("name", MINIMUM)
+def test_targeted_goals_are_searched_to_the_end(name):
+    model, x, y = linear_problem((3, 4, 4), 8, seed=5)
+    targets = (y + 1) % 4
+    result = sz.get(name, steps=1000).run(model, x, targets, targeted=True)
+    loose = sz.get(name, steps=1000).run(model, x, targets, targeted=True, budget=24)
+    assert torch.equal(model(result.x_adv).argmax(1), targets)
+    assert result.l0.mean() < loose.l0.mean()
+
+
+@pytest.mark.parametrize("name", MINIMUM)
+def test_says_of_itself_what_its_attack_says(name):
+    search, attack = sz.ATTACKS[name], sz.ATTACKS[name.removesuffix("-min")]
+    assert search.kind == "minimum-norm"
+    assert (search.gradients, search.goals, search.paper) == (attack.gradients, attack.goals, attack.paper)
+    assert sz.get(name, steps=50).gradients == attack.gradients
+
+
+def test_tries_share_the_steps():
+    def tries(**settings) -> int:
+        return MinimumNorm(name="", attack=PGDL0(**settings), steps=600, rounds=6).inner.iterations
+
+    assert tries(restarts=1) == 100
+    assert tries(restarts=5, steps=1000) == 100
+    assert tries(restarts=500) == 500  # at least one step of each
+
+
+@pytest.mark.parametrize("wrong", [{"rounds": 0}, {"start": 0}, {"rounds": 1.5}, {"start": True}, {"steps": 0}])
+def test_wrong_values_are_named(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        sz.get("pgd-l0-min", **wrong)
