@@ -45,6 +45,20 @@ def test_a_finished_search_asks_no_more():
     assert result.backwards[-1] == 100  # impossible with every feature: one try says so
 
 
+def test_a_persistent_search_spends_its_steps_and_finds_no_more_changes():
+    model, x, y = linear_problem((3, 4, 4), 8, seed=5)
+    once, often = (sz.get("sparse-rs-min", steps=600, persistent=on).run(model, x, y) for on in (False, True))
+    assert (often.l0 <= once.l0).all()
+    assert often.l0.sum() < once.l0.sum()
+    spent = often.forwards - 2  # less the clean check and the verification
+    assert (spent[often.l0 > 1] == 600).all()
+    assert (once.forwards - 2 < 600).any()
+    x, y, options = threshold_problem()
+    result = sz.get("pgd-l0-min", steps=150, persistent=True).run(threshold_model, x, y, **options)
+    assert torch.equal(result.l0[:-1], NEEDED[:-1].double())
+    assert result.backwards[0] < 150  # nothing is left to find
+
+
 def test_starts_at_the_budget_of_the_run():
     x, y, options = threshold_problem()
     result = sz.get("pgd-l0-min", steps=1000).run(threshold_model, x, y, budget=16, **options)

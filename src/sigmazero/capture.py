@@ -36,24 +36,25 @@ class Frame:
     def _record(self, step: Callable[[Steps, Oracle, Any], Any]) -> None:
         oracle, tally, iteration = self.oracle, self.oracle.tally, self.oracle.iteration
 
-        def restore() -> None:
-            oracle.tally, oracle.iteration = tally, iteration
+        def rewind() -> None:
+            # A step puts new tensors in the tally's fields: give it a tally of its own.
+            oracle.tally, oracle.iteration = replace(tally), iteration
 
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        # Every frame and attack is one more variant of the same function for the compiler, which else gives up at 8.
+        with torch.cuda.stream(side), torch._dynamo.config.patch(recompile_limit=256):
             for _ in range(_WARM_UP):
-                oracle.tally = replace(tally)
+                rewind()
                 step(self.attack, oracle, self.state)
         torch.cuda.current_stream().wait_stream(side)
-        restore()
-        oracle.tally = replace(tally)
+        rewind()
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
             state = step(self.attack, oracle, self.state)
             new = [*_tensors(oracle.tally), *_tensors(state), oracle.iteration]
             _overwrite([*_tensors(tally), *_tensors(self.state), iteration], new)
-        restore()
+        oracle.tally, oracle.iteration = tally, iteration
 
     def load(self, problem: Problem, tally: Tally, state: Any, iteration: Tensor) -> None:
         """Put rows in; what is left of the frame repeats the first row and is not alive."""
@@ -90,9 +91,7 @@ class Frames:
         size = self.bucket(len(oracle.problem))
         if size not in self._frames:
             padded = torch.arange(size, device=oracle.problem.x.device).clamp(max=len(oracle.problem) - 1)
-            full = Oracle(oracle.model, oracle.problem.take(padded), exact=oracle.exact, chunk=oracle.chunk)
-            full.tally, full.iteration = take(oracle.tally, padded), oracle.iteration
-            self._frames[size] = Frame(self._step, self.attack, full, take(state, padded))
+            self._frames[size] = Frame(self._step, self.attack, oracle.part(padded), take(state, padded))
         frame = self._frames[size]
         frame.load(oracle.problem, oracle.tally, state, oracle.iteration)
         return frame
@@ -112,9 +111,8 @@ class Captured:
     def oracle(self) -> Oracle:
         """The rows' own part of the frame, as an oracle."""
         held = self.frame.oracle
-        here = torch.arange(self.rows, device=held.problem.x.device)
-        mine = Oracle(held.model, held.problem.take(here), exact=held.exact, chunk=held.chunk)
-        mine.tally, mine.iteration = take(held.tally, here), held.iteration.clone()
+        mine = held.part(torch.arange(self.rows, device=held.problem.x.device))
+        mine.iteration = held.iteration.clone()
         return mine
 
     @property

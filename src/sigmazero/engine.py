@@ -57,7 +57,9 @@ class Engine:
 
     def lower(self, model: Model) -> Model:
         """The model as the search asks it."""
-        return _HalfPrecision(model) if self.precision == "bf16" else model
+        if self.precision == "fp32":
+            return model  # in fp32 channels-last is slower for most networks
+        return _Coarse(model, torch.bfloat16 if self.precision == "bf16" else torch.float32)
 
 
 class Steppers:
@@ -90,25 +92,26 @@ class Steppers:
         return Eager(self.attack, oracle)
 
 
-class _HalfPrecision:
-    """A copy of a model in bf16 and channels-last, taking and giving fp32; any other callable under autocast."""
+class _Coarse:
+    """A copy of a model in another number format and channels-last, taking and giving fp32.
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
+    A callable that is not a module cannot be copied: it runs under autocast, in its own layout.
+    """
+
+    def __init__(self, model: Model, dtype: torch.dtype) -> None:
+        self.model, self.dtype = model, dtype
         if isinstance(model, nn.Module):
-            self.model = copy.deepcopy(model).requires_grad_(False).to(torch.bfloat16)
+            self.model = copy.deepcopy(model).requires_grad_(False).to(dtype)
             for parameter in self.model.parameters():
                 if parameter.ndim == 4:
                     parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
 
     def __call__(self, x: Tensor) -> Tensor:
         if not isinstance(self.model, nn.Module):
-            with torch.autocast(x.device.type, torch.bfloat16):
+            with torch.autocast(x.device.type, self.dtype, enabled=self.dtype != torch.float32):
                 return self.model(x).float()
-        half = x.to(torch.bfloat16)
-        if x.ndim == 4:
-            half = half.contiguous(memory_format=torch.channels_last)
-        logits: Tensor = self.model(half)
+        x = x.to(self.dtype)
+        logits: Tensor = self.model(x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x)
         return logits.float()
 
 

@@ -1,13 +1,13 @@
 """The search of one batch: step, let finished rows leave, go on with the rest."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from sigmazero.oracle import Oracle, Tally, take
+from sigmazero.oracle import Oracle, Tally, put, take
 from sigmazero.problem import Problem
 from sigmazero.progress import Advance
 
@@ -143,9 +143,7 @@ def search(
 
 def _write(found: Found, rows: Tensor, stepper: Stepper, which: Tensor) -> None:
     """Copy what is known of some rows to their places."""
-    part, places = take(stepper.tally, which), rows[which]
-    for field in fields(Tally):
-        if getattr(part, field.name) is not None:
-            getattr(found.tally, field.name)[places] = getattr(part, field.name)
+    places = rows[which]
+    found.tally = put(found.tally, places, take(stepper.tally, which))
     if found.own is not None:
         found.own[places] = stepper.state.own[which]

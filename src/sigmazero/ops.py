@@ -92,10 +92,12 @@ def prox_l23(size: Tensor, μ: Tensor) -> Tensor:
     half = size.square() / 16
     root = (half.square() - 8 * μ**3 / 729).clamp(min=0).sqrt()
     # The textbook form adds (half − root)^(1/3), which cancels; the product of both cube roots is 2μ/9.
-    cube = (half + root) ** (1 / 3)
+    # exp and log, not a power: that rounds differently at the end of a vector on a CPU, so that a row's result would
+    # depend on its place in the batch.
+    cube = ((half + root).log() / 3).exp()
     b = 2 * (cube + 2 * μ / 9 / cube)
     s = (b.sqrt() + (2 * size / b.sqrt() - b).clamp(min=0).sqrt()) / 2
-    return torch.where(size > 2**2.75 / 3**1.5 * μ**0.75, s**3, 0.0)
+    return torch.where(size > 2**2.75 / 3**1.5 * (μ.sqrt() * μ.sqrt().sqrt()), s**3, 0.0)
 
 
 def ranks(keys: Tensor) -> Tensor:

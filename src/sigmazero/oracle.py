@@ -30,6 +30,13 @@ def take(rows_of: Rows, index: Tensor) -> Rows:
     return replace(rows_of, **{k: None if v is None else v[index] for k, v in kept.items()})  # type: ignore[type-var]
 
 
+def put(rows_of: Rows, index: Tensor, part: Rows) -> Rows:
+    """The same dataclass of tensors with some of its rows replaced: what `take` took, put back."""
+    pairs = {f.name: (getattr(rows_of, f.name), getattr(part, f.name)) for f in fields(rows_of)}  # type: ignore[arg-type]
+    changed = {k: None if v is None else v.index_copy(0, index, new) for k, (v, new) in pairs.items()}
+    return replace(rows_of, **changed)  # type: ignore[type-var]
+
+
 @dataclass
 class Tally:
     """What is known of each sample so far; the first dimension of every field is the batch.
@@ -176,8 +183,10 @@ class Oracle:
 
     def row(self, table: Tensor, i: Tensor) -> tuple[Tensor, ...]:
         """The numbers of step i in a schedule of shape (steps, numbers), on the problem's device and dtype."""
-        # The table itself is kept beside its copy: an id alone could be reused by another table.
-        _, here = self._tables.setdefault(id(table), (table, table.to(self.problem.x)))
+        if id(table) not in self._tables:
+            # The table itself is kept beside its copy: an id alone could be reused by another table.
+            self._tables[id(table)] = table, table.to(self.problem.x)
+        here = self._tables[id(table)][1]
         return here.index_select(0, i.reshape(1)).squeeze(0).unbind()
 
     def retire(self, done: Tensor | None = None) -> None:
@@ -190,6 +199,16 @@ class Oracle:
         """Rows (a boolean mask) for which the attack found no starting point end here; the others go on."""
         self.tally.unstarted = self.tally.unstarted | rows
         self.tally.alive = self.tally.alive & ~rows
+
+    def part(self, rows: Tensor) -> "Oracle":
+        """An oracle about some of the rows (indices), for questions that only they have; see `absorb`."""
+        part = Oracle(self.model, self.problem.take(rows), exact=self.exact, chunk=self.chunk)
+        part.tally, part.iteration = take(self.tally, rows), self.iteration
+        return part
+
+    def absorb(self, part: "Oracle", rows: Tensor) -> None:
+        """Take over what an oracle about some of the rows has counted and found."""
+        self.tally = put(self.tally, rows, part.tally)
 
     def take(self, rows: Tensor) -> None:
         """Go on with some of the rows only."""

@@ -1,0 +1,72 @@
+"""The top of the command line: version, help, and what an error looks like."""
+
+import os
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from sigmazero.cli.console import err, out
+
+# What a user can cause and mend. Torch reports wrong shapes and full devices as RuntimeError.
+MENDABLE = (ValueError, LookupError, TypeError, OSError, ImportError, MemoryError, RuntimeError)
+INTERRUPTED = 130
+
+
+class Guarded(TyperGroup):
+    """Turns errors of users into one message and exit code 2, and Ctrl-C into exit code 130."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            err().print("interrupted")
+            raise typer.Exit(INTERRUPTED) from None
+        except (typer.Exit, typer.Abort, BrokenPipeError):  # typer knows what to do with these
+            raise
+        except MENDABLE as error:
+            if ctx.params.get("debug") or os.environ.get("SIGMAZERO_DEBUG", "0") not in ("", "0"):
+                raise
+            err().print(f"error: {message(error)}", style="red", markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(2) from None
+
+
+def message(error: BaseException) -> str:
+    """The text of an error; a KeyError would show its own in quotes."""
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    return text or type(error).__name__
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        import sigmazero
+
+        out().print(f"sigmazero {sigmazero.__version__}", highlight=False)
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=Guarded,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def top(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show where an error came from (or set SIGMAZERO_DEBUG=1).")
+    ] = False,
+) -> None:
+    """How many input values must change before this model is wrong?
+
+    \b
+    Example:
+      sigmazero demo
+    """
+    del version, debug  # acted upon by the callback and by the group

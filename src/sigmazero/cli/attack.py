@@ -1,0 +1,70 @@
+"""`sigmazero attack`: any model, any data set, any attack."""
+
+import sigmazero as sz
+from sigmazero import data, models
+from sigmazero.cli import options
+from sigmazero.cli.console import err
+from sigmazero.cli.show import show_figures, show_findings, write_result
+from sigmazero.cli.targets import away_from_target, targets_for
+from sigmazero.doctor import examine
+
+
+def attack(
+    model: options.Model,
+    data_name: options.Data,
+    weights: options.Weights = None,
+    model_dir: options.ModelDir = None,
+    data_dir: options.DataDir = None,
+    normalize: options.Normalize = None,
+    attack_name: options.Attack = "sigma-zero",
+    steps: options.Steps = None,
+    setting: options.Setting = None,
+    budget: options.Budget = None,
+    unit: options.UnitName = "feature",
+    targeted: options.Targeted = False,
+    target_class: options.TargetClass = None,
+    targets: options.Targets = None,
+    limit: options.Limit = None,
+    rows: options.Rows = None,
+    seed: options.Seed = None,
+    batch_size: options.BatchSize = None,
+    device: options.Device = "auto",
+    out: options.Out = None,
+    no_doctor: options.NoDoctor = False,
+) -> None:
+    """Count how many input values must change before a model is wrong.
+
+    \b
+    Example:
+      sigmazero attack --model net.py:build --weights net.pt --data mine.npz --out res/
+      sigmazero attack --model M1 --data mnist --limit 500 --steps 100
+    """
+    method = sz.get(attack_name, **options.settings(attack_name, steps, setting or []))
+    counted, path, place = options.unit(unit), options.destination(out), options.device(device)
+    network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
+    chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
+    goals = targets_for(chosen, targets, target_class, targeted)
+    if goals is not None:
+        before = len(chosen)
+        chosen, goals = away_from_target(chosen, goals)
+        note = f"{before - len(chosen)} of {before} rows left out: they are of their target class"
+        err().print(note, highlight=False)
+    images, labels = chosen.images.to(place), chosen.labels.to(place)
+    if not no_doctor:
+        show_findings(examine(network, images, labels))
+    result = method.run(
+        network,
+        images,
+        labels if goals is None else goals.to(place),
+        targeted=goals is not None,
+        unit=counted,
+        budget=budget,
+        batch_size=batch_size,
+        seed=seed or 0,
+        ids=chosen.ids,
+        progress=True,
+    )
+    title = f"{method.name} against {model} on {chosen.name}"
+    show_figures(result, chosen, method.name, title)
+    if path is not None:
+        write_result(path, result, chosen, goals, title)

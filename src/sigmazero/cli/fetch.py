@@ -1,0 +1,33 @@
+"""`sigmazero fetch`: published weights into the models folder."""
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from sigmazero import models
+from sigmazero.cli import options
+from sigmazero.cli.console import err, out
+
+
+def fetch(
+    code: Annotated[str, typer.Argument(metavar="CODE", help="A model's code; see: sigmazero list models.")],
+    model_dir: options.ModelDir = None,
+) -> None:
+    """Download the weights of a known model, go on where a download stopped, and check their hash.
+
+    \b
+    Example:
+      sigmazero fetch M1
+    """
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    shown = sys.stderr.isatty()
+    with Progress(*columns, TimeRemainingColumn(), console=err(), transient=True, disable=not shown) as progress:
+        task = progress.add_task(f"fetching {code}", total=None)
+
+        def advance(done: int, total: int | None) -> None:
+            progress.update(task, completed=done, total=total)
+
+        path = models.fetch(code, model_dir, advance)
+    out().print(f"{code} is at {path}", markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,55 @@
+"""`sigmazero list`: what there is to choose from."""
+
+import typer
+
+from sigmazero import docs
+from sigmazero.cli.console import out
+from sigmazero.report.table import rich_table
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def top() -> None:
+    """Show the attacks, models and data sets there are.
+
+    \b
+    Example:
+      sigmazero list attacks
+    """
+
+
+@app.command()
+def attacks() -> None:
+    """Every attack by name, with the defaults of its parameters.
+
+    \b
+    Example:
+      sigmazero list attacks
+    """
+    rows = docs.attack_rows()
+    out().print(rich_table(docs.without(rows, "defaults", "paper"), left=docs.WORDS))
+    for row in rows:
+        out().print(f"{row['name']}: {row['defaults']}\n  {row['paper']}", markup=False, highlight=False)
+
+
+@app.command()
+def models() -> None:
+    """Every known model by code; docs/models.md says more about each.
+
+    \b
+    Example:
+      sigmazero list models
+    """
+    out().print(rich_table(docs.without(docs.model_rows(), "parameters", "RobustBench name"), left=docs.WORDS))
+
+
+@app.command()
+def datasets() -> None:
+    """Every known data set by name, docs/models.md says where to get each.
+
+    \b
+    Example:
+      sigmazero list datasets
+    """
+    out().print(rich_table(docs.without(docs.dataset_rows(), "files", "from"), left=docs.WORDS))

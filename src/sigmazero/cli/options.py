@@ -1,0 +1,126 @@
+"""Options that several commands share, and how their texts become values."""
+
+import ast
+import os
+from pathlib import Path
+from typing import Annotated, Any, cast, get_args
+
+import torch
+import typer
+
+import sigmazero as sz
+from sigmazero.problem import Unit
+
+Model = Annotated[
+    str,
+    typer.Option(metavar="SPEC", help="M1, C5, ..., file.py:build, package.module:build, file.pt2 or file.onnx."),
+]
+Data = Annotated[
+    str, typer.Option("--data", metavar="NAME", help="A data set's name, or an .npz file with images and labels.")
+]
+Weights = Annotated[Path | None, typer.Option(metavar="FILE", help="State dict for the model, also as safetensors.")]
+ModelDir = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder with weight files.")]
+DataDir = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder with data files.")]
+Normalize = Annotated[
+    str | None, typer.Option(metavar="MEAN,STD", help="Normalisation to put in front of the network, in that order.")
+]
+Attack = Annotated[str, typer.Option("--attack", metavar="NAME", help="See: sigmazero list attacks.")]
+Steps = Annotated[int | None, typer.Option(metavar="N", help="Steps; the attack's own number by default.")]
+Setting = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Another parameter of the attack; may be repeated."),
+]
+Budget = Annotated[int | None, typer.Option(metavar="K", help="End a sample once K changes or fewer suffice.")]
+UnitName = Annotated[str, typer.Option("--unit", metavar="UNIT", help="What counts as one change: feature or pixel.")]
+Targeted = Annotated[bool, typer.Option("--targeted", help="Reach a class; needs one of the next two options.")]
+TargetClass = Annotated[int | None, typer.Option(metavar="C", help="Reach class C from all other classes.")]
+Targets = Annotated[Path | None, typer.Option(metavar="FILE", help="Reach these classes: one per row, text or .npy.")]
+Limit = Annotated[int | None, typer.Option(metavar="N", help="At most N rows: the first, or with --seed a choice.")]
+Rows = Annotated[str | None, typer.Option(metavar="ROWS", help="Rows of the data set: 0:100, or 5,7,9, or both.")]
+Seed = Annotated[int | None, typer.Option(metavar="N", help="For the choice of rows and for random attacks.")]
+BatchSize = Annotated[int | None, typer.Option(metavar="N", help="Rows at a time; chosen for you by default.")]
+Device = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, or auto: cuda where there is one.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="PATH", help="Folder or .npz file for the result and its picture.")
+]
+NoDoctor = Annotated[bool, typer.Option("--no-doctor", help="Do not examine the model first.")]
+
+WORDS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
+
+
+def device(name: str) -> str:
+    """A device that exists.
+
+    >>> device("cpu")
+    'cpu'
+    """
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        kind = torch.device(name).type
+    except RuntimeError:
+        raise ValueError(f"there is no device called {name!r}; use cpu, cuda or auto") from None
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ValueError("torch sees no CUDA device here; use --device cpu")
+    return name
+
+
+def settings(name: str, steps: int | None, pairs: list[str]) -> dict[str, Any]:
+    """The parameters of an attack that --steps and --set change.
+
+    >>> settings("sigma-zero", 100, ["threshold=0.2", "projection=off"])
+    {'steps': 100, 'threshold': 0.2, 'projection': False}
+    """
+    known = sz.get(name).parameters()
+    chosen: dict[str, Any] = {} if steps is None else {"steps": steps}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals:
+            raise ValueError(f"--set {pair} has no value; write --set {key}=VALUE")
+        if key in chosen:
+            raise ValueError(f"{key} is given twice")
+        chosen[key] = value(key, text.strip(), known.get(key))
+    return chosen
+
+
+def value(key: str, text: str, like: object) -> Any:
+    """Read a text as the kind of value that a parameter has by default; an attack inside another goes by its name."""
+    if isinstance(like, bool):
+        if text.lower() not in WORDS:
+            raise ValueError(f"{key}={text} must be true or false")
+        return WORDS[text.lower()]
+    if isinstance(like, int | float):
+        try:
+            return type(like)(text)
+        except ValueError:
+            kind = "a whole number" if isinstance(like, int) else "a number"
+            raise ValueError(f"{key}={text} must be {kind}") from None
+    if isinstance(like, str):
+        return text
+    if isinstance(like, sz.Attack):
+        return sz.get(text)
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def unit(name: str) -> Unit:
+    """A counting unit by name."""
+    if name not in get_args(Unit):
+        raise ValueError(f"--unit {name} is not one of {', '.join(get_args(Unit))}")
+    return cast(Unit, name)
+
+
+def destination(path: Path | None) -> Path | None:
+    """The .npz file that --out means, itself or one in a folder; refused before the run rather than after it."""
+    if path is None:
+        return None
+    if path.suffix != ".npz" and path.exists() and not path.is_dir():
+        raise ValueError(f"--out {path} is a file; name a folder, or a file that ends in .npz")
+    file = path if path.suffix == ".npz" else path / "result.npz"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(file.parent, os.W_OK):
+        raise PermissionError(f"--out {path}: nothing can be written to {file.parent}")
+    return file

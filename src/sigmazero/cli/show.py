@@ -1,0 +1,44 @@
+"""What the commands print and write after a run."""
+
+from pathlib import Path
+
+from torch import Tensor
+
+from sigmazero.cli.console import err, out
+from sigmazero.data import Rows
+from sigmazero.doctor import Finding, render
+from sigmazero.report.picture import is_image, save_picture
+from sigmazero.report.save import save_result
+from sigmazero.report.table import figures, rich_table
+from sigmazero.result import Result
+
+
+def show_figures(result: Result, rows: Rows, name: str, title: str) -> None:
+    """Print the table of a run."""
+    out().print(title, style="bold", markup=False, highlight=False, soft_wrap=True)
+    out().print(rich_table([{"attack": name, **figures(result, rows.labels)}], down=True))
+
+
+def show_findings(findings: list[Finding]) -> None:
+    """Print what the doctor found as warnings; nothing if all is well."""
+    if findings:
+        err().print(render(findings), style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def write_result(path: Path, result: Result, rows: Rows, targets: Tensor | None, title: str) -> None:
+    """Write the result, and its picture if the inputs are images; print the paths."""
+    save_result(path, result, labels=rows.labels, targets=targets)
+    show_path(path)
+    if is_image(rows.images):
+        write_picture(path.with_suffix(".png"), result, rows, title)
+
+
+def write_picture(path: Path, result: Result, rows: Rows, title: str) -> None:
+    """Write the picture of a run and print its path."""
+    save_picture(path, result, rows.images, rows.labels, title=title)
+    show_path(path)
+
+
+def show_path(path: Path) -> None:
+    """Print where a file was written, on a line of its own however long."""
+    out().print(f"wrote {path}", markup=False, highlight=False, soft_wrap=True)

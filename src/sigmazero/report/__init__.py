@@ -1,0 +1,1 @@
+"""Rows in, tables and pictures out: nothing here runs a model or an attack."""

@@ -1,0 +1,124 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+import sigmazero as sz
+from sigmazero import data, models
+from sigmazero.cli import app
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _paths(command, path=()):
+    yield path
+    for name, child in getattr(command, "commands", {}).items():
+        yield from _paths(child, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(_paths(typer.main.get_command(app))), ids=" ".join)
+def test_every_help_shows_an_example(sigmazero, path):
+    done = sigmazero(*path, "--help")
+    assert done.exit_code == 0
+    assert "Example:" in done.stdout
+    assert f"  sigmazero {' '.join(path)}".rstrip() in done.stdout
+
+
+def test_version(sigmazero):
+    assert sigmazero("--version").stdout.strip() == f"sigmazero {sz.__version__}"
+
+
+def test_list_attacks(sigmazero):
+    shown = sigmazero("list", "attacks").stdout
+    for attack in sz.ATTACKS.values():
+        assert attack.name in shown
+        assert attack.kind in shown
+        assert attack.paper in shown
+    assert "step_size=1.0" in shown
+
+
+def test_list_models_and_datasets(sigmazero):
+    shown = sigmazero("list", "models").stdout
+    assert all(code in shown for code in models.entries())
+    shown = sigmazero("list", "datasets").stdout
+    assert all(name in shown for name in data.DATASETS)
+
+
+def test_demo_writes_its_picture(sigmazero, tmp_path):
+    done = sigmazero("demo", "--limit", 4, "--steps", 10, "--out", tmp_path / "new", "--device", "cpu")
+    assert done.exit_code == 0, done.output
+    assert str(tmp_path / "new" / "demo.png") in done.stdout
+    assert (tmp_path / "new" / "demo.png").read_bytes().startswith(b"\x89PNG")
+    assert "clean accuracy" in done.stdout
+
+
+def test_doctor(sigmazero, own):
+    well = sigmazero("doctor", "net.py:build", "mine.npz")
+    assert (well.exit_code, well.stdout) == (0, "The doctor found nothing wrong.\n")
+    (own / "ill.py").write_text("def build(): return lambda x: x.detach().flatten(1)[:, :4]\n")
+    ill = sigmazero("doctor", "ill.py:build", "mine.npz")
+    assert ill.exit_code == 1
+    assert "SZ012" in ill.stdout
+
+
+def test_fetch_asks_the_zoo(sigmazero, tmp_path, monkeypatch):
+    asked = []
+
+    def fetch(code, directory, progress):
+        progress(1, 2)
+        asked.append((code, directory))
+        return tmp_path / "weights.pt"
+
+    monkeypatch.setattr(models, "fetch", fetch)
+    done = sigmazero("fetch", "M1", "--model-dir", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert asked == [("M1", tmp_path)]
+    assert str(tmp_path / "weights.pt") in done.stdout
+
+
+def test_fetch_of_an_unknown_model(sigmazero):
+    done = sigmazero("fetch", "M3")
+    assert done.exit_code == 2
+    assert "M1" in done.stderr
+
+
+def test_interrupt_exits_with_130(sigmazero, own, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(models, "load", interrupted)
+    done = sigmazero("doctor", "net.py:build", "mine.npz")
+    assert done.exit_code == 130
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize("how", ["option", "variable"])
+def test_debug_shows_where_an_error_came_from(sigmazero, monkeypatch, how):
+    if how == "variable":
+        monkeypatch.setenv("SIGMAZERO_DEBUG", "1")
+    done = sigmazero(*(["--debug"] if how == "option" else []), "fetch", "M3")
+    assert isinstance(done.exception, LookupError)
+
+
+def _python(*arguments: str, cwd: Path = ROOT, **more: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(ROOT / "src"), more.pop("PYTHONPATH", "")])
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, **more}
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=cwd, env=env, check=False)
+
+
+def test_as_a_module_an_error_is_one_line(own):
+    done = _python("-m", "sigmazero", "attack", "--model", "net.py:build", "--data", "none.npz", cwd=own)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: none.npz: no such file")
+    assert done.stderr.count("\n") == 1
+
+
+def test_without_typer_one_line_says_what_to_install(tmp_path):
+    (tmp_path / "typer.py").write_text("raise ImportError('not here', name='typer')\n")
+    done = _python("-m", "sigmazero", "--version", PYTHONPATH=str(tmp_path), PYTHONSAFEPATH="1")
+    assert done.returncode == 2
+    assert done.stderr == "the command line needs typer; pip install 'sigmazero[cli]'\n"

@@ -1,0 +1,66 @@
+import math
+
+import torch
+from rich.console import Console
+
+import sigmazero as sz
+from sigmazero.report.table import figures, markdown, number, rich_table
+
+
+def _run(**more):
+    """Two samples that one change fools, one that is wrong already, one that cannot be fooled."""
+    x = torch.tensor([[0.9, 0.9], [0.8, 0.9], [0.1, 0.1], [0.9, 0.9]])
+
+    def model(x):
+        score = x.sum(1) - 1.0
+        return torch.stack([score, torch.zeros_like(score)], 1)
+
+    mask = torch.tensor([[True, True]] * 3 + [[False, False]])
+    result = sz.get("sigma-zero", steps=30).run(model, x, torch.zeros(4, dtype=torch.int64), mask=mask, **more)
+    assert result.success.tolist() == [True, True, True, False]
+    return result
+
+
+def _text(table):
+    console = Console(width=100)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()
+
+
+def test_figures_count_every_sample():
+    shown = figures(_run(), torch.zeros(4, dtype=torch.int64), budgets=(0, 2))
+    assert shown["clean accuracy"] == "75.0 %"
+    assert shown["ASR at 0"] == "25.0 %"
+    assert shown["ASR at 2"] == shown["ASR at ∞"] == "75.0 %"
+    assert shown["mean l0"] == "∞"
+    assert shown["median l0"] != "∞"
+
+
+def test_the_budget_and_the_unit_of_the_run_are_shown():
+    shown = figures(_run(budget=2, unit="pixel"), torch.zeros(4, dtype=torch.int64))
+    assert list(shown)[2:6] == ["ASR at 2", "ASR at 10", "ASR at 24", "ASR at 50"]
+    assert "median l0 (pixels)" in shown
+
+
+def test_numbers():
+    assert [number(v) for v in (10, 0.5, 1 / 3, math.inf, -math.inf, math.nan)] == ["10", "0.5", "0.33", "∞", "−∞", "–"]
+    assert number(1200.0, 0) == "1200"
+
+
+def test_several_rows_read_across_or_down():
+    rows = [{"attack": "one[x]", "l0": "1"}, {"attack": "two", "l0": "2", "more": "|"}]
+    across = _text(rich_table(rows, left=("attack",))).split("\n")
+    assert across[1].split() == ["attack", "l0", "more"]
+    assert across[3].split() == ["one[x]", "1"]
+    down = _text(rich_table(rows, down=True)).split("\n")
+    assert down[1].split() == ["attack", "one[x]", "two"]
+    assert down[3].split() == ["l0", "1", "2"]
+
+
+def test_markdown_escapes_its_own_marks():
+    assert markdown([{"a": "x|y\nz"}]).splitlines()[2] == "| x\\|y z |"
+
+
+def test_no_rows_are_an_empty_table():
+    assert _text(rich_table([])).strip() == ""
