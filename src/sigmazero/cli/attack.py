@@ -29,6 +29,9 @@ def attack(
     seed: options.Seed = None,
     batch_size: options.BatchSize = None,
     device: options.Device = "auto",
+    precision: options.PrecisionName = "fp32",
+    fuse: options.Fuse = False,
+    max_memory: options.MaxMemory = None,
     out: options.Out = None,
     no_doctor: options.NoDoctor = False,
 ) -> None:
@@ -41,6 +44,7 @@ def attack(
     """
     method = sz.get(attack_name, **options.settings(attack_name, steps, setting or []))
     counted, path, place = options.unit(unit), options.destination(out), options.device(device)
+    numbers, room = options.precision(precision), options.memory(max_memory)
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
     goals = targets_for(chosen, targets, target_class, targeted)
@@ -63,6 +67,9 @@ def attack(
         seed=seed or 0,
         ids=chosen.ids,
         progress=True,
+        precision=numbers,
+        fuse=fuse,
+        max_memory=room,
     )
     title = f"{method.name} against {model} on {chosen.name}"
     show_figures(result, chosen, method.name, title)

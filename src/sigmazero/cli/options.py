@@ -9,6 +9,7 @@ import torch
 import typer
 
 import sigmazero as sz
+from sigmazero.engine import Precision
 from sigmazero.problem import Unit
 
 Model = Annotated[
@@ -40,6 +41,14 @@ Rows = Annotated[str | None, typer.Option(metavar="ROWS", help="Rows of the data
 Seed = Annotated[int | None, typer.Option(metavar="N", help="For the choice of rows and for random attacks.")]
 BatchSize = Annotated[int | None, typer.Option(metavar="N", help="Rows at a time; chosen for you by default.")]
 Device = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, or auto: cuda where there is one.")]
+PrecisionName = Annotated[
+    str,
+    typer.Option("--precision", metavar="NAME", help="Search in fp32, tf32 or bf16; successes are checked in fp32."),
+]
+Fuse = Annotated[bool, typer.Option("--fuse", help="Compile the attack's own arithmetic; for long runs on a GPU.")]
+MaxMemory = Annotated[
+    float | None, typer.Option("--max-memory", metavar="GB", help="Stay below this much memory of a CUDA device.")
+]
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="PATH", help="Folder or .npz file for the result and its picture.")
 ]
@@ -111,6 +120,24 @@ def unit(name: str) -> Unit:
     if name not in get_args(Unit):
         raise ValueError(f"--unit {name} is not one of {', '.join(get_args(Unit))}")
     return cast(Unit, name)
+
+
+def precision(name: str) -> Precision:
+    """A number format by name."""
+    if name not in get_args(Precision):
+        raise ValueError(f"--precision {name} is not one of {', '.join(get_args(Precision))}")
+    return cast(Precision, name)
+
+
+def memory(gigabytes: float | None) -> int | None:
+    """Bytes.
+
+    >>> memory(0.5)
+    536870912
+    """
+    if gigabytes is not None and not gigabytes > 0:
+        raise ValueError(f"--max-memory {gigabytes} must be more than 0 gigabytes")
+    return None if gigabytes is None else int(gigabytes * 2**30)
 
 
 def destination(path: Path | None) -> Path | None:
