@@ -42,6 +42,8 @@ class Batches:
         if tried == 1:
             raise MemoryError("out of memory with one input at a time; use a smaller model or device") from error
         self.size = tried // 2
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
         warnings.warn(f"out of memory with {tried} inputs at a time, going on with {self.size}", stacklevel=3)
 
 

@@ -39,6 +39,7 @@ def run(
         quiet(model),
         torch.inference_mode(False),
         torch.no_grad(),
+        engine.room(problem.x.device),
         bar(attack.name, len(problem), show=progress) as advance,
     ):
         session = Session(attack, model, problem, Batches(model, problem, batch_size, engine), engine, compact, advance)

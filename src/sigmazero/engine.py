@@ -55,6 +55,19 @@ class Engine:
         """The number format of the search: TF32 is off unless asked for."""
         return _tf32(self.precision != "fp32")
 
+    @contextmanager
+    def room(self, device: torch.device) -> Iterator[None]:
+        """Hold the device's allocator to `max_memory`: what would go beyond it fails, and the batch is halved."""
+        if self.max_memory is None:
+            yield
+            return
+        total = torch.cuda.get_device_properties(device).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, self.max_memory / total), device)
+        try:
+            yield
+        finally:
+            torch.cuda.set_per_process_memory_fraction(1.0, device)
+
     def lower(self, model: Model) -> Model:
         """The model as the search asks it."""
         if self.precision == "fp32":

@@ -74,10 +74,12 @@ def test_a_model_that_cannot_be_captured_is_attacked_eagerly(caplog):
     assert "could not be captured" in caplog.text
 
 
-def test_memory_limit():
+def test_memory_limit_holds():
     net = TinyNet("conv", torch.float32).cuda()
-    x, y = net.x.repeat(500, 1, 1, 1).cuda(), net.y.repeat(500).cuda()
+    x, y = net.x.repeat(2000, 1, 1, 1).cuda(), net.y.repeat(2000).cuda()
+    torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    limit = torch.cuda.memory_allocated() + 30 * 2**20
+    limit = torch.cuda.memory_reserved() + 60 * 2**20
     result = sz.get("sigma-zero", steps=30).run(net, x, y, max_memory=limit)
     assert result.success.any()
+    assert torch.cuda.max_memory_reserved() <= limit
