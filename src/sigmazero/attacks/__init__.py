@@ -5,13 +5,44 @@ from dataclasses import replace
 from typing import Any
 
 from sigmazero.attack import Attack
+from sigmazero.attacks.bb import BrendelBethge
+from sigmazero.attacks.ead import EAD
+from sigmazero.attacks.fmn import FMN
+from sigmazero.attacks.minimum import MinimumNorm
+from sigmazero.attacks.pdpgd import PDPGD
+from sigmazero.attacks.pgd_l0 import PGDL0
 from sigmazero.attacks.sigma_zero import SigmaZero
+from sigmazero.attacks.sparse_rs import SparseRS
+from sigmazero.attacks.sparsefool import SparseFool
+from sigmazero.attacks.spgd import SparsePGD
+from sigmazero.attacks.vfga import VFGA
 
 ATTACKS: dict[str, Attack] = {
     attack.name: attack
     for attack in (
         SigmaZero(),
         SigmaZero(name="sigma-zero-star", step_size=0.1, smoothing=1.0, threshold=0.1, threshold_rate=0.0015),
+        FMN(),
+        PDPGD(),
+        PDPGD(name="pdpgd-paper", proximal="l0-pixel", random_start=0.0),
+        EAD(),
+        EAD(name="ead-paper", rule="elastic-net"),
+        PGDL0(),
+        PGDL0(name="pgd-l0-paper", steps=1000, restarts=1, group="pixel"),
+        SparseFool(),
+        SparseFool(name="sparsefool-paper", classes=None, variant="torchattacks"),
+        VFGA(),
+        BrendelBethge(),
+        BrendelBethge(name="bb-dataset", start="pool"),
+        BrendelBethge(name="bb-paper", radius_batch=32),
+        BrendelBethge(name="bb-dataset-paper", start="pool", radius_batch=32),
+        SparseRS(),
+        SparsePGD(name="spgd-projected", gradient="projected"),
+        SparsePGD(),
+        MinimumNorm(name="pgd-l0-min", attack=PGDL0(restarts=1)),
+        MinimumNorm(name="sparse-rs-min", attack=SparseRS(), steps=2000),
+        MinimumNorm(name="spgd-projected-min", attack=SparsePGD(name="spgd-projected", gradient="projected")),
+        MinimumNorm(name="spgd-unprojected-min", attack=SparsePGD()),
     )
 }
 

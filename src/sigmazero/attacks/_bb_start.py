@@ -1,0 +1,113 @@
+"""Starting points of the Brendel & Bethge attack: an adversarial point per row, and the walk from it towards x.
+
+Rows need different numbers of tries, so a row that has its point is neither asked nor charged again: every call goes
+to the rows that still search. Each row pays for exactly the points it looked at, pool images included.
+"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from sigmazero import noise, ops
+from sigmazero.oracle import Oracle
+from sigmazero.problem import Problem
+
+Candidates = Callable[[Problem, Tensor, range], Tensor]
+
+
+def ask(oracle: Oracle, rows: Tensor, points: Tensor) -> Tensor:
+    """Whether points (n, K, ...) of some rows (n,) are adversarial: (n, K). The other rows are left alone."""
+    part = oracle.part(rows)
+    logits = part.logits(points, copies=points.shape[1])
+    oracle.absorb(part, rows)
+    fooled = torch.stack([part.problem.fooled(logits[:, k]) for k in range(points.shape[1])], 1)
+    return fooled & logits.isfinite().all(2)
+
+
+def first(oracle: Oracle, rows: Tensor, candidates: Candidates, blocks: Iterator[range]) -> tuple[Tensor, Tensor]:
+    """The first adversarial candidate of each of the rows (the clean input where none is), and whether one is."""
+    found = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
+    start = oracle.problem.x[rows]
+    broken = oracle.tally.broken
+    for block in blocks:
+        waiting = (~found).nonzero().squeeze(1)
+        if not len(waiting):
+            break
+        points = candidates(oracle.problem.take(rows[waiting]), waiting, block)
+        fooled = ask(oracle, rows[waiting], points)
+        hit = fooled.any(1)
+        chosen = points[torch.arange(len(points), device=rows.device), fooled.int().argmax(1)]
+        start[waiting[hit]], found[waiting[hit]] = chosen[hit], True
+    # A candidate without finite logits is one that does not serve; it breaks no row that finds another.
+    failed = torch.ones_like(broken).index_copy(0, rows, ~found)
+    oracle.tally.broken = broken | (oracle.tally.broken & failed)
+    return start, found
+
+
+def doubling(total: int, most: int = 64) -> Iterator[range]:
+    """Blocks of 1, 1, 2, 4, ... numbers: few tries are paid for in vain, and few rounds are needed.
+
+    >>> [len(block) for block in doubling(10)]
+    [1, 1, 2, 4, 2]
+    """
+    done = 0
+    while done < total:
+        yield (block := range(done, min(done + min(max(done, 1), most), total)))
+        done = block.stop
+
+
+def from_noise(oracle: Oracle, directions: int, blends: int) -> tuple[Tensor, Tensor]:
+    """Uniform noise that is adversarial, blended with x as weakly as a grid of blends allows."""
+
+    def directions_of(p: Problem, _: Tensor, block: range) -> Tensor:
+        shape, span = p.x.shape[1:], p.upper - p.lower
+        draws = [noise.uniform(p.seed, p.ids, k, shape, stream=0, dtype=p.x.dtype) for k in block]
+        return torch.stack([p.clip(p.lower + span * u) for u in draws], 1)
+
+    every = torch.arange(len(oracle.problem), device=oracle.problem.x.device)
+    far, found = first(oracle, every, directions_of, doubling(directions))
+
+    def blends_of(p: Problem, waiting: Tensor, block: range) -> Tensor:
+        return torch.stack([p.clip(torch.lerp(p.x, far[rows][waiting], (k + 1) / blends)) for k in block], 1)
+
+    rows = found.nonzero().squeeze(1)
+    grid = iter(range(k, min(k + 20, blends)) for k in range(0, blends, 20))
+    near, hit = first(oracle, rows, blends_of, grid)
+    start = far.clone()
+    start[rows] = torch.where(ops.per_row(hit, near), near, far[rows])
+    return start, found
+
+
+def from_pool(oracle: Oracle) -> tuple[Tensor, Tensor]:
+    """The first input of the pool, in an order drawn per row, that the model takes for another class."""
+    p = oracle.problem
+    pool = p.x if p.pool is None else p.pool
+    order = noise.uniform(p.seed, p.ids, 0, (len(pool),), stream=1, dtype=torch.float64).argsort(1)
+
+    def pictures(part: Problem, waiting: Tensor, block: range) -> Tensor:
+        chosen = order[waiting][:, block.start : block.stop]
+        # Inside this row's box: what may not change keeps its clean value before the model is asked.
+        return torch.stack([part.clip(pool[chosen[:, k]]) for k in range(chosen.shape[1])], 1)
+
+    return first(oracle, torch.arange(len(p), device=p.x.device), pictures, doubling(len(pool)))
+
+
+def towards_clean(oracle: Oracle, rows: Tensor, start: Tensor, halvings: int) -> Tensor:
+    """Binary search for the smallest level ε whose point is adversarial; the point of the upper end, for `rows`.
+
+    The point of ε takes from the start the sites that differ by less than ε of the box, so small differences come
+    first and one as wide as the box never does: the result need not be adversarial, as in the reference.
+    """
+    p = oracle.problem.take(rows)
+    gap = p.join(((start - p.x) / (p.upper - p.lower).clamp(min=1e-30)).abs())
+    low, high = p.x.new_zeros(len(rows)), p.x.new_ones(len(rows))
+    for _ in range(halvings if len(rows) else 0):
+        middle = (low + high) / 2
+        fooled = ask(oracle, rows, _adopt(p.x, start, gap, middle)[:, None]).squeeze(1)
+        low, high = torch.where(fooled, low, middle), torch.where(fooled, middle, high)
+    return _adopt(p.x, start, gap, high)
+
+
+def _adopt(x: Tensor, start: Tensor, gap: Tensor, level: Tensor) -> Tensor:
+    return torch.where(gap < ops.per_row(level, gap), start, x)

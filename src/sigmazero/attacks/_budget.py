@@ -1,0 +1,61 @@
+"""What the fixed-budget attacks share: a budget per row, and rows that can start again at any step.
+
+A row of age 0 draws its starting point inside its next step. So `begin` costs next to nothing, and whoever wants to
+start some rows again (restarts, a search for the smallest budget) writes fresh rows over them, without a look at
+the host.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from sigmazero.attack import Attack
+from sigmazero.ops import per_row
+from sigmazero.oracle import Oracle
+from sigmazero.problem import Problem
+
+
+@dataclass(kw_only=True)
+class State:
+    """One row per sample: the sites it may change, the steps since it started; the rest belongs to `minimum`."""
+
+    k: Tensor
+    age: Tensor
+    low: Tensor | None = None
+    high: Tensor | None = None
+    done: Tensor | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetAttack(Attack):
+    """An attack that looks for any adversarial point with at most k changes."""
+
+    kind: ClassVar[Literal["minimum-norm", "budget"]] = "budget"
+
+    @abstractmethod
+    def begin(self, oracle: Oracle, k: Tensor) -> Any:
+        """Rows of age 0 with these budgets: no query, no draw."""
+
+    def init(self, oracle: Oracle) -> Any:
+        """Every row has the budget of the question."""
+        return self.begin(oracle, torch.full_like(oracle.problem.y, oracle.problem.budget or 0))
+
+
+def start_again(rows: Tensor, fresh: Any, state: Any) -> Any:
+    """The state with some of its rows (a boolean mask) replaced by fresh ones."""
+    pairs = [(getattr(fresh, f.name), getattr(state, f.name)) for f in fields(state)]
+    chosen = [old if old is None else torch.where(per_row(rows, old), new, old) for new, old in pairs]
+    return type(state)(**dict(zip([f.name for f in fields(state)], chosen, strict=True)))
+
+
+def by_site(p: Problem, values: Tensor) -> Tensor:
+    """Values of every feature as (rows, features of a site, sites)."""
+    return values.expand_as(p.x).reshape(len(p), -1, p.sites)
+
+
+def movable(p: Problem) -> Tensor:
+    """Which features the box and the mask leave any room, as (rows, features of a site, sites)."""
+    return by_site(p, p.lower < p.upper)

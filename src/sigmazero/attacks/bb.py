@@ -1,0 +1,143 @@
+r"""Brendel & Bethge, l0 form (Brendel et al., NeurIPS 2019, https://arxiv.org/abs/1907.01003).
+
+Starts at an adversarial point and follows the boundary between the classes: the margin is linearised at the current
+point and the sparsest point on that plane within a trust region and the box is the next one (see _bb_solver).
+
+    a    current point                               b    running mean of the gradients of the margin
+    m    margin at a, negative when adversarial      c    change of the margin asked of a step
+    r    radius of the trust region
+
+Differences from the reference, apart from those named where they are: the radius does not depend on the batch
+(`radius_batch` stands for its size); a change of at most 1e-4 of the box (`tolerance`), which the reference does not
+count, is undone at once, so that every point asked about has the number of changes that is counted (with tolerance=0
+the iterates are the reference's); a row without a start ends alone; points known to be adversarial are not asked about
+again before the search. In pixel unit the sub-problem counts and moves positions with all their channels.
+
+>>> import torch, sigmazero as sz
+>>> model = torch.nn.Linear(4, 2).requires_grad_(False)
+>>> _ = model.weight.copy_(torch.tensor([[1., 1., 1., 1.], [0., 0., 0., 0.]])), model.bias.copy_(torch.tensor([0., .9]))
+>>> result = sz.get("bb", steps=50, radius=0.5).run(model, torch.full((1, 4), 0.5), torch.tensor([0]))
+>>> int(result.l0[0])
+3
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from sigmazero import ops
+from sigmazero.attack import Attack
+from sigmazero.attacks import _bb_solver, _bb_start
+from sigmazero.oracle import Oracle
+from sigmazero.problem import Problem
+
+
+@dataclass
+class State:
+    """One row per sample; `fewest` counts the changes of `own`."""
+
+    a: Tensor
+    b: Tensor
+    own: Tensor
+    fewest: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrendelBethge(Attack):
+    """Brendel & Bethge. `start` says where starting points come from; points passed to `run` are taken instead.
+
+    radius is the first trust radius per feature and sample of a batch of `radius_batch`; it is multiplied by
+    radius_decay about radius_decays times during a run.
+    """
+
+    name: str = "bb"
+    steps: int = 1000
+    overshoot: float = 1.1
+    radius: float = 1e-3
+    radius_batch: int = 1
+    radius_decay: float = 0.5
+    radius_decays: int = 20
+    momentum: float = 0.8
+    halvings: int = 10
+    tolerance: float = 1e-4
+    start: Literal["noise", "pool"] = "noise"
+    directions: int = 1000
+    blends: int = 1000
+
+    paper: ClassVar[str] = "https://arxiv.org/abs/1907.01003"
+    keeps_own: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range."""
+        super().__post_init__()
+        for name in ("radius", "radius_batch", "radius_decay", "radius_decays", "directions", "blends"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name}={getattr(self, name)!r} must be greater than 0")
+        if not 1 <= self.overshoot < 2:
+            raise ValueError(f"overshoot={self.overshoot!r} must be at least 1 and less than 2")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum={self.momentum!r} must be at least 0 and less than 1")
+        if self.start not in ("noise", "pool"):
+            raise ValueError(f"start={self.start!r} is not one of 'noise', 'pool'")
+
+    @cached_property
+    def rates(self) -> Tensor:
+        """Per step: weight of the new gradient, trust radius per feature."""
+        every = max(1, self.steps // self.radius_decays)
+        rows = [
+            (1 - self.momentum if i else 1.0, self.radius * self.radius_batch * self.radius_decay ** ((i + 2) // every))
+            for i in range(self.steps)
+        ]
+        return torch.tensor(rows, dtype=torch.float64)
+
+    def init(self, oracle: Oracle) -> State:
+        """Find a starting point per row and walk from it towards the clean one."""
+        p = oracle.problem
+        if not bool((p.upper - p.lower).isfinite().all()):
+            raise ValueError(f"{self.name} needs finite bounds")
+        start, found = self._start(oracle)
+        rows = found.nonzero().squeeze(1)
+        a = start.clone()
+        a[rows] = self._snap(_bb_start.towards_clean(oracle, rows, start[rows], self.halvings), p.take(rows))
+        oracle.no_start(~found)
+        return State(a, torch.zeros_like(a), start, torch.full_like(p.y, p.sites + 1))
+
+    def _start(self, oracle: Oracle) -> tuple[Tensor, Tensor]:
+        p = oracle.problem
+        if p.start is not None:
+            start = p.clip(p.start)
+            every = torch.arange(len(p), device=p.x.device)
+            return start, _bb_start.ask(oracle, every, start[:, None]).squeeze(1)
+        if self.start == "pool":
+            return _bb_start.from_pool(oracle)
+        return _bb_start.from_noise(oracle, self.directions, self.blends)
+
+    def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
+        """Evaluate, linearise, go to the sparsest point of the plane."""
+        p = oracle.problem
+        weight, radius = oracle.row(self.rates, i)
+        answer = oracle.value_and_grad(s.a, p.margin)
+        count = p.l0(s.a)
+        better = answer.fooled & (count < s.fewest)
+        own, fewest = torch.where(ops.per_row(better, s.a), s.a, s.own), torch.where(better, count, s.fewest)
+        m, b = answer.value, torch.lerp(s.b, answer.grad, weight)
+        # Beyond the boundary from outside; from inside not quite back to it.
+        c = -torch.where(m > 0, self.overshoot * m, (2 - self.overshoot) * m)
+        x, a, g = (_sites(v, p) for v in (p.x, s.a, b))
+        lower, upper = (_sites(v.expand_as(p.x), p) for v in (p.lower, p.upper))
+        step = _bb_solver.solve(x, a, g, c, (radius * p.features).expand(len(p)), lower, upper)
+        a = torch.where(step.clean, x, (a.double() + step.s).to(a.dtype)).view_as(p.x)
+        return State(self._snap(p.clip(a), p), b, own, fewest)
+
+    def _snap(self, a: Tensor, p: Problem) -> Tensor:
+        """Undo changes that do not count."""
+        change = ((a - p.x).abs() - self.tolerance * (p.upper - p.lower)).expand_as(a)
+        return torch.where(p.join(change) <= 0, p.x, a)
+
+
+def _sites(v: Tensor, p: Problem) -> Tensor:
+    """(N, channels, sites): one channel unless the channels of a position count once."""
+    return v.reshape(len(v), v.shape[1], -1) if p.grouped else v.reshape(len(v), 1, -1)

@@ -1,0 +1,87 @@
+r"""Any fixed-budget attack as a minimum-norm attack: search the smallest budget k at which it succeeds.
+
+A sample starts at some budget. A success makes the number of changes it needed, less one, the new upper end; a run
+of the attack that ends without one makes k + 1 the new lower end. The next budget lies in the middle, or is doubled
+while nothing was found. A sample that succeeds goes on with its next budget at once, whatever the others do.
+An attack that fails once at k may succeed at another try, so the answer is an upper bound like every attack's.
+
+The attacks are PGD-l0 (https://arxiv.org/abs/1909.05040), Sparse-RS (https://arxiv.org/abs/2006.12834) and sPGD
+(https://arxiv.org/abs/2405.05075).
+
+    k    budget of the current try      low, high    smallest and largest budget still worth a try
+
+>>> import torch, sigmazero as sz
+>>> model = torch.nn.Linear(4, 2).requires_grad_(False)
+>>> _ = model.weight.copy_(torch.tensor([[4., 3., 2., 1.], [0., 0., 0., 0.]])), model.bias.copy_(torch.tensor([0., 3.]))
+>>> result = sz.get("pgd-l0-min", steps=100).run(model, torch.full((1, 4), 0.5), torch.tensor([0]))
+>>> int(result.l0[0])
+2
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sigmazero.attack import Attack
+from sigmazero.attacks._budget import BudgetAttack, start_again
+from sigmazero.oracle import Oracle
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinimumNorm(Attack):
+    """The search for the smallest budget, in `steps` steps of the attack altogether.
+
+    rounds is how many tries without success fit into the steps: each has steps / rounds of them, whatever the
+    attack's own number. start is the first budget; in a run with a budget it is that one.
+    A sample ends when no budget is left to try. persistent=True spends the remaining steps on further tries with one
+    change less than the best: worth it in a comparison at equal steps, since a try draws other numbers each time.
+    """
+
+    name: str
+    attack: BudgetAttack
+    steps: int = 1000
+    rounds: int = 10
+    start: int = 100
+    persistent: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range; what is said of the attack holds for the search."""
+        super().__post_init__()
+        for name in ("rounds", "start"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or int(value) != value or value < 1:
+                raise ValueError(f"{name}={value!r} must be a whole number, 1 or more")
+        for name in ("goals", "gradients", "capturable", "paper", "version"):
+            object.__setattr__(self, name, getattr(self.attack, name))
+
+    @cached_property
+    def inner(self) -> BudgetAttack:
+        """The attack as one try runs it."""
+        share = self.steps * self.attack.steps // (self.rounds * self.attack.iterations)
+        return replace(self.attack, steps=max(1, share))
+
+    def init(self, oracle: Oracle) -> Any:
+        """Begin at the first budget; every budget is possible."""
+        p = oracle.problem
+        first = torch.full_like(p.y, min(p.budget or self.start, p.sites))
+        return self.begin(oracle, first, torch.ones_like(first), torch.full_like(first, p.sites))
+
+    def begin(self, oracle: Oracle, k: Tensor, low: Tensor, high: Tensor) -> Any:
+        """Rows at the start of a try."""
+        return replace(self.inner.begin(oracle, k), low=low, high=high, done=(low > high) | (high < 1))
+
+    def step(self, i: Tensor, state: Any, oracle: Oracle) -> Any:
+        """A step of the attack; rows whose try has ended begin the next one."""
+        s = self.inner.step(i, state, oracle)
+        sites, best = oracle.problem.sites, oracle.tally.best_l0
+        won = best <= s.k
+        lost = ~won & (s.age >= self.inner.iterations)
+        low = torch.where(lost, s.k + 1, s.low)
+        high = torch.minimum(s.high, best - 1)
+        if self.persistent:
+            low = torch.minimum(low, high)
+        k = torch.where(best <= sites, (low + high) // 2, (2 * s.k).clamp(max=sites))
+        return start_again(won | lost, self.begin(oracle, k, low, high), s)

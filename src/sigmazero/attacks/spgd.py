@@ -1,0 +1,131 @@
+r"""Sparse-PGD (Zhong et al., ICML 2024, https://arxiv.org/abs/2405.05075): a magnitude and a mask, each with its own
+gradient.
+
+The perturbation is a magnitude at the k sites with the largest mask logits. Signed gradient steps move the
+magnitude, normalised ones the logits, through which the gradient passes as if the mask were their sigmoid. A mask
+that does not change any more is drawn anew. Points where the released code differs:
+
+* its count of idle steps returns to 0 only when no sample of the batch was idle, so in a large batch it counts the
+  idle steps in total; here it is the sample's own, patience_counts says which of the two it counts;
+* it evaluates the starting point but never returns it; here an adversarial one ends the row like any other;
+* without success it returns the point of largest loss, which is not adversarial: here that row failed;
+* ε, 1 there, is the width of the box; sites without room to change are never chosen and not counted as sites.
+
+    p    magnitude, one per feature              g_p    its gradient, of the loss to be lowered
+    u    mask logits, one per site               g_u    theirs
+    s    sigmoid(u)                              M      the k sites with the largest s
+    k    sites that may change, per sample       idle   steps in which the k largest u stayed the same
+
+>>> import torch, sigmazero as sz
+>>> model = torch.nn.Linear(4, 2).requires_grad_(False)
+>>> _ = model.weight.copy_(torch.tensor([[4., 3., 2., 1.], [0., 0., 0., 0.]])), model.bias.copy_(torch.tensor([0., 3.]))
+>>> result = sz.get("spgd-unprojected", steps=50).run(model, torch.full((1, 4), 0.5), torch.tensor([0]), budget=2)
+>>> int(result.l0[0])
+2
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from sigmazero import noise, ops
+from sigmazero.attacks import _budget as budget
+from sigmazero.oracle import Oracle
+
+
+@dataclass(kw_only=True)
+class State(budget.State):
+    """One row per sample; p and g_p are (rows, features of a site, sites), u and g_u (rows, sites)."""
+
+    p: Tensor
+    u: Tensor
+    g_p: Tensor
+    g_u: Tensor
+    idle: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparsePGD(budget.BudgetAttack):
+    """sPGD. gradient="projected" moves the magnitude at the chosen sites only, "unprojected" at every site."""
+
+    name: str = "spgd-unprojected"
+    steps: int = 10_000
+    gradient: Literal["projected", "unprojected"] = "unprojected"
+    step_size: float = 0.25
+    mask_step_size: float = 0.25
+    patience: int = 3
+    patience_counts: Literal["consecutive", "total"] = "consecutive"
+
+    paper: ClassVar[str] = "https://arxiv.org/abs/2405.05075"
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range."""
+        super().__post_init__()
+        for name in ("step_size", "mask_step_size", "patience"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name}={getattr(self, name)!r} must be greater than 0")
+        allowed = {"gradient": ("projected", "unprojected"), "patience_counts": ("consecutive", "total")}
+        for name, words in allowed.items():
+            if getattr(self, name) not in words:
+                raise ValueError(f"{name}={getattr(self, name)!r} is not one of {', '.join(map(repr, words))}")
+
+    @property
+    def iterations(self) -> int:
+        """The starting point is evaluated too."""
+        return self.steps + 1
+
+    def begin(self, oracle: Oracle, k: Tensor) -> State:
+        """Magnitude and mask are drawn in the first step."""
+        p = oracle.problem
+        none = torch.zeros_like(budget.by_site(p, p.x))
+        return State(k=k, age=torch.zeros_like(k), p=none, u=none[:, 0], g_p=none, g_u=none[:, 0], idle=k * 0)
+
+    def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
+        """Draw or move, evaluate, look whether the mask still moves."""
+        problem = oracle.problem
+        x, lower, upper = (budget.by_site(problem, t) for t in (problem.x, problem.lower, problem.upper))
+        room = (lower < upper).any(1)
+        fresh = s.age == 0
+        redrawn = fresh | (s.idle >= self.patience)
+        u = torch.where(redrawn[:, None], self._draw_mask(oracle, i), s.u)
+        before = self.largest(u, room, s.k)
+        length = s.g_u.norm(dim=1)
+        β = self.mask_step_size * room.sum(1).to(u).sqrt() / (length + 1e-10)
+        u = u - torch.where(length < 2e-10, 0, β)[:, None] * s.g_u
+        start = self._draw_magnitude(oracle, i)
+        p = torch.where(fresh[:, None, None], start, s.p - self.step_size * (upper - lower) * s.g_p.sign())
+        p = torch.minimum(torch.maximum(p, lower - x), upper - x)
+        sigmoid = u.sigmoid()
+        # The mask comes from the sigmoid, the idle test from the logits: they differ where the sigmoid saturates.
+        M = self.largest(sigmoid, room, s.k)
+        point = problem.clip(torch.where(M[:, None], x + p, x).view_as(problem.x))
+        g = budget.by_site(problem, oracle.value_and_grad(point, problem.cross_entropy).grad)
+        lowest = torch.where(before, u, torch.inf).amin(1)
+        still = ~fresh & (lowest >= torch.where(before | ~room, -torch.inf, u).amax(1))  # the same k are the largest
+        idle = torch.where(redrawn, 0, s.idle)
+        kept = idle if self.patience_counts == "total" else torch.zeros_like(idle)
+        return replace(
+            s,
+            age=s.age + 1,
+            p=p,
+            u=u,
+            g_p=g * (M if self.gradient == "projected" else sigmoid)[:, None],
+            g_u=(g * p).sum(1) * sigmoid * (1 - sigmoid),
+            idle=torch.where(still, idle + 1, kept),
+        )
+
+    def largest(self, values: Tensor, room: Tensor, k: Tensor) -> Tensor:
+        """The k sites with the largest values, of those with room to change."""
+        return ops.keep_largest(torch.where(room, values, -torch.inf), k) & room
+
+    def _draw_magnitude(self, oracle: Oracle, i: Tensor) -> Tensor:
+        """Uniform within the width of the box around the clean value; the step clips it."""
+        p = oracle.problem
+        u = noise.uniform(p.seed, p.ids, i, tuple(p.x.shape[1:]), dtype=p.x.dtype)
+        return budget.by_site(p, (2 * u - 1) * (p.upper - p.lower))
+
+    def _draw_mask(self, oracle: Oracle, i: Tensor) -> Tensor:
+        p = oracle.problem
+        return noise.normal(p.seed, p.ids, i, (p.sites,), stream=1, dtype=p.x.dtype)

@@ -1,0 +1,113 @@
+r"""Voting Folded Gaussian Attack (Hajri et al., 2022, https://arxiv.org/abs/2011.12423).
+
+Greedy: each step changes one more feature. The gradient of the probability of the true class names the feature that
+promises most when raised and the one that promises most when lowered; each is tried with random amounts, the
+absolute value of a normal number times the room to the box, and the best of these points is kept.
+
+    a     current point                       G     direction in which the probability falls (rises, for a target)
+    j⁺    feature to raise, j⁻ to lower       S     amounts tried for each
+
+A feature is changed once and never given back. There is no form for pixels: in that unit the attack still changes
+features one by one, and positions are counted.
+
+>>> import torch, sigmazero as sz
+>>> model = torch.nn.Linear(4, 2).requires_grad_(False)
+>>> _ = model.weight.copy_(torch.tensor([[1., 1., 1., 1.], [0., 0., 0., 0.]])), model.bias.copy_(torch.tensor([0., .9]))
+>>> result = sz.get("vfga", samples=50).run(model, torch.full((1, 4), 0.5), torch.tensor([0]))
+>>> int(result.l0[0])
+3
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from sigmazero import noise, ops
+from sigmazero.attack import Attack
+from sigmazero.oracle import Oracle
+from sigmazero.problem import Problem
+
+
+@dataclass
+class State:
+    """One row per sample."""
+
+    a: Tensor
+    own: Tensor
+    done: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class VFGA(Attack):
+    """VFGA; a step asks about 2 · samples + 1 points. A row ends when it is fooled or has no feature left.
+
+    The reference changes one feature of an input that is already wrong; here such inputs never reach the attack.
+    """
+
+    name: str = "vfga"
+    steps: int = 1000
+    samples: int = 10
+
+    paper: ClassVar[str] = "https://arxiv.org/abs/2011.12423"
+    keeps_own: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range."""
+        super().__post_init__()
+        if self.samples < 1:
+            raise ValueError(f"samples={self.samples!r} must be 1 or more")
+
+    def init(self, oracle: Oracle) -> State:
+        """Start at the clean point."""
+        x = oracle.problem.x
+        return State(x, x, torch.zeros_like(oracle.tally.alive))
+
+    def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
+        """Name two features, try amounts, keep the best point."""
+        p = oracle.problem
+        answer = oracle.value_and_grad(s.a, lambda logits: self._loss(logits, p))
+        up, down = self._features(s.a, -answer.grad, p)
+        room_up, room_down = (p.upper - s.a).flatten(1).gather(1, up), (s.a - p.lower).flatten(1).gather(1, down)
+        drawn = self._draw(i, p).abs()
+        amounts = torch.cat([drawn[:, 0] * room_up, -drawn[:, 1] * room_down], 1)
+        where = torch.cat([up.expand(-1, self.samples), down.expand(-1, self.samples)], 1)
+        points = s.a[:, None].repeat(1, 2 * self.samples, *[1] * (s.a.ndim - 1))
+        points.flatten(2).scatter_add_(2, where[:, :, None], amounts[:, :, None])
+        points = torch.stack([p.clip(point) for point in points.unbind(1)], 1)
+        a, fooled = self._best(points, oracle)
+        # Neither feature has room: the next step would be this one again (the reference repeats it to the end).
+        stuck = ((room_up <= 0) & (room_down <= 0)).squeeze(1)
+        used_up = ~self._unused(a, p).flatten(1).any(1)
+        return State(a, torch.where(ops.per_row(fooled, a), a, p.x), fooled | stuck | used_up)
+
+    def _loss(self, logits: Tensor, p: Problem) -> Tensor:
+        """Probability of the true class, or minus that of the target."""
+        probability = logits.softmax(1).gather(1, p.y[:, None]).squeeze(1)
+        return -probability if p.targeted else probability
+
+    def _unused(self, a: Tensor, p: Problem) -> Tensor:
+        """Features that have their clean value and may change."""
+        return (a == p.x) & (p.upper > p.lower)
+
+    def _features(self, a: Tensor, G: Tensor, p: Problem) -> tuple[Tensor, Tensor]:
+        """Index of the unused feature to raise, and of the one to lower: (N, 1) each."""
+        unused = self._unused(a, p)
+        up = torch.where(unused, (p.upper - a) * G, -torch.inf)
+        down = torch.where(unused, (a - p.lower) * G, torch.inf)
+        return up.flatten(1).argmax(1, keepdim=True), down.flatten(1).argmin(1, keepdim=True)
+
+    def _draw(self, i: Tensor, p: Problem) -> Tensor:
+        """Standard normal numbers (N, 2, samples): for the raised feature, for the lowered one."""
+        return noise.normal(p.seed, p.ids, i, (2, self.samples), dtype=p.x.dtype)
+
+    def _best(self, points: Tensor, oracle: Oracle) -> tuple[Tensor, Tensor]:
+        """The point of lowest loss, adversarial ones before all others, and whether it is adversarial."""
+        p = oracle.problem
+        answers = oracle.logits(points, copies=points.shape[1]).unbind(1)
+        fooled = torch.stack([p.fooled(logits) for logits in answers], 1)
+        loss = torch.stack([self._loss(logits, p) for logits in answers], 1)
+        best = (loss - fooled.to(loss.dtype)).argmin(1)
+        every = torch.arange(len(best), device=best.device)
+        return points[every, best], fooled[every, best]

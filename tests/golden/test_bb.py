@@ -1,0 +1,193 @@
+"""Brendel & Bethge: the sub-problem on every recorded case, and the reference's queries where its solver is exact."""
+
+import numpy as np
+import pytest
+import torch
+
+import sigmazero as sz
+from sigmazero import drive, noise
+from sigmazero.attacks import _bb_solver, _bb_start
+from sigmazero.attacks.bb import BrendelBethge
+from sigmazero.oracle import Oracle
+from sigmazero.pose import pose
+from tests.golden.recorded import recorded
+from tests.networks import TRACES, TinyNet
+
+RUNS = ["dataset_20", "dataset_60_lr0.1", "uniform_20", "uniform_60_lr0.1"]
+OUT_OF_BOX, OUT_OF_RADIUS, CLOSED, DUAL = range(4)  # which way the reference went
+
+
+def solved(x, a, b, c, r):
+    """Our step, the point it leads to and the number of sites that differ from the clean input."""
+    zero, one = torch.zeros(1, 1, 1), torch.ones(1, 1, 1)
+    step = _bb_solver.solve(x[:, None], a[:, None], b[:, None], c, r, zero, one)
+    s = step.s.squeeze(1)
+    point = torch.where(step.clean.squeeze(1), x, a + s)
+    return s, point, ((point - x).abs() > 1e-4).sum(1)
+
+
+def cases():
+    with np.load(TRACES / "bb_solver_cases.npz") as arrays:
+        return {k: torch.from_numpy(arrays[k]) for k in arrays.files}
+
+
+def steps_of(run, kind):
+    """The sub-problems of a recorded run, one per row; input 5 is already wrong and never reaches an attack."""
+    trace, net = recorded(f"bb_f64_{run}", kind), TinyNet(kind)
+    case = {k: trace[f"solver_{k}"][:5].flatten(0, 1) for k in ("x", "b", "c", "r", "delta", "branch")}
+    return case | {"x0": net.x[:5].flatten(1).repeat_interleave(trace["solver_c"].shape[1], 0)}
+
+
+def check(case):
+    """What holds for every sub-problem; returns by how many changes ours are more than the reference's (dual)."""
+    s, point, changes = solved(case["x0"], case["x"], case["b"], case["c"], case["r"])
+    theirs = ((case["x"] + case["delta"] - case["x0"]).abs() > 1e-4).sum(1)
+    branch, c = case["branch"], case["c"]
+    assert (point >= 0).all()
+    assert (point <= 1).all()
+    assert (s.norm(dim=1) <= case["r"] * (1 + 1e-9)).all()
+    reached = branch >= CLOSED
+    torch.testing.assert_close((case["b"] * s).sum(1)[reached], c[reached], rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(s[branch == CLOSED], case["delta"][branch == CLOSED], rtol=0, atol=1e-9)
+    assert torch.equal(changes[branch == CLOSED], theirs[branch == CLOSED])
+    # The reference's boundary step is only meaningful for c < 0; its answer is good to 1e-4.
+    short = ~reached & (c < 0)
+    torch.testing.assert_close(s[short], case["delta"][short], rtol=0, atol=1e-4)
+    away = ~reached & (c > 0)
+    gained = (case["b"] * s).sum(1)
+    assert (gained[away] >= 0).all()
+    assert (gained[away] < c[away]).all()
+    return (changes - theirs)[branch == DUAL]
+
+
+def test_synthetic_subproblems():
+    case = cases()
+    assert case["branch"].bincount().tolist() == [30, 30, 30, 30]
+    assert (check(case) <= 0).all()
+
+
+@pytest.mark.parametrize("kind", ["conv", "rgb"])
+@pytest.mark.parametrize("run", RUNS)
+def test_recorded_subproblems(run, kind):
+    more = check(steps_of(run, kind))
+    assert (more <= 0).double().mean() >= 0.98
+    assert more.sum() <= 0.03 * len(more)
+
+
+def test_boundary_step_is_the_longest_towards_the_boundary():
+    """No random admissible step moves the margin further, for either sign of c."""
+    case = cases()
+    short = case["branch"] <= OUT_OF_RADIUS
+    x0, a, b, c, r = (case[k][short] for k in ("x0", "x", "b", "c", "r"))
+    s, _, _ = solved(x0, a, b, c, r)
+    ours = (b * s).sum(1) * c.sign()
+    g = torch.Generator().manual_seed(0)
+    for _ in range(200):
+        other = torch.randn(s.shape, generator=g, dtype=s.dtype) + 2 * (b * c.sign()[:, None])
+        other = (a + other * (r / other.norm(dim=1))[:, None]).clamp(0, 1) - a
+        assert ((b * other).sum(1) * c.sign() <= ours + 1e-9).all()
+
+
+def test_a_site_with_several_channels_moves_as_one():
+    g = torch.Generator().manual_seed(1)
+    x, a = (torch.rand(20, 3, 16, generator=g, dtype=torch.float64) for _ in range(2))
+    b = torch.randn(20, 3, 16, generator=g, dtype=torch.float64)
+    c, zero, one = torch.full((20,), -0.5).double(), torch.zeros(1, 1, 1), torch.ones(1, 1, 1)
+    for radius in (0.6, 1.2, 100.0):
+        step = _bb_solver.solve(x, a, b, c, torch.full_like(c, radius), zero, one)
+        assert torch.equal(step.clean.any(1), step.clean.all(1))
+        assert (step.s.flatten(1).norm(dim=1) <= radius + 1e-9).all()
+        moved = (b * step.s).sum((1, 2))
+        assert ((moved - c).abs() < 1e-9).all()
+
+
+class Points:
+    """Notes every point asked for, per sample, forwards and gradients alike."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.of: dict[int, list[torch.Tensor]] = {}
+        ask, grad = _bb_start.ask, Oracle.value_and_grad
+
+        def note(ids, points):
+            for row, sample in enumerate(ids.tolist()):
+                self.of.setdefault(sample, []).append(points[row].clone())
+
+        def asked(oracle, rows, points):
+            note(oracle.problem.ids[rows], points.squeeze(1))
+            return ask(oracle, rows, points)
+
+        def graded(oracle, x, loss):
+            note(oracle.problem.ids, x)
+            return grad(oracle, x, loss)
+
+        monkeypatch.setattr(_bb_start, "ask", asked)
+        monkeypatch.setattr(Oracle, "value_and_grad", graded)
+
+
+@pytest.mark.parametrize("kind", ["conv", "rgb"])
+@pytest.mark.parametrize("run", RUNS)
+def test_queries_are_the_references_while_its_solver_is_exact(run, kind, monkeypatch):
+    net, trace = TinyNet(kind), recorded(f"bb_f64_{run}", kind)
+    steps, radius = (60, 0.1) if run.endswith("lr0.1") else (20, 1e-3)
+    points = Points(monkeypatch)
+    problem = pose(net.x, net.y, start=trace["start"])
+    result = drive.run(BrendelBethge(steps=steps, radius=radius, tolerance=0), net, problem)
+    for row in range(5):
+        branch, c = trace["solver_branch"][row], trace["solver_c"][row]
+        exact = (branch == CLOSED) | ((branch <= OUT_OF_RADIUS) & (c < 0))
+        until = 12 + int(exact.int().cumprod(0).sum())  # the start, 10 halvings, the first step, what follows exactly
+        ours = torch.stack(points.of[row])
+        assert len(ours) == trace["n_forward"][row]
+        torch.testing.assert_close(ours[:until], trace["queries"][row, :until], rtol=0, atol=1e-9)
+        # A run adds the clean check and a verification each of the best and of the method's own answer.
+        assert result.forwards[row] == trace["n_forward"][row] + 3
+        assert result.backwards[row] == trace["n_backward"][row]
+    assert result.success.all()
+    assert result.own is not None
+    assert result.own.success.all()
+    if steps == 60:
+        # Exact counts of the method as it is, against the reference's count of changes above 1e-4.
+        result = drive.run(BrendelBethge(steps=steps, radius=radius), net, problem)
+        assert result.l0[:5].sum() <= trace["l0_tol1e4"][:5].sum()
+
+
+def test_every_point_is_counted_exactly():
+    """No queried point holds a change that the method would not count."""
+    net = TinyNet("rgb")
+    seen = []
+
+    def model(x):
+        seen.append(x.detach().clone())
+        return net(x)
+
+    result = sz.get("bb-dataset-paper", steps=60).run(model, net.x[:1], net.y[:1], pool=net.x)
+    change = torch.cat(seen[-50:]).sub(net.x[:1]).abs()
+    assert ((change == 0) | (change > 1e-4)).all()
+    assert result.success.all()
+
+
+def test_a_row_without_a_start_ends_alone():
+    net = TinyNet("conv")
+    start = torch.cat([net.x[:1], net.x[[2, 1]]])  # the first row's start is its clean input
+    assert net(start).argmax(1)[1] != net.y[1]
+    result = sz.get("bb-paper", steps=60).run(net, net.x[:3], net.y[:3], start=start)
+    assert result.outcome[0] == sz.Outcome.NO_START
+    assert result.forwards[0] == 2
+    assert result.success.tolist() == [False, True, bool(net(start).argmax(1)[2] != net.y[2])]
+
+
+def test_starts_from_noise_are_the_weakest_blend_of_the_grid(monkeypatch):
+    net = TinyNet("conv")
+    oracle = Oracle(net, pose(net.x[:5], net.y[:5], seed=3))
+    start, found = _bb_start.from_noise(oracle, directions=50, blends=40)
+    assert found.all()
+    assert (net(start).argmax(1) != net.y[:5]).all()
+    for row in range(5):
+        # Draws do not depend on the others: this row's first adversarial direction, then every blend of it.
+        draws = (noise.uniform(3, torch.tensor([row]), k, (1, 8, 8), dtype=torch.float64) for k in range(50))
+        far = next(u for u in draws if net(u).argmax(1) != net.y[row])
+        blends = torch.lerp(
+            net.x[row : row + 1], far, torch.linspace(0, 1, 41, dtype=torch.float64)[:, None, None, None]
+        )
+        weakest = (net(blends).argmax(1) != net.y[row]).int().argmax()
+        torch.testing.assert_close(start[row], blends[weakest], rtol=0, atol=1e-12)

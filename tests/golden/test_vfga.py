@@ -1,0 +1,87 @@
+"""VFGA: every query of the reference, given its draws, and its outcomes over many seeds."""
+
+import pytest
+import torch
+
+import sigmazero as sz
+from sigmazero.attacks.vfga import VFGA
+from sigmazero.oracle import Oracle
+from sigmazero.pose import pose
+from tests.golden.recorded import rank_sum_z, recorded
+from tests.networks import TinyNet, linear_problem
+
+
+class Everything:
+    """Notes every point asked for, per sample, candidates after the point with the gradient."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.points: dict[int, list[torch.Tensor]] = {}
+        grad, logits = Oracle.value_and_grad, Oracle.logits
+
+        def note(oracle, points):
+            for row, sample in enumerate(oracle.problem.ids.tolist()):
+                self.points.setdefault(sample, []).extend(points[row].clone())
+
+        def graded(oracle, x, loss):
+            note(oracle, x[:, None])
+            return grad(oracle, x, loss)
+
+        def asked(oracle, x, copies=None):
+            note(oracle, x)
+            return logits(oracle, x, copies)
+
+        monkeypatch.setattr(Oracle, "value_and_grad", graded)
+        monkeypatch.setattr(Oracle, "logits", asked)
+
+
+@pytest.mark.parametrize("batch_size", [1, 6])
+@pytest.mark.parametrize("kind", ["conv", "rgb"])
+def test_every_query_is_the_references(kind, batch_size, monkeypatch):
+    net, trace = TinyNet(kind), recorded("trace_vfga", kind)
+    monkeypatch.setattr(VFGA, "_draw", lambda self, i, p: trace["randn"][p.ids, int(i)])
+    seen = Everything(monkeypatch)
+    result = sz.get("vfga").run(net, net.x, net.y, batch_size=batch_size)
+    assert result.own is not None
+    for row in range(5):
+        saved = int(trace["n_saved"][row])
+        ours = torch.stack(seen.points[row])
+        assert len(ours) == trace["n_forward"][row]
+        torch.testing.assert_close(ours[:saved], trace["queries"][row, :saved], rtol=0, atol=1e-9)
+        # The clean check and a verification each of the sparsest point and of the method's own.
+        assert result.forwards[row] == trace["n_forward"][row] + 3
+        assert result.backwards[row] == trace["n_backward"][row]
+        assert result.l0[row] == trace["l0"][row]
+        torch.testing.assert_close(result.own.x_adv[row], trace["final"][row], rtol=0, atol=1e-9)
+    assert result.l0[5] == 0  # the reference changes a feature of an input that is already wrong
+
+
+@pytest.mark.parametrize("kind", ["conv", "rgb"])
+def test_outcomes_are_distributed_like_the_references(kind):
+    net, theirs = TinyNet(kind), recorded("stats_vfga", kind)
+    seeds = 100
+    x, y = (t[:5].repeat_interleave(seeds, 0) for t in (net.x, net.y))
+    result = sz.get("vfga").run(net, x, y)
+    assert result.success.all()
+    for row in range(5):
+        rows = slice(row * seeds, (row + 1) * seeds)
+        assert abs(rank_sum_z(result.l0[rows], theirs["l0"][row])) < 3, row
+        assert abs(rank_sum_z(result.backwards[rows], theirs["n_backward"][row])) < 3, row
+
+
+def test_features_that_may_not_change_are_never_chosen():
+    model, x, y = linear_problem((6,), 5, seed=1)
+    mask = torch.tensor([False, True, False, True, True, False])
+    oracle = Oracle(model, pose(x, y, mask=mask))
+    attack = VFGA()
+    for G in (torch.zeros_like(x), torch.ones_like(x), -torch.ones_like(x)):
+        for chosen in attack._features(oracle.problem.x, G, oracle.problem):
+            assert mask[chosen].all()
+
+
+def test_a_row_that_cannot_move_ends():
+    """Constant probabilities: no gradient, and the first feature is at the lower face or at the upper one."""
+    result = sz.get("vfga", steps=100).run(
+        lambda x: x[:, :2] * 0 + torch.tensor([1.0, 0.0]), torch.rand(2, 5), torch.zeros(2).long()
+    )
+    assert not result.success.any()
+    assert (result.backwards <= 5).all()
