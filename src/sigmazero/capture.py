@@ -5,6 +5,7 @@ with rows that are not alive. Frames are kept for the whole run, so later batche
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from sigmazero.problem import Problem
 
 _SMALLEST = 16  # rows; below this a replay takes as long as with fewer
 _WARM_UP = 3  # steps outside the recording, in which libraries choose their kernels
+_UNROLL = 5  # steps in a recording: the copy back to its tensors and the launch are shared by them
 
 
 class Frame:
@@ -31,30 +33,50 @@ class Frame:
         self.oracle.tally = _copy(oracle.tally)
         self.oracle.iteration = oracle.iteration.clone()
         self.state = _copy(state)
-        self._record(step)
+        self._step = step
+        self._record()
 
-    def _record(self, step: Callable[[Steps, Oracle, Any], Any]) -> None:
-        oracle, tally, iteration = self.oracle, self.oracle.tally, self.oracle.iteration
-
-        def rewind() -> None:
-            # A step puts new tensors in the tally's fields: give it a tally of its own.
-            oracle.tally, oracle.iteration = replace(tally), iteration
-
+    def _record(self) -> None:
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         # Every frame and attack is one more variant of the same function for the compiler, which else gives up at 8.
-        with torch.cuda.stream(side), torch._dynamo.config.patch(recompile_limit=256):
+        with torch.cuda.stream(side), torch._dynamo.config.patch(recompile_limit=256), self._own_tensors():
             for _ in range(_WARM_UP):
-                rewind()
-                step(self.attack, oracle, self.state)
+                self._step(self.attack, self.oracle, self.state)
+                self._rewind()
         torch.cuda.current_stream().wait_stream(side)
-        rewind()
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
-            state = step(self.attack, oracle, self.state)
-            new = [*_tensors(oracle.tally), *_tensors(state), oracle.iteration]
+            self._advance(_UNROLL)
+
+    def _advance(self, steps: int) -> None:
+        """Step, and copy what came out over what went in."""
+        with self._own_tensors() as (tally, iteration):
+            state = self.state
+            for _ in range(steps):
+                state = self._step(self.attack, self.oracle, state)
+            new = [*_tensors(self.oracle.tally), *_tensors(state), self.oracle.iteration]
             _overwrite([*_tensors(tally), *_tensors(self.state), iteration], new)
-        oracle.tally, oracle.iteration = tally, iteration
+
+    @contextmanager
+    def _own_tensors(self) -> Iterator[tuple[Tally, Tensor]]:
+        """The frame's tensors, which the oracle has again afterwards: a step puts new ones in their places."""
+        self._tally, self._iteration = self.oracle.tally, self.oracle.iteration
+        self._rewind()
+        try:
+            yield self._tally, self._iteration
+        finally:
+            self.oracle.tally, self.oracle.iteration = self._tally, self._iteration
+
+    def _rewind(self) -> None:
+        self.oracle.tally, self.oracle.iteration = replace(self._tally), self._iteration
+
+    def go(self, steps: int) -> None:
+        """Replay as often as the recording fits, and step the rest."""
+        for _ in range(steps // _UNROLL):
+            self.graph.replay()
+        for _ in range(steps % _UNROLL):
+            self._advance(1)
 
     def load(self, problem: Problem, tally: Tally, state: Any, iteration: Tensor) -> None:
         """Put rows in; what is left of the frame repeats the first row and is not alive."""
@@ -127,9 +149,8 @@ class Captured:
         return _head(self.frame.state, self.rows)
 
     def go(self, steps: int) -> None:
-        """Replay some steps."""
-        for _ in range(steps):
-            self.frame.graph.replay()
+        """Take some steps."""
+        self.frame.go(steps)
 
     def worth(self, alive: int, rows: int) -> bool:
         """Whether a smaller frame holds the rows that are left."""
