@@ -24,10 +24,8 @@ NEAR_BY_METHOD: dict[str, tuple[float, int]] = {
     "spgd-projected-min": (1.5, 200),  # moves the magnitude at the chosen sites only; measured 1.0 to 1.4
     "sparsefool": (6.5, 20),  # walks to a plane three times as far as the boundary; measured 5.6
     "sparsefool-paper": (6.5, 20),  # measured 5.6
-    "bb": (40.0, 200),  # a first radius of d / 1000 is too short for so few steps and features; measured up to 32.6
-    "bb-paper": (2.75, 200),  # 32 times that radius; measured up to 2.3
+    "bb": (2.75, 200),  # it follows the boundary from far away; measured up to 2.3
     "bb-dataset": (torch.inf, 200),  # its pool is the batch: one input has nothing to start from; see golden/test_bb
-    "bb-dataset-paper": (torch.inf, 200),  # the same
 }
 EVERY = sorted(sz.ATTACKS)
 

@@ -34,8 +34,6 @@ ATTACKS: dict[str, Attack] = {
         VFGA(),
         BrendelBethge(),
         BrendelBethge(name="bb-dataset", start="pool"),
-        BrendelBethge(name="bb-paper", radius_batch=32),
-        BrendelBethge(name="bb-dataset-paper", start="pool", radius_batch=32),
         SparseRS(),
         SparsePGD(name="spgd-projected", gradient="projected"),
         SparsePGD(),

@@ -134,8 +134,8 @@ def trust_region(p: Subproblem, rounds: int = 12) -> Step:
     first, last = (_relaxed(p, angle.tan() * unit) for angle in (low, high))
     above, below = first.excess, last.excess  # of the ends, halved where an end stays (the Illinois rule)
     for k in range(rounds):
-        share = (above / (above - below).clamp(min=1e-300)).clamp(0.02, 0.98) if k % 3 else 0.5
-        middle = torch.lerp(low, high, torch.as_tensor(share, dtype=low.dtype, device=low.device))
+        share = (above / (above - below).clamp(min=1e-300)).clamp(0.02, 0.98)
+        middle = torch.lerp(low, high, share) if k % 3 else (low + high) / 2
         now = _relaxed(p, middle.tan() * unit)
         up = now.excess > 0
         above, below = torch.where(up, now.excess, above / 2), torch.where(up, below / 2, now.excess)

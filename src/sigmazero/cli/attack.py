@@ -1,5 +1,7 @@
 """`sigmazero attack`: any model, any data set, any attack."""
 
+from torch import Tensor
+
 import sigmazero as sz
 from sigmazero import data, models
 from sigmazero.cli import options
@@ -47,12 +49,7 @@ def attack(
     numbers, room = options.precision(precision), options.memory(max_memory)
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
-    goals = targets_for(chosen, targets, target_class, targeted)
-    if goals is not None:
-        before = len(chosen)
-        chosen, goals = away_from_target(chosen, goals)
-        note = f"{before - len(chosen)} of {before} rows left out: they are of their target class"
-        err().print(note, highlight=False)
+    chosen, goals = _with_goals(chosen, targets_for(chosen, targets, target_class, targeted))
     images, labels = chosen.images.to(place), chosen.labels.to(place)
     if not no_doctor:
         show_findings(examine(network, images, labels))
@@ -75,3 +72,13 @@ def attack(
     show_figures(result, chosen, method.name, title)
     if path is not None:
         write_result(path, result, chosen, goals, title)
+
+
+def _with_goals(chosen: data.Rows, goals: Tensor | None) -> tuple[data.Rows, Tensor | None]:
+    """Leave out the rows that are of their target class already, and say how many."""
+    if goals is None:
+        return chosen, None
+    kept, goals = away_from_target(chosen, goals)
+    note = f"{len(chosen) - len(kept)} of {len(chosen)} rows left out: they are of their target class"
+    err().print(note, highlight=False)
+    return kept, goals
