@@ -1,5 +1,7 @@
 """`sigmazero attack`: any model, any data set, any attack."""
 
+from typing import Any
+
 from torch import Tensor
 
 import sigmazero as sz
@@ -46,28 +48,17 @@ def attack(
     """
     method = sz.get(attack_name, **options.settings(attack_name, steps, setting or []))
     counted, path, place = options.unit(unit), options.destination(out), options.device(device)
-    numbers, room = options.precision(precision), options.memory(max_memory)
+    engine: Any = {"precision": options.precision(precision), "fuse": fuse, "max_memory": options.memory(max_memory)}
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
     chosen, goals = _with_goals(chosen, targets_for(chosen, targets, target_class, targeted))
     images, labels = chosen.images.to(place), chosen.labels.to(place)
     if not no_doctor:
         show_findings(examine(network, images, labels))
-    result = method.run(
-        network,
-        images,
-        labels if goals is None else goals.to(place),
-        targeted=goals is not None,
-        unit=counted,
-        budget=budget,
-        batch_size=batch_size,
-        seed=seed or 0,
-        ids=chosen.ids,
-        progress=True,
-        precision=numbers,
-        fuse=fuse,
-        max_memory=room,
-    )
+    y = labels if goals is None else goals.to(place)
+    question: Any = {"targeted": goals is not None, "unit": counted, "budget": budget, "ids": chosen.ids}
+    how: Any = {"batch_size": batch_size, "seed": seed or 0, "progress": True}
+    result = method.run(network, images, y, **question, **how, **engine)
     title = f"{method.name} against {model} on {chosen.name}"
     show_figures(result, chosen, method.name, title)
     if path is not None:
