@@ -55,21 +55,24 @@ def solve(x: Tensor, a: Tensor, b: Tensor, c: Tensor, r: Tensor, lower: Tensor, 
         c.double()[:, None, None],
         r.double()[:, None, None],
     )
+    greedy = closed_form(p)
+    easy = (dot(p.b, greedy.s) - p.c).abs() <= 1e-9 * (1 + p.c.abs())  # else the box is too small to reach c
+    easy &= square(greedy.s) <= p.r**2
+    if wide.is_cuda:  # the host must not look: the step may be replayed
+        hard = _within_radius(p)
+        return Step(torch.where(easy, greedy.s, hard.s), torch.where(easy, greedy.clean, hard.clean))
+    rows = (~easy).flatten().nonzero().squeeze(1)
+    if len(rows):
+        hard = _within_radius(p.take(rows))
+        greedy.s[rows], greedy.clean[rows] = hard.s, hard.clean
+    return greedy
+
+
+def _within_radius(p: Subproblem) -> Step:
+    """The answer where the radius matters: on the boundary if it can be reached, else as far towards it as possible."""
     furthest = boundary_step(p)
     reachable = dot(p.b, furthest).abs() >= p.c.abs()
-    greedy = closed_form(p)
-    inside = square(greedy.s) <= p.r**2
-    needed = (reachable & ~inside).flatten()
-    if not wide.is_cuda:
-        # On a CPU only the rows that need it; on a device the host must not look (the step may be replayed).
-        rows = needed.nonzero().squeeze(1)
-        within = Step(greedy.s.clone(), greedy.clean.clone())
-        if len(rows):
-            part = trust_region(p.take(rows))
-            within.s[rows], within.clean[rows] = part.s, part.clean
-    else:
-        part = trust_region(p)
-        within = Step(torch.where(inside, greedy.s, part.s), torch.where(inside, greedy.clean, part.clean))
+    within = trust_region(p)
     return Step(torch.where(reachable, within.s, furthest), within.clean & reachable)
 
 
@@ -116,7 +119,7 @@ def closed_form(p: Subproblem) -> Step:
     before = ordered.cumsum(1) - ordered
     share = ((ρ.abs()[:, 0] - before) / ordered.clamp(min=1e-300)).clamp(0, 1)
     share = torch.zeros_like(v).scatter_(1, order, share)[:, None]
-    return Step(torch.lerp(p.d, face, share), (share == 0).expand_as(p.b))
+    return Step(torch.lerp(p.d, face, share), (share == 0).expand_as(p.b).clone())
 
 
 def trust_region(p: Subproblem, rounds: int = 12) -> Step:
