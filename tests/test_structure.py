@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "result": {"problem"},
     "pose": {"problem"},
     "oracle": {"problem", "ops"},
-    "loop": {"oracle", "problem", "progress"},
+    "loop": {"ops", "oracle", "problem", "progress"},
     "capture": {"loop", "oracle", "problem"},
     "engine": {"capture", "loop", "oracle", "problem"},
     "batches": {"engine", "oracle", "problem"},

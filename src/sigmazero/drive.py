@@ -62,7 +62,7 @@ class Session:
     advance: Advance
 
     def run(self) -> Result:
-        """Clean check, then the rows that need a search, then again in fp32 those a coarser search failed on."""
+        """Clean check, then the rows that need a search, then again in fp32 those a coarse search misjudged."""
         problem = self.problem
         every = torch.arange(len(problem), device=problem.x.device)
         verifier = Verifier(self.model)
@@ -105,9 +105,11 @@ class Session:
         return self.batches.apply(rows, one_batch)
 
     def _again(self, verifier: Verifier, result: Result, clean: Tensor) -> Result:
-        """Search once more, in fp32, where a coarser search ended without a confirmed success."""
-        failed = (~result.success & (result.outcome != Outcome.NO_START)).nonzero().squeeze(1)
-        failed = failed[clean[failed].isfinite().all(1)]
+        """Search once more, in fp32, where a coarse search found something that did not hold, and nothing that did.
+
+        A sample for which it found nothing at all is a failure like any other: a second search would be a second try.
+        """
+        failed = (result.outcome == Outcome.UNVERIFIED).nonzero().squeeze(1)
         if not len(failed):
             return result
         second = Result.join(self._search(verifier, failed, clean, replace(self.engine, precision="fp32")))

@@ -1,12 +1,13 @@
 """The search of one batch: step, let finished rows leave, go on with the rest."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from sigmazero.ops import per_row
 from sigmazero.oracle import Oracle, Tally, put, take
 from sigmazero.problem import Problem
 from sigmazero.progress import Advance
@@ -71,10 +72,14 @@ class Stepper(Protocol):
 
 def one_step(attack: Steps, oracle: Oracle, state: Any) -> Any:
     """A step of the attack and what belongs to it: who may leave, and the step counter."""
-    state = attack.step(oracle.iteration, state, oracle)
-    oracle.retire(getattr(state, "done", None))
+    alive = oracle.tally.alive
+    new = attack.step(oracle.iteration, state, oracle)
+    if attack.keeps_own:
+        # A row that has left may still be stepped for a while; its answer is the one it left with.
+        new = replace(new, own=torch.where(per_row(alive, new.own), new.own, state.own))
+    oracle.retire(getattr(new, "done", None))
     oracle.iteration = oracle.iteration + 1
-    return state
+    return new
 
 
 class Eager:

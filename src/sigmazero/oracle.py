@@ -43,7 +43,7 @@ class Tally:
 
     `points` holds the last few records of each sample, newest and best first, so that a record which does not
     survive its verification has a successor. A search that is not exact also keeps `sure`, the best point that was
-    confirmed so far, and its `sure_l0`.
+    confirmed so far, its `sure_l0`, and whether a record was ever `refuted`.
     """
 
     points: Tensor
@@ -56,6 +56,7 @@ class Tally:
     alive: Tensor
     sure: Tensor | None = None
     sure_l0: Tensor | None = None
+    refuted: Tensor | None = None
 
     @classmethod
     def start(cls, problem: Problem, depth: int, exact: bool = True) -> "Tally":
@@ -73,6 +74,7 @@ class Tally:
             alive=torch.ones_like(zeros, dtype=torch.bool),
             sure=None if exact else x.clone(),
             sure_l0=None if exact else torch.full_like(zeros, problem.sites + 1),
+            refuted=None if exact else torch.zeros_like(zeros, dtype=torch.bool),
         )
 
     @property

@@ -32,6 +32,7 @@ class Verifier:
         """Confirm new records of a coarse search, in place: rows go on from their best confirmed point."""
         assert tally.sure is not None
         assert tally.sure_l0 is not None
+        assert tally.refuted is not None
         nothing, depth = problem.sites + 1, tally.counts.shape[1]
         for k in range(depth):
             rows = ((tally.counts[:, k] < tally.sure_l0) & (tally.counts[:, k] < nothing)).nonzero().squeeze(1)
@@ -47,6 +48,7 @@ class Verifier:
         tally.counts[:, 1:] = nothing
         # A row may have stopped because of the record it lost; if it stopped for another reason, it stops again.
         tally.alive |= refuted
+        tally.refuted |= refuted
 
     def report(self, problem: Problem, found: Found, clean: Tensor) -> Result:
         """Ask afresh about every record, best first; a record that fails gives way to the one before it."""
@@ -98,6 +100,8 @@ def _outcomes(tally: Tally, claimed: Tensor, confirmed: Tensor, already: Tensor)
     outcome = torch.full_like(tally.forwards, Outcome.NOT_FOUND, dtype=torch.int8)
     outcome[tally.unstarted] = Outcome.NO_START
     outcome[tally.broken] = Outcome.NON_FINITE
+    if tally.refuted is not None:
+        outcome[tally.refuted] = Outcome.UNVERIFIED
     outcome[claimed] = Outcome.UNVERIFIED
     outcome[confirmed] = Outcome.FOUND
     outcome[already] = Outcome.ALREADY

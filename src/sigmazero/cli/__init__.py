@@ -1,6 +1,6 @@
 """The command line: parse, call, print. One file per command; what is computed lives elsewhere."""
 
-from sigmazero.cli import attack, demo, doctor, fetch, listing, pages
+from sigmazero.cli import attack, demo, doctor, export, fetch, listing, pages, run, status, validate, verify
 from sigmazero.cli.app import app
 
 app.command("demo")(demo.demo)
@@ -8,6 +8,11 @@ app.command("attack")(attack.attack)
 app.command("doctor")(doctor.doctor)
 app.command("fetch")(fetch.fetch)
 app.add_typer(listing.app, name="list")
+app.command("validate")(validate.validate)
+app.command("run")(run.run)
+app.command("status")(status.status)
+app.command("verify")(verify.verify)
+app.command("export")(export.export)
 app.command("docs")(pages.docs)
 
 __all__ = ["app"]

@@ -1,0 +1,1 @@
+"""Benchmarks: a plan becomes cells, cells become facts in a store, and everything reported is derived from facts."""

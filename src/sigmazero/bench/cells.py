@@ -1,0 +1,192 @@
+"""From questions to cells: models and rows are loaded, hashed, and loaded again when their turn comes."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sigmazero import data, models
+from sigmazero.bench import identity
+from sigmazero.bench.facts import CellInfo
+from sigmazero.bench.plan import DataSpec, ModelSpec, Question
+from sigmazero.data import Rows
+
+# What a folder, a file or an extra that is not here raises: such cells wait, the others run.
+ABSENT = (FileNotFoundError, ImportError)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A question whose key is known."""
+
+    info: CellInfo
+    question: Question
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Questions that cannot be asked here, and what to fetch first."""
+
+    what: str
+    advice: str
+    questions: int
+
+
+class Loader:
+    """Loads models and rows, one of each at a time: a plan may name more than memory holds."""
+
+    def __init__(
+        self,
+        device: str | torch.device = "cpu",
+        model_dir: str | PathLike[str] | None = None,
+        data_dir: str | PathLike[str] | None = None,
+    ) -> None:
+        self.device, self.model_dir = torch.device(device), model_dir
+        self.data_dir = None if data_dir is None else Path(data_dir)
+        self._model: tuple[ModelSpec, nn.Module] | None = None
+        self._rows: tuple[DataSpec, Rows] | None = None
+        self._given_models: dict[ModelSpec, nn.Module] = {}
+        self._given_rows: dict[DataSpec, Rows] = {}
+
+    def give_model(self, spec: ModelSpec, network: nn.Module) -> None:
+        """Use this module for that name instead of loading one."""
+        self._given_models[spec] = network
+
+    def give_rows(self, spec: DataSpec, rows: Rows) -> None:
+        """Use these rows for that name."""
+        self._given_rows[spec] = rows
+
+    def model(self, spec: ModelSpec) -> nn.Module:
+        """The network, on the device, in evaluation mode."""
+        if spec in self._given_models:
+            return self._given_models[spec]
+        if self._model is None or self._model[0] != spec:
+            self._model = None  # make room first
+            loaded = models.load(
+                spec.spec,
+                weights=spec.weights,
+                model_dir=self.model_dir,
+                normalize=spec.normalize,
+                device=self.device,
+            )
+            self._model = spec, loaded
+        return self._model[1]
+
+    def rows(self, spec: DataSpec) -> Rows:
+        """The rows, on the processor."""
+        if spec in self._given_rows:
+            return self._given_rows[spec]
+        if self._rows is None or self._rows[0] != spec:
+            self._rows = None
+            chosen = list(spec.rows) if isinstance(spec.rows, tuple) else spec.rows
+            self._rows = (
+                spec,
+                data.load(spec.source, rows=chosen, limit=spec.limit, seed=spec.seed, data_dir=self.data_dir),
+            )
+        return self._rows[1]
+
+    def code(self, spec: ModelSpec) -> dict[str, Any]:
+        """What identifies the model besides its weights."""
+        given = self._given_models.get(spec)
+        return identity.describe_code(spec) if given is None else identity.describe_module(given)
+
+    def asked(
+        self, spec: DataSpec, model: ModelSpec, target: str | int | None, seed: int
+    ) -> tuple[Rows, Tensor | None]:
+        """The rows of a question and, if it is targeted, the classes to reach; rows of a fixed target stay out."""
+        rows = self.rows(spec)
+        if target is None:
+            return rows, None
+        with torch.no_grad():
+            classes = self.model(model)(rows.images[:1].to(self.device)).shape[1]
+        if isinstance(target, int):
+            if target >= classes:
+                raise ValueError(f"target = {target}: {model.name} knows classes 0 to {classes - 1}")
+            rows = rows.select((rows.labels != target).nonzero().squeeze(1))
+        return rows, targets(rows, target, classes, seed)
+
+
+def targets(rows: Rows, rule: str | int, classes: int, seed: int) -> Tensor:
+    """The class to reach for each row; a drawn one depends on the seed and the row's number alone."""
+    if isinstance(rule, int):
+        return torch.full_like(rows.labels, rule)
+    if rule == "next":
+        return (rows.labels + 1) % classes
+
+    def draw(row: int) -> int:
+        return int.from_bytes(hashlib.sha256(f"target {seed} {row}".encode()).digest()[:8], "big") % (classes - 1)
+
+    step = torch.tensor([1 + draw(row) for row in rows.ids.tolist()], dtype=torch.int64)
+    return (rows.labels + step) % classes
+
+
+def in_format(network: nn.Module, x: Tensor, precision: str) -> tuple[nn.Module, Tensor]:
+    """Model and inputs in the number format of a cell: as they are, or in double precision."""
+    return (copy.deepcopy(network).double(), x.double()) if precision == "fp64" else (network, x)
+
+
+def expand(questions: Sequence[Question], loader: Loader) -> tuple[list[Cell], list[Missing]]:
+    """Cells, by data and model so that each is loaded once in a row, and what cannot be asked here."""
+    groups: dict[tuple[DataSpec, ModelSpec], list[Question]] = {}
+    for question in questions:
+        groups.setdefault((question.data, question.model), []).append(question)
+    # Rows first: those of one data set stay loaded while its models come and go.
+    order = {spec: place for place, spec in reversed(list(enumerate(q.data for q in questions)))}
+    cells: list[Cell] = []
+    absent: dict[tuple[str, str], int] = {}
+    weights: dict[ModelSpec, str] = {}
+    for (spec, network), group in sorted(groups.items(), key=lambda item: order[item[0][0]]):
+        try:
+            loader.rows(spec)
+        except ABSENT as error:
+            absent[spec.name, str(error)] = absent.get((spec.name, str(error)), 0) + len(group)
+            continue
+        try:
+            if network not in weights:
+                weights[network] = identity.hash_weights(loader.model(network))
+            cells += [_cell(question, loader, weights[network]) for question in group]
+        except ABSENT as error:
+            absent[network.name, str(error)] = absent.get((network.name, str(error)), 0) + len(group)
+    return cells, [Missing(what, advice, count) for (what, advice), count in absent.items()]
+
+
+def _cell(question: Question, loader: Loader, weights: str) -> Cell:
+    rows, goals = loader.asked(question.data, question.model, question.target, question.seed)
+    key = identity.cell_key(
+        question.attack,
+        weights=weights,
+        code=loader.code(question.model),
+        rows=rows,
+        targets=goals,
+        unit=question.unit,
+        budget=question.budget,
+        seed=question.seed,
+        precision=question.precision,
+    )
+    info = CellInfo(
+        key=key,
+        model=question.model.name,
+        dataset=question.data.name,
+        attack=question.label,
+        parameters=identity.plain_parameters(question.attack),
+        version=question.attack.version,
+        steps=question.attack.steps,
+        unit=question.unit,
+        goal=question.goal,
+        budget=question.budget,
+        seed=question.seed,
+        precision=question.precision,
+        rows=len(rows),
+        model_sha256=weights,
+        data_hash=rows.content_hash,
+        origin={"model": asdict(question.model), "data": asdict(question.data), "target": question.target},
+    )
+    return Cell(info, question)

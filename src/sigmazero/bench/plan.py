@@ -1,0 +1,299 @@
+"""Plans: which attacks are to be run against which models on which rows, read from TOML.
+
+    steps = 1000                          # settings at the top hold for the whole plan
+    batch_size = 32
+
+    [data.mnist]                          # rows of a data set; a name alone needs no table
+    limit = 500
+    seed = 0
+
+    [attacks.no-projection]               # an attack with other parameters; a registered name needs no table
+    attack = "sigma-zero"
+    parameters = { projection = false }
+
+    [[grid]]                              # every model × data × attack × budget of a grid is one cell
+    models = ["M1", "M2"]
+    data = ["mnist"]
+    attacks = ["sigma-zero", "no-projection"]
+
+An attack's settings win over those of the grid, those over the ones at the top. `sweep = { threshold = [0.1, 0.3] }`
+in an attack's table makes one attack of each combination. Paths are relative to the current folder.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, get_args
+
+from sigmazero import attacks as registry
+from sigmazero import models
+from sigmazero.attack import Attack, Goal
+from sigmazero.bench.lines import Lines
+from sigmazero.bench.table import PlanError, Table, hint
+from sigmazero.data import DATASETS
+from sigmazero.engine import Precision
+from sigmazero.problem import Unit
+
+PRECISIONS = (*get_args(Precision), "fp64")
+SETTINGS = ("steps", "budgets", "unit", "goal", "target", "seed", "precision")
+TARGETS = "next (the class after the true one), random (another class, drawn by the seed) or the number of a class"
+BATCH_SIZE = 64
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model by name or file, as `models.load` takes it."""
+
+    name: str
+    spec: str
+    weights: str | None = None
+    normalize: str | None = None
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """Rows of a data set, as `data.load` takes them."""
+
+    name: str
+    source: str
+    rows: str | tuple[int, ...] | None = None
+    limit: int | None = None
+    seed: int | None = None
+
+    def limited(self, limit: int | None) -> DataSpec:
+        """At most so many rows."""
+        known = [n for n in (self.limit, limit) if n is not None]
+        return replace(self, limit=min(known, default=None))
+
+
+@dataclass(frozen=True)
+class Question:
+    """One cell before its model and rows are loaded; `label` is what reports call the attack."""
+
+    model: ModelSpec
+    data: DataSpec
+    label: str
+    attack: Attack
+    unit: Unit = "feature"
+    goal: Goal = "untargeted"
+    target: str | int | None = None
+    budget: int | None = None
+    seed: int = 0
+    precision: str = "fp32"
+    batch_size: int = BATCH_SIZE
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A name and the questions, in the order of the file."""
+
+    name: str
+    description: str
+    questions: tuple[Question, ...]
+
+    def override(
+        self, *, limit: int | None = None, batch_size: int | None = None, precision: str | None = None
+    ) -> Plan:
+        """The same plan with what the command line says instead."""
+        if precision is not None and precision not in PRECISIONS:
+            raise ValueError(f"precision {precision!r} is not allowed; {hint(precision, PRECISIONS)}")
+        for name, value in (("limit", limit), ("batch size", batch_size)):
+            if value is not None and value < 1:
+                raise ValueError(f"a {name} of {value} makes no sense; give 1 or more")
+        changed = [
+            replace(
+                q,
+                data=q.data.limited(limit),
+                batch_size=batch_size or q.batch_size,
+                precision=precision or q.precision,
+            )
+            for q in self.questions
+        ]
+        return replace(self, questions=tuple(changed))
+
+
+def read_plan(path: str | PathLike[str]) -> Plan:
+    """Read and check a plan; nothing is loaded yet."""
+    file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no plan {file}; experiments/small.toml is one to begin with")
+    try:
+        return parse_plan(file.read_text(encoding="utf-8"), str(path), file.stem)
+    except UnicodeDecodeError as error:
+        raise PlanError(
+            f"{path}: not a text in UTF-8 ({error.reason} at byte {error.start}); save it as such"
+        ) from None
+
+
+def parse_plan(text: str, file: str = "plan", name: str = "plan") -> Plan:
+    """A plan from TOML text; `file` is what errors call it."""
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PlanError(f"{file}: not TOML: {error}") from None
+    top = Table(values, file, Lines(text))
+    top.only(("name", "description", *SETTINGS, "batch_size", "models", "data", "attacks", "grid"))
+    grids = top.each("grid")
+    if not grids:
+        raise top.error("there is no [[grid]]; write one with models = [...], data = [...] and attacks = [...]")
+    for grid in grids:
+        grid.only(("models", "data", "attacks", *SETTINGS, "batch_size"))
+    made = [(q, grid) for grid in grids for q in _questions(top, grid)]
+    seen: dict[Question, Table] = {}
+    for question, grid in made:
+        same = replace(question, label="", attack=replace(question.attack, name=""), batch_size=1)
+        if same in seen:
+            what = f"{question.label} against {question.model.name} on {question.data.name}"
+            raise grid.error(f"{what} is asked twice, here and in line {seen[same].lines.of(*seen[same].path)}")
+        seen[same] = grid
+    return Plan(top.text("name") or name, top.text("description") or "", tuple(q for q, _ in made))
+
+
+def _questions(top: Table, grid: Table) -> Iterator[Question]:
+    """Every cell of one grid."""
+    named = grid.texts("models")
+    if named is None:
+        raise grid.error("a grid needs models = [...]")
+    networks = [_model(top, grid, name) for name in named]
+    rows = [_data(top, grid, name) for name in _names(top, grid, "data")]
+    methods = [each for name in _names(top, grid, "attacks") for each in _attacks(top, grid, name)]
+    for data, network, (table, label, attack) in itertools.product(rows, networks, methods):
+        levels = [table, grid, top]
+        goal, target = _goal(levels, attack, label)
+        for budget in _budgets(levels, attack, label):
+            yield Question(
+                model=network,
+                data=data,
+                label=label,
+                attack=attack,
+                unit=_setting(levels, "unit", lambda t: t.choice("unit", get_args(Unit))) or "feature",
+                goal=goal,
+                target=target,
+                budget=budget,
+                seed=_setting(levels, "seed", lambda t: t.whole("seed", 0)) or 0,
+                precision=_setting(levels, "precision", lambda t: t.choice("precision", PRECISIONS)) or "fp32",
+                batch_size=_setting([grid, top], "batch_size", lambda t: t.whole("batch_size", 1)) or BATCH_SIZE,
+            )
+
+
+def _setting(levels: list[Table], key: str, read: Any) -> Any:
+    """A setting from the nearest table that has it."""
+    return next((read(table) for table in levels if key in table), None)
+
+
+def _names(top: Table, grid: Table, key: str) -> list[str]:
+    names = grid.texts(key) or list(top.below(key).values)
+    if not names:
+        raise grid.error(f"a grid needs {key} = [...]", key)
+    return names
+
+
+def _model(top: Table, grid: Table, name: str) -> ModelSpec:
+    if name not in top.below("models"):
+        if models.find(name) is None and ":" not in name and not name.endswith((".pt2", ".onnx")):
+            known = [*top.below("models").values, *models.entries()]
+            raise grid.error(f"unknown model {name!r}; {hint(name, known)}, or file.py:build", "models")
+        return ModelSpec(name, name)
+    table = top.below("models").below(name)
+    table.only(("spec", "weights", "normalize"))
+    return ModelSpec(name, table.text("spec") or name, table.text("weights"), table.text("normalize"))
+
+
+def _data(top: Table, grid: Table, name: str) -> DataSpec:
+    if name not in top.below("data"):
+        if name not in DATASETS and not name.endswith(".npz"):
+            known = [*top.below("data").values, *DATASETS]
+            raise grid.error(f"unknown data {name!r}; {hint(name, known)}, or a path ending in .npz", "data")
+        return DataSpec(name, name)
+    table = top.below("data").below(name)
+    table.only(("source", "rows", "limit", "seed"))
+    source = table.text("source") or name
+    if source not in DATASETS and not source.endswith(".npz"):
+        raise table.error(
+            f"source {source!r} is no data set; {hint(source, DATASETS)}, or a path ending in .npz", "source"
+        )
+    rows = table.wholes("rows", 0) if isinstance(table.values.get("rows"), list) else table.text("rows")
+    return DataSpec(
+        name, source, tuple(rows) if isinstance(rows, list) else rows, table.whole("limit", 1), table.whole("seed", 0)
+    )
+
+
+def _attacks(top: Table, grid: Table, name: str) -> Iterator[tuple[Table, str, Attack]]:
+    """The attack of a name, or one for each combination of its sweep."""
+    table = top.below("attacks").below(name)
+    if name not in top.below("attacks") and name not in registry.ATTACKS:
+        known = [*top.below("attacks").values, *registry.ATTACKS]
+        raise grid.error(f"unknown attack {name!r}; {hint(name, known)}", "attacks")
+    table.only(("attack", "parameters", "sweep", *SETTINGS))
+    base = table.text("attack") or name
+    if base not in registry.ATTACKS:
+        raise table.error(f"attack {base!r} is not registered; {hint(base, registry.ATTACKS)}", "attack")
+    fixed, sweep = table.below("parameters"), table.below("sweep")
+    for key, values in sweep.values.items():
+        if not isinstance(values, list) or not values:
+            raise table.error(f"sweep of {key} must be a list of values, such as [0.1, 0.3]", "sweep", key)
+    steps = _setting([table, grid, top], "steps", lambda t: t.whole("steps", 1))
+    for values in itertools.product(*sweep.values.values()):
+        swept = dict(zip(sweep.values, values, strict=True))
+        label = " ".join([name, *(f"{key}={value}" for key, value in swept.items())])
+        yield table, label, _attack(table, base, label, {**fixed.values, **swept}, steps)
+
+
+def _attack(table: Table, base: str, label: str, given: dict[str, Any], steps: int | None) -> Attack:
+    known = registry.get(base).parameters()
+    if "steps" in given:
+        raise table.error("write steps beside parameters, not among them", "parameters")
+    for key in given:
+        if key not in known:
+            allowed = [k for k in known if k != "steps"]
+            raise table.error(f"{base} has no parameter {key!r}; {hint(key, allowed)}", "parameters", key)
+    chosen: dict[str, Any] = {} if steps is None else {"steps": steps}
+    for key, value in given.items():
+        where = "sweep" if key in table.below("sweep") else "parameters"
+        chosen[key] = _like(table, where, key, value, known[key])
+    try:
+        return replace(registry.get(base, **chosen), name=label)
+    except (TypeError, ValueError) as error:
+        raise table.error(f"{base}: {error}", "parameters") from None
+
+
+def _like(table: Table, where: str, key: str, value: Any, default: Any) -> Any:
+    """A parameter's value as the kind its default has: 1 and 1.0 are one threshold and must give one key."""
+    if isinstance(default, Attack) and isinstance(value, str):
+        if value not in registry.ATTACKS:
+            raise table.error(f"{key} = {value!r} is no attack; {hint(value, registry.ATTACKS)}", where, key)
+        return registry.get(value)
+    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if default is not None and not isinstance(default, Attack) and type(value) is not type(default):
+        kind = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a text in quotes"}
+        wanted = kind.get(type(default).__name__, f"like {default!r}")
+        raise table.error(f"{key} = {value!r} must be {wanted}", where, key)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _goal(levels: list[Table], attack: Attack, label: str) -> tuple[Goal, str | int | None]:
+    goal: Goal = _setting(levels, "goal", lambda t: t.choice("goal", get_args(Goal))) or "untargeted"
+    if goal not in attack.goals:
+        raise levels[0].error(f"{label} has no {goal} form; allowed: {', '.join(attack.goals)}", "goal")
+    at = next((table for table in levels if "target" in table), None)
+    if goal == "untargeted":
+        return goal, None
+    if at is None:
+        raise levels[1].error(f"a targeted goal needs target = {TARGETS}", "goal")
+    target = at.values["target"]
+    if target not in ("next", "random") and (isinstance(target, bool) or not isinstance(target, int) or target < 0):
+        raise at.error(f"target = {target!r} is not allowed; allowed: {TARGETS}", "target")
+    return goal, target
+
+
+def _budgets(levels: list[Table], attack: Attack, label: str) -> list[int] | list[None]:
+    found: list[int] | None = _setting(levels, "budgets", lambda t: t.wholes("budgets", 0))
+    if found is None and attack.kind == "budget":
+        raise levels[1].error(f"{label} searches within a fixed budget; write budgets = [...], such as [24, 50]")
+    return [None] if found is None else found

@@ -1,0 +1,73 @@
+"""Where and with what facts were made."""
+
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import sigmazero
+
+
+def provenance(device: torch.device) -> dict[str, Any]:
+    """Versions, device, commit and time of a run."""
+    return {
+        "sigmazero": sigmazero.__version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "device": device_name(device),
+        "threads": torch.get_num_threads(),
+        "began": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        **commit(Path(sigmazero.__file__).parent),
+    }
+
+
+def device_name(device: torch.device) -> str:
+    """The device in words."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type} ({platform.machine()}, {os.cpu_count()} cores)"
+
+
+def commit(folder: Path) -> dict[str, Any]:
+    """The commit this code is at and whether it has uncommitted changes, if it runs from a checkout."""
+    root = next((place for place in folder.parents if (place / ".git").exists()), None)
+    if root is None:
+        return {"commit": None, "dirty": None}
+    try:
+        head = _git(root, "rev-parse", "HEAD")
+        return {"commit": head, "dirty": bool(_git(root, "status", "--porcelain"))}
+    except (OSError, subprocess.SubprocessError):  # without git, or not the owner of the checkout: not known
+        return {"commit": None, "dirty": None}
+
+
+def _git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=30)
+    return done.stdout.strip()
+
+
+def peak_process() -> int | None:
+    """The most memory this process has held, in bytes; None where the system does not tell."""
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def peak_device(device: torch.device) -> int | None:
+    """The most memory held on a device since `reset_peak`."""
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+
+
+def reset_peak(device: torch.device) -> None:
+    """Begin to watch the device's memory."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)

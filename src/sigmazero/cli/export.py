@@ -1,0 +1,33 @@
+"""`sigmazero export`: a store as one flat file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sigmazero.bench import export as bench
+from sigmazero.bench.store import Store
+from sigmazero.cli.show import show_path
+
+
+def export(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="A store, as made by a benchmark.")],
+    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="csv, jsonl or parquet (needs pyarrow).")] = "csv",
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Where to; by default beside the store.")
+    ] = None,
+    perturbations: Annotated[
+        bool, typer.Option("--perturbations", help="Also which features changed, and what they became.")
+    ] = False,
+) -> None:
+    """Write a store's samples to a file, one per line, for a spreadsheet or another program.
+
+    \b
+    Example:
+      sigmazero export runs/small.db --to csv --out small.csv
+    """
+    form = bench.known(to)
+    target = store.with_suffix(f".{form}") if out is None else out
+    with Store(store) as opened:
+        bench.export(opened, target, form, perturbations)
+    show_path(target)

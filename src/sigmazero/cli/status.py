@@ -1,0 +1,69 @@
+"""`sigmazero status`: how far a run is."""
+
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sigmazero.bench.cells import Loader, Missing, expand
+from sigmazero.bench.plan import read_plan
+from sigmazero.bench.store import CellStatus, Store
+from sigmazero.bench.summary import LEFT, duration, status_rows, time_left
+from sigmazero.cli import options
+from sigmazero.cli.console import out
+from sigmazero.cli.run import Numbers, StoreFile, Trial, show_missing, store_path, tell
+from sigmazero.report.table import rich_table
+
+
+def status(
+    source: Annotated[Path, typer.Argument(metavar="STORE|PLAN", help="A store (.db), or a plan (.toml).")],
+    store: StoreFile = None,
+    limit: Trial = None,
+    precision: Numbers = None,
+    model_dir: options.ModelDir = None,
+    data_dir: options.DataDir = None,
+) -> None:
+    """Show which cells are done, running, failed or missing, and the time left.
+
+    Of a store it shows the cells noted there; of a plan also those whose weights or data are absent.
+
+    \b
+    Example:
+      sigmazero status runs/small.db
+      sigmazero status experiments/small.toml
+    """
+    missing: list[Missing] = []
+    if source.suffix == ".toml":
+        asked = read_plan(source).override(limit=limit, precision=precision)
+        planned, missing = expand(asked.questions, Loader("cpu", model_dir, data_dir))
+        path = store_path(asked, store, limit)
+        with Store(path) if path.is_file() else nullcontext() as opened:
+            known = {} if opened is None else {one.cell.key: one for one in opened.status()}
+            writer = None if opened is None else opened.writer()
+        cells = [known.get(c.info.key, CellStatus(c.info, 0, 0.0, None, "waiting")) for c in planned]
+    else:
+        with Store(source) as opened:
+            cells, writer = opened.status(), opened.writer()
+    show(cells, missing, writer)
+
+
+def show(cells: list[CellStatus], missing: list[Missing], writer: str | None) -> None:
+    """Print the cells and a line of totals."""
+    if cells:
+        out().print(rich_table(status_rows(cells), left=LEFT))
+    counts = Counter(one.state for one in cells)
+    left = [value for value in time_left(cells).values() if value is not None]
+    parts = [f"{count} {state}" for state, count in counts.items()]
+    if missing:
+        parts.append(f"{sum(one.questions for one in missing)} missing")
+    unknown = len(time_left(cells)) > len(left)
+    when = "" if not time_left(cells) else f"; time left {'at least ' if unknown else ''}{duration(sum(left))}"
+    out().print(f"{', '.join(parts)}{when}", markup=False, highlight=False, soft_wrap=True)
+    if writer is not None:
+        out().print(f"written by {writer}", markup=False, highlight=False, soft_wrap=True)
+    for one in cells:
+        if one.error is not None:
+            tell(f"failed: {one.cell.attack} against {one.cell.model}: {one.error.strip().splitlines()[-1]}")
+    show_missing(missing)

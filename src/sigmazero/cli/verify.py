@@ -1,0 +1,50 @@
+"""`sigmazero verify`: check every stored number again."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sigmazero.bench import recheck
+from sigmazero.bench.cells import Loader
+from sigmazero.bench.store import Store
+from sigmazero.cli import options
+from sigmazero.cli.console import err, out
+
+SHOWN = 50
+
+
+def verify(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="A store, such as runs/small.db.")],
+    batch_size: Annotated[
+        int, typer.Option(metavar="N", help="Rows at a time; other than the run's.")
+    ] = recheck.BATCH_SIZE,
+    device: options.Device = "auto",
+    model_dir: options.ModelDir = None,
+    data_dir: options.DataDir = None,
+    export_8bit: Annotated[
+        bool, typer.Option("--export-8bit", help="Also tell how many still fool once rounded to 8-bit values.")
+    ] = False,
+) -> None:
+    """Rebuild every adversarial example from the store, ask its model in fp32, and count the changes again.
+
+    Lists what disagrees; exit code 1 if anything does, or if a cell could not be checked.
+
+    \b
+    Example:
+      sigmazero verify runs/small.db --export-8bit
+    """
+    with Store(store) as opened:
+        loader = Loader(options.device(device), model_dir, data_dir)
+        verdict = recheck.verify(opened, loader, batch_size=batch_size, export_8bit=export_8bit)
+    wrong = [*verdict.disagreements, *verdict.skipped]
+    for one in wrong[:SHOWN]:
+        err().print(str(one), markup=False, highlight=False, soft_wrap=True)
+    if len(wrong) > SHOWN:
+        err().print(f"and {len(wrong) - SHOWN} more")
+    out().print(f"{verdict.rows} rows checked, {len(verdict.disagreements)} disagreements", highlight=False)
+    if verdict.survive_8bit is not None:
+        share = f"{verdict.survive_8bit} of {verdict.found} adversarial examples survive rounding to 8 bits"
+        out().print(share, highlight=False)
+    if wrong:
+        raise typer.Exit(1)
