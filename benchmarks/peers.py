@@ -9,6 +9,7 @@ numbers of steps; ours runs them as one batch, foolbox too, torchattacks loops o
 import argparse
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +45,7 @@ def torchattacks_sparsefool(model: nn.Module, x: Tensor, y: Tensor) -> Callable[
     return lambda: attack(x, y)
 
 
-def clock(work: Callable[[], object]) -> tuple[float, object]:
+def clock(work: Callable[[], Any]) -> tuple[float, Any]:
     began = time.perf_counter()
     answer = work()
     return time.perf_counter() - began, answer

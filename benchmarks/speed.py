@@ -80,14 +80,21 @@ def stepping(attack: sz.Attack, model: Callable[[Tensor], Tensor], x: Tensor, y:
     return Steppers(attack, engine, attack.iterations).begin(oracle, len(x))
 
 
-def queries(attack: sz.Attack, model: nn.Module, x: Tensor, y: Tensor, engine: Engine) -> float:
-    """Forward and backward passes per step, in units of one of each."""
-    stepper = stepping(attack, model, x, y, Engine(capture=False))
-    before = stepper.tally.forwards.clone(), stepper.tally.backwards.clone()
-    stepper.go(5)
-    forwards = (stepper.tally.forwards - before[0]).float().max() / 5
-    backwards = (stepper.tally.backwards - before[1]).float().max() / 5
-    return float(forwards + 2 * backwards) / 3  # a backward pass costs about two forwards
+def queries(attack: sz.Attack, model: nn.Module, x: Tensor, y: Tensor) -> float:
+    """Forward and backward passes of one step for one sample, in units of one of each."""
+    rows = [0, 0]
+
+    def counting(points: Tensor) -> Tensor:
+        rows[0] += len(points)
+        logits: Tensor = model(points)
+        if logits.requires_grad:
+            logits.register_hook(lambda grad: rows.__setitem__(1, rows[1] + len(grad)))
+        return logits
+
+    stepper = stepping(attack, counting, x, y, Engine(capture=False))
+    rows[:] = 0, 0
+    stepper.go(4)
+    return (rows[0] + rows[1]) / (2 * 4 * len(x))  # towards the input both cost about the same
 
 
 def advlib_step(name: str, model: nn.Module, x: Tensor, y: Tensor) -> float | None:
@@ -122,7 +129,7 @@ def measure(name: str, model_name: str, batch: int, engine: Engine, device: torc
         row: dict[str, object] = {"attack": name, "model": model_name, "batch": batch, "classes": classes}
         row["bare"] = clock(work, times, device)
         row["floor"] = clock(captured(work), times, device) if device.type == "cuda" else row["bare"]
-        row["queries"] = queries(attack, model, x, y, engine)
+        row["queries"] = queries(attack, model, x, y)
         if device.type == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()

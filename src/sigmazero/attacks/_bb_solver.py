@@ -216,10 +216,16 @@ def _relaxed(p: Subproblem, t: Tensor) -> _Relaxed:
 
 
 def _affordable(q: Tensor, budget: Tensor, pivots: int = 8) -> Tensor:
-    """The largest threshold such that the q up to it sum to the budget at most, by halving around means.
+    """The largest threshold such that the q up to it sum to the budget at most; −1 if not even the smallest fits.
 
-    A sort would do it in one go and is far slower on a CPU. Stopping early leaves the threshold too low: safe.
+    On a device by a sort, which is a few launches. On a CPU, where it is far slower, by halving around means; stopping
+    early leaves the threshold too low, which is safe.
     """
+    if q.is_cuda:
+        ordered = q.flatten(1).sort(1).values
+        n = (ordered.cumsum(1) <= budget.flatten(1)).sum(1, keepdim=True)
+        threshold = torch.where(n > 0, ordered.gather(1, (n - 1).clamp(min=0)), -1.0)
+        return threshold[:, :, None]
     top, total = q.amax((1, 2), keepdim=True), q.sum((1, 2), keepdim=True)
     low, high = torch.where(total <= budget, top, -1.0), top
     n_low, n_high = torch.zeros_like(top), torch.full_like(top, q[0].numel())
