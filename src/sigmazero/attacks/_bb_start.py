@@ -79,10 +79,10 @@ def from_noise(oracle: Oracle, directions: int, blends: int) -> tuple[Tensor, Te
     return start, found
 
 
-def from_pool(oracle: Oracle) -> tuple[Tensor, Tensor]:
-    """The first input of the pool, in an order drawn per row, that the model takes for another class."""
-    p = oracle.problem
-    pool = p.x if p.pool is None else p.pool
+def from_pool(oracle: Oracle, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """For some rows the first input of the pool, in an order drawn per row, that the model takes for another class."""
+    p = oracle.problem.take(rows)
+    pool = oracle.problem.x if p.pool is None else p.pool
     order = noise.uniform(p.seed, p.ids, 0, (len(pool),), stream=1, dtype=torch.float64).argsort(1)
 
     def pictures(part: Problem, waiting: Tensor, block: range) -> Tensor:
@@ -90,7 +90,7 @@ def from_pool(oracle: Oracle) -> tuple[Tensor, Tensor]:
         # Inside this row's box: what may not change keeps its clean value before the model is asked.
         return torch.stack([part.clip(pool[chosen[:, k]]) for k in range(chosen.shape[1])], 1)
 
-    return first(oracle, torch.arange(len(p), device=p.x.device), pictures, doubling(len(pool)))
+    return first(oracle, rows, pictures, doubling(len(pool)))
 
 
 def towards_clean(oracle: Oracle, rows: Tensor, start: Tensor, halvings: int) -> Tensor:

@@ -108,13 +108,17 @@ class BrendelBethge(Attack):
 
     def _start(self, oracle: Oracle) -> tuple[Tensor, Tensor]:
         p = oracle.problem
+        every = torch.arange(len(p), device=p.x.device)
         if p.start is not None:
             start = p.clip(p.start)
-            every = torch.arange(len(p), device=p.x.device)
             return start, _bb_start.ask(oracle, every, start[:, None]).squeeze(1)
         if self.start == "pool":
-            return _bb_start.from_pool(oracle)
-        return _bb_start.from_noise(oracle, self.directions, self.blends)
+            return _bb_start.from_pool(oracle, every)
+        start, found = _bb_start.from_noise(oracle, self.directions, self.blends)
+        # The reference gives up the whole batch where noise never fools the model; an input of another class may.
+        lost = (~found).nonzero().squeeze(1)
+        start[lost], found[lost] = _bb_start.from_pool(oracle, lost)
+        return start, found
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Evaluate, linearise, go to the sparsest point of the plane."""
