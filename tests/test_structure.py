@@ -35,6 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "data": set(),
     "doctor": set(),
     "report": {"result"},
+    "bench": {"attack", "attacks", "data", "engine", "models", "pose", "problem", "progress", "report", "result"},
 }
 
 

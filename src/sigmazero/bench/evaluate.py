@@ -125,17 +125,21 @@ def evaluate(
         for method in methods
         for budget in asked
     ]
+    return _run(questions, Path(store), loader, progress)
+
+
+def _run(questions: Sequence[Question], path: Path, loader: Loader, progress: bool) -> Evaluation:
     cells, missing = expand(questions, loader)
     if missing:
         raise FileNotFoundError(missing[0].advice)
-    with Store(store, write=True) as base_store:
-        report = execute(cells, base_store, loader, title=base.model.name, progress=progress)
+    with Store(path, write=True) as store:
+        report = execute(cells, store, loader, title=questions[0].model.name, progress=progress)
     for key, error in report.failed.items():
         label = next(cell.info.attack for cell in cells if cell.info.key == key)
-        warnings.warn(f"{label} failed: {error}", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"{label} failed: {error}", RuntimeWarning, stacklevel=3)
     if report.interrupted:
         raise KeyboardInterrupt  # as Python code expects; the store keeps what is finished
-    return Evaluation(Path(store), tuple(dict.fromkeys(cell.info.key for cell in cells)), report.failed, loader)
+    return Evaluation(path, tuple(dict.fromkeys(cell.info.key for cell in cells)), report.failed, loader)
 
 
 def _device(model: nn.Module | str, device: str | torch.device | None) -> str | torch.device:

@@ -1,0 +1,89 @@
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from sigmazero.bench.store import Store
+from tests.bench.conftest import contents
+from tests.cli.conftest import sigmazero  # noqa: F401
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_validate(sigmazero, folder):  # noqa: F811
+    good = sigmazero("validate", "plan.toml")
+    assert good.exit_code == 0
+    assert "6 cells: 2 models, 3 attacks" in good.stdout
+    (folder / "bad.toml").write_text("stepz = 3\n")
+    bad = sigmazero("validate", "bad.toml")
+    assert bad.exit_code == 2
+    assert bad.stderr.startswith("error: bad.toml:1: unknown key 'stepz'; did you mean 'steps'?")
+
+
+def test_run_status_verify(sigmazero, folder):  # noqa: F811
+    waiting = sigmazero("status", "plan.toml")
+    assert waiting.exit_code == 0, waiting.output
+    assert "6 waiting; time left at least 0 s" in waiting.stdout
+    done = sigmazero("run", "plan.toml", "--device", "cpu")
+    assert done.exit_code == 0, done.output
+    assert "144 rows stored in runs/plan.db" in done.stdout
+    assert "ASR 24" in done.stdout
+    for source in ("plan.toml", "runs/plan.db"):
+        assert "6 done" in sigmazero("status", source).stdout
+    again = sigmazero("run", "plan.toml", "--batch-size", 7)
+    assert "0 rows stored" in again.stdout
+    checked = sigmazero("verify", "runs/plan.db", "--export-8bit")
+    assert checked.exit_code == 0, checked.output
+    assert "144 rows checked, 0 disagreements" in checked.stdout
+    assert re.search(r"\d+ of \d+ adversarial examples survive rounding to 8 bits", checked.stdout)
+    (folder / "mine.npz").unlink()
+    assert sigmazero("verify", "runs/plan.db").exit_code == 1
+
+
+def test_a_trial_has_its_own_store_and_overrides_hold(sigmazero, folder):  # noqa: F811
+    done = sigmazero("run", "plan.toml", "--limit", 4, "--precision", "fp64", "--batch-size", 3)
+    assert "24 rows stored in runs/plan-limit-4.db" in done.stdout
+    with Store("runs/plan-limit-4.db") as store:
+        assert {(info.rows, info.precision) for info in store.cells()} == {(4, "fp64")}
+
+
+def test_missing_and_failed_cells_end_with_1(sigmazero, folder, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("SIGMAZERO_HOME", str(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    text = (folder / "plan.toml").read_text().replace('"net.py:other"', '"net.py:broken", "M1"')
+    (folder / "plan.toml").write_text(text)
+    done = sigmazero("run", "plan.toml")
+    assert done.exit_code == 1, done.output
+    assert "72 rows stored" in done.stdout
+    assert "missing: M1 (3 cells)" in done.stderr
+    assert "sigmazero fetch M1" in done.stderr
+    assert "not complete: 3 cells failed, 3 are missing" in done.stderr
+    shown = sigmazero("status", "plan.toml")
+    assert "3 failed, 3 done" in shown.stdout.replace("3 done, 3 failed", "3 failed, 3 done")
+    assert "3 missing" in shown.stdout
+    assert "no gradients here" in shown.stderr
+
+
+def test_ctrl_c_stops_after_the_batch_and_says_how_to_go_on(folder):
+    (folder / "plan.toml").write_text((folder / "plan.toml").read_text().replace("steps = 30", "steps = 2000"))
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-m", "sigmazero", "run", "plan.toml", "--batch-size", "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
+        for _ in range(600):
+            time.sleep(0.05)
+            if Path("runs/plan.db").exists() and Path("runs/plan.db").stat().st_size:
+                with Store("runs/plan.db") as store:
+                    if any(one.done for one in store.status()):
+                        assert store.writer()
+                        break
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopping after this batch" in stderr
+    assert "To go on: sigmazero run plan.toml --batch-size 2" in stderr
+    stored = contents("runs/plan.db")
+    assert all(len(facts["row"]) % 2 == 0 for facts in stored.values())
+    assert 0 < sum(len(facts["row"]) for facts in stored.values()) < 144

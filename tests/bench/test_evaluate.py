@@ -1,0 +1,78 @@
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import sigmazero as sz
+from sigmazero.bench.evaluate import evaluate
+from tests.networks import linear_problem
+
+
+def test_a_module_and_tensors(tmp_path):
+    model, x, y = linear_problem((3, 4, 4), 12)
+    settings = {"steps": 20, "store": tmp_path / "runs" / "s.db", "batch_size": 5, "name": "mine"}
+    first = evaluate(model, (x, y), attacks=["sigma-zero", sz.get("fmn")], **settings)
+    assert [row["attack"] for row in first.records()] == ["sigma-zero", "fmn"]
+    assert {row["model"] for row in first.records()} == {"mine"}
+    assert "| sigma-zero |" in first.table()
+    assert "steps 20" in str(first)
+    verdict = first.verify()
+    assert (verdict.rows, verdict.disagreements, verdict.skipped) == (24, [], [])
+    result = sz.get("sigma-zero", steps=20).run(model, x, y)
+    assert torch.equal(first.facts(first.keys[0]).rebuild(x), result.x_adv)
+    # The same again, with an attack more: only that is run.
+    more = evaluate(model, (x, y), attacks=["sigma-zero", "vfga"], **settings)
+    assert more.keys[0] == first.keys[0]
+    assert [row["attack"] for row in more.records()] == ["sigma-zero", "vfga"]
+
+
+def test_rows_are_a_frame_only_where_pandas_is(tmp_path, monkeypatch):
+    model, x, y = linear_problem((6,), 4)
+    done = evaluate(model, (x, y), store=tmp_path / "s.db", steps=5)
+    frame = done.rows()
+    if not isinstance(frame, list):
+        assert list(frame["attack"]) == ["sigma-zero"]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert isinstance(done.rows(), list)
+
+
+def test_budgets_and_targets(tmp_path):
+    model, x, y = linear_problem((3, 4, 4), 8)
+    done = evaluate(model, (x, y), ["sparse-rs"], store=tmp_path / "s.db", steps=20, budgets=[3, 6])
+    assert [row["budget"] for row in done.records()] == [3, 6]
+    done = evaluate(model, (x, y), store=tmp_path / "s.db", steps=20, goal="targeted", target="next")
+    assert (done.facts(done.keys[0]).target == (y + 1).numpy() % 4).all()
+
+
+def test_names(folder):
+    done = evaluate("net.py:build", "mine.npz", store="s.db", steps=10)
+    assert [row["dataset"] for row in done.records()] == ["mine.npz"]
+
+
+def test_a_failure_is_a_warning_and_in_the_store(tmp_path):
+    model, x, y = linear_problem((6,), 4)
+    with pytest.warns(RuntimeWarning, match="sparse-rs failed: .*budget"):
+        done = evaluate(model, (x, y), ["sparse-rs", "sigma-zero"], store=tmp_path / "s.db", steps=5)
+    assert len(done.failed) == 1
+    assert [row["attack"] for row in done.records()] == ["sigma-zero"]
+
+
+def test_wrong_values_are_named(tmp_path):
+    model, x, y = linear_problem((6,), 4)
+    path = tmp_path / "s.db"
+    with pytest.raises(ValueError, match="fp32"):
+        evaluate(model, (x, y), store=path, precision="fp16")
+    with pytest.raises(ValueError, match="target="):
+        evaluate(model, (x, y), store=path, goal="targeted")
+    with pytest.raises(TypeError, match=r"file\.py:build"):
+        evaluate(lambda x: x, (x, y), store=path)  # type: ignore[arg-type]
+    with pytest.raises(FileNotFoundError, match=r"none\.npz"):
+        evaluate(model, "none.npz", store=path)
+    assert not path.exists()
+
+
+def test_the_core_does_not_import_the_bench():
+    code = "import sys, sigmazero; print([m for m in sys.modules if m.startswith('sigmazero.bench')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,135 @@
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sigmazero.bench import identity
+from sigmazero.bench.cells import Loader, expand, targets
+from sigmazero.bench.plan import ModelSpec, parse_plan
+from sigmazero.data import Rows
+
+BASE = """
+steps = 9
+seed = 3
+[data.mine]
+source = "mine.npz"
+rows = "0:10"
+[attacks.z]
+attack = "sigma-zero"
+parameters = { threshold = 0.2, smoothing = 0.01 }
+[[grid]]
+models = ["net.py:build"]
+data = ["mine"]
+attacks = ["z"]
+"""
+
+
+def key(text, **changes):
+    cells, missing = expand(parse_plan(text).override(**changes).questions, Loader())
+    assert not missing
+    (cell,) = cells
+    return cell.info.key
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_does_not_determine_the_result_does_not_enter():
+    base = key(BASE)
+    assert key(BASE, batch_size=5) == base
+    assert key(BASE.replace("steps = 9\nseed = 3", "seed = 3\nsteps = 9\nname = 'other'\nbatch_size = 2")) == base
+    assert key(BASE.replace("threshold = 0.2, smoothing = 0.01", "smoothing = 1e-2, threshold = 0.20")) == base
+    assert key(BASE.replace("[attacks.z]", "[attacks.called-so]").replace('["z"]', '["called-so"]')) == base
+    assert key(BASE.replace("[data.mine]", "[data.so]").replace('["mine"]', '["so"]')) == base
+    assert key(BASE.replace('rows = "0:10"', "limit = 10")) == base
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("steps = 9", "steps = 10"),
+        ("seed = 3", "seed = 4"),
+        ("threshold = 0.2", "threshold = 0.25"),
+        ("threshold = 0.2", "projection = false"),
+        ('"sigma-zero"\nparameters', '"sigma-zero-star"\nparameters'),
+        ("0:10", "0:11"),
+        ("0:10", "1:11"),
+        ("net.py:build", "net.py:other"),
+        ("seed = 3", "seed = 3\nunit = 'pixel'"),
+        ("seed = 3", "seed = 3\nbudgets = [5]"),
+        ("seed = 3", "seed = 3\nprecision = 'bf16'"),
+        ("seed = 3", "seed = 3\nprecision = 'fp64'"),
+        ("seed = 3", "seed = 3\ngoal = 'targeted'\ntarget = 'next'"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_what_determines_the_result_enters(old, new):
+    assert old in BASE
+    assert key(BASE.replace(old, new)) != key(BASE)
+
+
+def test_images_labels_ids_and_code_enter(folder):
+    base = key(BASE)
+    with np.load("mine.npz") as file:
+        arrays = dict(file)
+    for name in ("images", "labels"):
+        changed = dict(arrays, **{name: np.concatenate([arrays[name][:1], arrays[name][1:][::-1]])})
+        np.savez("mine.npz", **changed)
+        assert key(BASE) != base
+    np.savez("mine.npz", **arrays)
+    assert key(BASE) == base
+    (folder / "net.py").write_text((folder / "net.py").read_text() + "\n# the file is the identity of the code\n")
+    assert key(BASE) != base
+
+
+def test_the_version_of_an_attack_enters(folder, monkeypatch):
+    base = key(BASE)
+    monkeypatch.setattr("sigmazero.attacks.sigma_zero.SigmaZero.version", 99)
+    assert key(BASE) != base
+
+
+def test_row_ids_enter_and_names_do_not():
+    x, y = torch.rand(3, 4), torch.zeros(3, dtype=torch.int64)
+    attack = parse_plan(BASE.replace("mine.npz", "mnist")).questions[0].attack
+
+    def of(ids, name="a"):
+        rows = Rows(x, y, torch.tensor(ids), name)
+        settings: dict[str, Any] = {"unit": "feature", "budget": None, "seed": 0, "precision": "fp32", "targets": None}
+        return identity.cell_key(attack, weights="w", code={}, rows=rows, **settings)
+
+    assert of([0, 1, 2]) == of([0, 1, 2], "b") != of([0, 1, 3])
+    renamed = dataclasses.replace(attack, name="other")
+    assert identity.describe_attack(renamed) == identity.describe_attack(attack)
+
+
+def test_weights_have_one_hash_wherever_they_are():
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+    before = identity.hash_weights(network)
+    again = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+    again.load_state_dict(network.state_dict())
+    assert identity.hash_weights(again) == before
+    with torch.no_grad():
+        again.get_parameter("0.bias")[0] += 1e-6
+    assert identity.hash_weights(again) != before
+
+
+def test_a_module_without_anything_to_recognise_it_by_is_refused():
+    with pytest.raises(ValueError, match=r"file\.py:build"):
+        identity.describe_module(torch.nn.Identity())
+
+
+def test_models_of_the_zoo_differ_by_architecture():
+    assert identity.describe_code(ModelSpec("C3", "C3")) != identity.describe_code(ModelSpec("C1", "C1"))
+
+
+def test_targets():
+    rows = Rows(torch.rand(50, 2), torch.arange(50) % 4, torch.arange(100, 150), "a")
+    assert targets(rows, "next", 4, 0).tolist() == [(i + 1) % 4 for i in range(50)]
+    drawn = targets(rows, "random", 4, 0)
+    assert (drawn != rows.labels).all()
+    assert len(set(((drawn - rows.labels) % 4).tolist())) == 3
+    assert (targets(rows, "random", 4, 1) != drawn).any()
+    # A row's target depends on its own number alone.
+    assert targets(rows.select([7, 3]), "random", 4, 0).tolist() == drawn[[7, 3]].tolist()
+    assert targets(rows, 2, 4, 0).tolist() == [2] * 50

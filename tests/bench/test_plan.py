@@ -1,0 +1,139 @@
+from pathlib import Path
+
+import pytest
+
+from sigmazero.bench.lines import Lines
+from sigmazero.bench.plan import parse_plan, read_plan
+from sigmazero.bench.table import PlanError
+
+ROOT = Path(__file__).parents[2]
+GRID = '[[grid]]\nmodels = ["demo"]\ndata = ["digits-8x8"]\nattacks = ["sigma-zero"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        (f"bugdets = [3]\n{GRID}", 1, ["'bugdets'", "did you mean 'budgets'"]),
+        (f"\nsteps = 0\n{GRID}", 2, ["steps = 0", "1 or more"]),
+        (f"steps = 1.5\n{GRID}", 1, ["whole number"]),
+        (f"unit = 'pixels'\n{GRID}", 1, ["'pixel'", "allowed: feature, pixel"]),
+        (f"precision = 'fp16'\n{GRID}", 1, ["allowed: fp32, tf32, bf16, fp64"]),
+        (f"budgets = [3, 3]\n{GRID}", 1, ["3 twice"]),
+        (f"budgets = 3\n{GRID}", 1, ["list of whole numbers"]),
+        (f"{GRID}seeds = 1", 5, ["'seeds'", "did you mean 'seed'"]),
+        (f"{GRID}goal = 'targeted'", 5, ["target =", "next"]),
+        (f"{GRID}goal = 'targeted'\ntarget = 'best'", 6, ["'best'", "random"]),
+        (f"{GRID}batch_size = -1", 5, ["batch_size = -1"]),
+        ("steps = 3", 1, ["[[grid]]"]),
+        ("[[grid]]\ndata = ['digits-8x8']", 1, ["models"]),
+        ("[[grid]]\nmodels = ['demo']", 1, ["data"]),
+        ("[[grid]]\nmodels = ['dmeo']\ndata=['mnist']\nattacks=['fmn']", 2, ["'dmeo'", "did you mean 'demo'"]),
+        ("[[grid]]\nmodels = ['demo']\ndata=['minst']\nattacks=['fmn']", 3, ["did you mean 'mnist'"]),
+        ("[[grid]]\nmodels = ['demo']\ndata=['mnist']\nattacks=['sigmazero']", 4, ["did you mean 'sigma-zero'"]),
+        ("[[grid]]\nmodels = ['demo']\ndata=['mnist']\nattacks=['sparse-rs']", 1, ["fixed budget", "budgets ="]),
+        (f"{GRID}{GRID}", 5, ["asked twice", "line 1"]),
+        (f"[attacks.x]\nattack = 'fmm'\n{GRID.replace('sigma-zero', 'x')}", 2, ["did you mean 'fmn'"]),
+        ("[attacks.fmn]\nparameters = { stp = 3 }\n[[grid]]\nmodels='demo'\ndata='mnist'", 2, ["'stp'", "allowed:"]),
+        (
+            "[attacks.sigma-zero]\nparameters.threshold = 'a'\n[[grid]]\nmodels='demo'\ndata='mnist'",
+            2,
+            ["threshold = 'a'", "a number"],
+        ),
+        (
+            "[attacks.sigma-zero]\n\nparameters = { smoothing = -1.0 }\n[[grid]]\nmodels='demo'\ndata='mnist'",
+            3,
+            ["smoothing=-1.0", "greater than 0"],
+        ),
+        ("[attacks.sigma-zero.sweep]\nthreshold = 0.3\n[[grid]]\nmodels='demo'\ndata='mnist'", 2, ["list of values"]),
+        ("[data.a]\nsource = 'nothing'\n[[grid]]\nmodels='demo'\nattacks='fmn'", 2, ["no data set", "mnist"]),
+        ("[data.a]\nlimit = 0\nsource='mnist'\n[[grid]]\nmodels='demo'\nattacks='fmn'", 2, ["limit = 0"]),
+        (
+            "[attacks.sparsefool]\ngoal='targeted'\ntarget='next'\n[[grid]]\nmodels='demo'\ndata='mnist'",
+            2,
+            ["no targeted"],
+        ),
+    ],
+)
+def test_a_wrong_plan_is_named_with_its_line(text, line, words):
+    with pytest.raises(PlanError) as caught:
+        parse_plan(text, "my.toml")
+    assert str(caught.value).startswith(f"my.toml:{line}: ")
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_what_is_no_toml_is_named_with_its_line():
+    with pytest.raises(PlanError, match=r"bad\.toml: not TOML: .*line 2"):
+        parse_plan("steps = 3\nsteps = = 4", "bad.toml")
+
+
+def test_a_plan_that_is_not_there():
+    with pytest.raises(FileNotFoundError, match=r"no plan none\.toml"):
+        read_plan("none.toml")
+
+
+def test_settings_of_an_attack_win_over_the_grid_and_those_over_the_top():
+    plan = parse_plan(
+        """
+        steps = 7
+        seed = 1
+        [attacks.slow]
+        attack = "fmn"
+        steps = 9
+        [[grid]]
+        models = ["demo"]
+        data = ["digits-8x8"]
+        attacks = ["sigma-zero", "slow"]
+        seed = 2
+        budgets = [3, 5]
+        """
+    )
+    assert [(q.label, q.attack.steps, q.seed, q.budget) for q in plan.questions] == [
+        ("sigma-zero", 7, 2, 3),
+        ("sigma-zero", 7, 2, 5),
+        ("slow", 9, 2, 3),
+        ("slow", 9, 2, 5),
+    ]
+
+
+def test_a_sweep_is_every_combination():
+    plan = parse_plan(
+        """
+        [attacks.z]
+        attack = "sigma-zero"
+        parameters = { step_size = 1 }
+        sweep = { threshold = [0.1, 0.3], smoothing = [1, 0.01] }
+        [[grid]]
+        models = ["demo"]
+        data = ["digits-8x8"]
+        """
+    )
+    assert [q.label for q in plan.questions][:2] == ["z threshold=0.1 smoothing=1", "z threshold=0.1 smoothing=0.01"]
+    assert len(plan.questions) == 4
+    # A whole number where the attack has a real one becomes real: both must give the same key.
+    assert repr(plan.questions[0].attack.parameters()["smoothing"]) == "1.0"
+
+
+def test_overrides():
+    plan = parse_plan("[data.d]\nsource='mnist'\nlimit=50\n" + GRID.replace("digits-8x8", "d"))
+    (q,) = plan.override(limit=64, batch_size=3, precision="fp64").questions
+    assert (q.data.limit, q.batch_size, q.precision) == (50, 3, "fp64")
+    assert plan.override(limit=7).questions[0].data.limit == 7
+    for wrong in ({"limit": 0}, {"batch_size": 0}, {"precision": "fp8"}):
+        with pytest.raises(ValueError, match=str(next(iter(wrong.values())))):
+            plan.override(**wrong)
+
+
+def test_lines_see_through_long_values():
+    text = (
+        'a = [\n "x = 1", # ]\n]\nt = """\nb = 2\n[c]\n"""\nb = 3\n[c."d e"]\nf.g = { h = 1 }\n[[k]]\n[[k]]\n[k.l]\nm=1'
+    )
+    lines = Lines(text)
+    assert lines.of("b") == 8
+    assert lines.of("c", "d e", "f", "g", "h") == 10
+    assert lines.of("k", 1, "l", "m") == 14
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda p: p.stem)
+def test_every_experiment_is_a_plan(path):
+    assert read_plan(path).questions
