@@ -21,7 +21,7 @@ from sigmazero.bench.execute import execute
 from sigmazero.bench.facts import CellInfo, Facts
 from sigmazero.bench.plan import parse_plan
 from sigmazero.bench.store import Store
-from sigmazero.bench.summary import figures, load
+from sigmazero.report.summary import figures, load
 
 PLAN = """
 batch_size = 64

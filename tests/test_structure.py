@@ -34,8 +34,9 @@ ALLOWED: dict[str, set[str]] = {
     "models": set(),
     "data": set(),
     "doctor": set(),
-    "report": {"result"},
-    "bench": {"attack", "attacks", "data", "engine", "models", "pose", "problem", "progress", "report", "result"},
+    "files": set(),
+    "bench": {"attack", "attacks", "data", "engine", "files", "models", "pose", "problem", "progress", "result"},
+    "report": {"bench", "files", "result"},
 }
 
 

@@ -13,7 +13,7 @@ from sigmazero.functional import sigma_zero
 from sigmazero.result import Outcome, Result
 
 if TYPE_CHECKING:
-    from sigmazero.bench.evaluate import evaluate
+    from sigmazero.evaluation import evaluate
 
 __version__ = "0.1.0"
 __all__ = ["ATTACKS", "Attack", "Outcome", "Result", "evaluate", "get", "sigma_zero"]
@@ -22,7 +22,7 @@ __all__ = ["ATTACKS", "Attack", "Outcome", "Result", "evaluate", "get", "sigma_z
 def __getattr__(name: str) -> object:
     """The benchmark is loaded when it is asked for: the core stays light."""
     if name == "evaluate":
-        from sigmazero.bench.evaluate import evaluate
+        from sigmazero.evaluation import evaluate
 
         return evaluate
     raise AttributeError(f"module 'sigmazero' has no attribute {name!r}")

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import sigmazero as sz
-from sigmazero.bench.evaluate import evaluate
+from sigmazero.evaluation import evaluate
 from tests.networks import linear_problem
 
 

@@ -3,7 +3,8 @@ import pytest
 import torch
 
 import sigmazero as sz
-from sigmazero.report.save import replacing, save_result
+from sigmazero.files import replacing
+from sigmazero.report.save import save_result
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):

@@ -20,7 +20,7 @@ import numpy as np
 
 from sigmazero.bench.facts import COLUMNS, KINDS, CellInfo, Facts
 from sigmazero.bench.store import Store
-from sigmazero.report.save import replacing
+from sigmazero.files import replacing
 from sigmazero.result import Outcome
 
 Format = Literal["csv", "jsonl", "parquet"]

@@ -8,7 +8,7 @@ import typer
 from sigmazero import docs as generated
 from sigmazero.cli.console import err
 from sigmazero.cli.show import show_path
-from sigmazero.report.save import replacing
+from sigmazero.files import replacing
 
 
 def docs(

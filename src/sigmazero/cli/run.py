@@ -12,10 +12,10 @@ from sigmazero.bench.cells import Loader, Missing, expand
 from sigmazero.bench.execute import Report, execute
 from sigmazero.bench.plan import Plan, read_plan
 from sigmazero.bench.store import Store
-from sigmazero.bench.summary import LEFT, figures, load
 from sigmazero.cli import options
 from sigmazero.cli.app import INTERRUPTED
 from sigmazero.cli.console import err, out
+from sigmazero.report.summary import LEFT, figures, load
 from sigmazero.report.table import rich_table
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan, such as experiments/small.toml.")]

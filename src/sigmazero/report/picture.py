@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sigmazero.report.save import replacing
+from sigmazero.files import replacing
 from sigmazero.result import Result
 
 BLUE, VERMILION = "#0072B2", "#D55E00"

@@ -1,29 +1,15 @@
-"""Results as files. A file appears whole or not at all."""
+"""Results as files."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 from torch import Tensor
 
+from sigmazero.files import replacing
 from sigmazero.result import Result
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yield a name beside `path` to write to; it takes the place of `path` if nothing went wrong."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        yield part
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def save_result(path: Path, result: Result, **more: Tensor | None) -> None:

@@ -23,10 +23,10 @@ from sigmazero.bench.facts import Facts
 from sigmazero.bench.plan import BATCH_SIZE, PRECISIONS, DataSpec, ModelSpec, Question
 from sigmazero.bench.recheck import Verdict, verify
 from sigmazero.bench.store import Store
-from sigmazero.bench.summary import figures, load
 from sigmazero.bench.table import hint
 from sigmazero.data import Rows
 from sigmazero.problem import Unit
+from sigmazero.report.summary import figures, load
 from sigmazero.report.table import markdown
 
 GIVEN = "given in Python"
