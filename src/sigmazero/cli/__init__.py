@@ -1,6 +1,6 @@
 """The command line: parse, call, print. One file per command; what is computed lives elsewhere."""
 
-from sigmazero.cli import attack, demo, doctor, export, fetch, listing, pages, run, status, validate, verify
+from sigmazero.cli import attack, demo, doctor, export, fetch, listing, pages, report, run, status, validate, verify
 from sigmazero.cli.app import app
 
 app.command("demo")(demo.demo)
@@ -13,6 +13,7 @@ app.command("run")(run.run)
 app.command("status")(status.status)
 app.command("verify")(verify.verify)
 app.command("export")(export.export)
+app.command("report")(report.report)
 app.command("docs")(pages.docs)
 
 __all__ = ["app"]
