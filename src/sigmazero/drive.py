@@ -39,6 +39,7 @@ def run(
         quiet(model),
         torch.inference_mode(False),
         torch.no_grad(),
+        torch.cuda.device_of(problem.x),  # type: ignore[no-untyped-call]
         engine.room(problem.x.device),
         bar(attack.name, len(problem), show=progress) as advance,
     ):
