@@ -1,6 +1,6 @@
 """The only door to the model: it answers queries, counts them per sample and keeps the best points it was shown.
 
-Nothing here reads a tensor's value on the host, so a step made of these calls can be captured and replayed.
+On a device nothing here reads a tensor's value on the host, so a step made of these calls can be captured and replayed.
 """
 
 from collections.abc import Callable
@@ -240,6 +240,11 @@ class Oracle:
             del self._open
         return grad
 
+    @property
+    def _on_host(self) -> bool:
+        """Whether looking at a value costs nothing: then steps that bring nothing new skip passes over the input."""
+        return not self.problem.x.is_cuda
+
     def _masked(self, grad: Tensor) -> Tensor:
         return grad if self.problem.free is None else grad * self.problem.free
 
@@ -253,15 +258,19 @@ class Oracle:
         problem = self.problem
         finite = logits.isfinite().all(1)
         fooled = problem.fooled(logits) & finite
+        if self._on_host and not bool(fooled.any()):
+            return Verdict(fooled, fooled, torch.zeros_like(problem.y), finite)  # no point to weigh
         return Verdict(fooled, fooled & problem.feasible(x), problem.l0(x), finite)
 
     def _record(self, x: Tensor, verdict: Verdict) -> None:
         """Keep a point that is strictly sparser than the best so far, push the older ones down."""
         tally = self.tally
+        tally.broken = tally.broken | (tally.alive & ~verdict.finite)
         record = verdict.valid & (verdict.l0 < tally.best_l0) & tally.alive
+        if self._on_host and not bool(record.any()):
+            return
         newer = torch.cat([x[:, None], tally.points[:, :-1]], 1)
         tally.points = torch.where(ops.per_row(record, newer), newer, tally.points)
         counts = torch.cat([verdict.l0[:, None], tally.counts[:, :-1]], 1)
         tally.counts = torch.where(record[:, None], counts, tally.counts)
         tally.step_found = torch.where(record, self.iteration, tally.step_found)
-        tally.broken = tally.broken | (tally.alive & ~verdict.finite)
