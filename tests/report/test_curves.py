@@ -1,0 +1,86 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from sigmazero.bench import measure
+from sigmazero.report import style
+from sigmazero.report.curves import band, draw_curves, draw_pareto, save_curves, save_pareto
+from tests.report.test_layout import FIXED, INF, MINIMUM, cell
+
+STARTS = {"pdf": b"%PDF", "svg": b"<?xml", "png": b"\x89PNG"}
+
+
+@pytest.mark.parametrize("kind", style.FORMATS)
+def test_every_format_is_written_and_repeats(tmp_path, kind):
+    first, second, other = (tmp_path / f"{name}.{kind}" for name in ("a", "b", "c"))
+    for path in (first, second):
+        save_curves(path, MINIMUM, log=kind != "png")
+    assert first.read_bytes().startswith(STARTS[kind])
+    assert first.read_bytes() == second.read_bytes()
+    save_pareto(other, MINIMUM)
+    assert other.read_bytes().startswith(STARTS[kind])
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_panel_per_model_with_all_attacks_and_the_best():
+    figure = draw_curves([*MINIMUM, *FIXED])
+    first, second = figure.axes
+    shown = [text.get_text() for text in first.get_legend().get_texts()]
+    assert sorted(shown) == sorted(
+        ["sigma-zero", "bb", "ead-paper", "best of all", "pgd-l0-paper at k", "sparse-rs at k"]
+    )
+    assert [text.get_text() for text in second.get_legend().get_texts()] == ["fmn"]
+    best = next(line for line in first.lines if line.get_label() == "best of all")
+    assert list(best.get_ydata())[-1] == 100
+    assert list(best.get_xdata())[:3] == [0, 5, 20]
+
+
+def test_the_best_is_taken_over_common_rows():
+    figure = draw_curves([cell("M1", "fmn", [1, 2], rows=3), cell("M1", "bb", [3, 1, INF])])
+    shown = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert "best of all (2 rows all have)" in shown
+
+
+def test_bands_are_wilsons():
+    ks, rates, low, high = band(np.array([1, 5, 5, INF]))
+    assert (ks.tolist(), rates.tolist()) == ([0, 1, 5], [0, 25, 75])
+    assert (low[2], high[2]) == pytest.approx([100 * end for end in measure.wilson(3, 4)])
+
+
+def test_colours_are_fixed():
+    assert style.colour("sigma-zero") == "#D55E00"
+    assert len(set(style.COLOURS.values())) == len(style.COLOURS)
+    assert style.colour("ead-paper") == style.colour("ead")
+    code = "from sigmazero.report import style; print(style.colour('mine'), style.dash('mine'))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.strip() == f"{style.colour('mine')} {style.dash('mine')}"
+    figure = draw_curves([cell("A", "fmn", [1]), cell("A", "bb", [2]), cell("B", "bb", [2])])
+    drawn = [{line.get_label(): line.get_color() for line in axis.lines} for axis in figure.axes]
+    assert drawn[0]["bb"] == drawn[1]["bb"] == style.colour("bb")
+
+
+def test_names_are_shown_as_they_are(tmp_path):
+    cells = [cell("$a$ <b>", name, [1, INF]) for name in ("_x", "$\\frac$", "<script>")]
+    save_curves(tmp_path / "a.svg", cells)
+    assert "<script>" not in (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert len(draw_curves(cells).axes[0].get_legend().get_texts()) == 4
+
+
+def test_pareto_marks_what_fails_and_what_none_beats():
+    (axis, _) = draw_pareto(MINIMUM).axes
+    shown = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert shown == ["sigma-zero", "bb (∞)", "ead-paper"]
+    assert list(axis.lines[-1].get_ydata()) == [25, 25]
+
+
+def test_errors_name_the_value_and_the_fix(tmp_path):
+    with pytest.raises(ValueError, match=r"a\.gif: end the name in one of \.pdf"):
+        save_curves(tmp_path / "a.gif", MINIMUM)
+    with pytest.raises(ValueError, match="every run in the store has a budget"):
+        draw_pareto(FIXED)
+    with pytest.raises(ValueError, match="no samples"):
+        draw_curves([])
+    with pytest.raises(ValueError, match="more than one precision"):
+        draw_curves([*MINIMUM, cell("M1", "vfga", [1], precision="bf16")])

@@ -1,0 +1,188 @@
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sigmazero.bench.facts import KINDS, CellInfo, Facts
+from sigmazero.bench.store import Store
+from sigmazero.report import layout, published, render
+from sigmazero.report.summary import load
+
+INF = math.inf
+SIGMA_ZERO = {
+    "steps": 1000,
+    "smoothing": 0.001,
+    "threshold": 0.3,
+    "threshold_rate": 0.01,
+    "normalize": True,
+    "adaptive_threshold": True,
+    "projection": True,
+    "l0_term": True,
+}
+
+
+def cell(model: str, attack: str, l0: Sequence[float], queries: int = 2000, **more: Any) -> tuple[CellInfo, Facts]:
+    """A cell and its facts, as a run would leave them."""
+    known: dict[str, Any] = {
+        "dataset": "mnist",
+        "parameters": {"steps": more.get("steps", 1000)},
+        "version": 1,
+        "steps": 1000,
+        "unit": "feature",
+        "goal": "untargeted",
+        "budget": None,
+        "seed": 0,
+        "precision": "fp32",
+        "rows": len(l0),
+        "model_sha256": f"weights of {model}",
+        "data_hash": "rows",
+    }
+    known |= more
+    key = f"{model} {attack} {sorted((k, str(v)) for k, v in known.items())}"
+    n = len(l0)
+    columns: dict[str, Any] = {name: np.zeros(n, kind) for name, kind in KINDS.items()}
+    columns |= {"row": np.arange(n), "l0": np.array(l0, float), "l0_pixel": np.array(l0, float)}
+    columns |= {"outcome": np.where(np.isinf(l0), 2, 1).astype(np.int8), "seconds": np.full(n, 0.1 + 0.2)}
+    columns |= {"forwards": np.full(n, queries // 2), "backwards": np.full(n, queries - queries // 2)}
+    facts = replace(Facts.empty(), **columns, offsets=np.zeros(n + 1, np.int64))
+    return CellInfo(key=key, model=model, attack=attack, **known), facts
+
+
+def fill(path: Path, cells: list[tuple[CellInfo, Facts]], peak: int | None = None) -> Path:
+    """A store with these cells."""
+    with Store(path, write=True) as store:
+        store.register([info for info, _ in cells])
+        run = store.begin({"torch": "2"})
+        for info, facts in cells:
+            store.append(info.key, 0, facts, run=run, seconds=1.0, peak_device=peak)
+    return path
+
+
+def loaded(path: Path) -> list[tuple[CellInfo, Facts]]:
+    with Store(path) as store:
+        return load(store)
+
+
+MINIMUM = [
+    cell("M1", "sigma-zero", [10, 20, 30, 60]),
+    cell("M1", "bb", [5, INF, INF, INF], 500),
+    cell("M1", "ead-paper", [20, 40, 60, INF], 6000),
+    cell("M2", "fmn", [1, 2, 3, 4]),
+]
+FIXED = [
+    cell("M1", attack, l0, budget=k, steps=steps)
+    for attack, steps, l0 in (("sparse-rs", 2000, [1, 30, 60, 200]), ("pgd-l0-paper", 1000, [60, 70, 80, 90]))
+    for k in (24, 50, 100)
+]
+
+
+def test_blocks_from_the_least_to_the_most_effective(tmp_path):
+    made = layout.build("minimum-norm", loaded(fill(tmp_path / "a.db", MINIMUM, peak=3 * 2**29)))
+    assert [[line.info.attack for line in block] for block in made.blocks] == [
+        ["bb", "ead-paper", "sigma-zero"],
+        ["fmn"],
+    ]
+    assert [column.name for column in made.columns] == [
+        "asr_24", "asr_50", "asr_inf", "median_l0", "seconds", "kqueries", "memory_gb",
+    ]  # fmt: skip
+    bb, ead, sigma = made.blocks[0]
+    assert bb.figures["median_l0"] == INF
+    assert sigma.figures["kqueries"] == 2.0
+    assert ead.figures["memory_gb"] == 1.5
+    assert "steps 1000" in made.caption
+    assert "samples 4" in made.caption
+
+
+def test_bold_infinity_and_markdown_columns():
+    text = render.to_markdown(layout.build("minimum-norm", MINIMUM))
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in table}) == 1
+    assert table[2].split("|")[1:7] == [" M1 ", " bb ", " 25.0 ", " 25.0 ", " 25.0 ", " ∞ "]
+    assert table[4].split("|")[1:7] == ["  ", " sigma-zero ", " **50.0** ", " **75.0** ", " **100.0** ", " **25** "]
+    assert "**" not in table[5]  # alone in its block, it wins nothing
+
+
+def test_a_fixed_budget_line_takes_a_run_per_budget():
+    made = layout.build("fixed-budget", [*FIXED, *MINIMUM])
+    (block,) = made.blocks
+    assert [line.info.attack for line in block] == ["pgd-l0-paper", "sparse-rs"]
+    assert [block[1].figures[f"asr_{k}"] for k in (24, 50, 100)] == [0.25, 0.5, 0.75]
+    assert "steps" in made.words  # they differ
+    fewer = layout.build("fixed-budget", FIXED[:-3] + FIXED[-2:])
+    lacking = fewer.blocks[0][0]
+    assert lacking.info.attack == "pgd-l0-paper"
+    assert lacking.figures["asr_24"] is lacking.figures["kqueries"] is None
+
+
+def test_csv_reads_to_the_same_numbers():
+    made = published.compare(layout.build("minimum-norm", MINIMUM))
+    rows = list(csv.DictReader(io.StringIO(render.to_csv(made))))
+    lines = [line for block in made.blocks for line in block]
+    for row, line in zip(rows, lines, strict=True):
+        assert row["attack"] == line.info.attack
+        for column in made.columns:
+            value, theirs = line.figures[column.name], line.paper.get(column.name)
+            assert (float(row[column.name]) if row[column.name] else None) == value
+            assert (float(text) if (text := row[f"{column.name}_paper"]) else None) == theirs
+    assert rows[0]["median_l0"] == "inf"
+    assert float(rows[0]["seconds"]) == 0.1 + 0.2
+
+
+def test_the_papers_figures_stand_beside():
+    made = published.compare(layout.build("minimum-norm", MINIMUM))
+    bb, ead, sigma = made.blocks[0]
+    printed = {"asr_24": 0.8379, "asr_50": 0.9998, "asr_inf": 1.0, "median_l0": 16, "seconds": 0.31, "kqueries": 2.0}
+    assert sigma.paper == pytest.approx({**printed, "memory_gb": 0.04})
+    assert ead.paper["median_l0"] == 49
+    assert render.beside(sigma, made.columns[0]) == "83.8 (−33.8)"
+    assert render.beside(bb, made.columns[3]) == "18 (+∞)"
+    fixed = published.compare(layout.build("fixed-budget", FIXED))
+    pgd, rs = fixed.blocks[0]
+    assert pgd.paper["asr_50"] == pytest.approx(0.999)
+    assert [rs.paper["asr_24"], rs.paper["kqueries"]] == [0.7954, 0.83]  # at half of its steps
+
+
+def test_what_the_paper_lacks_or_swapped_is_a_dash():
+    odd = [cell("C11", a, [1, 2], budget=24, dataset="cifar10") for a in ("sigma-zero", "mine")]
+    lines = {line.info.attack: line for line in published.compare(layout.build("fixed-budget", odd)).blocks[0]}
+    assert set(lines["sigma-zero"].paper) == {"asr_24", "memory_gb"}
+    assert lines["mine"].paper == {}
+    for other in ({"goal": "targeted"}, {"unit": "pixel"}, {"origin": {"model": {"spec": "net.py:build"}}}):
+        made = published.compare(layout.build("minimum-norm", [cell("M1", "sigma-zero", [1], **other)]))
+        assert made.blocks[0][0].paper == {}
+    sparse = [cell("M1", "sparsefool-paper", [9], steps=20), cell("M1", "fmn", [3], steps=100)]
+    fool = published.compare(layout.build("minimum-norm", sparse)).blocks[0][0]
+    assert fool.paper["asr_50"] > 0  # found by the steps of the attacks beside it
+
+
+def test_mixtures_are_refused_or_told_apart():
+    mixed = [cell("M1", "fmn", [1, 2]), cell("M1", "fmn", [1, 3], version=2)]
+    with pytest.raises(ValueError, match="more than one version"):
+        layout.build("minimum-norm", mixed)
+    made = layout.build("minimum-norm", mixed, mix=True)
+    assert made.words == ("model", "attack", "version")
+
+
+def test_incomplete_cells_say_so():
+    made = layout.build("minimum-norm", [cell("M1", "fmn", [1, 2], rows=5), cell("M1", "bb", [1, 2])])
+    assert {line.words["samples"] for line in made.blocks[0]} == {"2 of 5", "2"}
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "words"),
+    [
+        ("minimum-norm", FIXED, "ask for --table fixed-budget"),
+        ("fixed-budget", MINIMUM, "ask for --table minimum-norm"),
+        ("fixed-budget", [], "run a plan"),
+        ("other", MINIMUM, "choose one of minimum-norm"),
+    ],
+)
+def test_errors_name_the_fix(name, cells, words):
+    with pytest.raises(ValueError, match=words):
+        layout.build(name, cells)
