@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -17,16 +16,6 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SIGMAZERO_HOME", raising=False)
     for name in ("XDG_CACHE_HOME", "LOCALAPPDATA", "HOME", "USERPROFILE"):
         monkeypatch.setenv(name, str(tmp_path / "nowhere"))
-
-
-@pytest.fixture
-def shared() -> Path:
-    """The folder of real data, where this machine has one."""
-    beside = Path(__file__).resolve().parents[3] / "shared"
-    folder = Path(os.environ.get("SIGMAZERO_SHARED", beside)) / "data"
-    if not folder.is_dir():
-        pytest.skip("no shared data folder: set SIGMAZERO_SHARED")
-    return folder
 
 
 @pytest.fixture

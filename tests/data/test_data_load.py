@@ -98,11 +98,11 @@ def test_cache_folder_of_each_platform(monkeypatch: pytest.MonkeyPatch, platform
 
 
 @pytest.mark.shared
-def test_shared_folder_as_data_dir(shared: Path) -> None:
-    mnist = load("mnist", data_dir=shared)
+def test_shared_folder_as_data_dir(shared_data: Path) -> None:
+    mnist = load("mnist", data_dir=shared_data)
     assert mnist.images.shape == (10_000, 1, 28, 28)
     assert mnist.labels[:8].tolist() == list(DATASETS["mnist"].first_labels)
-    cifar = load("cifar10", data_dir=shared, limit=10)
+    cifar = load("cifar10", data_dir=shared_data, limit=10)
     assert cifar.images.shape == (10, 3, 32, 32)
     assert cifar.labels.tolist() == [3, 8, 8, 0, 6, 6, 1, 6, 3, 1]
-    assert load("imagenet", data_dir=shared, rows="0:2").images.shape == (2, 3, 224, 224)
+    assert load("imagenet", data_dir=shared_data, rows="0:2").images.shape == (2, 3, 224, 224)

@@ -5,9 +5,9 @@ import torch
 
 import sigmazero as sz
 from sigmazero.attacks.ead import EAD
-from sigmazero.oracle import Oracle
+from tests.golden.recorded import Queries
 from tests.golden.test_fmn import load
-from tests.golden.test_sigma_zero import CORRECT, Recorder
+from tests.golden.test_sigma_zero import CORRECT
 from tests.networks import TinyNet
 
 RUNS = {
@@ -19,28 +19,13 @@ RUNS = {
 }
 
 
-class Checks:
-    """Notes every point asked for without a gradient, per sample."""
-
-    def __init__(self, monkeypatch):
-        self.points: dict[int, list[torch.Tensor]] = {}
-        ask = Oracle.logits
-
-        def noted(oracle, x):
-            for row, sample in enumerate(oracle.problem.ids.tolist()):
-                self.points.setdefault(sample, []).append(x[row].clone())
-            return ask(oracle, x)
-
-        monkeypatch.setattr(Oracle, "logits", noted)
-
-
 @pytest.mark.parametrize("batch_size", [1, 6])
 @pytest.mark.parametrize("kind", ["conv", "rgb"])
 @pytest.mark.parametrize("run", RUNS)
 def test_every_query_is_foolboxs(run, kind, batch_size, monkeypatch):
     rule, rounds, const = RUNS[run]
     net, trace = TinyNet(kind), load(run, kind)
-    gradients, checks = Recorder(net, monkeypatch), Checks(monkeypatch)
+    gradients, checks = (Queries(monkeypatch, method) for method in ("value_and_grad", "logits"))
     attack = sz.get("ead", steps=30, rule=rule, binary_search_steps=rounds, initial_const=const)
     result = attack.run(net, net.x, net.y, batch_size=batch_size)
     own = result.own

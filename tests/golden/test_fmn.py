@@ -5,7 +5,8 @@ import pytest
 import torch
 
 import sigmazero as sz
-from tests.golden.test_sigma_zero import CORRECT, Recorder
+from tests.golden.recorded import Queries
+from tests.golden.test_sigma_zero import CORRECT
 from tests.networks import TRACES, TinyNet
 
 
@@ -18,7 +19,7 @@ def load(run, kind):
 def check_every_query(attack, run, kind, batch_size, monkeypatch):
     """One forward and one backward per step: the saved points, the l0 and margin of all, the counts and the answer."""
     net, trace = TinyNet(kind), load(run, kind)
-    recorder = Recorder(net, monkeypatch)
+    recorder = Queries(monkeypatch, "value_and_grad")
     result = attack.run(net, net.x, net.y, batch_size=batch_size)
     for row in CORRECT:
         ours = torch.stack(recorder.points[row])

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import sigmazero as sz
-from sigmazero.oracle import Oracle
+from tests.golden.recorded import Queries
 from tests.networks import TRACES, TinyNet
 
 RUNS = {
@@ -19,28 +19,13 @@ RUNS = {
 CORRECT = range(5)  # the sixth input of each network carries a wrong label
 
 
-class Recorder:
-    """Notes every point asked for, per sample; rows are recognised by the driver's own batch."""
-
-    def __init__(self, net: TinyNet, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.points: dict[int, list[torch.Tensor]] = {}
-        ask = Oracle.value_and_grad
-
-        def noted(oracle, x, loss):
-            for row, sample in enumerate(oracle.problem.ids.tolist()):
-                self.points.setdefault(sample, []).append(x[row].clone())
-            return ask(oracle, x, loss)
-
-        monkeypatch.setattr(Oracle, "value_and_grad", noted)
-
-
 @pytest.mark.parametrize("batch_size", [1, 6])
 @pytest.mark.parametrize("kind", ["conv", "rgb"])
 @pytest.mark.parametrize("run", RUNS)
 def test_every_query_is_the_released_codes(run, kind, batch_size, monkeypatch):
     name, steps, budget = RUNS[run]
     net = TinyNet(kind)
-    recorder = Recorder(net, monkeypatch)
+    recorder = Queries(monkeypatch, "value_and_grad")
     result = sz.get(name, steps=steps).run(net, net.x, net.y, budget=budget, batch_size=batch_size)
     with np.load(TRACES / f"sigma_zero_{run}.npz") as arrays:
         trace = {k.removeprefix(f"{kind}__"): arrays[k] for k in arrays.files if k.startswith(kind)}

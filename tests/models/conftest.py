@@ -56,11 +56,3 @@ def _no_ambient_weights(tmp_path, monkeypatch):
     """Nothing of the machine's own caches takes part in a test."""
     monkeypatch.delenv("SIGMAZERO_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def shared_data() -> Path:
-    data = SHARED / "data"
-    if not data.is_dir():
-        pytest.skip(f"no folder {data}: set SIGMAZERO_SHARED to run this test")
-    return data
