@@ -77,7 +77,7 @@ def stepping(attack: sz.Attack, model: Callable[[Tensor], Tensor], x: Tensor, y:
     """An attack under way on a batch that never finishes."""
     budget = x[0].numel() // 50 if attack.kind == "budget" else None
     oracle = Oracle(engine.lower(model), pose(x, y, budget=budget), exact=engine.exact, chunk=2 * len(x))
-    return Steppers(attack, engine, attack.iterations).begin(oracle, len(x))
+    return Steppers(attack, engine).begin(oracle, len(x))
 
 
 def queries(attack: sz.Attack, model: nn.Module, x: Tensor, y: Tensor) -> float:

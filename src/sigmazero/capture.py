@@ -12,13 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sigmazero.loop import Steps, one_step
+from sigmazero.loop import Steps, begun, one_step
 from sigmazero.oracle import Oracle, Tally, take
 from sigmazero.problem import Problem
 
 _SMALLEST = 16  # rows; below this a replay takes as long as with fewer
 _WARM_UP = 3  # steps outside the recording, in which libraries choose their kernels
-_UNROLL = 5  # steps in a recording: the copy back to its tensors and the launch are shared by them
 
 
 class Frame:
@@ -31,7 +30,7 @@ class Frame:
             oracle.model, _copy(replace(oracle.problem, pool=None)), exact=oracle.exact, chunk=oracle.chunk
         )
         self.oracle.tally = _copy(oracle.tally)
-        self.oracle.iteration = oracle.iteration.clone()
+        self.oracle.iteration, self.oracle.first = oracle.iteration.clone(), oracle.first
         self.state = _copy(state)
         self._step = step
         self._record()
@@ -47,7 +46,7 @@ class Frame:
         torch.cuda.current_stream().wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
-            self._advance(_UNROLL)
+            self._advance(self.attack.unroll)
 
     def _advance(self, steps: int) -> None:
         """Step, and copy what came out over what went in."""
@@ -73,9 +72,9 @@ class Frame:
 
     def go(self, steps: int) -> None:
         """Replay as often as the recording fits, and step the rest."""
-        for _ in range(steps // _UNROLL):
+        for _ in range(steps // self.attack.unroll):
             self.graph.replay()
-        for _ in range(steps % _UNROLL):
+        for _ in range(steps % self.attack.unroll):
             self._advance(1)
 
     def load(self, problem: Problem, tally: Tally, state: Any, iteration: Tensor) -> None:
@@ -122,12 +121,11 @@ class Frames:
 class Captured:
     """Replays a recorded step; the host looks at the rows only now and then."""
 
-    interval = 25
-
-    def __init__(self, attack: Steps, oracle: Oracle, frames: Frames) -> None:
+    def __init__(self, attack: Steps, oracle: Oracle, frames: Frames, before: Any = None) -> None:
         self.frames = frames
+        self.interval = 5 * attack.unroll
         self.rows = len(oracle.problem)
-        self.frame = frames.hold(oracle, attack.init(oracle))
+        self.frame = frames.hold(oracle, begun(attack, oracle, before))
 
     @property
     def oracle(self) -> Oracle:

@@ -6,13 +6,14 @@ depends on the other rows, so neither batch size nor order nor compaction change
 
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from sigmazero.batches import Batches
 from sigmazero.engine import Engine, Steppers, quiet
-from sigmazero.loop import Found, Steps, search
+from sigmazero.loop import Found, Phases, Stepper, search
 from sigmazero.oracle import Model, Oracle, Tally
 from sigmazero.problem import Problem
 from sigmazero.progress import Advance, bar
@@ -21,7 +22,7 @@ from sigmazero.verify import Verifier
 
 
 def run(
-    attack: Steps,
+    attack: Phases,
     model: Model,
     problem: Problem,
     *,
@@ -54,7 +55,7 @@ def run(
 class Session:
     """What the parts of a run share."""
 
-    attack: Steps
+    attack: Phases
     model: Model
     problem: Problem
     batches: Batches
@@ -78,7 +79,9 @@ class Session:
         self.advance(len(settled))
         results += self._search(verifier, asking, clean, self.engine)
         result = Result.join(results).take(torch.cat([settled, asking]).argsort())
-        return result if self.engine.exact else self._again(verifier, result, clean)
+        # A second search would break a limit of queries.
+        once = self.engine.exact or self.attack.limit is not None
+        return result if once else self._again(verifier, result, clean)
 
     def _settle(self, verifier: Verifier, rows: Tensor, clean: Tensor) -> Result:
         """The rows that end with the clean check: already at the goal, or without finite logits."""
@@ -91,7 +94,10 @@ class Session:
 
     def _search(self, verifier: Verifier, rows: Tensor, clean: Tensor, engine: Engine) -> list[Result]:
         lowered = engine.lower(self.model)
-        steppers = Steppers(self.attack, engine, self.attack.iterations)
+        steppers = [Steppers(phase, engine) for phase in self.attack.phases]
+
+        def begin(phase: int, oracle: Oracle, before: Any) -> Stepper:
+            return steppers[phase].begin(oracle, self.batches.size, before)
 
         def one_batch(rows: Tensor) -> Result:
             part = self.problem.take(rows)
@@ -99,8 +105,7 @@ class Session:
             oracle = Oracle(lowered, part, exact=engine.exact, chunk=max(2 * self.batches.size, 8))
             recheck = None if engine.exact else verifier.recheck
             with engine.numbers():
-                stepper = steppers.begin(oracle, self.batches.size)
-                found = search(self.attack, part, stepper, self.compact, recheck, self.advance)
+                found = search(self.attack, oracle, begin, self.compact, recheck, self.advance)
             return verifier.report(part, found, clean[rows])
 
         return self.batches.apply(rows, one_batch)

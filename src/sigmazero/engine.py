@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from sigmazero.problem import Problem
 
 log = logging.getLogger(__name__)
 Precision = Literal["fp32", "tf32", "bf16"]
-_WORTH_RECORDING = 20  # steps; fewer cost less than a recording
+_WORTH_RECORDING = 4  # recordings' worth of steps; fewer cost less than a recording
 
 
 @dataclass(frozen=True)
@@ -76,25 +76,26 @@ class Engine:
 
 
 class Steppers:
-    """Chooses, for each batch, how its steps are taken; recordings are shared by the batches of a run."""
+    """Chooses, for each batch, how a phase's steps are taken; recordings are shared by the batches of a run."""
 
-    def __init__(self, attack: Steps, engine: Engine, expected: int) -> None:
+    def __init__(self, attack: Steps, engine: Engine) -> None:
         self.attack, self.engine = attack, engine
         self.frames: Frames | None = None
         cuda = torch.cuda.is_available()
-        self.capture = cuda and attack.capturable and engine.capture is not False and expected >= _WORTH_RECORDING
+        worth = attack.iterations >= _WORTH_RECORDING * attack.unroll
+        self.capture = cuda and attack.capturable and engine.capture is not False and worth
         if engine.capture and not attack.capturable:
             raise ValueError(
                 f"{attack.name} looks at values between its steps and cannot be captured; leave capture out"
             )
 
-    def begin(self, oracle: Oracle, size: int) -> Stepper:
-        """A stepper for one batch of at most `size` rows."""
+    def begin(self, oracle: Oracle, size: int, before: Any = None) -> Stepper:
+        """A stepper for one batch of at most `size` rows, after the state `before` of an earlier phase."""
         if self.capture and oracle.problem.x.is_cuda:
             if self.frames is None or self.frames.size != size:
                 self.frames = Frames(self.attack, size, self.engine.fuse)
             try:
-                return Captured(self.attack, oracle, self.frames)
+                return Captured(self.attack, oracle, self.frames, before)
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
@@ -102,7 +103,7 @@ class Steppers:
                     raise
                 log.warning("stepping eagerly: the step could not be captured (%s)", str(error).splitlines()[0])
                 self.capture, self.frames = False, None
-        return Eager(self.attack, oracle)
+        return Eager(self.attack, oracle, before)
 
 
 class _Coarse:

@@ -1,6 +1,6 @@
-"""The search of one batch: step, let finished rows leave, go on with the rest."""
+"""The search of one batch: step, let finished rows leave, go on with the rest, phase after phase."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from sigmazero.progress import Advance
 
 
 class Steps(Protocol):
-    """The part of an attack the loop needs."""
+    """A phase of an attack; most attacks have one, themselves."""
 
     @property
     def name(self) -> str:
@@ -32,8 +32,15 @@ class Steps(Protocol):
     def capturable(self) -> bool:
         """Whether a step never looks at a value on the host."""
 
+    @property
+    def unroll(self) -> int:
+        """How many steps to record together."""
+
     def init(self, oracle: Oracle) -> Any:
         """The state before the first step."""
+
+    def follow(self, oracle: Oracle, before: Any) -> Any:
+        """The state before the first step, after another phase that ended in the state `before`."""
 
     def step(self, i: Tensor, state: Any, oracle: Oracle) -> Any:
         """One step."""
@@ -47,10 +54,34 @@ class Found:
     own: Tensor | None
 
 
+class Phases(Protocol):
+    """The part of an attack the search needs."""
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+
+    @property
+    def keeps_own(self) -> bool:
+        """Whether its states have a field `own`."""
+
+    @property
+    def limit(self) -> int | None:
+        """The most queries of a sample."""
+
+    @property
+    def phases(self) -> Sequence[Steps]:
+        """What happens, one after the other."""
+
+
 class Stepper(Protocol):
-    """Takes the steps of a batch: one by one, or replayed."""
+    """Takes the steps of a phase for a batch: one by one, or replayed."""
 
     interval: int
+
+    @property
+    def oracle(self) -> Oracle:
+        """What was asked and found about the rows; a copy, where the stepper goes on writing to its own."""
 
     @property
     def tally(self) -> Tally:
@@ -73,7 +104,7 @@ class Stepper(Protocol):
 def one_step(attack: Steps, oracle: Oracle, state: Any) -> Any:
     """A step of the attack and what belongs to it: who may leave, and the step counter."""
     alive = oracle.tally.alive
-    new = attack.step(oracle.iteration, state, oracle)
+    new = attack.step(oracle.iteration - oracle.first, state, oracle)
     if attack.keeps_own:
         # A row that has left may still be stepped for a while; its answer is the one it left with.
         new = replace(new, own=torch.where(per_row(alive, new.own), new.own, state.own))
@@ -82,12 +113,17 @@ def one_step(attack: Steps, oracle: Oracle, state: Any) -> Any:
     return new
 
 
+def begun(phase: Steps, oracle: Oracle, before: Any) -> Any:
+    """The state before a phase's first step."""
+    return phase.init(oracle) if before is None else phase.follow(oracle, before)
+
+
 class Eager:
     """Steps one by one. On a CPU a finished row leaves at once; on a device the host looks only now and then."""
 
-    def __init__(self, attack: Steps, oracle: Oracle) -> None:
+    def __init__(self, attack: Steps, oracle: Oracle, before: Any = None) -> None:
         self.attack, self.oracle = attack, oracle
-        self.state = attack.init(oracle)
+        self.state = begun(attack, oracle, before)
         self.interval = 10 if oracle.problem.x.is_cuda else 1
 
     @property
@@ -111,37 +147,49 @@ class Eager:
 
 
 def search(
-    attack: Steps,
-    problem: Problem,
-    stepper: Stepper,
+    attack: Phases,
+    oracle: Oracle,
+    begin: Callable[[int, Oracle, Any], Stepper],
     compact: bool,
     recheck: Callable[[Problem, Tally], None] | None,
     advance: Advance,
 ) -> Found:
-    """Step until every row has its answer or the steps are spent.
+    """Step through the phases until every row has its answer or the steps are spent.
 
+    `begin` makes the stepper of a phase, given its number and what the phase before left.
     `recheck` looks at new records before rows may leave with them, where the search itself is not to be trusted.
     """
+    problem = oracle.problem
     rows = torch.arange(len(problem), device=problem.x.device)
-    found = Found(take(stepper.tally, rows), problem.x.clone() if attack.keeps_own else None)
-    done, total = 0, attack.iterations
-    while True:
-        if recheck is not None:
-            recheck(problem.take(rows), stepper.tally)
-        alive = stepper.tally.alive.clone()
-        left = int(alive.sum())
+    found = Found(take(oracle.tally, rows), problem.x.clone() if attack.keeps_own else None)
+    done, total = 0, sum(phase.iterations for phase in attack.phases)
+    state, end = None, 0
+    for number, phase in enumerate(attack.phases):
+        oracle.first = done
+        stepper = begin(number, oracle, state)
+        end += phase.iterations
+        while True:
+            if recheck is not None:
+                recheck(problem.take(rows), stepper.tally)
+            alive = stepper.tally.alive.clone()
+            left = int(alive.sum())
+            if left == 0 or done == end:
+                break
+            if compact and stepper.worth(left, len(rows)):
+                _write(found, rows, stepper, ~alive)
+                advance((len(rows) - left) * (1 - done / total))
+                rows = rows[alive]
+                stepper.take(alive)
+            steps = min(stepper.interval, end - done)
+            stepper.go(steps)
+            done += steps
+            advance(len(rows) * steps / total)
+        _write(found, rows, stepper, torch.ones_like(alive))
         if left == 0 or done == total:
             break
-        if compact and stepper.worth(left, len(rows)):
-            _write(found, rows, stepper, ~alive)
-            advance((len(rows) - left) * (1 - done / total))
-            rows = rows[alive]
-            stepper.take(alive)
-        steps = min(stepper.interval, total - done)
-        stepper.go(steps)
-        done += steps
-        advance(len(rows) * steps / total)
-    _write(found, rows, stepper, torch.ones_like(alive))
+        advance((len(rows) - left) * (1 - done / total))
+        oracle, state, rows = stepper.oracle, take(stepper.state, alive), rows[alive]
+        oracle.take(alive)
     advance(len(rows) * (1 - done / total))
     return found
 

@@ -135,6 +135,7 @@ class Oracle:
         self.model, self.problem, self.exact, self.chunk = model, problem, exact, chunk
         self.tally = Tally.start(problem, depth=2 if exact else 4, exact=exact)
         self.iteration = torch.zeros((), dtype=torch.int64, device=problem.x.device)
+        self.first = 0  # the iteration at which the current phase began
         self._tables: dict[int, tuple[Tensor, Tensor]] = {}
 
     def logits(self, x: Tensor, copies: int | None = None) -> Tensor:
@@ -205,7 +206,7 @@ class Oracle:
     def part(self, rows: Tensor) -> "Oracle":
         """An oracle about some of the rows (indices), for questions that only they have; see `absorb`."""
         part = Oracle(self.model, self.problem.take(rows), exact=self.exact, chunk=self.chunk)
-        part.tally, part.iteration = take(self.tally, rows), self.iteration
+        part.tally, part.iteration, part.first = take(self.tally, rows), self.iteration, self.first
         return part
 
     def absorb(self, part: "Oracle", rows: Tensor) -> None:
