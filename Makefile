@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo test lint types unit format docs clean
+.PHONY: help demo test lint types unit format pages docs clean
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -19,7 +19,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/.demo
 
-demo: $(VENV)/.demo  ## set up, attack the bundled model on real digits, write a picture
+demo: $(VENV)/.demo  ## set up, attack the bundled model on real digits, write a picture and a page
 	$(BIN)/sigmazero demo
 
 test: lint types unit  ## set up, then lint, types, tests, doctests and examples
@@ -38,8 +38,12 @@ format: $(VENV)/.dev  ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.dev  ## regenerate the pages made from the code
+pages: $(VENV)/.dev  ## regenerate the pages made from the code
 	$(BIN)/python -m sigmazero docs
 
+docs: pages      ## build the documentation into build/docs; a link that leads nowhere is an error
+	$(BIN)/sphinx-build --builder html --fail-on-warning --keep-going --nitpicky --quiet docs build/docs
+	@echo "wrote build/docs/index.html"
+
 clean:           ## remove what make made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache demo
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache demo build

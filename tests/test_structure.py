@@ -35,7 +35,20 @@ ALLOWED: dict[str, set[str]] = {
     "data": set(),
     "doctor": set(),
     "files": set(),
-    "bench": {"attack", "attacks", "data", "engine", "files", "models", "pose", "problem", "progress", "result"},
+    "auto": {"attack", "attacks", "doctor", "engine", "files", "oracle", "pose", "problem", "result"},
+    "bench": {
+        "attack",
+        "attacks",
+        "data",
+        "doctor",
+        "engine",
+        "files",
+        "models",
+        "pose",
+        "problem",
+        "progress",
+        "result",
+    },
     "report": {"bench", "files", "result"},
 }
 

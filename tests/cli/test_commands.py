@@ -47,12 +47,19 @@ def test_list_models_and_datasets(sigmazero):
     assert all(name in shown for name in data.DATASETS)
 
 
-def test_demo_writes_its_picture(sigmazero, tmp_path):
-    done = sigmazero("demo", "--limit", 4, "--steps", 10, "--out", tmp_path / "new", "--device", "cpu")
-    assert done.exit_code == 0, done.output
-    assert str(tmp_path / "new" / "demo.png") in done.stdout
-    assert (tmp_path / "new" / "demo.png").read_bytes().startswith(b"\x89PNG")
-    assert "clean accuracy" in done.stdout
+def test_demo_writes_its_picture_and_its_page(sigmazero, tmp_path):
+    out = tmp_path / "new"
+    for attack, others in (("sigma-zero", ["fmn", "vfga"]), ("pgd-l0", ["sigma-zero", "fmn"])):
+        done = sigmazero("demo", "--limit", 4, "--steps", 10, "--out", out, "--device", "cpu", "--attack", attack)
+        assert done.exit_code == 0, done.output
+        lines = done.stdout.splitlines()
+        assert lines[0] == f"{attack}, {others[0]} and {others[1]} against the bundled network, 4 digits, 10 steps"
+        assert lines[-2:] == [f"wrote {out / 'demo.png'}", f"wrote {out / 'report.html'}"]
+        assert lines[2].split() == ["attack", attack, *others]
+        assert (out / "demo.png").read_bytes().startswith(b"\x89PNG")
+        page = (out / "report.html").read_text(encoding="utf-8")
+        assert "4 of 4 samples are on this page" in page
+        assert page.count("fixed-budget-caption") == (2 + 1 if attack == "pgd-l0" else 0)
 
 
 def test_doctor(sigmazero, own):

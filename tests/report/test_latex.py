@@ -1,6 +1,7 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -88,13 +89,59 @@ def has_latex() -> bool:
     return subprocess.run(["kpsewhich", "booktabs.sty"], capture_output=True, check=False).returncode == 0
 
 
-def test_it_compiles(tmp_path):
-    text = to_latex(published.compare(layout.build("minimum-norm", CELLS)), standalone=True)
+LONG = [cell(f"M{model}", f"attack {i}", [3, 9, INF, 60]) for model in range(12) for i in range(9)]
+
+
+def compiled(text: str, folder) -> tuple[int, str]:
+    """How many pages LaTeX makes of a document, and its log; the test ends as skipped where there is no LaTeX."""
     assert text.startswith("\\documentclass")
     assert text.rstrip().endswith("\\end{document}")
     if not has_latex():
         pytest.skip("no pdflatex with booktabs here; the structure was parsed instead")
-    (tmp_path / "table.tex").write_text(text, encoding="utf-8")
+    (folder / "table.tex").write_text(text, encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=120)
-    assert (tmp_path / "table.pdf").exists()
+    for _ in range(2):  # longtable learns its widths in the first
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)
+    log = (folder / "table.log").read_text(encoding="latin-1")
+    return int(re.search(r"Output written on table\.pdf \((\d+) page", log)[1]), log  # type: ignore[index]
+
+
+def test_it_compiles(tmp_path):
+    pages, _ = compiled(to_latex(published.compare(layout.build("minimum-norm", CELLS)), standalone=True), tmp_path)
+    assert pages == 1
+
+
+@pytest.mark.parametrize("compare", [False, True])
+def test_a_long_table_breaks_over_pages(tmp_path, compare):
+    made = layout.build("minimum-norm", LONG)
+    made = published.compare(made) if compare else made
+    text = to_latex(made)
+    assert text.startswith("% needs \\usepackage{booktabs,longtable}")
+    body = text.split(r"\endfoot")[1]
+    assert sum(line.endswith(r" \\") for line in body.splitlines()) == len(LONG)
+    columns = {len(re.split(r"(?<!\\)&", line)) for line in body.splitlines() if line.endswith(r" \\")}
+    assert columns == {len(re.search(r"\\begin{longtable}{([lr]+)}", text)[1])}  # type: ignore[index]
+    assert r"\begin{table}" in to_latex(layout.build("minimum-norm", LONG[:45]))
+    pages, log = compiled(to_latex(made, standalone=True), tmp_path)
+    assert pages > 1
+    assert "Overfull \\vbox" not in log
+
+
+@pytest.mark.parametrize("cells", [CELLS, LONG], ids=["short", "long"])
+@pytest.mark.parametrize("compare", [False, True])
+def test_models_beside_each_other_fit_the_page(tmp_path, cells, compare):
+    made = layout.build("minimum-norm", cells)
+    made = replace(published.compare(made) if compare else made, across=2)
+    text = to_latex(made)
+    assert text.startswith("% needs \\usepackage{booktabs,graphicx}")
+    tables = re.findall(r"\\begin{tabular}{([lr]+)}\n\\toprule\n(.*?)\\bottomrule", text, re.DOTALL)
+    assert len(tables) == (6 if cells is LONG else 1)
+    for spec, body in tables:
+        for line in body.splitlines():
+            if line.endswith(r" \\"):
+                spans = [int(n) for n in re.findall(r"\\multicolumn{(\d+)}", line)]
+                plain = len(re.split(r"(?<!\\)&", line)) - len(spans)
+                assert plain + sum(spans) == len(spec)
+    _, log = compiled(to_latex(made, standalone=True), tmp_path)
+    assert "Overfull" not in log
+    assert "Float too large" not in log

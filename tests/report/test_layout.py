@@ -12,6 +12,7 @@ import pytest
 from sigmazero.bench.facts import KINDS, CellInfo, Facts
 from sigmazero.bench.store import Store
 from sigmazero.report import layout, published, render
+from sigmazero.report.beside import bands
 from sigmazero.report.summary import load
 
 INF = math.inf
@@ -186,3 +187,48 @@ def test_incomplete_cells_say_so():
 def test_errors_name_the_fix(name, cells, words):
     with pytest.raises(ValueError, match=words):
         layout.build(name, cells)
+
+
+WIDE = [
+    cell(model, attack, l0, dataset=data, data_hash=data)
+    for model, data in (("M1", "mnist"), ("C1", "cifar10"), ("M2", "mnist"), ("M3", "mnist"))
+    for attack, l0 in (("sigma-zero", [1, 2]), ("bb", [9, INF]), ("fmn", [3, 4]))
+    if (model, attack) != ("M2", "bb")
+]
+
+
+def test_models_beside_each_other():
+    made = replace(layout.build("minimum-norm", WIDE), across=2)
+    found = bands(made)
+    assert [band.headings for band in found] == [("M1, mnist", "M2, mnist"), ("M3, mnist",), ("C1, cifar10",)]
+    first = found[0]
+    assert [[line and line.info.attack for line in row] for row in first.rows] == [
+        ["bb", None], ["fmn", "fmn"], ["sigma-zero", "sigma-zero"],
+    ]  # fmt: skip
+    table = render.tables(made)[0]
+    assert table[0]["M2, mnist median"] == render.NONE
+    assert table[0]["M1, mnist median"] == "∞"
+    assert [row["attack"] for row in table] == ["bb", "fmn", "sigma-zero"]
+
+
+def test_models_beside_each_other_have_the_figures_of_those_below():
+    made = published.compare(layout.build("minimum-norm", WIDE))
+    below = {(line.info.model, line.info.attack): line for block in made.blocks for line in block}
+    for band in bands(replace(made, across=2)):
+        for row in band.rows:
+            for heading, line in zip(band.headings, row, strict=True):
+                if line is not None:
+                    assert below[heading.split(",")[0], line.info.attack] is line
+    text = render.to_markdown(replace(made, across=2))
+    tables = [part for part in text.split("\n\n") if part.startswith("|")]
+    assert len(tables) == 3
+    assert all(len({line.count("|") for line in table.splitlines()}) == 1 for table in tables)
+    assert text.count("**1.5**") == 4  # sigma-zero's median wins against each model
+
+
+def test_two_settings_of_one_name_keep_their_rows():
+    twice = [cell("M1", "z", [5, 6]), cell("M1", "z", [1, 2], parameters={"steps": 1000, "threshold": 1})]
+    made = replace(layout.build("minimum-norm", [*twice, cell("M2", "z", [3])]), across=2)
+    (band,) = bands(made)
+    assert [tuple(line is not None for line in row) for row in band.rows] == [(True, True), (True, False)]
+    assert render.band_rows(made, band)[0]["samples"] == "2 / 1"

@@ -56,6 +56,13 @@ def test_standalone(sigmazero, store):  # noqa: F811
     assert "\\documentclass" in sigmazero("report", store, "--to", "latex", "--standalone").stdout
 
 
+def test_wide(sigmazero, store):  # noqa: F811
+    lines = sigmazero("report", store, "--wide").stdout.splitlines()
+    assert [line.split()[0] for line in lines if "0.30" in line] == ["bb", "ead-paper", "fmn", "sigma-zero"]
+    assert "M1" in lines[2]
+    assert "\\cmidrule(lr){2-8}\\cmidrule(lr){9-15}" in sigmazero("report", store, "--wide", "--to", "latex").stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -66,6 +73,7 @@ def test_standalone(sigmazero, store):  # noqa: F811
         (["--compare", "other"], "choose one of paper"),
         (["--k", "x"], "--k x: give whole numbers"),
         (["--standalone"], "add --to latex"),
+        (["--wide", "--to", "csv"], "a CSV file has one line per run"),
         (["--curves", "a.gif"], "--curves a.gif: end the name in one of .pdf, .svg, .png"),
         (["--ablation", "a.gif"], "--ablation a.gif: end the name in one of .md"),
         (["--ablation", "a.md"], "run such a plan into it first"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import importlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from sigmazero import data, models
 from sigmazero.bench import identity
 from sigmazero.bench.facts import CellInfo
-from sigmazero.bench.plan import DataSpec, ModelSpec, Question
+from sigmazero.bench.plan import DataSpec, ModelSpec, Question, is_code
 from sigmazero.data import Rows
 
 # What a folder, a file or an extra that is not here raises: such cells wait, the others run.
@@ -86,11 +87,7 @@ class Loader:
             return self._given_rows[spec]
         if self._rows is None or self._rows[0] != spec:
             self._rows = None
-            chosen = list(spec.rows) if isinstance(spec.rows, tuple) else spec.rows
-            self._rows = (
-                spec,
-                data.load(spec.source, rows=chosen, limit=spec.limit, seed=spec.seed, data_dir=self.data_dir),
-            )
+            self._rows = spec, load_rows(spec, self.data_dir)
         return self._rows[1]
 
     def code(self, spec: ModelSpec) -> dict[str, Any]:
@@ -107,11 +104,35 @@ class Loader:
             return rows, None
         with torch.no_grad():
             classes = self.model(model)(rows.images[:1].to(self.device)).shape[1]
-        if isinstance(target, int):
-            if target >= classes:
-                raise ValueError(f"target = {target}: {model.name} knows classes 0 to {classes - 1}")
-            rows = rows.select((rows.labels != target).nonzero().squeeze(1))
+        if isinstance(target, int) and target >= classes:
+            raise ValueError(f"target = {target}: {model.name} knows classes 0 to {classes - 1}")
+        rows = without_target(rows, target)
         return rows, targets(rows, target, classes, seed)
+
+
+def load_rows(spec: DataSpec, data_dir: Path | None = None) -> Rows:
+    """The rows that a plan names: of a data set, of an .npz file, or of a function that returns `Rows`."""
+    chosen = list(spec.rows) if isinstance(spec.rows, tuple) else spec.rows
+    if not is_code(spec.source):
+        return data.load(spec.source, rows=chosen, limit=spec.limit, seed=spec.seed, data_dir=data_dir)
+    place, _, name = spec.source.rpartition(":")
+    function = getattr(importlib.import_module(place), name, None)
+    made = function() if callable(function) else None
+    if not isinstance(made, Rows):
+        raise ValueError(f"data {spec.source!r}: {place} needs a function {name} that returns sigmazero.data.Rows")
+    rows = made if chosen is None else made.select(chosen)
+    return rows if spec.limit is None else rows.limit(spec.limit, spec.seed)
+
+
+def without_target(rows: Rows, target: str | int | None) -> Rows:
+    """The rows of a question: those that are of a fixed target class already stay out."""
+    return rows.select((rows.labels != target).nonzero().squeeze(1)) if isinstance(target, int) else rows
+
+
+def stored_data(info: CellInfo) -> DataSpec:
+    """The rows that a stored cell was asked about, as `Loader.rows` takes them."""
+    kept = info.origin["data"]
+    return DataSpec(**{**kept, "rows": tuple(kept["rows"]) if isinstance(kept["rows"], list) else kept["rows"]})
 
 
 def targets(rows: Rows, rule: str | int, classes: int, seed: int) -> Tensor:

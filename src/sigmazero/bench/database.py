@@ -30,6 +30,17 @@ CREATE TABLE batches (
 CREATE TABLE facts (batch INTEGER PRIMARY KEY REFERENCES batches(id), columns BLOB NOT NULL, changes BLOB NOT NULL);
 CREATE TABLE writer (one INTEGER PRIMARY KEY CHECK (one = 1), who TEXT NOT NULL);
 """
+# Came later; a store without it is whole, and gets it when it is next written to.
+TRACES = """
+CREATE TABLE IF NOT EXISTS traces (
+  cell INTEGER NOT NULL REFERENCES cells(id),
+  position INTEGER NOT NULL,
+  points BLOB NOT NULL,
+  PRIMARY KEY (cell, position)
+);
+"""
+# Stores from before the doctor was asked lack it, and older versions do not look for it: no reason for a new schema.
+DOCTOR = "CREATE TABLE IF NOT EXISTS doctor (cell INTEGER PRIMARY KEY REFERENCES cells(id), findings TEXT NOT NULL)"
 
 
 class StoreError(RuntimeError):
@@ -92,6 +103,8 @@ def open_writing(path: Path) -> sqlite3.Connection:
         if new:
             statements = "".join((TABLES, f"PRAGMA application_id={APPLICATION};", f"PRAGMA user_version={SCHEMA};"))
             base.executescript(f"BEGIN IMMEDIATE; {statements} COMMIT;")
+        base.execute(TRACES)
+        base.execute(DOCTOR)
     return base
 
 

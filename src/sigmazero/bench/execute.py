@@ -9,7 +9,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from types import FrameType
 from typing import Any, cast
 
@@ -21,8 +21,11 @@ from sigmazero.bench.cells import Cell, Loader, in_format
 from sigmazero.bench.facts import Facts
 from sigmazero.bench.provenance import peak_device, peak_process, provenance, reset_peak
 from sigmazero.bench.store import Store
+from sigmazero.bench.trace import Recorder
 from sigmazero.data import Rows
+from sigmazero.doctor import CODES, ROWS, examine
 from sigmazero.engine import Precision
+from sigmazero.pose import pose
 from sigmazero.progress import Advance, bar
 from sigmazero.result import Result
 
@@ -60,7 +63,7 @@ def execute(
 ) -> Report:
     """Run all rows of these cells that the store does not have yet. Ctrl-C stops after the batch in flight."""
     store.register([cell.info for cell in cells])
-    stored = {cell.info.key: store.stored(cell.info.key) for cell in cells}
+    stored = {cell.info.key: ready(cell, store) for cell in cells}
     left = sum(int((~done).sum()) for done in stored.values())
     report = Report()
     if not left:
@@ -77,22 +80,31 @@ def execute(
     return report
 
 
+def ready(cell: Cell, store: Store) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which rows of a cell need not run: their facts are stored and, where asked for, their traces."""
+    done = store.stored(cell.info.key)
+    return done & store.traced(cell.info.key) if cell.question.trace else done
+
+
 def _run_cell(
     cell: Cell, store: Store, loader: Loader, run: int, report: Report, stop: threading.Event, advance: Advance
 ) -> None:
-    key, size = cell.info.key, cell.question.batch_size
-    done = store.stored(key)
+    key, size = cell.info.key, 1 if cell.question.trace else cell.question.batch_size
+    done, skip = store.stored(key), ready(cell, store)
     inputs: Inputs | None = None
     for start in range(0, cell.info.rows, size):
         span = slice(start, min(start + size, cell.info.rows))
         if stop.is_set():
             return
-        if done[span].all():
+        if skip[span].all():
             continue
         reset_peak(loader.device)
         try:
-            inputs = inputs or load_inputs(cell, loader)
-            result = _attack(cell, inputs, span)
+            if inputs is None:
+                inputs = load_inputs(cell, loader)
+                store.diagnose(key, diagnosis(inputs, cell.question.batch_size))
+            recorder = _recorder(cell, inputs, span) if cell.question.trace else None
+            result = _attack(cell, inputs, span, recorder)
         except Exception as error:
             # Whatever an attack or a model raises: the cell failed, its error is there to read, and the others go on.
             store.fail(key, "".join(traceback.format_exception(error)))
@@ -100,8 +112,10 @@ def _run_cell(
             return
         targets = None if inputs.targets is None else inputs.targets[span]
         facts = Facts.from_result(result, inputs.rows.labels[span], targets, inputs.x[span])
+        if recorder is not None:  # before the facts: should the process end in between, both are made again
+            store.append_trace(key, start, recorder.trace())
         _store(store, key, start, facts, done[span], run=run, seconds=result.seconds, device=loader.device)
-        new = int((~done[span]).sum())
+        new = int((~skip[span]).sum())
         report.rows += new
         advance(new)
 
@@ -115,11 +129,28 @@ def load_inputs(cell: Cell, loader: Loader) -> Inputs:
     return Inputs(network, x, y, rows, targets)
 
 
-def _attack(cell: Cell, inputs: Inputs, span: slice) -> Result:
+def diagnosis(inputs: Inputs, batch_size: int) -> list[dict[str, str]]:
+    """What the doctor says of a cell's model: each finding as texts, with what its code means.
+
+    It sees no more rows at a time than an attack does, so that it needs no more memory.
+    """
+    count = len(inputs.rows)
+    picks = torch.linspace(0, count - 1, min(count, batch_size, ROWS)).round().long()
+    found = examine(inputs.network, inputs.x[picks.to(inputs.x.device)], inputs.rows.labels[picks])
+    return [{**asdict(finding), "about": CODES[finding.code]} for finding in found]
+
+
+def _recorder(cell: Cell, inputs: Inputs, span: slice) -> Recorder:
+    if (precision := cell.question.precision) not in ("fp32", "fp64"):
+        raise ValueError(f"a trace needs fp32 or fp64: a search in {precision} rounds the points it asks about")
+    return Recorder(inputs.network, pose(inputs.x[span], inputs.y[span], targeted=inputs.targets is not None))
+
+
+def _attack(cell: Cell, inputs: Inputs, span: slice, recorder: Recorder | None = None) -> Result:
     question = cell.question
     precision = "fp32" if question.precision == "fp64" else question.precision  # of the search, in the inputs' type
     return question.attack.run(
-        inputs.network,
+        recorder or inputs.network,
         inputs.x[span],
         inputs.y[span],
         targeted=inputs.targets is not None,
@@ -130,6 +161,7 @@ def _attack(cell: Cell, inputs: Inputs, span: slice) -> Result:
         ids=inputs.rows.ids[span],
         pool=inputs.x,
         precision=cast(Precision, precision),
+        capture=None if recorder is None else False,  # a recorded step would be noted once and replayed unseen
     )
 
 

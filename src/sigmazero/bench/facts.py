@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sigmazero.problem import Unit
 from sigmazero.result import Outcome, Result
 
 Integers = NDArray[np.int64]
@@ -94,6 +95,20 @@ class Facts:
             offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(count)]),
             index=changed.nonzero()[:, 1].numpy(),
             value=result.x_adv.flatten(1).cpu()[changed].numpy(),
+        )
+
+    def to_result(self, x: Tensor, info: CellInfo) -> Result:
+        """The result that these facts were made from, given the clean inputs of these samples in this order."""
+        names = [name for name in COLUMNS if name in {f.name for f in fields(Result)} - {"seconds"}]
+        columns: dict[str, Any] = {name: torch.from_numpy(getattr(self, name).copy()) for name in names}
+        return Result(
+            **columns,
+            x_adv=self.rebuild(x),
+            success=torch.from_numpy(self.success),
+            ids=torch.from_numpy(self.row.copy()),
+            unit=cast(Unit, info.unit),
+            budget=info.budget,
+            seconds=float(self.seconds.sum()),
         )
 
     @staticmethod

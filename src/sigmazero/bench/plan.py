@@ -17,7 +17,8 @@
     attacks = ["sigma-zero", "no-projection"]
 
 An attack's settings win over those of the grid, those over the ones at the top. `sweep = { threshold = [0.1, 0.3] }`
-in an attack's table makes one attack of each combination. Paths are relative to the current folder.
+in an attack's table makes one attack of each combination. `trace = true` there keeps every point that the attack asked
+about; its rows then run one at a time, so its seconds are no measure. Paths are relative to the current folder.
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ class Question:
     seed: int = 0
     precision: str = "fp32"
     batch_size: int = BATCH_SIZE
+    trace: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,7 @@ def parse_plan(text: str, file: str = "plan", name: str = "plan") -> Plan:
     made = [(q, grid) for grid in grids for q in _questions(top, grid)]
     seen: dict[Question, Table] = {}
     for question, grid in made:
-        same = replace(question, label="", attack=replace(question.attack, name=""), batch_size=1)
+        same = replace(question, label="", attack=replace(question.attack, name=""), batch_size=1, trace=False)
         if same in seen:
             what = f"{question.label} against {question.model.name} on {question.data.name}"
             raise grid.error(f"{what} is asked twice, here and in line {seen[same].lines.of(*seen[same].path)}")
@@ -178,6 +180,7 @@ def _questions(top: Table, grid: Table) -> Iterator[Question]:
                 seed=_setting(levels, "seed", lambda t: t.whole("seed", 0)) or 0,
                 precision=_setting(levels, "precision", lambda t: t.choice("precision", PRECISIONS)) or "fp32",
                 batch_size=_setting([grid, top], "batch_size", lambda t: t.whole("batch_size", 1)) or BATCH_SIZE,
+                trace=table.flag("trace"),
             )
 
 
@@ -213,14 +216,25 @@ def _data(top: Table, grid: Table, name: str) -> DataSpec:
     table = top.below("data").below(name)
     table.only(("source", "rows", "limit", "seed"))
     source = table.text("source") or name
-    if source not in DATASETS and not source.endswith(".npz"):
+    if source not in DATASETS and not source.endswith(".npz") and not is_code(source):
         raise table.error(
-            f"source {source!r} is no data set; {hint(source, DATASETS)}, or a path ending in .npz", "source"
+            f"source {source!r} is no data set; {hint(source, DATASETS)}, a path ending in .npz, or module:function",
+            "source",
         )
     rows = table.wholes("rows", 0) if isinstance(table.values.get("rows"), list) else table.text("rows")
     return DataSpec(
         name, source, tuple(rows) if isinstance(rows, list) else rows, table.whole("limit", 1), table.whole("seed", 0)
     )
+
+
+def is_code(source: str) -> bool:
+    """Whether rows come from a function of a Python module.
+
+    >>> is_code("package.module:rows"), is_code("mnist"), is_code("C:/rows.npz")
+    (True, False, False)
+    """
+    place, colon, name = source.rpartition(":")
+    return bool(colon) and name.isidentifier() and all(part.isidentifier() for part in place.split("."))
 
 
 def _attacks(top: Table, grid: Table, name: str) -> Iterator[tuple[Table, str, Attack]]:
@@ -229,7 +243,7 @@ def _attacks(top: Table, grid: Table, name: str) -> Iterator[tuple[Table, str, A
     if name not in top.below("attacks") and name not in registry.ATTACKS:
         known = [*top.below("attacks").values, *registry.ATTACKS]
         raise grid.error(f"unknown attack {name!r}; {hint(name, known)}", "attacks")
-    table.only(("attack", "parameters", "sweep", *SETTINGS))
+    table.only(("attack", "parameters", "sweep", "trace", *SETTINGS))
     base = table.text("attack") or name
     if base not in registry.ATTACKS:
         raise table.error(f"attack {base!r} is not registered; {hint(base, registry.ATTACKS)}", "attack")

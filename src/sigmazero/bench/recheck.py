@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sigmazero.bench import identity
-from sigmazero.bench.cells import ABSENT, Loader, in_format
+from sigmazero.bench.cells import ABSENT, Loader, in_format, stored_data
 from sigmazero.bench.facts import CellInfo, Facts
-from sigmazero.bench.plan import DataSpec, ModelSpec
+from sigmazero.bench.plan import ModelSpec
 from sigmazero.bench.store import Store
+from sigmazero.bench.trace import Trace
 from sigmazero.data import Rows
 from sigmazero.engine import full_precision, quiet
 from sigmazero.pose import pose
@@ -73,10 +74,8 @@ def verify(
 
 
 def _load(info: CellInfo, loader: Loader) -> tuple[nn.Module, Rows, Tensor | None]:
-    kept = info.origin["data"]
-    spec = DataSpec(**{**kept, "rows": tuple(kept["rows"]) if isinstance(kept["rows"], list) else kept["rows"]})
     model = ModelSpec(**info.origin["model"])
-    rows, targets = loader.asked(spec, model, info.origin["target"], info.seed)
+    rows, targets = loader.asked(stored_data(info), model, info.origin["target"], info.seed)
     return loader.model(model), rows, targets
 
 
@@ -106,6 +105,26 @@ def _check_cell(
             goals = (rows.labels if targets is None else targets)[at].to(device)
             problem = pose(images[at].to(device), goals, targeted=targets is not None)
             _check_batch(info, network, problem, part, verdict)
+        for place in np.flatnonzero(store.traced(info.key)).tolist():
+            goal = (rows.labels if targets is None else targets)[place : place + 1].to(device)
+            problem = pose(images[place : place + 1].to(device), goal, targeted=targets is not None)
+            what = _check_trace(network, problem, store.trace(info.key, place), batch_size)
+            verdict.disagreements += [Disagreement(info, int(rows.ids[place]), what)] if what else []
+
+
+def _check_trace(network: nn.Module, problem: Problem, trace: Trace, batch_size: int) -> str:
+    """What is wrong with a trace; nothing if all is well."""
+    if not np.array_equal(trace.clean, problem.x[0].cpu().numpy()):
+        return "the trace begins at another input"
+    for start in range(0, len(trace), batch_size):
+        points = [trace.point(question) for question in range(start, min(start + batch_size, len(trace)))]
+        logits = network(torch.from_numpy(np.stack(points)).to(problem.x))
+        asked = problem.take(torch.zeros(len(points), dtype=torch.int64, device=problem.x.device))
+        stored = torch.from_numpy(trace.margin[start : start + batch_size]).to(logits)
+        slack = ROUNDING * logits.abs().amax(1).clamp(min=1.0)
+        if bool(((asked.margin(logits) - stored).abs() > slack).any()):
+            return "a margin of the trace is not the model's"
+    return ""
 
 
 def _identity(

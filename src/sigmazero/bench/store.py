@@ -20,6 +20,7 @@ from sigmazero.bench import database
 from sigmazero.bench.database import StoreBusy, StoreError
 from sigmazero.bench.facts import COLUMNS, KINDS, CellInfo, Facts
 from sigmazero.bench.pack import pack, pack_indices, unpack, unpack_indices
+from sigmazero.bench.trace import Trace
 
 __all__ = ["CellStatus", "Store", "StoreBusy", "StoreError"]
 
@@ -149,11 +150,26 @@ class Store:
             self._base.execute("INSERT INTO facts VALUES (?, ?, ?)", (done.lastrowid, columns, changes))
             self._base.execute("UPDATE cells SET error = NULL WHERE id = ?", (cell,))
 
+    def append_trace(self, key: str, position: int, trace: Trace) -> None:
+        """Keep what a search asked about the cell's row at a position, in place of an older trace of it."""
+        cell, info, _ = self._cell(key)
+        if not 0 <= position < info.rows:
+            raise StoreError(f"cell {key[:12]} has {info.rows} rows; a trace of row {position} does not fit")
+        with self._transaction():
+            self._base.execute("INSERT OR REPLACE INTO traces VALUES (?, ?, ?)", (cell, position, trace.pack()))
+            self._base.execute("UPDATE cells SET error = NULL WHERE id = ?", (cell,))
+
     def fail(self, key: str, error: str) -> None:
         """Note why a cell could not be run to its end."""
         cell, _, _ = self._cell(key)
         with self._transaction():
             self._base.execute("UPDATE cells SET error = ? WHERE id = ?", (error, cell))
+
+    def diagnose(self, key: str, findings: list[dict[str, str]]) -> None:
+        """Note what the doctor said of a cell's model on its rows; an empty list says that all is well."""
+        cell, _, _ = self._cell(key)
+        with self._transaction():
+            self._base.execute("INSERT OR REPLACE INTO doctor VALUES (?, ?)", (cell, json.dumps(findings)))
 
     # Reading ---------------------------------------------------------------------------------------------------------
 
@@ -191,6 +207,13 @@ class Store:
         except ValueError as error:
             raise StoreError(f"{self.path}, cell {key[:12]}: {error}") from error
 
+    def findings(self) -> dict[str, list[dict[str, str]]]:
+        """What the doctor said, by cell key; cells that it was not asked about are not in it."""
+        if not self._ask("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'doctor'"):
+            return {}
+        found = self._ask("SELECT key, findings FROM doctor JOIN cells ON cells.id = doctor.cell ORDER BY cells.id")
+        return {key: json.loads(text) for key, text in found}
+
     def stored(self, key: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which positions of a cell have their facts."""
         cell, info, _ = self._cell(key)
@@ -198,6 +221,28 @@ class Store:
         for start, count in self._ask("SELECT start, count FROM batches WHERE cell = ?", cell):
             done[start : start + count] = True
         return done
+
+    def traced(self, key: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which positions of a cell have a trace."""
+        cell, info, _ = self._cell(key)
+        done = np.zeros(info.rows, np.bool_)
+        if self._ask("SELECT 1 FROM sqlite_master WHERE name = 'traces'"):  # older stores have none
+            for (position,) in self._ask("SELECT position FROM traces WHERE cell = ?", cell):
+                done[position] = True
+        return done
+
+    def trace(self, key: str, position: int) -> Trace:
+        """What a search asked about the cell's row at a position."""
+        if not 0 <= position < len(done := self.traced(key)) or not done[position]:
+            raise KeyError(
+                f"{self.path} has no trace of row {position} of cell {key[:12]}; write trace = true in its plan"
+            )
+        cell, _, _ = self._cell(key)
+        ((blob,),) = self._ask("SELECT points FROM traces WHERE cell = ? AND position = ?", cell, position)
+        try:
+            return Trace.unpack(blob)
+        except ValueError as error:
+            raise StoreError(f"{self.path}, cell {key[:12]}: {error}") from error
 
     def status(self) -> list[CellStatus]:
         """How far every cell is; one is running if it has begun, is not done, and some process writes here."""

@@ -54,6 +54,13 @@ class Table:
             raise self.error(f"{key} = {value!r} must be a text in quotes", key)
         return value
 
+    def flag(self, key: str) -> bool:
+        """Yes or no; no if absent."""
+        value = self.values.get(key, False)
+        if not isinstance(value, bool):
+            raise self.error(f"{key} = {value!r} must be true or false", key)
+        return value
+
     def choice(self, key: str, allowed: Iterable[str]) -> str | None:
         """One of some texts."""
         value, known = self.text(key), list(allowed)

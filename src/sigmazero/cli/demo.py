@@ -9,36 +9,81 @@ import torch
 import typer
 
 import sigmazero as sz
-from sigmazero import data, models
+from sigmazero.bench.cells import Cell, Loader, expand
+from sigmazero.bench.execute import execute
+from sigmazero.bench.plan import DataSpec, ModelSpec, Question
+from sigmazero.bench.store import Store
 from sigmazero.cli import options
-from sigmazero.cli.show import show_figures, write_picture
+from sigmazero.cli.app import INTERRUPTED
+from sigmazero.cli.console import out as console
+from sigmazero.cli.show import show_path, write_picture
+from sigmazero.data import Rows
+from sigmazero.report.html.page import save_page
+from sigmazero.report.table import figures, rich_table
+
+BESIDE = ("sigma-zero", "fmn", "vfga")
+BUDGET = 24  # of attacks that need one
 
 
 def demo(
     limit: Annotated[int, typer.Option(metavar="N", help="How many digits, at most 1000.")] = 100,
-    steps: Annotated[int, typer.Option(metavar="N", help="Steps of the attack.")] = 300,
+    steps: Annotated[int, typer.Option(metavar="N", help="Steps of each attack.")] = 300,
     attack_name: options.Attack = "sigma-zero",
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the picture.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the picture, the page and the store.")] = Path(
+        "demo"
+    ),
     device: options.Device = "auto",
     seed: Annotated[int, typer.Option(metavar="N", help="For the choice of digits and for random attacks.")] = 0,
 ) -> None:
-    """Attack the bundled network on handwritten digits that it was not trained on, and draw what changed.
+    """Attack the bundled network on handwritten digits that it was not trained on, and show what changed.
+
+    The attack is compared with two others. The picture is about it alone, the page about all three.
 
     \b
     Example:
       sigmazero demo --limit 20 --out demo/
     """
-    method = sz.get(attack_name, steps=steps)
-    place = options.device(device)
-    network = models.load("demo", device=place)
-    digits = data.load("mnist-5k-heldout", limit=limit, seed=seed)
-    budget = 24 if method.kind == "budget" else None
-    images, labels = digits.images.to(place), digits.labels.to(place)
+    names = list(dict.fromkeys([attack_name, *BESIDE]))[: len(BESIDE)]
+    digits = DataSpec("digits", "mnist-5k-heldout", limit=limit, seed=seed)
+    questions = [_question(name, digits, steps, seed) for name in names]
+    loader, path = Loader(options.device(device)), out / "demo.db"
+    cells, missing = expand(questions, loader)
+    if missing:
+        raise ImportError(missing[0].advice)
+    path.unlink(missing_ok=True)  # an earlier demo may have had other digits or steps
+    with Store(path, write=True) as store:
+        run(cells, store, loader)
+        show(cells, store, loader.rows(digits), out / "demo.png", steps)
+        save_page(out / "report.html", store, loader)
+    show_path(out / "report.html")
+
+
+def _question(name: str, digits: DataSpec, steps: int, seed: int) -> Question:
+    attack = sz.get(name, steps=steps)
+    budget = BUDGET if attack.kind == "budget" else None
+    return Question(ModelSpec("demo", "demo"), digits, name, attack, budget=budget, seed=seed)
+
+
+def run(cells: list[Cell], store: Store, loader: Loader) -> None:
+    """Run the attacks into the store."""
     with _one_thread():
-        result = method.run(network, images, labels, budget=budget, seed=seed, ids=digits.ids, progress=True)
-    title = f"{method.name} against the bundled network, {len(digits)} digits, {steps} steps"
-    show_figures(result, digits, method.name, title)
-    write_picture(out / "demo.png", result, digits, title)
+        report = execute(cells, store, loader, title="demo", progress=True)
+    if report.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    for error in report.failed.values():
+        raise RuntimeError(error)
+
+
+def show(cells: list[Cell], store: Store, rows: Rows, picture: Path, steps: int) -> None:
+    """Print the figures of all attacks and draw the first."""
+    results = {cell.info.attack: store.facts(cell.info.key).to_result(rows.images, cell.info) for cell in cells}
+    *others, last = results
+    against = f"against the bundled network, {len(rows)} digits, {steps} steps"
+    console().print(f"{', '.join(others)} and {last} {against}", style="bold", highlight=False, soft_wrap=True)
+    table = [{"attack": name, **figures(result, rows.labels)} for name, result in results.items()]
+    console().print(rich_table(table, down=True))
+    first = next(iter(results))
+    write_picture(picture, results[first], rows, f"{first} {against}")
 
 
 @contextmanager

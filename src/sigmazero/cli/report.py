@@ -1,6 +1,7 @@
 """`sigmazero report`: a store as the paper's tables and figures."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,10 @@ from rich.console import Console
 
 from sigmazero.bench.measure import Cell
 from sigmazero.bench.store import Store
+from sigmazero.cli.bundle import Bundle, More, write_bundle
 from sigmazero.cli.console import out as console
+from sigmazero.cli.figures import DataDir, FigureOne, Pictures, Rows, write_pictures
+from sigmazero.cli.page import Samples, is_page, refuse_for_page, write_page
 from sigmazero.cli.show import show_path
 from sigmazero.files import replacing
 from sigmazero.report import ablation as parts
@@ -21,6 +25,7 @@ from sigmazero.report.table import rich_table
 
 FORMATS = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".txt": "terminal"}
 WIDE = 300
+ACROSS = 2
 
 StoreFile = Annotated[Path, typer.Argument(metavar="STORE", help="A store, as made by a benchmark.")]
 Table = Annotated[
@@ -29,13 +34,17 @@ Table = Annotated[
 To = Annotated[
     str | None, typer.Option("--to", metavar="FORMAT", help="terminal, markdown, csv or latex; or as --out ends.")
 ]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the table there, not to stdout.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="FILE", help="Write the table there, not to stdout; .html: a page with all."),
+]
 Compare = Annotated[str | None, typer.Option("--compare", metavar="SOURCE", help="paper: its figures beside ours.")]
 Changes = Annotated[
     list[str] | None, typer.Option("--k", metavar="K", help="Changes to give success rates at: 24,50 or repeated.")
 ]
 Mix = Annotated[bool, typer.Option("--mix", help="Allow what does not compare side by side.")]
 Standalone = Annotated[bool, typer.Option("--standalone", help="With latex: a whole document.")]
+Wide = Annotated[bool, typer.Option("--wide", help="Two models beside each other, as in the paper.")]
 Curves = Annotated[
     Path | None, typer.Option("--curves", metavar="FILE", help="ASR against k per model, as .pdf, .svg or .png.")
 ]
@@ -55,6 +64,7 @@ Ablation = Annotated[
 
 def report(
     store: StoreFile,
+    more: More = None,
     table: Table = None,
     to: To = None,
     out: Out = None,
@@ -62,10 +72,17 @@ def report(
     k: Changes = None,
     mix: Mix = False,
     standalone: Standalone = False,
+    wide: Wide = False,
     curves: Curves = None,
     log: Log = False,
     pareto: Pareto = None,
     ablation: Ablation = None,
+    pictures: Pictures = None,
+    rows: Rows = None,
+    data_dir: DataDir = None,
+    figure_one: FigureOne = None,
+    bundle: Bundle = None,
+    samples: Samples = None,
 ) -> None:
     """Make tables and figures from a store; nothing is attacked again.
 
@@ -75,24 +92,29 @@ def report(
     \b
     Example:
       sigmazero report runs/small.db
+      sigmazero report runs/small.db -o report.html
       sigmazero report runs/minimum-norm-1000.db --table minimum-norm --to latex --out table.tex --compare paper
       sigmazero report runs/small.db --curves curves.pdf --log --pareto pareto.svg
       sigmazero report runs/ablation-components.db --ablation components.md
+      sigmazero report runs/visual-comparison.db --pictures pictures.png --rows 4
+      sigmazero report runs/figure-1.db --figure-1 figure-1.pdf
+      sigmazero report runs/small.db runs/minimum-norm-1000.db --bundle site/
     """
-    ks = numbers(k)
+    ks, page = numbers(k), is_page(out, to)
+    refuse_for_page(page, samples, table, standalone)
     with Store(store) as opened:
         cells = load(opened)
     try:
-        if curves is not None:
-            drawn.save_curves(curves, cells, log=log, mix=mix)
-            show_path(curves)
-        if pareto is not None:
-            drawn.save_pareto(pareto, cells, mix=mix)
-            show_path(pareto)
+        write_bundle(bundle, [store, *(more or [])], ks, mix)
+        write_curves(curves, pareto, cells, log, mix)
         if ablation is not None:
             write_ablation(ablation, cells, ks, compare, mix, standalone)
-        if table is not None or not (curves or pareto or ablation):
+        write_pictures(store, pictures, rows, data_dir if pictures or not page else None, figure_one, mix)
+        if page and out is not None:
+            write_page(out, store, ks, mix=mix, compare=compare, samples=samples, data_dir=data_dir)
+        elif table is not None or not (curves or pareto or ablation or pictures or figure_one or bundle):
             made = layout.build(table or usual(cells), cells, ks or layout.KS, mix)
+            made = replace(made, across=ACROSS) if wide else made
             write_table(made if compare is None else published.compare(made, compare), to, out, standalone)
     except ValueError as error:  # the advice is for Python
         raise ValueError(str(error).replace("mix=True", "--mix")) from error
@@ -117,6 +139,16 @@ def usual(cells: Sequence[Cell]) -> str:
     return "fixed-budget" if cells and all(info.budget is not None for info, _ in cells) else "minimum-norm"
 
 
+def write_curves(curves: Path | None, pareto: Path | None, cells: Sequence[Cell], log: bool, mix: bool) -> None:
+    """The figures asked for: success against k, and cost against l0."""
+    if curves is not None:
+        drawn.save_curves(curves, cells, log=log, mix=mix)
+        show_path(curves)
+    if pareto is not None:
+        drawn.save_pareto(pareto, cells, mix=mix)
+        show_path(pareto)
+
+
 def write_ablation(
     path: Path, cells: Sequence[Cell], ks: Sequence[float], compare: str | None, mix: bool, standalone: bool
 ) -> None:
@@ -137,6 +169,10 @@ def write_table(made: layout.Layout, to: str | None, path: Path | None, standalo
         raise ValueError(f"{asked} is no known format; give --to with one of {', '.join(render.FORMATS)}")
     if standalone and form != "latex":
         raise ValueError(f"--standalone makes a LaTeX document, not {form}; add --to latex")
+    if made.across > 1 and form == "csv":
+        raise ValueError(
+            "--wide puts models beside each other for people; a CSV file has one line per run, leave it out"
+        )
     if path is None and form == "terminal":
         show_table(made, console())
         return
@@ -164,6 +200,7 @@ def as_text(made: layout.Layout, form: str, standalone: bool) -> str:
 def show_table(made: layout.Layout, screen: Console) -> None:
     """Print a table with its caption."""
     screen.print(made.caption, markup=False, highlight=False, soft_wrap=True)
-    screen.print(rich_table(render.rows(made), left=made.words))
+    for table in render.tables(made, after="\n"):
+        screen.print(rich_table(table, left=made.words))
     if made.compared:
         screen.print(render.CAVEAT, markup=False, highlight=False, soft_wrap=True)

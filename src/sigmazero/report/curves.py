@@ -52,7 +52,7 @@ def draw_curves(cells: Sequence[Cell], *, log: bool = False, mix: bool = False) 
     figure, axes = style.grid(len(groups))
     for axis, group in zip(axes, groups, strict=True):
         free = [(info, facts) for info, facts in group if info.budget is None]
-        names, end = labels([info for info, _ in group]), _end(group)
+        names, end = labels([info for info, _ in group]), last_k(group)
         for info, facts in free:
             _line(axis, info, measure.changes(facts, info.unit), end, names[info.key])
         _points(axis, [cell for cell in group if cell[0].budget is not None], names)
@@ -61,7 +61,9 @@ def draw_curves(cells: Sequence[Cell], *, log: bool = False, mix: bool = False) 
             # 0 changes are what was wrong already, so it must have a place.
             axis.set_xscale("symlog", linthresh=1, linscale=0.3)
             axis.xaxis.set_major_formatter("{x:g}")
-        axis.set(xlim=(0, end), ylim=(0, 101), ylabel="attack success rate, %", title=_title(group[0][0]))
+        axis.set(
+            xlim=(0, end), ylim=(0, 101), ylabel="attack success rate, %", title=style.plain(panel_title(group[0][0]))
+        )
         axis.set_xlabel(f"k, {group[0][0].unit}s changed at most")
         style.legend(axis)
         style.tidy(axis)
@@ -69,13 +71,16 @@ def draw_curves(cells: Sequence[Cell], *, log: bool = False, mix: bool = False) 
 
 
 def labels(infos: Sequence[CellInfo]) -> dict[str, str]:
+    """What a figure calls each cell of a panel."""
+    return {key: style.plain(name) for key, name in names(infos).items()}
+
+
+def names(infos: Sequence[CellInfo]) -> dict[str, str]:
     """What to call each cell of a panel: its attack, and what sets it apart from others of that name."""
     differ = [name for name in VARYING if len({getattr(info, name) for info in infos}) > 1]
     twice = {a.attack for a in infos for b in infos if a is not b and (a.attack, a.budget) == (b.attack, b.budget)}
     return {
-        info.key: style.plain(
-            ", ".join([info.attack, *(f"{n} {getattr(info, n)}" for n in differ if info.attack in twice)])
-        )
+        info.key: ", ".join([info.attack, *(f"{n} {getattr(info, n)}" for n in differ if info.attack in twice)])
         for info in infos
     }
 
@@ -112,28 +117,38 @@ def _points(axis: Any, cells: Sequence[Cell], names: dict[str, str]) -> None:
         axis.errorbar(ks, rates, bars, color=colours[label], fmt="o", markersize=4, capsize=2, label=f"{label} at k")
 
 
-def _envelope(axis: Any, free: Sequence[Cell], end: float) -> None:
-    """The best of all attacks per sample, over the rows that all of them have."""
+def best_of_all(free: Sequence[Cell]) -> tuple[str, Any] | None:
+    """What to call the best of two or more attacks, and its l0 per sample, over the rows that all of them have."""
     if len(free) < 2:
-        return
+        return None
     common = reduce(np.intersect1d, [facts.row for _, facts in free])
     if not len(common):
-        return
+        return None
     pool: list[Facts] = [facts.take(np.isin(facts.row, common)) for _, facts in free]
-    ks, rates = measure.curve(measure.envelope(pool, free[0][0].unit).l0)
     some = "" if all(len(facts) == len(common) for _, facts in free) else f" ({len(common)} rows all have)"
+    return f"best of all{some}", measure.envelope(pool, free[0][0].unit).l0
+
+
+def _envelope(axis: Any, free: Sequence[Cell], end: float) -> None:
+    found = best_of_all(free)
+    if found is None:
+        return
+    label, l0 = found
+    ks, rates = measure.curve(l0)
     edge, last = np.append(ks, end), 100 * np.append(rates, rates[-1])
-    axis.step(edge, last, where="post", color=style.BEST, linestyle=":", linewidth=1.4, label=f"best of all{some}")
+    axis.step(edge, last, where="post", color=style.BEST, linestyle=":", linewidth=1.4, label=label)
 
 
-def _end(group: Sequence[Cell]) -> float:
+def last_k(group: Sequence[Cell]) -> float:
+    """Where the axis of a panel ends: a little after the last change that is known."""
     found = [measure.changes(facts, info.unit) for info, facts in group if info.budget is None]
     largest = [float(l0[np.isfinite(l0)].max(initial=0)) for l0 in found]
     return 1.05 * max([1.0, *largest, *(float(info.budget) for info, _ in group if info.budget is not None)])
 
 
-def _title(info: CellInfo) -> str:
-    return style.plain(f"{info.model} on {info.dataset}" + ("" if info.goal == "untargeted" else f", {info.goal}"))
+def panel_title(info: CellInfo) -> str:
+    """The model and the data of a panel, and the goal unless it is the usual one."""
+    return f"{info.model} on {info.dataset}" + ("" if info.goal == "untargeted" else f", {info.goal}")
 
 
 def frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -158,7 +173,7 @@ def draw_pareto(cells: Sequence[Cell], *, mix: bool = False) -> Any:
     figure, axes = style.grid(len(groups))
     for axis, group in zip(axes, groups, strict=True):
         _scatter(axis, group)
-        axis.set(ylabel=f"median l0, {group[0][0].unit}s", title=_title(group[0][0]))
+        axis.set(ylabel=f"median l0, {group[0][0].unit}s", title=style.plain(panel_title(group[0][0])))
         axis.set_xlabel("queries per sample (forward and backward)")
         style.legend(axis)
         style.tidy(axis)

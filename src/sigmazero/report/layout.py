@@ -49,13 +49,17 @@ class Line:
 
 @dataclass(frozen=True)
 class Layout:
-    """A table: one block of lines per model; `words` are the columns in front of the figures."""
+    """A table: one block of lines per model; `words` are the columns in front of the figures.
+
+    `across` says how many blocks stand beside each other; with 1 they stand below each other.
+    """
 
     title: str
     columns: tuple[Column, ...]
     words: tuple[str, ...]
     blocks: tuple[tuple[Line, ...], ...]
     compared: bool = False
+    across: int = 1
 
     @property
     def caption(self) -> str:

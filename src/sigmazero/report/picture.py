@@ -62,7 +62,7 @@ def draw(result: Result, clean: Tensor, labels: Tensor, *, title: str = "", coun
 def _sample(axes: list[Any], result: Result, row: int, clean: Tensor, label: int, *, first: bool) -> None:
     adversarial = result.x_adv[row].cpu()
     for axis, image in zip(axes, (clean, adversarial), strict=False):
-        axis.imshow(_pixels(image), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        axis.imshow(pixels(image), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     axes[2].imshow(largest_change(clean, adversarial), cmap="PuOr_r", vmin=-1, vmax=1, interpolation="nearest")
     changes, fooled = float(result.changes[row]), bool(result.success[row])
     above = [f"class {label}", f"→ {int(result.prediction[row])}", f"{changes:g} changed"]
@@ -80,7 +80,8 @@ def largest_change(clean: Tensor, adversarial: Tensor) -> Any:
     return delta.gather(0, delta.abs().argmax(0, keepdim=True))[0].numpy()
 
 
-def _pixels(image: Tensor) -> Any:
+def pixels(image: Tensor) -> Any:
+    """An image as matplotlib takes it."""
     return image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).clamp(0, 1).numpy()
 
 

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable
 
+from sigmazero.report.beside import Band, Block, bands, row_word, row_words
 from sigmazero.report.layout import Column, Layout, Line, best
 from sigmazero.report.published import difference
 from sigmazero.report.table import markdown, number
@@ -29,14 +30,42 @@ def rows(layout: Layout, *, word: Text = str, figure: Text = str, strong: Text =
             row = {word(name): word(line.words[name]) for name in layout.words}
             if place:
                 row[word("model")] = ""
-            for column in layout.columns:
-                text = figure(shown(line.figures[column.name], column))
-                wins = line.figures[column.name] is not None and line.figures[column.name] == best(block, column)
-                row[word(column.heading)] = strong(text) if wins else text
-                if layout.compared:
-                    row[word(f"{column.heading} paper")] = figure(beside(line, column))
-            made.append(row)
+            texts = _figures(layout, block, line, figure, strong)
+            made.append(row | {word(heading): text for heading, text in texts.items()})
     return made
+
+
+def band_rows(
+    layout: Layout, band: Band, *, word: Text = str, figure: Text = str, strong: Text = str, after: str = " "
+) -> list[dict[str, str]]:
+    """The same for models beside each other; a figure's heading begins with its model, and what comes `after` it."""
+    made = []
+    for lines in band.rows:
+        row = {word(name): word(row_word(lines, name)) for name in row_words(layout)}
+        for heading, block, line in zip(band.headings, band.blocks, lines, strict=True):
+            for name, text in _figures(layout, block, line, figure, strong).items():
+                row[word(f"{heading}{after}{name}")] = text
+        made.append(row)
+    return made
+
+
+def _figures(layout: Layout, block: Block, line: Line | None, figure: Text, strong: Text) -> dict[str, str]:
+    """The figures of a line as texts, by their headings; dashes for a line that is not there."""
+    texts: dict[str, str] = {}
+    for column in layout.columns:
+        value = None if line is None else line.figures[column.name]
+        text = figure(shown(value, column))
+        texts[column.heading] = strong(text) if value is not None and value == best(block, column) else text
+        if layout.compared:
+            texts[f"{column.heading} paper"] = figure(NONE if line is None else beside(line, column))
+    return texts
+
+
+def tables(layout: Layout, *, word: Text = str, strong: Text = str, after: str = " ") -> list[list[dict[str, str]]]:
+    """One table, or one per band where models stand beside each other."""
+    if layout.across == 1:
+        return [rows(layout, word=word, strong=strong)]
+    return [band_rows(layout, band, word=word, strong=strong, after=after) for band in bands(layout)]
 
 
 def shown(value: float | None, column: Column) -> str:
@@ -64,9 +93,9 @@ def beside(line: Line, column: Column) -> str:
 
 
 def to_markdown(layout: Layout) -> str:
-    """A caption and a table; the best of each model in bold."""
-    table = markdown(rows(layout, word=escape, strong=lambda text: f"**{text}**"))
-    parts = [escape(layout.caption) + ".", table, *([CAVEAT] if layout.compared else [])]
+    """A caption and a table, or more if models stand beside each other; the best of each model in bold."""
+    made = [markdown(table) for table in tables(layout, word=escape, strong=lambda text: f"**{text}**")]
+    parts = [escape(layout.caption) + ".", *made, *([CAVEAT] if layout.compared else [])]
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,0 +1,90 @@
+"""How `make docs` builds the site: Markdown pages, and the reference from docstrings. Nothing is fetched."""
+
+import pkgutil
+import re
+from importlib import import_module
+from typing import Any
+
+import sigmazero
+
+project = "sigmazero"
+version = release = sigmazero.__version__
+copyright = "The sigmazero developers"
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = "sigmazero"
+html_static_path: list[str] = []
+html_theme_options = {"light_css_variables": {"font-stack": "system-ui, sans-serif"}, "navigation_with_keys": True}
+html_copy_source = False
+
+myst_heading_anchors = 3
+default_role = "code"  # docstrings mark code with single backticks
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True}
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 100
+
+# Every name of ours must lead somewhere; names of others have no pages here.
+nitpicky = True
+nitpick_ignore_regex = [("py:.*", r"(?!sigmazero).*")]
+
+# A name that is known to type checkers alone, such as Table of rich, may be like one of ours.
+suppress_warnings = ["ref.python"]
+# TypeVars have no place of their own.
+nitpick_ignore = [("py:class", "sigmazero.oracle.Rows")]
+
+ALIGNED = re.compile(r"^\S+(, \S+)* {2,}\S")
+MARKUP = re.compile(r"((?<!^)[*|]|^[*|](?! ))", re.MULTILINE)  # but a star and a space begin an item of a list
+MODULES = re.compile(r"^<!-- modules: (.*) -->$", re.MULTILINE)
+
+
+def list_modules(app: Any, docname: str, source: list[str]) -> None:
+    """In pages of the reference, put the docstrings of the modules where a comment names them or their package."""
+    del app
+    if docname.startswith("api/"):
+        source[0] = MODULES.sub(lambda found: "\n\n".join(map(section, public(found.group(1).split()))), source[0])
+
+
+def public(names: list[str]) -> list[str]:
+    """The modules of these names; of a package also those inside it whose names do not begin with an underscore."""
+    found: list[str] = []
+    for name in names:
+        found.append(name)
+        inside = getattr(import_module(name), "__path__", ())
+        found += public([f"{name}.{one.name}" for one in pkgutil.iter_modules(inside) if one.name[0] != "_"])
+    return found
+
+
+def section(name: str) -> str:
+    """A heading, and the module's docstrings under it."""
+    # What a package only passes on is described in the module that has it.
+    return f"## {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :ignore-module-all:\n```"
+
+
+def prepare(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Docstrings are plain text: keep what they align or indent as it is, and let no star or bar be markup."""
+    del app, what, name, thing, options
+    paragraphs = re.split(r"\n(?:[ \t]*\n)+", "\n".join(lines).strip("\n"))
+    lines[:] = [*"\n\n".join(map(paragraph, paragraphs)).splitlines(), ""]
+
+
+def paragraph(text: str) -> str:
+    """One paragraph as reStructuredText."""
+    rows = text.splitlines()
+    if any(ALIGNED.match(row) for row in rows) or all(row.startswith("    ") for row in rows):
+        shift = "" if text.startswith("    ") else "   "
+        return "\n".join([".. code-block:: text", "", *(shift + row for row in rows)])
+    if text.startswith(">>>"):
+        return text
+    code = re.split(r"(`[^`]*`)", text)
+    return "".join(part if part.startswith("`") else MARKUP.sub(r"\\\1", part) for part in code)
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", list_modules)
+    app.connect("autodoc-process-docstring", prepare)

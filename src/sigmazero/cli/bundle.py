@@ -1,0 +1,53 @@
+"""`sigmazero report --bundle`: a leaderboard over the models of one or several stores."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sigmazero import models
+from sigmazero.bench.facts import CellInfo
+from sigmazero.bench.measure import Cell
+from sigmazero.bench.store import Store
+from sigmazero.cli.show import show_path
+from sigmazero.report.site.folder import write_site
+from sigmazero.report.site.ranking import KS
+from sigmazero.report.summary import load
+
+More = Annotated[list[Path] | None, typer.Argument(metavar="STORE ...", help="With --bundle: more stores.")]
+Bundle = Annotated[
+    Path | None, typer.Option("--bundle", metavar="DIR", help="A static site with a leaderboard and a page per model.")
+]
+
+
+def write_bundle(path: Path | None, stores: Sequence[Path], ks: Sequence[float], mix: bool) -> None:
+    """Write the site over all models of the stores, if one is asked for; nothing else takes more than one store."""
+    if path is None:
+        if len(stores) > 1:
+            raise ValueError(f"{stores[1]}: several stores make a site with --bundle DIR; other reports take one store")
+        return
+    cells: list[Cell] = []
+    for store in stores:
+        with Store(store) as opened:
+            cells += load(opened)
+    write_site(path, cells, describe, ks=ks or KS, mix=mix)
+    show_path(path / "index.html")
+
+
+def describe(info: CellInfo) -> dict[str, str]:
+    """What the zoo knows of a cell's model; nothing of a model of one's own, which may bear the same name."""
+    entry = models.find(str(info.origin.get("model", {}).get("spec", "")))
+    if entry is None:
+        return {}
+    told = {
+        "model": entry.title,
+        "architecture": entry.architecture,
+        "parameters": f"{entry.parameters:,}" if entry.parameters else "",
+        "trained on": entry.dataset,
+        "trained against": entry.threat_model,
+        "RobustBench": entry.robustbench or "",
+        "published at": entry.source,
+        "note": entry.note,
+    }
+    return {name: text for name, text in told.items() if text}

@@ -1,0 +1,49 @@
+"""`sigmazero report STORE -o report.html`: everything about a store as one page."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sigmazero.bench.cells import Loader
+from sigmazero.bench.store import Store
+from sigmazero.cli.show import show_path
+from sigmazero.report.html.page import save_page
+from sigmazero.report.layout import KS
+
+Samples = Annotated[
+    int | None,
+    typer.Option("--samples", metavar="N", help="With a page: samples per data set; by default what 5 MB hold."),
+]
+
+
+def is_page(out: Path | None, to: str | None) -> bool:
+    """Whether the name of the file asks for a page."""
+    return to is None and out is not None and out.suffix.lower() in (".html", ".htm")
+
+
+def refuse_for_page(page: bool, samples: int | None, table: str | None, standalone: bool) -> None:
+    """Raise if options contradict each other: a page has every table, and only a page has samples."""
+    if samples is not None and not page:
+        raise ValueError("--samples says how many samples a page shows; write one with -o report.html")
+    if page and (table is not None or standalone):
+        option = "--standalone" if standalone else f"--table {table}"
+        raise ValueError(f"{option} does not go with a page, which has every table and its LaTeX; leave it out")
+
+
+def write_page(
+    path: Path,
+    store: Path,
+    ks: Sequence[float],
+    *,
+    mix: bool,
+    compare: str | None,
+    samples: int | None,
+    data_dir: Path | None,
+) -> None:
+    """Write the page of a store and print its path."""
+    with Store(store) as opened:
+        loader = Loader("cpu", data_dir=data_dir)
+        save_page(path, opened, loader, ks=ks or KS, mix=mix, compare=compare, limit=samples)
+    show_path(path)

@@ -1,0 +1,132 @@
+// The explorer: pick a row, see what every attack did to it.
+(() => {
+  "use strict";
+  const { data, make, isDark, pictures } = window.sigmazero;
+  const groups = data("samples") ?? [];
+  const outcomes = data("outcomes") ?? {};
+  const [ALREADY, FOUND] = [0, 1];
+
+  const figure = (canvas, label, caption) => {
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", label);
+    return make("figure", {}, canvas, make("figcaption", {}, caption));
+  };
+
+  // The fewest changes that any attack needed, per row; what tells easy rows from hard ones.
+  const hardness = (group) =>
+    group.rows.map((row) => {
+      const found = group.cells.map((cell) => cell.l0[cell.where.get(row)]).filter((l0) => l0 !== null && l0 !== undefined);
+      return found.length ? Math.min(...found) : Infinity;
+    });
+
+  const pair = (name, value) => [make("dt", {}, name), make("dd", {}, String(value))];
+
+  const card = (group, place, cell) => {
+    const at = cell.where.get(group.rows[place]);
+    const name = cell.budget === null ? cell.attack : `${cell.attack}, budget ${cell.budget}`;
+    const mark = make("i", { aria: { hidden: "true" } });
+    mark.style.background = isDark() ? cell.dark : cell.light;
+    if (at === undefined) return make("article", { className: "card" }, make("h6", {}, mark, name, make("span", { className: "tag" }, "not run yet")));
+    const [outcome, l0, after] = [cell.outcome[at], cell.l0[at], cell.after[at]];
+    const kind = outcome === FOUND ? "fooled" : outcome === ALREADY ? "" : "missed";
+    const children = [make("h6", {}, mark, name, make("span", { className: `tag ${kind}` }, outcomes[outcome]))];
+    if (group.pixels) {
+      const clean = pictures.clean(group, place);
+      const changed = pictures.changes(cell, at);
+      const [image, map] = [make("canvas"), make("canvas")];
+      pictures.paint(image, group.shape, pictures.adversarial(clean, changed));
+      pictures.paintChanges(map, group.shape, clean, changed);
+      children.push(make("div", { className: "images" },
+        figure(image, `Row ${group.rows[place]} after ${name}: ${outcomes[outcome]}, classified as ${after}`, "adversarial"),
+        figure(map, `Changed pixels: ${changed.length} of ${clean.length} values differ`, "changes")));
+    }
+    const goal = cell.target ? pair("target", cell.target[at]) : [];
+    children.push(make("dl", {}, ...pair("prediction", `${cell.before[at]} → ${after}`), ...goal,
+      ...pair(cell.unit === "pixel" ? "l0, pixels" : "l0", l0 ?? "∞"), ...pair("queries", cell.queries[at]),
+      ...pair("step found", cell.step[at] < 0 ? "–" : cell.step[at])));
+    return make("article", { className: "card" }, ...children);
+  };
+
+  // Per model, the fewest changes that sufficed, and who found them.
+  const fewest = (group, place, model) => {
+    const runs = group.cells.filter((cell) => cell.model === model && cell.budget === null && cell.where.has(group.rows[place]));
+    const found = runs.map((cell) => cell.l0[cell.where.get(group.rows[place])]);
+    const least = Math.min(...found.map((l0) => l0 ?? Infinity));
+    if (!runs.length) return "runs with budgets only";
+    if (least === 0) return "wrong already";
+    if (least === Infinity) return "not fooled";
+    return `${least} changed, by ${runs.filter((_, i) => found[i] === least).map((cell) => cell.attack).join(", ")}`;
+  };
+
+  const show = (group, place, view) => {
+    const row = group.rows[place];
+    const models = [...new Set(group.cells.map((cell) => cell.model))];
+    const least = make("dl", { className: "least" }, ...models.flatMap((model) => pair(model, fewest(group, place, model))));
+    const head = make("div", {}, make("h4", {}, `Row ${row}, class ${group.labels[place]}`), least);
+    const parts = [make("div", { className: "head" }, head)];
+    if (group.pixels) {
+      const canvas = make("canvas");
+      pictures.paint(canvas, group.shape, pictures.clean(group, place));
+      parts[0].prepend(make("div", { className: "images clean" }, figure(canvas, `Row ${row} as it is, class ${group.labels[place]}`, "clean")));
+    }
+    for (const model of models) {
+      const mine = group.cells.filter((cell) => cell.model === model);
+      parts.push(make("h5", {}, model), make("div", { className: "cards" }, ...mine.map((cell) => card(group, place, cell))));
+    }
+    view.replaceChildren(...parts);
+  };
+
+  const explore = (holder) => {
+    const group = groups[Number(holder.dataset.group)];
+    if (!group.rows.length) return;
+    for (const cell of group.cells) cell.where = new Map(cell.rows.map((row, at) => [row, at]));
+    if (group.images) pictures.decode(group);
+    const hard = hardness(group);
+    const view = make("div", { className: "sample" });
+    const said = make("p", { className: "off-screen", aria: { live: "polite" } }); // the whole view would be too much to hear
+    const search = make("input", { type: "search", placeholder: "row 392, class 7" });
+    const order = make("select", {}, new Option("row number", "row"), new Option("fewest changes first", "easy"), new Option("most changes first", "hard"));
+    const list = make("select", { size: 12 });
+    const nothing = make("p", { className: "empty", hidden: true }, "No row matches.");
+    const words = (place) => `row ${group.rows[place]}, class ${group.labels[place]}, l0 ${hard[place] === Infinity ? "∞" : hard[place]}`;
+
+    const fill = () => {
+      const kept = list.value;
+      const asked = search.value.toLowerCase().split(/[\s,]+/).filter(Boolean).join(" ");
+      const places = group.rows.map((_, place) => place).filter((place) => words(place).replaceAll(",", "").includes(asked));
+      if (order.value !== "row") places.sort((a, b) => (order.value === "easy" ? 1 : -1) * (hard[a] === hard[b] ? 0 : hard[a] - hard[b]) || a - b);
+      list.replaceChildren(...places.map((place) => new Option(words(place), place)));
+      nothing.hidden = places.length > 0;
+      if (places.length) list.value = places.includes(Number(kept)) && kept !== "" ? kept : places[0];
+      open();
+    };
+    const open = () => {
+      if (list.selectedIndex < 0) return;
+      show(group, Number(list.value), view);
+      said.textContent = words(Number(list.value));
+    };
+    const step = (by) => {
+      const next = list.selectedIndex + by;
+      if (next < 0 || next >= list.length) return;
+      list.selectedIndex = next;
+      open();
+    };
+    const previous = make("button", { type: "button" }, "← Previous");
+    const next = make("button", { type: "button" }, "Next →");
+    previous.addEventListener("click", () => step(-1));
+    next.addEventListener("click", () => step(1));
+    list.addEventListener("change", open);
+    order.addEventListener("change", () => {
+      list.selectedIndex = -1; // another order is asked for to see its first
+      fill();
+    });
+    search.addEventListener("input", fill);
+    document.addEventListener("themechange", open);
+    const label = (text, control) => make("label", {}, text, control);
+    holder.append(make("div", { className: "picker" }, label("Find", search), label("Order", order), label("Sample (l0: the fewest of all attacks)", list), nothing,
+      make("div", { className: "step" }, previous, next)), view, said);
+    fill();
+  };
+
+  document.querySelectorAll("[data-group]").forEach(explore);
+})();

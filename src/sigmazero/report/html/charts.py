@@ -1,0 +1,122 @@
+"""The curves of a page: what `curves` and `measure` compute, as data for the chart library, and as tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sigmazero.bench import measure
+from sigmazero.bench.measure import Cell
+from sigmazero.report import curves
+from sigmazero.report.html import colours, tables
+from sigmazero.report.html.shell import Html, element
+from sigmazero.report.table import number
+
+# uPlot 1.6.32, MIT licence, as published: these files are not to be changed.
+VENDORED = {
+    "vendor/uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+    "vendor/uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+    "vendor/uPlot.LICENSE": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
+}
+SCRIPTS = ("vendor/uPlot.iife.min.js", "assets/charts.js")
+STYLES = ("vendor/uPlot.min.css", "assets/charts.css")
+POINTS = 600  # places where curves are given, if they do not jump at fewer
+TABLE_KS = (0, 1, 5, 10, 24, 50, 100, 250, 500, 1000)
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart: its place on the page, its title, what the script draws, and the same in numbers."""
+
+    name: str
+    title: str
+    data: dict[str, Any]
+    table: tables.Table
+
+
+def build(cells: Sequence[Cell], mix: bool = False) -> list[Chart]:
+    """One chart per model: the places k, and for each attack its rate there and the ends of its interval, in %.
+
+    Runs with a budget are known at their budget alone, so each of them is a point.
+    """
+    return [_chart(f"curve-{place}", group) for place, group in enumerate(curves.panels(cells, mix))]
+
+
+def render(chart: Chart) -> Html:
+    """The place where the script draws, and the numbers for everyone else."""
+    return element(
+        "section",
+        element("h3", chart.title),
+        element("noscript", "Curves need scripts, which this browser does not run; the numbers are below."),
+        element("div", class_="chart", data_chart=chart.name),
+        element("details", element("summary", "The same in numbers"), tables.render(chart.table)),
+    )
+
+
+def _chart(name: str, group: Sequence[Cell]) -> Chart:
+    info, called = group[0][0], curves.names([info for info, _ in group])
+    free = [(info, facts) for info, facts in group if info.budget is None]
+    lines = {called[info.key]: (info.attack, measure.changes(facts, info.unit)) for info, facts in free}
+    end, best = curves.last_k(group), curves.best_of_all(free)
+    points = [_point(cell, f"{called[cell[0].key]} at k") for cell in group if cell[0].budget is not None]
+    ks = np.union1d(places([l0 for _, l0 in lines.values()], end), [float(point["k"]) for point in points])
+    series = [
+        {"label": label, **colours.pair(attack), "dash": colours.dash(attack), **rates(l0, ks)}
+        for label, (attack, l0) in lines.items()
+    ]
+    if best is not None:
+        series.append({"label": best[0], "dash": [2, 3], "rate": rates(best[1], ks)["rate"]})
+    title = curves.panel_title(info)
+    data = {"title": title, "unit": info.unit, "end": end, "ks": ks.tolist(), "series": series, "points": points}
+    found = {label: l0 for label, (_, l0) in lines.items()} | ({} if best is None else {best[0]: best[1]})
+    caption = f"{title}: share fooled in % with at most so many {info.unit}s changed, and its 95 % interval"
+    return Chart(name, title, data, _table(f"{name}-table", caption, found, points, end))
+
+
+def places(found: Sequence[Any], end: float) -> Any:
+    """Where to give the rates: at every jump and evenly between them, as far as there is room."""
+    jumps = np.unique(np.concatenate([[0.0, end], *(l0[np.isfinite(l0)] for l0 in found)]))
+    even = np.unique(np.linspace(0, np.floor(end), POINTS // 2).round())
+    if len(jumps) > POINTS:
+        jumps = np.concatenate([[0.0, end], np.geomspace(1, np.floor(end), POINTS // 2).round()])
+    return np.union1d(jumps, even)
+
+
+def rates(l0: Any, ks: Any) -> dict[str, list[float]]:
+    """The success rate at each k and the ends of its interval, in percent."""
+    jumps, *values = curves.band(l0)
+    at = np.searchsorted(jumps, ks, side="right") - 1
+    names = ("rate", "low", "high")
+    return {name: np.round(each[at], 3).tolist() for name, each in zip(names, values, strict=True)}
+
+
+def _point(cell: Cell, label: str) -> dict[str, Any]:
+    info, facts = cell
+    rate, low, high = _interval(measure.changes(facts, info.unit), float(info.budget or 0))
+    return {"label": label, "k": info.budget, **colours.pair(info.attack), "rate": rate, "low": low, "high": high}
+
+
+def _interval(l0: Any, k: float) -> tuple[float, float, float]:
+    rate = measure.asr(l0, k)
+    low, high = measure.wilson(round(rate * len(l0)), len(l0))
+    return round(100 * rate, 3), round(100 * low, 3), round(100 * high, 3)
+
+
+def _table(
+    name: str, caption: str, found: dict[str, Any], points: Sequence[dict[str, Any]], end: float
+) -> tables.Table:
+    budgets = {float(point["k"]) for point in points}
+    ks = sorted(budgets | {float(k) for k in TABLE_KS if found and k < end}) + ([math.inf] if found else [])
+    rows = [[tables.Cell(label), *(_share(*_interval(l0, k)) for k in ks)] for label, l0 in found.items()]
+    for label in dict.fromkeys(point["label"] for point in points):
+        known = {float(p["k"]): _share(p["rate"], p["low"], p["high"]) for p in points if p["label"] == label}
+        rows.append([tables.Cell(label), *(known.get(k, tables.Cell("–")) for k in ks)])
+    return tables.Table(name, caption, ["attack", *("∞" if math.isinf(k) else f"{k:g}" for k in ks)], rows)
+
+
+def _share(rate: float, low: float, high: float) -> tables.Cell:
+    return tables.Cell(f"{rate:.1f} ({number(low, 1)}–{number(high, 1)})", rate)

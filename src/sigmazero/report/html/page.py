@@ -1,0 +1,116 @@
+"""A store as one page: summary, tables, curves, samples, and where it all comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sigmazero.bench.cells import Loader
+from sigmazero.bench.store import Store
+from sigmazero.files import replacing
+from sigmazero.report import layout
+from sigmazero.report.html import about, charts, results, samples, summary, tables
+from sigmazero.report.html.shell import Html, asset, document, element, join
+from sigmazero.report.summary import load
+
+SCRIPTS = (*charts.SCRIPTS, "assets/pictures.js", "assets/samples.js")
+STYLES = (*charts.STYLES, "assets/samples.css")
+LEAD = "How many input values must change before the model is wrong?"
+CURVES = (
+    "Share of all samples fooled with at most k changes, with 95 % intervals. Point at the curves or use the arrow "
+    "keys to read them, drag to zoom, press a name to hide its curve."
+)
+PICTURES = "Pictures show values rounded to 8 bits; purple is less, orange is more."
+SECTIONS = {
+    "summary": "Summary",
+    "tables": "Tables",
+    "curves": "Curves",
+    "samples": "Samples",
+    "provenance": "Provenance",
+}
+
+
+def save_page(
+    path: Path,
+    store: Store,
+    loader: Loader,
+    *,
+    ks: Sequence[float] = layout.KS,
+    mix: bool = False,
+    compare: str | None = None,
+    limit: int | None = None,
+) -> None:
+    """Write the page; `limit` is the number of samples that come with pictures, by default what 5 MB hold."""
+    text = make_page(store, loader, ks=ks, mix=mix, compare=compare, limit=limit)
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def make_page(
+    store: Store,
+    loader: Loader,
+    *,
+    ks: Sequence[float] = layout.KS,
+    mix: bool = False,
+    compare: str | None = None,
+    limit: int | None = None,
+) -> str:
+    """The text of the page."""
+    cells = load(store)
+    if not cells:
+        raise ValueError("the store has no samples yet; run a plan into it first")
+    states, findings = store.status(), store.findings()
+    made = results.build(cells, ks, mix, compare)
+    drawn = charts.build(cells, mix)
+    groups = samples.build(store, cells, loader, limit)
+    infos = [info for info, _ in cells]
+    provenance = [
+        element("h3", "What the doctor says of the models"),
+        about.doctor(infos, findings),
+        element("h3", "Made with"),
+        about.software(infos),
+        element("h3", "Cells"),
+        tables.render(about.cells(states)),
+        tables.render(about.parameters(infos)),
+        element("p", "Every number can be verified again: ", element("code", f"sigmazero verify {store.path.name}")),
+    ]
+    parts = {
+        "summary": summary.render(cells, states, findings),
+        "tables": [tables.render(table) for table in made],
+        "curves": [element("p", CURVES, class_="note"), *map(charts.render, drawn)],
+        "samples": [_samples(group, place) for place, group in enumerate(groups)],
+        "provenance": provenance,
+    }
+    body = [element("h1", store.path.stem), element("p", LEAD, class_="lead")]
+    for name, content in parts.items():
+        heading = element("h2", SECTIONS[name], id=f"{name}-title")
+        body.append(element("section", heading, *content, id=name, aria_labelledby=f"{name}-title"))
+    return document(
+        f"{store.path.stem} – sigmazero",
+        join(body),
+        data={
+            "copies": tables.copies(made),
+            "charts": {chart.name: chart.data for chart in drawn},
+            "samples": [group.data for group in groups],
+            "outcomes": {int(outcome): words for outcome, words in samples.OUTCOMES.items()},
+        },
+        scripts=[asset(name) for name in SCRIPTS],
+        styles=[asset(name) for name in STYLES],
+        nav=element(
+            "nav", *(element("a", title, href=f"#{name}") for name, title in SECTIONS.items()), aria_label="Sections"
+        ),
+    )
+
+
+def _samples(group: samples.Group, place: int) -> Html:
+    some = f"{group.shown} of {group.total} samples are on this page"
+    fewer = ", evenly spread; --samples sets how many" if group.shown < group.total else ""
+    pictures = "" if group.lack else f" {PICTURES}"
+    return element(
+        "section",
+        element("h3", group.title),
+        element("p", f"{some}{fewer}.{pictures}", class_="note"),
+        element("p", group.lack, class_="finding") if group.lack else "",
+        element("noscript", "Samples need scripts, which this browser does not run."),
+        element("div", class_="explorer", data_group=str(place)),
+    )

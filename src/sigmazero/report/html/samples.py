@@ -1,0 +1,137 @@
+"""The samples of a page: clean images as bytes, and what each attack changed of them, for a script to draw.
+
+Values are rounded to 8 bits; which features changed is exact.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sigmazero.bench import measure
+from sigmazero.bench.cells import Loader
+from sigmazero.bench.facts import CellInfo, Facts
+from sigmazero.bench.inputs import clean_rows
+from sigmazero.bench.measure import Cell
+from sigmazero.bench.store import Store
+from sigmazero.report import curves
+from sigmazero.report.html import colours
+from sigmazero.report.picture import is_image
+from sigmazero.result import Outcome
+
+ROOM = 3_500_000  # bytes for the samples of a page that is to stay under 5 MB
+FACT = 24  # bytes that the numbers of one sample of one run take, about
+OUTCOMES = {
+    Outcome.ALREADY: "wrong already",
+    Outcome.FOUND: "fooled",
+    Outcome.NOT_FOUND: "not fooled",
+    Outcome.NON_FINITE: "NaN or Inf",
+    Outcome.UNVERIFIED: "not confirmed",
+    Outcome.NO_START: "no start",
+}
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs on the same rows: what the script draws, how many rows of how many, and why there are no pictures."""
+
+    title: str
+    data: dict[str, Any]
+    shown: int
+    total: int
+    lack: str | None
+
+
+def build(store: Store, cells: Sequence[Cell], loader: Loader, limit: int | None = None) -> list[Group]:
+    """One group per data set; at most `limit` samples in each, or as many as there is room for."""
+    if limit is not None and limit < 0:
+        raise ValueError(f"--samples {limit}: give 0 or more")
+    groups: dict[str, list[CellInfo]] = {}
+    for info, _ in cells:
+        groups.setdefault(info.data_hash, []).append(info)
+    return [_group(store, infos, loader, limit, ROOM // len(groups)) for infos in groups.values()]
+
+
+def _group(store: Store, infos: Sequence[CellInfo], loader: Loader, limit: int | None, room: int) -> Group:
+    facts = [store.facts(info.key) for info in infos]
+    rows, clean, lack = np.unique(np.concatenate([each.row for each in facts])), None, None
+    try:
+        inputs = clean_rows(infos[0], loader)
+        if is_image(inputs.images):
+            clean = inputs
+        else:
+            lack = f"Inputs of shape {'×'.join(map(str, inputs.images.shape[1:]))} are no images, so none are shown."
+    except (OSError, ImportError, ValueError, LookupError) as error:
+        lack = f"No pictures: {error}"
+    features = 0 if clean is None else clean.images[0].numel()
+    chosen = spread(rows, _fitting(facts, features, len(rows), room) if limit is None else limit)
+    data: dict[str, Any] = {"rows": chosen.tolist(), "labels": _labels(facts, chosen), "cells": []}
+    if clean is not None:
+        at = [int(np.flatnonzero(clean.ids.numpy() == row)[0]) for row in chosen]
+        data |= {"shape": list(clean.images.shape[1:]), "images": _text(_bytes(clean.images[at]))}
+    named = curves.names(infos)
+    for info, each in zip(infos, facts, strict=True):
+        data["cells"].append(_cell(info, each, chosen, named[info.key], pictures=clean is not None))
+    return Group(infos[0].dataset, data, len(chosen), len(rows), lack)
+
+
+def _fitting(facts: Sequence[Facts], features: int, rows: int, room: int) -> int:
+    """How many samples fit: base64 takes four bytes for three."""
+    changes = sum(len(each.index) for each in facts) / max(rows, 1)
+    each = 4 / 3 * (features + (5 if features > 2**16 else 3) * changes * bool(features)) + FACT * len(facts)
+    return int(room / each)
+
+
+def spread(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """At most so many of the rows, evenly spread.
+
+    >>> spread(np.arange(10), 3).tolist()
+    [0, 4, 9]
+    """
+    return rows[np.unique(np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64))]
+
+
+def _labels(facts: Sequence[Facts], chosen: NDArray[np.int64]) -> list[int]:
+    known = {int(row): int(label) for each in facts for row, label in zip(each.row, each.label, strict=True)}
+    return [known[row] for row in chosen.tolist()]
+
+
+def _cell(info: CellInfo, facts: Facts, chosen: NDArray[np.int64], name: str, *, pictures: bool) -> dict[str, Any]:
+    """A run's facts for the chosen rows; a row that it has not done yet has None."""
+    places = {int(row): place for place, row in enumerate(facts.row)}
+    done = [row for row in chosen.tolist() if row in places]
+    kept = facts.take(np.array([places[row] for row in done], dtype=np.int64))
+    l0 = measure.changes(kept, info.unit)
+    columns = {
+        "before": kept.clean_prediction.tolist(),
+        "after": kept.prediction.tolist(),
+        "outcome": kept.outcome.tolist(),
+        "l0": [None if np.isinf(x) else int(x) for x in l0],
+        "queries": (kept.forwards + kept.backwards).tolist(),
+        "step": kept.step_found.tolist(),
+        "target": kept.target.tolist() if info.goal == "targeted" else None,
+    }
+    wide = np.uint32 if len(kept.index) and kept.index.max() >= 2**16 else np.uint16
+    changes = {
+        "counts": np.diff(kept.offsets).tolist(),
+        "wide": wide is np.uint32,
+        "index": _text(kept.index.astype(wide).astype(np.dtype(wide).newbyteorder("<"))),
+        "value": _text(np.clip(np.round(255 * kept.value), 0, 255).astype(np.uint8)),
+    }
+    about = {"model": info.model, "attack": name, "budget": info.budget, "unit": info.unit, **colours.pair(info.attack)}
+    return {**about, "rows": done, **columns, **(changes if pictures else {})}
+
+
+def _bytes(images: Tensor) -> NDArray[np.uint8]:
+    eight: NDArray[np.uint8] = (images.clamp(0, 1) * 255).round().byte().numpy()
+    return eight
+
+
+def _text(values: NDArray[Any]) -> str:
+    return base64.b64encode(values.tobytes()).decode()

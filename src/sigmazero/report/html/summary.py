@@ -1,0 +1,79 @@
+"""The top of a page: what the store holds, the one figure per model that matters most, and what is amiss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sigmazero.bench import measure
+from sigmazero.bench.measure import Cell
+from sigmazero.bench.store import CellStatus
+from sigmazero.report import curves
+from sigmazero.report.html import about
+from sigmazero.report.html.shell import Html, element
+from sigmazero.report.table import number
+
+
+def render(cells: Sequence[Cell], states: Sequence[CellStatus], findings: about.Findings) -> list[Html]:
+    """Counts, one tile per model, then what failed and what the doctor warned of."""
+    infos = [info for info, _ in cells]
+    attacks, models, data = ({getattr(info, name) for info in infos} for name in ("attack", "model", "dataset"))
+    held = [count(len(models), "model"), count(len(attacks), "attack"), count(len(data), "data set")]
+    total = f"{sum(len(facts) for _, facts in cells):,} attacked samples"
+    tiles = [tile(group) for group in curves.panels(cells, mix=True)]
+    warned = {(info.model, each["code"]) for info in infos for each in findings.get(info.key, ())}
+    notes = [about.incomplete(states)]
+    if warned:
+        what = f"The doctor has {count(len(warned), 'warning')} about the models"
+        notes.append(element("p", element("a", what, href="#provenance"), ".", class_="finding warning"))
+    return [element("p", f"{', '.join(held)}, {total}."), *notes, element("dl", *tiles, class_="facts")]
+
+
+def count(many: int, what: str) -> str:
+    """A number of things.
+
+    >>> count(1, "model"), count(2, "model")
+    ('1 model', '2 models')
+    """
+    return f"{many} {what}{'' if many == 1 else 's'}"
+
+
+def tile(group: Sequence[Cell]) -> Html:
+    """A model: the changes that fool half of its samples; where all runs have budgets, who falls to the smallest."""
+    info, facts = group[0]
+    free = [cell for cell in group if cell[0].budget is None]
+    big, meaning = _median(free) if free else _rate(group)
+    clean = float(np.mean(facts.clean_prediction == facts.label))
+    about_clean = element("small", f"Clean accuracy {100 * clean:.1f} % of {count(len(facts), 'sample')}.")
+    return element(
+        "div", element("dt", curves.panel_title(info)), element("dd", big, element("small", meaning), about_clean)
+    )
+
+
+def _median(free: Sequence[Cell]) -> tuple[str, str]:
+    unit = free[0][0].unit
+    medians: dict[str, float] = {}
+    for info, facts in free:
+        value = measure.median(measure.changes(facts, info.unit))
+        medians[info.attack] = min(value, medians.get(info.attack, value))
+    least = min(medians.values())
+    strongest = " and ".join(name for name, value in medians.items() if value == least)
+    pooled = curves.best_of_all(free)
+    if pooled is None:
+        return number(least, 1), f"changed {unit}s or fewer fool half of the samples, by {strongest}."
+    best = number(measure.median(pooled[1]), 1)
+    alone = f"Best alone: {strongest}, with {number(least, 1)}."
+    return best, f"changed {unit}s or fewer fool half of the samples, by the best of {len(free)} runs. {alone}"
+
+
+def _rate(group: Sequence[Cell]) -> tuple[str, str]:
+    budget = min(info.budget or 0 for info, _ in group)
+    rates = {
+        info.attack: measure.asr(measure.changes(facts, info.unit), budget)
+        for info, facts in group
+        if info.budget == budget
+    }
+    strongest = max(rates, key=lambda name: rates[name])
+    unit = f"{group[0][0].unit}s"
+    return f"{100 * rates[strongest]:.1f} %", f"of the samples fall to {budget} changed {unit}, by {strongest}."

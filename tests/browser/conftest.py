@@ -1,0 +1,115 @@
+"""A real Chromium that sees no network, and a page from a small store to look at with it."""
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+
+from sigmazero.bench.cells import Loader
+from sigmazero.bench.store import Store
+from sigmazero.report.html.page import save_page
+from tests.bench.conftest import NET, run
+
+FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
+    *("--hide-scrollbars", "--force-device-scale-factor=1", "--force-prefers-reduced-motion"),
+)
+WHERE = "install Debian's chromium and chromium-driver to run the browser tests"
+
+
+def start(profile: Path, width: int = 1280, height: int = 900) -> webdriver.Chrome:
+    """A browser with an empty profile; it is told where its driver is, so nothing is looked for or downloaded."""
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        pytest.skip(f"no {'chromium' if chromium is None else 'chromedriver'} was found; {WHERE}")
+    options = Options()
+    options.binary_location = chromium
+    for flag in (*FLAGS, f"--user-data-dir={profile}", f"--window-size={width},{height}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    return webdriver.Chrome(options=options, service=Service(executable_path=driver))
+
+
+@pytest.fixture
+def browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[webdriver.Chrome]:
+    """A browser; when the test ends, the console must be clean and nothing but the page must have been asked for."""
+    monkeypatch.setenv("SE_OFFLINE", "true")
+    monkeypatch.setenv("SE_AVOID_STATS", "true")
+    driver = start(tmp_path / "profile")
+    try:
+        driver.get("about:blank")
+        requests(driver)  # what the browser's own first page asked for
+        yield driver
+        complaints = [entry for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+        asked = [url for url in requests(driver) if not url.startswith(("file:///", "data:"))]
+    finally:
+        driver.quit()
+    assert complaints == []
+    assert asked == []
+
+
+def requests(driver: webdriver.Chrome) -> list[str]:
+    """Every address the page asked for since the last call."""
+    messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+    return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+
+
+EVIL = "<script>alert(1)</script>"
+STEPS, ROWS = 12, 6
+PLAN = """
+steps = {steps}
+batch_size = 8
+
+[data.mine]
+source = "mine.npz"
+
+[models."{name}"]
+spec = "net.py:other"
+
+[[grid]]
+models = ["net.py:build", "{name}"]
+data = ["mine"]
+attacks = ["sigma-zero", "fmn", "vfga"]
+"""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A page, and the store and rows it is about."""
+
+    html: Path
+    store: Path
+    images: torch.Tensor
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A page of three attacks on six small colour images; one of its models has a wicked name."""
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "net.py").write_text(NET)
+    images = torch.rand(ROWS, 3, 4, 5, generator=torch.Generator().manual_seed(1))
+    labels = torch.randint(4, (ROWS,), generator=torch.Generator().manual_seed(2))
+    np.savez(folder / "mine.npz", images=images.numpy(), labels=labels.numpy())
+    plan = PLAN.format(name=EVIL, steps=STEPS)
+    with contextlib.chdir(folder):
+        run(plan, folder / "run.db")
+        with Store(folder / "run.db") as store:
+            save_page(folder / "report.html", store, Loader())
+    return Made(folder / "report.html", folder / "run.db", images)
+
+
+@pytest.fixture
+def page(browser: webdriver.Chrome, made: Made) -> webdriver.Chrome:
+    """The browser with the page open, as from disk."""
+    browser.get(made.html.as_uri())
+    return browser
