@@ -2,6 +2,7 @@
 
 import inspect
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 import torch
@@ -210,7 +211,8 @@ def test_documented(name):
     attack = sz.ATTACKS[name]
     module = inspect.getmodule(type(attack))
     assert attack.name == name
-    assert attack.paper.startswith("https://")
+    ours = Path(__file__).parents[1] / attack.paper  # a method of our own has a page instead
+    assert attack.paper.startswith("https://") or ours.is_file()
     assert module is not None
     assert attack.paper in (module.__doc__ or "")
     assert ">>>" in (module.__doc__ or "")

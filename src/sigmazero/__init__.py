@@ -9,20 +9,25 @@ from typing import TYPE_CHECKING
 
 from sigmazero.attack import Attack
 from sigmazero.attacks import ATTACKS, get
-from sigmazero.functional import sigma_zero
+from sigmazero.functional import refine, sigma_zero
 from sigmazero.result import Outcome, Result
 
 if TYPE_CHECKING:
+    from sigmazero.auto import SparseAutoAttack
     from sigmazero.evaluation import evaluate
 
 __version__ = "0.1.0"
-__all__ = ["ATTACKS", "Attack", "Outcome", "Result", "evaluate", "get", "sigma_zero"]
+__all__ = ["ATTACKS", "Attack", "Outcome", "Result", "SparseAutoAttack", "evaluate", "get", "refine", "sigma_zero"]
 
 
 def __getattr__(name: str) -> object:
-    """The benchmark is loaded when it is asked for: the core stays light."""
+    """The benchmark and the cascade are loaded when they are asked for: the core stays light."""
     if name == "evaluate":
         from sigmazero.evaluation import evaluate
 
         return evaluate
+    if name == "SparseAutoAttack":
+        from sigmazero.auto import SparseAutoAttack
+
+        return SparseAutoAttack
     raise AttributeError(f"module 'sigmazero' has no attribute {name!r}")

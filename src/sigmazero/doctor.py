@@ -38,6 +38,7 @@ CODES: dict[str, str] = {
     "SZ011": "The model raised an exception on these inputs.",
     "SZ012": "The outputs do not depend differentiably on the inputs: only gradient-free attacks can work.",
     "SZ013": "Some input gradients are not finite: gradient attacks stop at those rows.",
+    "SZ014": "A black-box attack beat the gradient-based ones: their gradients mislead, and robustness is overstated.",
 }
 
 
@@ -107,7 +108,8 @@ def _untouched(model: Model, images: Tensor) -> Iterator[None]:
             part.training = mode
 
 
-def _found(code: str, detail: str, fix: str, severity: Severity = "error") -> Finding:
+def coded(code: str, detail: str, fix: str, severity: Severity = "error") -> Finding:
+    """A finding under one of the codes, which gives it its title."""
     return Finding(code, CODES[code].split(":")[0].removesuffix("."), detail, fix, severity)
 
 
@@ -123,7 +125,7 @@ def _check_bounds(x: Tensor, bounds: tuple[Bound, Bound]) -> list[Finding]:
         fix = "these look normalised: keep the inputs in [0, 1] and put the normalisation into the model"
     share = 1 - float(inside.double().mean())
     detail = f"{share:.1%} of the values are outside; inputs range from {float(x.min()):g} to {float(x.max()):g}."
-    return [_found("SZ006", detail, fix)]
+    return [coded("SZ006", detail, fix)]
 
 
 def _check_mode(model: nn.Module) -> list[Finding]:
@@ -135,7 +137,7 @@ def _check_mode(model: nn.Module) -> list[Finding]:
     if not kinds:
         return []
     detail = f"{', '.join(kinds)} would answer differently in training mode."
-    return [_found("SZ002", detail, "call model.eval(); attacks run in eval mode and restore yours", "warning")]
+    return [coded("SZ002", detail, "call model.eval(); attacks run in eval mode and restore yours", "warning")]
 
 
 def _check_answers(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
@@ -151,7 +153,7 @@ def _check_answers(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
     # A model may switch gradients on by itself, or answer from another device.
     first, second = first.detach().to(x.device), second.detach().to(x.device)
     if first.shape != second.shape:
-        return [_found("SZ003", f"Two calls gave {first.shape[1]} and {second.shape[1]} columns.", STEADY)]
+        return [coded("SZ003", f"Two calls gave {first.shape[1]} and {second.shape[1]} columns.", STEADY)]
     findings = [
         *_check_finite(first),
         *_check_probabilities(first),
@@ -165,19 +167,19 @@ def _check_answers(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
 
 def _raised(error: Exception) -> Finding:
     detail = f"{type(error).__name__}: {error}"
-    return _found("SZ011", detail, "call the model on one batch yourself; check shape, type and device of the inputs")
+    return coded("SZ011", detail, "call the model on one batch yourself; check shape, type and device of the inputs")
 
 
 def _check_shape(logits: object, x: Tensor) -> list[Finding]:
     fix = "return one tensor of shape (rows, classes); wrap the model if it returns a tuple or a dictionary"
     if not isinstance(logits, Tensor):
-        return [_found("SZ008", f"The model returned a {type(logits).__name__}.", fix)]
+        return [coded("SZ008", f"The model returned a {type(logits).__name__}.", fix)]
     if logits.ndim != 2 or len(logits) != len(x) or not logits.is_floating_point():
         detail = f"{len(x)} inputs gave {logits.dtype} of shape {tuple(logits.shape)}."
-        return [_found("SZ008", detail, fix)]
+        return [coded("SZ008", detail, fix)]
     if logits.shape[1] < 2:
         fix = "for a model with one score s, return the two columns (-s, s)"
-        return [_found("SZ009", f"The output has {logits.shape[1]} column(s).", fix)]
+        return [coded("SZ009", f"The output has {logits.shape[1]} column(s).", fix)]
     return []
 
 
@@ -186,7 +188,7 @@ def _check_finite(logits: Tensor) -> list[Finding]:
     if not bad:
         return []
     fix = "look for a division by zero, log(0) or overflow; half precision overflows at 65,504"
-    return [_found("SZ007", f"{bad} of {len(logits)} rows have NaN or infinite logits.", fix)]
+    return [coded("SZ007", f"{bad} of {len(logits)} rows have NaN or infinite logits.", fix)]
 
 
 def _check_probabilities(logits: Tensor) -> list[Finding]:
@@ -194,7 +196,7 @@ def _check_probabilities(logits: Tensor) -> list[Finding]:
     if not bool((logits >= 0).all() & ((logits.sum(dim=1) - 1).abs() < tolerance).all()):
         return []
     fix = "return the values before the softmax, or return the logarithm of the probabilities"
-    return [_found("SZ001", "No output is negative and every row sums to 1.", fix, "warning")]
+    return [coded("SZ001", "No output is negative and every row sums to 1.", fix, "warning")]
 
 
 def _check_random(first: Tensor, second: Tensor) -> list[Finding]:
@@ -204,19 +206,19 @@ def _check_random(first: Tensor, second: Tensor) -> list[Finding]:
     gap, scale = (first - second)[finite].abs().max(), first[finite].abs().max().clamp_min(1.0)
     if float(gap / scale) <= 1e3 * torch.finfo(first.dtype).eps:
         return []
-    return [_found("SZ003", f"Two calls on the same rows differ by up to {float(gap):.3g}.", STEADY, "warning")]
+    return [coded("SZ003", f"Two calls on the same rows differ by up to {float(gap):.3g}.", STEADY, "warning")]
 
 
 def _check_labels(logits: Tensor, y: Tensor) -> list[Finding]:
     classes = logits.shape[1]
     if y.ndim != 1 or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
         detail = f"The labels are {y.dtype} of shape {tuple(y.shape)}."
-        return [_found("SZ010", detail, "give one whole number per row, the class; argmax undoes one-hot labels")]
+        return [coded("SZ010", detail, "give one whole number per row, the class; argmax undoes one-hot labels")]
     wrong = y[(y < 0) | (y >= classes)]
     if not len(wrong):
         return []
     detail = f"{len(wrong)} of {len(y)} labels are outside 0 to {classes - 1}, the first is {int(wrong[0])}."
-    return [_found("SZ010", detail, "check that the data set belongs to the model and that labels count from 0")]
+    return [coded("SZ010", detail, "check that the data set belongs to the model and that labels count from 0")]
 
 
 def _check_chance(logits: Tensor, y: Tensor) -> list[Finding]:
@@ -229,7 +231,7 @@ def _check_chance(logits: Tensor, y: Tensor) -> list[Finding]:
         return []
     detail = f"{right} of {rows} rows are right; guessing among {classes} classes gives {rows * chance:.1f}."
     fix = "check the normalisation (inside the model or not at all), the label order and that weights were loaded"
-    return [_found("SZ005", detail, fix, "warning")]
+    return [coded("SZ005", detail, fix, "warning")]
 
 
 def _check_gradient(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
@@ -238,21 +240,21 @@ def _check_gradient(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
     try:
         logits = model(x).to(x.device)
         if not logits.requires_grad:
-            return [_found("SZ012", "The logits carry no gradient.", fix)]
+            return [coded("SZ012", "The logits carry no gradient.", fix)]
         true = logits.gather(1, y[:, None])[:, 0]
         rival = logits.scatter(1, y[:, None], -math.inf).amax(dim=1)
         gradient: Tensor | None = torch.autograd.grad((true - rival).sum(), x, allow_unused=True)[0]
     except Exception as error:
         return [_raised(error)]
     if gradient is None:
-        return [_found("SZ012", "The logits do not depend on the inputs.", fix)]
+        return [coded("SZ012", "The logits do not depend on the inputs.", fix)]
     flat, findings = gradient.flatten(1), []
     zero, broken = int((flat == 0).all(dim=1).sum()), int((~flat.isfinite()).any(dim=1).sum())
     if zero:
         detail = f"{zero} of {len(x)} rows ({zero / len(x):.0%}) have no gradient at all."
         fix = "look for saturated outputs, hard rounding or clipping; more precision or plain logits often help"
-        findings.append(_found("SZ004", detail, fix, "error" if zero == len(x) else "warning"))
+        findings.append(coded("SZ004", detail, fix, "error" if zero == len(x) else "warning"))
     if broken:
         detail = f"{broken} of {len(x)} rows have NaN or infinite gradients."
-        findings.append(_found("SZ013", detail, "look for sqrt(0), division by zero or overflow in the model"))
+        findings.append(coded("SZ013", detail, "look for sqrt(0), division by zero or overflow in the model"))
     return findings

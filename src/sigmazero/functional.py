@@ -2,12 +2,26 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from sigmazero.attacks import get
+from sigmazero.ops import per_row
 from sigmazero.oracle import Model
 
 _RUN = ("targeted", "bounds", "unit", "mask", "budget", "batch_size", "seed", "ids", "progress")
+
+
+def refine(model: Model, x: Tensor, y: Tensor, x_adv: Tensor, queries: int = 1000, **options: Any) -> Tensor:
+    """Make adversarial inputs sparser, wherever they come from; what cannot be made sparser comes back as it was.
+
+    `queries` is the most that a sample may ask of the model. `options` are those of `swap-search` and of Attack.run.
+    A point that does not reach the goal is no start; the search then begins at the clean input.
+    """
+    how = {k: options.pop(k) for k in _RUN if k in options}
+    attack = get("swap-search", steps=max(1, (queries - 5) // 5), queries=queries, **options)
+    result = attack.run(model, x, y, start=x_adv, **how)
+    return torch.where(per_row(result.success, x), result.x_adv, x_adv)
 
 
 def sigma_zero(model: Model, x: Tensor, y: Tensor, steps: int = 1000, **options: Any) -> Tensor:

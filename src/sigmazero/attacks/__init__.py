@@ -5,12 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 from sigmazero.attack import Attack
+from sigmazero.attacks._swap import SwapSearch
 from sigmazero.attacks.bb import BrendelBethge
 from sigmazero.attacks.ead import EAD
 from sigmazero.attacks.fmn import FMN
 from sigmazero.attacks.minimum import MinimumNorm
 from sigmazero.attacks.pdpgd import PDPGD
 from sigmazero.attacks.pgd_l0 import PGDL0
+from sigmazero.attacks.sigma_swap import SigmaSwap
 from sigmazero.attacks.sigma_zero import SigmaZero
 from sigmazero.attacks.sparse_rs import SparseRS
 from sigmazero.attacks.sparsefool import SparseFool
@@ -22,6 +24,8 @@ ATTACKS: dict[str, Attack] = {
     for attack in (
         SigmaZero(),
         SigmaZero(name="sigma-zero-star", step_size=0.1, smoothing=1.0, threshold=0.1, threshold_rate=0.0015),
+        SigmaSwap(first=SigmaZero(final_step=1.0, memory=0.9)),
+        SwapSearch(),
         FMN(),
         PDPGD(),
         PDPGD(name="pdpgd-paper", proximal="l0-pixel", random_start=0.0),

@@ -46,6 +46,16 @@ class Step:
 
 def solve(x: Tensor, a: Tensor, b: Tensor, c: Tensor, r: Tensor, lower: Tensor, upper: Tensor) -> Step:
     """The step of every row: x, a and b are (N, channels, sites), c and r are (N,), the bounds broadcast to a."""
+    if a.is_cuda:
+        from sigmazero.attacks import _bb_kernel  # which imports Triton: only where a device asks for it
+
+        if _bb_kernel.supports(a):
+            return Step(*_bb_kernel.solve(x, a, b, c, r, lower, upper))
+    return solve_by_operations(x, a, b, c, r, lower, upper)
+
+
+def solve_by_operations(x: Tensor, a: Tensor, b: Tensor, c: Tensor, r: Tensor, lower: Tensor, upper: Tensor) -> Step:
+    """The same in tensor operations alone: on any device, for rows of any length and sites of several channels."""
     wide = a.double()
     p = Subproblem(
         b.double(),
@@ -86,6 +96,11 @@ def square(v: Tensor) -> Tensor:
     return dot(v, v)
 
 
+def _settled(now: Tensor, before: Tensor) -> bool:
+    """Whether another round would change nothing for any row; on a device the host does not look."""
+    return not now.is_cuda and torch.equal(now, before)
+
+
 def boundary_step(p: Subproblem, iterations: int = 12) -> Tensor:
     """The step inside box and radius that moves b·s furthest towards c: −t b cut off at the box, as long as r.
 
@@ -96,12 +111,15 @@ def boundary_step(p: Subproblem, iterations: int = 12) -> Tensor:
     bb, ff = p.b * p.b, face * face
     rr = p.r**2
     free = torch.ones_like(p.b, dtype=torch.bool)
+    t = torch.zeros_like(p.c)
     # Each round finds the length that is right for the coordinates cut off so far. Lengths only grow and more are
     # cut off, so it ends at the solution and never goes beyond the radius before.
     for _ in range(iterations):
         rest = (rr - torch.where(free, 0.0, ff).sum((1, 2), keepdim=True)).clamp(min=0)
         slope = torch.where(free, bb, 0.0).sum((1, 2), keepdim=True)
-        t = -p.c.sign() * (rest / slope.clamp(min=1e-300)).sqrt().clamp(max=1e150)
+        t, before = -p.c.sign() * (rest / slope.clamp(min=1e-300)).sqrt().clamp(max=1e150), t
+        if _settled(t, before):
+            break
         free = (t * p.b).abs() < face.abs()
     return p.pull(t)
 
@@ -173,7 +191,9 @@ def _fill(p: Subproblem, clean: Tensor, iterations: int = 6) -> Step:
     t, s = torch.zeros_like(p.c), torch.zeros_like(p.b)
     for _ in range(iterations):
         slope = torch.where((s > p.low) & (s < p.high), bb, 0.0).sum((1, 2), keepdim=True)
-        t = t - (missing - dot(b, s)) / slope.clamp(min=1e-300)
+        t, before = t - (missing - dot(b, s)) / slope.clamp(min=1e-300), t
+        if _settled(t, before):
+            break
         s = torch.minimum(torch.maximum(-t * b, p.low), p.high)
     return Step(torch.where(clean, p.d, s), clean)
 
@@ -222,16 +242,16 @@ def _affordable(q: Tensor, budget: Tensor, pivots: int = 8) -> Tensor:
     early leaves the threshold too low, which is safe.
     """
     if q.is_cuda:
-        ordered = q.flatten(1).sort(1).values
-        n = (ordered.cumsum(1) <= budget.flatten(1)).sum(1, keepdim=True)
-        threshold = torch.where(n > 0, ordered.gather(1, (n - 1).clamp(min=0)), -1.0)
-        return threshold[:, :, None]
+        return _affordable_by_sorting(q.flatten(1), budget.flatten(1))[:, :, None]
     top, total = q.amax((1, 2), keepdim=True), q.sum((1, 2), keepdim=True)
     low, high = torch.where(total <= budget, top, -1.0), top
     n_low, n_high = torch.zeros_like(top), torch.full_like(top, q[0].numel())
     sum_low, sum_high = torch.zeros_like(top), total
+    pivot = torch.full_like(top, torch.nan)
     for _ in range(pivots):
-        pivot = ((sum_high - sum_low) / (n_high - n_low).clamp(min=1)).maximum(low)
+        pivot, before = ((sum_high - sum_low) / (n_high - n_low).clamp(min=1)).maximum(low), pivot
+        if _settled(pivot, before):
+            break
         below = q <= pivot
         total, n = torch.where(below, q, 0.0).sum((1, 2), keepdim=True), below.sum((1, 2), keepdim=True)
         fits = total <= budget
@@ -239,3 +259,12 @@ def _affordable(q: Tensor, budget: Tensor, pivots: int = 8) -> Tensor:
         n_low, n_high = torch.where(fits, n, n_low), torch.where(fits, n_high, n)
         sum_low, sum_high = torch.where(fits, total, sum_low), torch.where(fits, sum_high, total)
     return low
+
+
+def _affordable_by_sorting(q: Tensor, budget: Tensor) -> Tensor:
+    """The same for (N, sites) and (N, 1): of equal q either all are below the threshold or none."""
+    ordered = q.sort(1).values
+    fit = (ordered.cumsum(1) <= budget).sum(1, keepdim=True)
+    first_too_many = torch.cat([ordered, torch.full_like(ordered[:, :1], torch.inf)], 1).gather(1, fit)
+    n = (ordered < first_too_many).sum(1, keepdim=True)
+    return torch.where(n > 0, ordered.gather(1, (n - 1).clamp(min=0)), -1.0)

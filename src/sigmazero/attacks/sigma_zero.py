@@ -46,11 +46,14 @@ class SigmaZero(Attack):
 
     order="paper" with optimizer="sgd" is the pseudo-code to the letter: the first projection uses the initial
     threshold, the threshold is not clamped, and the last iterate is evaluated too.
+    The step size falls along a cosine to `final_step` of itself; with 1 it stays. `memory` is Adam's β2.
     """
 
     name: str = "sigma-zero"
     steps: int = 1000
     step_size: float = 1.0
+    final_step: float = 0.1
+    memory: float = 0.999
     smoothing: float = 1e-3
     threshold: float = 0.3
     threshold_rate: float = 0.01
@@ -66,9 +69,11 @@ class SigmaZero(Attack):
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
         super().__post_init__()
-        for name in ("step_size", "smoothing"):
+        for name in ("step_size", "final_step", "smoothing"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}={getattr(self, name)!r} must be greater than 0")
+        if not 0 <= self.memory < 1:
+            raise ValueError(f"memory={self.memory!r} must be at least 0 and less than 1")
         for name in ("threshold", "threshold_rate"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name}={getattr(self, name)!r} must be 0 or greater")
@@ -84,10 +89,10 @@ class SigmaZero(Attack):
     @cached_property
     def rates(self) -> Tensor:
         """Per step: step size, the step size that moves τ, Adam's two corrections."""
-        η = torch.cat([c := ops.cosine(self.steps, self.step_size, self.step_size / 10), c[-1:]])
+        η = torch.cat([c := ops.cosine(self.steps, self.step_size, self.final_step * self.step_size), c[-1:]])
         moves = η[1:] if self.order == "released" else η
         n = self.iterations
-        return torch.stack([η[:n], moves[:n], *ops.adam_corrections(n)], 1)
+        return torch.stack([η[:n], moves[:n], *ops.adam_corrections(n, beta2=self.memory)], 1)
 
     def init(self, oracle: Oracle) -> State:
         """Start at the clean point."""
@@ -107,7 +112,7 @@ class SigmaZero(Attack):
             g = g / ops.per_row(ops.largest(g).clamp(min=1e-12), g)
         m, v = s.m, s.v
         if m is not None and v is not None:
-            g, m, v = ops.adam(g, m, v, c1, c2)
+            g, m, v = ops.adam(g, m, v, c1, c2, beta2=self.memory)
         a = p.clip(s.a - η * g)
         τ = s.τ
         if self.adaptive_threshold:

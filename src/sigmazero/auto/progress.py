@@ -1,0 +1,100 @@
+"""What a cascade knows so far: tables with one row per member and one column per sample, and the best point of each."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sigmazero.problem import Problem, count_features, count_pixels
+from sigmazero.result import Outcome, Result
+
+UNKNOWN = -2  # a prediction nobody has asked for; −1 is one that is not finite
+
+
+@dataclass
+class Progress:
+    """Everything that a report is made from; `l0` is infinite where a member found nothing that counts."""
+
+    x_adv: Tensor
+    done: Tensor
+    l0: Tensor
+    forwards: Tensor
+    backwards: Tensor
+    seconds: Tensor
+    clean_prediction: Tensor
+    prediction: Tensor
+    margin: Tensor
+    step_found: Tensor
+
+    @staticmethod
+    def start(x: Tensor, members: int) -> "Progress":
+        """Nothing is known."""
+        table, n = (members, len(x)), len(x)
+        return Progress(
+            x_adv=x.clone(),
+            done=torch.zeros(table, dtype=torch.bool),
+            l0=torch.full(table, torch.inf, dtype=torch.float64),
+            forwards=torch.zeros(table, dtype=torch.int64),
+            backwards=torch.zeros(table, dtype=torch.int64),
+            seconds=torch.zeros(members, dtype=torch.float64),
+            clean_prediction=torch.full((n,), UNKNOWN),
+            prediction=torch.full((n,), UNKNOWN),
+            margin=torch.full((n,), torch.nan, dtype=torch.float64),
+            step_found=torch.full((n,), -1),
+        )
+
+    def best(self, members: int | None = None) -> Tensor:
+        """Fewest changes per sample that the first so many members found, all of them if None."""
+        return fewest(self.l0[:members])
+
+    def asking(self, member: int, enough: int) -> Tensor:
+        """Samples that a member has still to attack: the members before it did not get to `enough` changes."""
+        left = (self.best(member) > enough) & (self.clean_prediction != -1)
+        return (left & ~self.done[member]).nonzero().squeeze(1)
+
+    def note(self, member: int, rows: Tensor, result: Result) -> None:
+        """Take over what a member found for some samples, where it is the fewest changes so far."""
+        most = torch.inf if result.budget is None else result.budget
+        counts = result.changes.double().cpu()
+        counts = torch.where(result.success.cpu() & (counts <= most), counts, torch.inf)
+        better = counts < self.best()[rows]
+        self.done[member, rows], self.l0[member, rows] = True, counts
+        self.forwards[member, rows], self.backwards[member, rows] = result.forwards.cpu(), result.backwards.cpu()
+        self.seconds[member] += result.seconds
+        self.clean_prediction[rows] = result.clean_prediction.cpu()
+        won, mine = rows[better], result.take(better.to(result.success.device))
+        self.x_adv[won.to(self.x_adv.device)] = mine.x_adv.to(self.x_adv)
+        for name in ("prediction", "margin", "step_found"):
+            column: Tensor = getattr(self, name)
+            column[won] = getattr(mine, name).to(column)
+
+    def result(self, problem: Problem) -> Result:
+        """As from a single attack, every change counted again; the margin is NaN where nothing was found."""
+        best = self.best()
+        success = best < torch.inf
+        failed = torch.where(success, 0.0, torch.inf)
+        outcome = torch.where(success, int(Outcome.FOUND), int(Outcome.NOT_FOUND)).to(torch.int8)
+        outcome[best == 0] = Outcome.ALREADY
+        outcome[self.clean_prediction == -1] = Outcome.NON_FINITE
+        return Result(
+            x_adv=self.x_adv,
+            success=success,
+            l0=count_features(self.x_adv, problem.x).cpu() + failed,
+            l0_pixel=count_pixels(self.x_adv, problem.x).cpu() + failed,
+            step_found=self.step_found,
+            forwards=self.forwards.sum(0),
+            backwards=self.backwards.sum(0),
+            outcome=outcome,
+            margin=self.margin,
+            prediction=torch.where(success, self.prediction, self.clean_prediction),
+            clean_prediction=self.clean_prediction,
+            ids=problem.ids.cpu(),
+            unit=problem.unit,
+            budget=problem.budget,
+            seconds=float(self.seconds.sum()),
+        )
+
+
+def fewest(l0: Tensor) -> Tensor:
+    """The smallest count per sample over the members of a table; infinite if it has none."""
+    return l0.amin(0) if len(l0) else l0.new_full(l0.shape[1:], torch.inf)

@@ -1,0 +1,132 @@
+"""What a cascade found, and how far it can be believed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sigmazero.attack import Attack
+from sigmazero.auto.progress import Progress, fewest
+from sigmazero.doctor import Finding, coded, render
+from sigmazero.problem import Problem
+from sigmazero.result import Outcome, Result
+
+LUCK, SHARE = 2, 0.01  # so many samples, or this share of them, may fall to a random search by luck
+BUDGETS = (10, 24, 50)  # at which a report without a budget of its own shows robust accuracy
+
+
+@dataclass(frozen=True)
+class Report:
+    """One evaluation. `result` has a row per sample; `l0`, `queries` and `attacked` have one per member and sample.
+
+    `l0` counts the changes of each member's own points: infinite where it found none within the budget or was not
+    asked. `findings` are the warnings that were issued.
+    """
+
+    version: str
+    members: tuple[str, ...]
+    result: Result
+    l0: Tensor
+    queries: Tensor
+    attacked: Tensor
+    seconds: tuple[float, ...]
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def eps(self) -> int | None:
+        """The budget; None if the fewest changes were looked for."""
+        return self.result.budget
+
+    @property
+    def right(self) -> Tensor:
+        """Which clean inputs the model classifies correctly, with finite logits."""
+        return (self.result.outcome != Outcome.ALREADY) & (self.result.outcome != Outcome.NON_FINITE)
+
+    @property
+    def clean_accuracy(self) -> float:
+        """Share of the clean inputs that are classified correctly."""
+        return _share(self.right)
+
+    @property
+    def found_by(self) -> list[str | None]:
+        """The member whose point each sample has; None for one that was wrong from the start or never fooled."""
+        first = self.l0.argmin(0).tolist()
+        fooled = (self.result.outcome == Outcome.FOUND).tolist()
+        return [self.members[member] if hit else None for member, hit in zip(first, fooled, strict=True)]
+
+    def robust_accuracy(self, k: float | None = None, after: int | None = None) -> float:
+        """Share of the samples that are right and stay so under k changes; `after` believes the first members only.
+
+        With a fixed budget nothing else was searched: k is that budget, and another one is refused.
+        """
+        if k is None:
+            k = self.eps
+        if k is None:
+            raise ValueError("robust_accuracy(k) needs a number of changes: the cascade had no budget")
+        if self.eps not in (None, k):
+            raise ValueError(f"k={k} was not searched, only eps={self.eps}; with eps=None every k is answered")
+        return _share(self.right & (fewest(self.l0[:after]) > k))
+
+    def rows(self) -> list[dict[str, str]]:
+        """A table of texts, one line per member: what is left after it, and what it cost."""
+        return [{"member": name, **self._figures(member)} for member, name in enumerate(self.members)]
+
+    def line(self, member: int) -> str:
+        """What one member did, in words."""
+        return f"{self.members[member]}: " + ", ".join(f"{name} {text}" for name, text in self._figures(member).items())
+
+    def _figures(self, member: int) -> dict[str, str]:
+        asked, before = self.attacked[member], fewest(self.l0[:member])
+        gained = asked & self.right & (self.l0[member] < before)
+        queries = float(self.queries[member][asked].double().mean()) if bool(asked.any()) else 0.0
+        shown = BUDGETS if self.eps is None else (self.eps,)
+        return {
+            **{f"robust accuracy at {k}": f"{self.robust_accuracy(k, member + 1):.1%}" for k in shown},
+            "improved" if self.eps is None else "fooled": f"{int(gained.sum())} of {int((asked & self.right).sum())}",
+            "queries per sample": f"{queries:.0f}",
+            "seconds": f"{self.seconds[member]:.1f}",
+        }
+
+    @property
+    def headline(self) -> str:
+        """The question, and how accurate the model is without an attack."""
+        unit = "pixels" if self.result.unit == "pixel" else "features"
+        goal = f"at most {self.eps} {unit}" if self.eps is not None else f"as few {unit} as possible"
+        return f"{self.version}, {len(self.result)} samples, {goal}: clean accuracy {self.clean_accuracy:.1%}"
+
+    def __str__(self) -> str:
+        """A line per member, then the warnings."""
+        lines = [self.headline, *(self.line(member) for member in range(len(self.members)))]
+        return "\n".join(lines + ([render(list(self.findings))] if self.findings else []))
+
+
+def make_report(version: str, members: Sequence[Attack], progress: Progress, problem: Problem) -> Report:
+    """All that the progress of a cascade says."""
+    return Report(
+        version=version,
+        members=tuple(member.name for member in members),
+        result=progress.result(problem),
+        l0=progress.l0.clone(),
+        queries=progress.forwards + progress.backwards,
+        attacked=progress.done.clone(),
+        seconds=tuple(progress.seconds.tolist()),
+        findings=tuple(_masked([member.gradients for member in members], progress)),
+    )
+
+
+def _masked(gradients: Sequence[bool], progress: Progress) -> list[Finding]:
+    """A random search should not find what gradients cannot, unless the gradients mislead."""
+    uses = torch.tensor(gradients)
+    tried = progress.done[uses].all(0) & bool(uses.any())
+    beaten = int((tried & (fewest(progress.l0[~uses]) < fewest(progress.l0[uses]))).sum())
+    n = progress.l0.shape[1]
+    if beaten <= max(LUCK, SHARE * n):
+        return []
+    detail = f"{beaten} of {n} samples ({beaten / n:.1%}) fell to fewer changes without gradients than with them."
+    fix = "look for rounding, saturation or randomness in the model, and attack a differentiable stand-in for it"
+    return [coded("SZ014", detail, fix, "warning")]
+
+
+def _share(values: Tensor) -> float:
+    return float(values.double().mean()) if len(values) else float("nan")

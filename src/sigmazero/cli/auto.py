@@ -1,0 +1,77 @@
+"""`sigmazero auto`: a cascade of attacks, for a figure one can rely on."""
+
+import contextlib
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import sigmazero as sz
+from sigmazero import data, models
+from sigmazero.auto import Report
+from sigmazero.cli import options
+from sigmazero.cli.console import out as console
+from sigmazero.cli.show import show_findings, write_result
+from sigmazero.doctor import examine
+from sigmazero.report.table import number, rich_table
+
+Eps = Annotated[int | None, typer.Option(metavar="K", help="Changes allowed; without it, as few as possible.")]
+VersionName = Annotated[str, typer.Option("--version", metavar="NAME", help="standard or quick.")]
+State = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Keep the evaluation in this file and go on where it stopped.")
+]
+
+
+def auto(
+    model: options.Model,
+    data_name: options.Data,
+    weights: options.Weights = None,
+    model_dir: options.ModelDir = None,
+    data_dir: options.DataDir = None,
+    normalize: options.Normalize = None,
+    eps: Eps = None,
+    version: VersionName = "standard",
+    unit: options.UnitName = "feature",
+    limit: options.Limit = None,
+    rows: options.Rows = None,
+    seed: options.Seed = None,
+    batch_size: options.BatchSize = None,
+    device: options.Device = "auto",
+    state: State = None,
+    out: options.Out = None,
+    no_doctor: options.NoDoctor = False,
+) -> None:
+    """Measure robust accuracy with several strong attacks, each on what the ones before it could not fool.
+
+    \b
+    Example:
+      sigmazero auto --model net.py:build --weights net.pt --data mine.npz --eps 24
+      sigmazero auto --model M1 --data mnist --limit 1000 --state m1.state
+    """
+    counted, path, place = options.unit(unit), options.destination(out), options.device(device)
+    network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
+    chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
+    cascade = sz.SparseAutoAttack(network, "L0", eps, seed, version=version, device=place, unit=counted)
+    if not no_doctor:
+        show_findings(examine(network, chosen.images.to(place), chosen.labels.to(place)))
+    # The lines of the members are not the result: they go where progress goes.
+    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="SZ")  # shown below
+        size = 250 if batch_size is None else batch_size
+        cascade.run_standard_evaluation(chosen.images, chosen.labels, bs=size, state_path=state)
+    title = f"SparseAutoAttack against {model} on {chosen.name}"
+    _show(cascade.report, title)
+    if path is not None:
+        write_result(path, replace(cascade.report.result, ids=chosen.ids), chosen, None, title)
+
+
+def _show(report: Report, title: str) -> None:
+    console().print(title, style="bold", markup=False, highlight=False, soft_wrap=True)
+    console().print(report.headline, markup=False, highlight=False, soft_wrap=True)
+    console().print(rich_table(report.rows(), down=True))
+    if report.eps is None:
+        console().print(f"median l0 {number(report.result.median_l0, 1)}", highlight=False)
+    show_findings(list(report.findings))

@@ -1,0 +1,114 @@
+"""σ-swap keeps its limit of queries, plans its phases inside it, and its search refines what others found."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import sigmazero as sz
+from sigmazero import drive
+from sigmazero.engine import Engine
+from sigmazero.pose import pose
+from tests.networks import Counting, TinyNet, linear_optimum, linear_problem
+
+TARGETS = [False, True]
+
+
+def tagged(n: int = 6):
+    """A problem whose rows can be told apart inside the model, as `Counting` needs; the tag may not change."""
+    model, x, _ = linear_problem((2, 4, 4), n, seed=2)
+    x.flatten(1)[:, -1] = torch.arange(n) / 1000
+    mask = torch.ones(2, 4, 4, dtype=torch.bool)
+    mask[-1, -1, -1] = False
+    return model, x, model(x).argmax(1), mask
+
+
+@pytest.mark.parametrize("queries", [5, 6, 15, 16, 17, 33, 60, 200, 501])
+@pytest.mark.parametrize("targeted", TARGETS)
+def test_no_sample_exceeds_its_queries(queries, targeted):
+    model, x, y, mask = tagged()
+    counting = Counting(model, len(x))
+    goal = (y + 1) % 4 if targeted else y
+    result = sz.get("sigma-swap", queries=queries).run(counting, x, goal, mask=mask, targeted=targeted)
+    spent = counting.forwards + counting.backwards
+    assert torch.equal(spent, result.forwards + result.backwards)
+    assert int(spent.max()) <= queries
+
+
+def test_a_coarse_search_keeps_the_limit_too():
+    model, x, y, mask = tagged()
+    problem = pose(x.float(), y, mask=mask)
+    attack = sz.get("sigma-swap", queries=200)
+    result = drive.run(attack, model.float(), problem, engine=Engine(precision="bf16"))
+    assert int((result.forwards + result.backwards).max()) <= 200
+    assert result.success.any()
+
+
+@pytest.mark.parametrize("queries", [5, 20, 200, 2000, 10000])
+def test_the_plan_uses_what_it_may(queries):
+    attack = sz.get("sigma-swap", queries=queries)
+    asked = [2 * phase.steps if phase.name == "sigma-zero" else 2 + 5 * phase.steps for phase in attack.phases]
+    assert queries - 1 <= 3 + sum(asked) <= queries
+
+
+def test_without_a_limit_it_may_ask_as_much_as_sigma_zero():
+    assert sz.get("sigma-swap", steps=100).limit == 2 * 100 + 3
+
+
+@pytest.mark.parametrize("wrong", [{"queries": 4}, {"queries": 7.5}, {"share": 0.0}, {"share": 1.5}, {"steps": 0}])
+def test_refuses(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        sz.get("sigma-swap", **wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"trust": 0.0}, {"choices": -0.1}, {"memory": 1.0}, {"heat": -1.0}, {"radius": -1}, {"bold": -1.0}]
+)
+def test_the_search_refuses(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        sz.get("swap-search", **wrong)
+
+
+def test_needs_finite_bounds():
+    net = TinyNet("conv")
+    with pytest.raises(ValueError, match="finite bounds"):
+        sz.get("swap-search", steps=2).run(net, net.x, net.y, bounds=(-torch.inf, torch.inf))
+
+
+def test_sparser_than_sigma_zero_at_equal_queries():
+    """On random linear models, where the optimum is known; the whole point of the attack."""
+    model, x, y = linear_problem((3, 8, 8), 40, seed=1)
+    ours = sz.get("sigma-swap", queries=200).run(model, x, y)
+    theirs = sz.get("sigma-zero", steps=100).run(model, x, y)
+    known = linear_optimum(model, x, y).isfinite() & theirs.success & ours.success
+    assert ours.l0[known].mean() < theirs.l0[known].mean()
+
+
+@pytest.mark.parametrize("unit", ["feature", "pixel"])
+@pytest.mark.parametrize("targeted", TARGETS)
+def test_refine_never_makes_it_worse(unit, targeted):
+    net = TinyNet("rgb")
+    goal = (net.y + 1) % 4 if targeted else net.y
+    found = sz.get("fmn", steps=30).run(net, net.x, goal, unit=unit, targeted=targeted)
+    better = sz.refine(net, net.x, goal, found.x_adv, queries=200, unit=unit, targeted=targeted)
+    problem = pose(net.x, goal, unit=unit, targeted=targeted)
+    assert problem.fooled(net(better))[found.success].all()
+    assert (problem.l0(better) <= problem.l0(found.x_adv))[found.success].all()
+    assert (problem.l0(better) < problem.l0(found.x_adv))[found.success].any()
+    assert problem.feasible(better).all()
+
+
+def test_refine_keeps_the_mask_and_what_fails():
+    model, x, y, mask = tagged()
+    never = replace(pose(x, y, mask=mask), budget=None)
+    start = torch.where(mask, 1 - x, x)
+    better = sz.refine(model, x, y, start, queries=60, mask=mask)
+    assert torch.equal(better[..., -1:, -1:][:, -1:], x[..., -1:, -1:][:, -1:])
+    lost = ~never.fooled(model(better))
+    assert torch.equal(better[lost], start[lost])
+
+
+def test_no_start_grows_from_the_clean_input():
+    net = TinyNet("conv")
+    result = sz.get("swap-search", steps=20).run(net, net.x, net.y)
+    assert result.success.all()
