@@ -6,14 +6,14 @@ with rows that are not alive. Frames are kept for the whole run, so later batche
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from sigmazero.loop import Steps, begun, one_step
-from sigmazero.oracle import Oracle, Tally, take
+from sigmazero.oracle import Oracle, Tally, each, take
 from sigmazero.problem import Problem
 
 _SMALLEST = 16  # rows; below this a replay takes as long as with fewer
@@ -163,23 +163,20 @@ class Captured:
 
 
 def _tensors(rows_of: Any) -> list[Tensor]:
-    """The tensors of a dataclass, in order."""
-    values = [getattr(rows_of, f.name) for f in fields(rows_of)]
-    return [value for value in values if isinstance(value, Tensor)]
+    """The tensors of a dataclass, in order, and of those it holds."""
+    found: list[Tensor] = []
+    for value in (getattr(rows_of, f.name) for f in fields(rows_of)):
+        found += [value] if isinstance(value, Tensor) else _tensors(value) if is_dataclass(value) else []
+    return found
 
 
 def _copy(rows_of: Any) -> Any:
-    return replace(
-        rows_of,
-        **{f.name: v.clone() for f in fields(rows_of) if isinstance(v := getattr(rows_of, f.name), Tensor)},
-    )
+    return each(Tensor.clone, rows_of)
 
 
 def _head(rows_of: Any, n: int) -> Any:
     """The first rows, without a copy."""
-    return replace(
-        rows_of, **{f.name: v[:n] for f in fields(rows_of) if isinstance(v := getattr(rows_of, f.name), Tensor)}
-    )
+    return each(lambda v: v[:n], rows_of)
 
 
 def _overwrite(mine: list[Tensor], new: list[Tensor]) -> None:

@@ -4,7 +4,7 @@ On a device nothing here reads a tensor's value on the host, so a step made of t
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import NamedTuple, TypeVar, cast
 
 import torch
@@ -24,17 +24,27 @@ def _uncompiled(method: Method) -> Method:
     return cast(Method, torch.compiler.disable(method))  # type: ignore[no-untyped-call]
 
 
+def each(change: Callable[..., Tensor], *states: Rows) -> Rows:
+    """A dataclass of tensors, field by field from others of its kind; one may hold another, and None stays None."""
+    first = states[0]
+    changed = {}
+    for f in fields(first):  # type: ignore[arg-type]
+        values = [getattr(state, f.name) for state in states]
+        if isinstance(values[0], Tensor):
+            changed[f.name] = change(*values)
+        elif is_dataclass(values[0]):
+            changed[f.name] = each(change, *values)
+    return replace(first, **changed)  # type: ignore[type-var]
+
+
 def take(rows_of: Rows, index: Tensor) -> Rows:
     """The same dataclass of tensors with some of its rows; fields that are None stay so."""
-    kept = {f.name: getattr(rows_of, f.name) for f in fields(rows_of)}  # type: ignore[arg-type]
-    return replace(rows_of, **{k: None if v is None else v[index] for k, v in kept.items()})  # type: ignore[type-var]
+    return each(lambda v: v[index], rows_of)
 
 
 def put(rows_of: Rows, index: Tensor, part: Rows) -> Rows:
     """The same dataclass of tensors with some of its rows replaced: what `take` took, put back."""
-    pairs = {f.name: (getattr(rows_of, f.name), getattr(part, f.name)) for f in fields(rows_of)}  # type: ignore[arg-type]
-    changed = {k: None if v is None else v.index_copy(0, index, new) for k, (v, new) in pairs.items()}
-    return replace(rows_of, **changed)  # type: ignore[type-var]
+    return each(lambda v, new: v.index_copy(0, index, new), rows_of, part)
 
 
 @dataclass

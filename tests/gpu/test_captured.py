@@ -80,7 +80,8 @@ def test_memory_limit_holds():
     x, y = net.x.repeat(2000, 1, 1, 1).cuda(), net.y.repeat(2000).cuda()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    limit = torch.cuda.memory_reserved() + 60 * 2**20
+    # Each stream of a recording has a workspace of 32 MiB for its matrix products on recent devices.
+    limit = torch.cuda.memory_reserved() + 160 * 2**20
     result = sz.get("sigma-zero", steps=30).run(net, x, y, max_memory=limit)
     assert result.success.any()
     assert torch.cuda.max_memory_reserved() <= limit

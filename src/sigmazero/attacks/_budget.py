@@ -6,7 +6,7 @@ the host.
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sigmazero.attack import Attack
 from sigmazero.ops import per_row
-from sigmazero.oracle import Oracle
+from sigmazero.oracle import Oracle, each
 from sigmazero.problem import Problem
 
 
@@ -46,9 +46,7 @@ class BudgetAttack(Attack):
 
 def start_again(rows: Tensor, fresh: Any, state: Any) -> Any:
     """The state with some of its rows (a boolean mask) replaced by fresh ones."""
-    pairs = [(getattr(fresh, f.name), getattr(state, f.name)) for f in fields(state)]
-    chosen = [old if old is None else torch.where(per_row(rows, old), new, old) for new, old in pairs]
-    return type(state)(**dict(zip([f.name for f in fields(state)], chosen, strict=True)))
+    return each(lambda new, old: torch.where(per_row(rows, old), new, old), fresh, state)
 
 
 def by_site(p: Problem, values: Tensor) -> Tensor:

@@ -28,12 +28,14 @@ class SigmaSwap(SwapSearch):
              what sigma-zero may ask in that many `steps`
     share    of the queries, for the first phase; more of few queries, half at most, until it has `warm_up` steps
     first    the attack of the first phase; its steps are set from the share
+    goes_on  whether the first phase's attack takes further steps inside the search, as often as they serve
     """
 
     name: str = "sigma-swap"
     steps: int = 1000
     share: float = 0.25
     warm_up: int = 40
+    goes_on: bool = True
     first: Attack
 
     paper: ClassVar[str] = "docs/stronger.md"
@@ -59,10 +61,12 @@ class SigmaSwap(SwapSearch):
         """σ-zero for its share of the queries and what does not fill a step of the search; then the search."""
         left = self.limit - BESIDES
         beginning = 2  # the search asks once about its starting point and its gradient
-        first = max(self.share * left, min(2 * self.warm_up, left / 2))
-        searches = int(left - first - beginning) // COST
+        share = max(self.share * left, min(2 * self.warm_up, left / 2))
+        searches = int(left - share - beginning) // COST
         if searches < 1:
             return (replace(self.first, steps=left // 2),)
         steps = (left - beginning - COST * searches) // 2
         mine = {f.name: getattr(self, f.name) for f in fields(SwapSearch) if f.name != "name"}
-        return replace(self.first, steps=steps), SwapSearch(**{**mine, "steps": searches, "queries": self.limit})
+        first = replace(self.first, steps=steps)
+        mine |= {"steps": searches, "queries": self.limit, "walker": first if self.goes_on else None}
+        return first, SwapSearch(**mine)

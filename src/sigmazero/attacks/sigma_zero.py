@@ -101,11 +101,14 @@ class SigmaZero(Attack):
         return State(x, x.new_full((len(x),), self.threshold), *moments)
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
-        """Evaluate, descend, prune."""
+        """Evaluate, then descend."""
+        answer = oracle.value_and_grad(s.a, lambda logits: oracle.problem.margin(logits).relu())
+        return self.descend(i, s, answer.grad, answer.fooled, oracle)
+
+    def descend(self, i: Tensor, s: State, g: Tensor, fooled: Tensor, oracle: Oracle) -> State:
+        """Go downhill and prune, given the gradient of the margin's positive part at s.a."""
         p = oracle.problem
         η, η_τ, c1, c2 = oracle.row(self.rates, i)
-        answer = oracle.value_and_grad(s.a, lambda logits: p.margin(logits).relu())
-        g = answer.grad
         if self.l0_term:
             g = g + self.l0_gradient(s.a - p.x, p)
         if self.normalize:
@@ -116,7 +119,7 @@ class SigmaZero(Attack):
         a = p.clip(s.a - η * g)
         τ = s.τ
         if self.adaptive_threshold:
-            τ = self.adapt(i, τ, answer.fooled, self.threshold_rate * η_τ)
+            τ = self.adapt(i, τ, fooled, self.threshold_rate * η_τ)
         if self.projection:
             a = torch.where(p.join((a - p.x).abs()) < ops.per_row(τ, a), p.x, a)
         return State(a, τ, m, v)
