@@ -118,7 +118,9 @@ def _weights(entry: models.Entry) -> str:
 
 
 def _attack_sections() -> Iterator[str]:
-    yield markdown(without(attack_rows(), "defaults"))
+    # A method of our own has a page beside this one instead of a paper.
+    rows = [row | {"paper": row["paper"].removeprefix("docs/")} for row in attack_rows()]
+    yield markdown(without(rows, "defaults"))
     for attack in ATTACKS.values():
         yield f"## {attack.name}"
         yield _describe(attack)
