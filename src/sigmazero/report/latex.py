@@ -5,6 +5,7 @@ A table that is longer than a page breaks over pages; one with models beside eac
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -46,11 +47,11 @@ ACCENTED = "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØÙÚÛÜÝßàáâãä
 def escape(text: str) -> str:
     r"""A text that LaTeX prints as it is; what its default fonts lack becomes the character's number.
 
-    >>> print(escape("a_b&<script>"), escape("50 %"), escape("∞"), escape("中"))
+    >>> print(escape("a_b&<script>"), escape("50 %"), escape("∞"), escape("中"), escape(""))
     a\_b\&\textless{}script\textgreater{} 50 \% $\infty$ {[}U+4E2D{]}
     """
     # Two hyphens or quotes in a row would melt into one sign.
-    pairs = zip(text, [*text[1:], ""], strict=True)
+    pairs = itertools.pairwise([*text, ""])
     return "".join(_mark(mark) + ("{}" if mark == after and mark in "-'" else "") for mark, after in pairs)
 
 

@@ -7,6 +7,7 @@ from importlib.resources import files
 
 from sigmazero.report.html import tables
 from sigmazero.report.html.shell import Html, document, element, join
+from sigmazero.report.html.summary import count
 from sigmazero.report.site.ranking import FIRST, Best, Board, Criterion, Entry, Model
 from sigmazero.report.table import number
 
@@ -121,7 +122,7 @@ def table(board: Board, ks: Sequence[float]) -> tables.Table:
         for rank, entry in board.ranked(first)
     ]
     what = f"in % what no attack fooled with at most k {board.settings['unit']}s changed"
-    caption = f"{heading(board)}: {len(rows)} models; {what}"
+    caption = f"{heading(board)}: {count(len(rows), 'model')}; {what}"
     return tables.Table(f"{board.name}-table", caption, ["model", *told], rows, notes=told)
 
 
