@@ -47,8 +47,10 @@ ACCENTED = "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØÙÚÛÜÝßàáâãä
 def escape(text: str) -> str:
     r"""A text that LaTeX prints as it is; what its default fonts lack becomes the character's number.
 
-    >>> print(escape("a_b&<script>"), escape("50 %"), escape("∞"), escape("中"), escape(""))
+    >>> print(escape("a_b&<script>"), escape("50 %"), escape("∞"), escape("中"))
     a\_b\&\textless{}script\textgreater{} 50 \% $\infty$ {[}U+4E2D{]}
+    >>> escape("")
+    ''
     """
     # Two hyphens or quotes in a row would melt into one sign.
     pairs = itertools.pairwise([*text, ""])
