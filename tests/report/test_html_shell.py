@@ -104,7 +104,6 @@ def test_attacks_keep_their_colour():
 
 
 def test_wheels_hold_the_assets(tmp_path):
-    pytest.importorskip("hatchling")
     from hatchling.builders.wheel import WheelBuilder
 
     from tests.test_structure import ROOT
