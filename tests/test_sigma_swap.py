@@ -62,7 +62,16 @@ def test_refuses(wrong):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"trust": 0.0}, {"choices": -0.1}, {"memory": 1.0}, {"heat": -1.0}, {"radius": -1}, {"bold": -1.0}]
+    "wrong",
+    [
+        {"queries": 4},
+        {"trust": 0.0},
+        {"choices": -0.1},
+        {"memory": 1.0},
+        {"heat": -1.0},
+        {"radius": -1},
+        {"bold": -1.0},
+    ],
 )
 def test_the_search_refuses(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
@@ -106,6 +115,14 @@ def test_refine_keeps_the_mask_and_what_fails():
     assert torch.equal(better[..., -1:, -1:][:, -1:], x[..., -1:, -1:][:, -1:])
     lost = ~never.fooled(model(better))
     assert torch.equal(better[lost], start[lost])
+
+
+@pytest.mark.parametrize("queries", [5, 9, 10, 11, 40])
+def test_refine_keeps_its_limit(queries):
+    model, x, y, mask = tagged()
+    counting = Counting(model, len(x))
+    sz.refine(counting, x, y, torch.where(mask, 1 - x, x), queries=queries, mask=mask)
+    assert int((counting.forwards + counting.backwards).max()) <= queries
 
 
 def test_no_start_grows_from_the_clean_input():

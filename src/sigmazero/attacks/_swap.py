@@ -44,6 +44,7 @@ from sigmazero.problem import Problem
 
 PROPOSALS = 4
 COST = PROPOSALS + 1  # queries of a step
+LEAST = 5  # queries of the clean check, of the start and its gradient, and of two verifications
 SPARE = {True: 2, False: 9}  # queries of the verification at most, after an exact search and after a coarse one
 CHOICE, WALK = 4, 5  # the sources after the four places: whole new choices, and the walk of the attack before
 USUAL = 0.2  # how often a proposal serves, before anything is known
@@ -141,6 +142,8 @@ class SwapSearch(Attack):
         super().__post_init__()
         if not 0 <= self.memory < 1:
             raise ValueError(f"memory={self.memory!r} must be at least 0 and less than 1")
+        if self.queries is not None and not (int(self.queries) == self.queries and self.queries >= LEAST):
+            raise ValueError(f"queries={self.queries!r} must be a whole number, {LEAST} or more (None for no limit)")
         if not self.trust > 0:
             raise ValueError(f"trust={self.trust!r} must be greater than 0")
         for name in ("radius", "sharpness", "choices", "heat", "jitter", "bold"):

@@ -43,9 +43,6 @@ class SigmaSwap(SwapSearch):
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
         super().__post_init__()
-        least = BESIDES + 2
-        if self.queries is not None and not (int(self.queries) == self.queries and self.queries >= least):
-            raise ValueError(f"queries={self.queries!r} must be a whole number, {least} or more")
         if not 0 < self.share <= 1:
             raise ValueError(f"share={self.share!r} must be greater than 0 and at most 1")
         if not self.warm_up >= 0:
