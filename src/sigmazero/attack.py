@@ -1,5 +1,6 @@
 """What every attack is: a frozen dataclass of hyper-parameters with `init` and `step`."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
@@ -17,14 +18,14 @@ Goal = Literal["untargeted", "targeted"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attack:
+class Attack(ABC):
     """The contract: state in, state out, and the model only through the oracle.
 
     A state is a dataclass of tensors whose first dimension is the batch (fields may be None). Two field names mean
     something to the driver: rows marked in `done` leave; `own` is the point the method would return by its own rule
     where that is not the sparsest adversarial point it queried, which the oracle keeps anyway.
     A step may not read a tensor's value on the host, unless the class says `capturable = False`.
-    An attack made of several phases names them in `phases` and has no steps of its own.
+    An attack made of several phases names them in `phases`; then their steps are taken, not its own.
     """
 
     name: str
@@ -59,18 +60,18 @@ class Attack:
         """What happens, one after the other, each beginning where the one before left off."""
         return (self,)
 
+    @abstractmethod
     def init(self, oracle: Oracle) -> Any:
         """The state before the first step."""
-        raise NotImplementedError(f"{type(self).__name__} has neither steps nor phases of its own")
 
     def follow(self, oracle: Oracle, before: Any) -> Any:
         """The state before the first step, as a phase after another one, which ended in the state `before`."""
         del before
         return self.init(oracle)
 
+    @abstractmethod
     def step(self, i: Tensor, state: Any, oracle: Oracle) -> Any:
         """One step: ask the oracle, return the new state. `i` is a scalar tensor on the device."""
-        raise NotImplementedError(f"{type(self).__name__} has neither steps nor phases of its own")
 
     def run(
         self,
