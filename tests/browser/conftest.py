@@ -16,7 +16,7 @@ from selenium.webdriver.chrome.service import Service
 
 from sigmazero.bench.cells import Loader
 from sigmazero.bench.store import Store
-from sigmazero.report.html.page import save_page
+from sigmazero.report.html.page import make_page, save_page
 from tests.bench.conftest import NET, run
 
 FLAGS = (
@@ -104,7 +104,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     with contextlib.chdir(folder):
         run(plan, folder / "run.db")
         with Store(folder / "run.db") as store:
-            save_page(folder / "report.html", store, Loader())
+            save_page(folder / "report.html", make_page(store, Loader()))
     return Made(folder / "report.html", folder / "run.db", images)
 
 

@@ -4,6 +4,7 @@ import subprocess
 from dataclasses import replace
 
 import pytest
+from markdown_it import MarkdownIt
 
 from sigmazero.report import layout, published
 from sigmazero.report.latex import escape, to_latex
@@ -80,6 +81,10 @@ def test_markdown_survives_nasty_names_too():
     assert len(table) == 2 + len(CELLS)
     assert len({line.count("|") for line in table}) == 1
     assert "<script" not in text
+    # As a reader of Markdown sees it: one table, its head and a row per cell, nothing spilt beside it.
+    page = MarkdownIt("commonmark").enable("table").render(text)
+    assert (page.count("<table>"), page.count("<tr>")) == (1, 1 + len(CELLS))
+    assert "|" not in re.sub(r"<t[hd]>.*?</t[hd]>", "", page)
 
 
 def has_latex() -> bool:

@@ -68,7 +68,7 @@ def test_wide(sigmazero, store):  # noqa: F811
     [
         (["--table", "none"], "there is no table 'none'; choose one of minimum-norm, fixed-budget"),
         (["--table", "fixed-budget"], "ask for --table minimum-norm"),
-        (["--to", "html"], "--to html is no known format; give --to with one of terminal"),
+        (["--to", "html"], "--to html is no known format; end --out in .html, .md, .csv, .tex, .txt"),
         (["--out", "a.doc"], "--out a.doc is no known format"),
         (["--compare", "other"], "choose one of paper"),
         (["--k", "x"], "--k x: give whole numbers"),

@@ -18,7 +18,7 @@ from sigmazero.cli.app import INTERRUPTED
 from sigmazero.cli.console import out as console
 from sigmazero.cli.show import show_path, write_picture
 from sigmazero.data import Rows
-from sigmazero.report.html.page import save_page
+from sigmazero.report.html.page import make_page, save_page
 from sigmazero.report.table import figures, rich_table
 
 BESIDE = ("sigma-zero", "fmn", "vfga")
@@ -54,7 +54,7 @@ def demo(
     with Store(path, write=True) as store:
         run(cells, store, loader)
         show(cells, store, loader.rows(digits), out / "demo.png", steps)
-        save_page(out / "report.html", store, loader)
+        save_page(out / "report.html", make_page(store, loader))
     show_path(out / "report.html")
 
 

@@ -9,7 +9,7 @@ import typer
 from sigmazero.bench.cells import Loader
 from sigmazero.bench.store import Store
 from sigmazero.cli.show import show_path
-from sigmazero.report.html.page import save_page
+from sigmazero.report.html.page import make_page, save_page
 from sigmazero.report.layout import KS
 
 Samples = Annotated[
@@ -45,5 +45,5 @@ def write_page(
     """Write the page of a store and print its path."""
     with Store(store) as opened:
         loader = Loader("cpu", data_dir=data_dir)
-        save_page(path, opened, loader, ks=ks or KS, mix=mix, compare=compare, limit=samples)
+        save_page(path, make_page(opened, loader, ks=ks or KS, mix=mix, compare=compare, limit=samples))
     show_path(path)

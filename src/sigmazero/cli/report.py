@@ -166,7 +166,8 @@ def write_table(made: layout.Layout, to: str | None, path: Path | None, standalo
     form = to or ("terminal" if path is None else FORMATS.get(path.suffix.lower(), ""))
     if form not in render.FORMATS:
         asked = f"--to {to}" if to else f"--out {path}"
-        raise ValueError(f"{asked} is no known format; give --to with one of {', '.join(render.FORMATS)}")
+        endings, formats = ", ".join([".html", *FORMATS]), ", ".join(render.FORMATS)
+        raise ValueError(f"{asked} is no known format; end --out in {endings}, or give --to with one of {formats}")
     if standalone and form != "latex":
         raise ValueError(f"--standalone makes a LaTeX document, not {form}; add --to latex")
     if made.across > 1 and form == "csv":

@@ -30,18 +30,8 @@ SECTIONS = {
 }
 
 
-def save_page(
-    path: Path,
-    store: Store,
-    loader: Loader,
-    *,
-    ks: Sequence[float] = layout.KS,
-    mix: bool = False,
-    compare: str | None = None,
-    limit: int | None = None,
-) -> None:
-    """Write the page; `limit` is the number of samples that come with pictures, by default what 5 MB hold."""
-    text = make_page(store, loader, ks=ks, mix=mix, compare=compare, limit=limit)
+def save_page(path: Path, text: str) -> None:
+    """Write a page."""
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8")
 
@@ -55,7 +45,7 @@ def make_page(
     compare: str | None = None,
     limit: int | None = None,
 ) -> str:
-    """The text of the page."""
+    """The text of the page; `limit` is the number of samples that come with pictures, by default what 5 MB hold."""
     cells = load(store)
     if not cells:
         raise ValueError("the store has no samples yet; run a plan into it first")
