@@ -155,11 +155,13 @@ def draw(clean: Tensor, columns: Sequence[Column]) -> Any:
         label = f"class {facts.label[row]}" + ("" if facts.target[row] < 0 else f", to {facts.target[row]}")
         first = axis(row, 0, 0)
         show(first, clean[row], f"{label}\nrow {facts.row[row]}")
-        _head(first, "clean", style.BEST) if row == 0 else None
+        if row == 0:
+            _head(first, "clean", style.BEST)
         for place, column in enumerate(columns, 1):
             pair = axis(row, 0, place), axis(row, 1, place)
             _sample(pair, clean[row], column, row)
-            _head(pair[0], column.name, style.colour(column.info.attack)) if row == 0 else None
+            if row == 0:
+                _head(pair[0], column.name, style.colour(column.info.attack))
     return figure
 
 
