@@ -23,20 +23,18 @@ from sigmazero.models import zoo
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "as it is": {},
-    "no search: sigma-zero with a constant step size": {"share": 1.0},
-    "first phase as sigma-zero": {"first": sz.get("sigma-zero")},
-    "constant step size, Adam's usual memory": {"first": sz.get("sigma-zero", final_step=1.0)},
-    "no annealing of the search": {"heat": 0.0},
-    "sources with fixed chances": {"trust": 1e9},
-    "no whole new choices, sigma-zero does not go on": {"choices": 0.0},
-    "one of these two in every step": {"choices": 1e9},
-    "sigma-zero does not go on": {"goes_on": False},
-    "gives up one site at a time": {"bold": 0.0},
+    "no search: the opening alone": {"share": 1.0},
+    "half of the queries for the opening": {"share": 0.5},
+    "a tenth for the opening": {"share": 0.1},
+    "opening with sigma-zero's own schedule": {"first": sz.get("sigma-zero")},
+    "no whole new choices": {"choices": 0.0},
+    "no annealing": {"heat": 0.0},
+    "places with fixed chances": {"trust": 1e9},
     "no neighbourhood": {"radius": 0},
-    "gain instead of its square": {"sharpness": 1.0},
+    "gain instead of its square": {"sharpness": 1},
     "gradient without memory": {"memory": 0.0},
-    "half of the queries for the first phase": {"share": 0.5},
-    "a tenth for the first phase": {"share": 0.1},
+    "three proposals per gradient": {"proposals": 3},
+    "twelve proposals per gradient": {"proposals": 12},
 }
 
 

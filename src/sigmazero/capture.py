@@ -17,7 +17,7 @@ from sigmazero.oracle import Oracle, Tally, each, take
 from sigmazero.problem import Problem
 
 _SMALLEST = 16  # rows; below this a replay takes as long as with fewer
-_WARM_UP = 3  # steps outside the recording, in which libraries choose their kernels
+_WARM_UP = 1  # steps outside the recording, in which libraries choose their kernels
 
 
 class Frame:

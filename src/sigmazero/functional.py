@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from sigmazero.attacks import get
+from sigmazero.attacks._swap import SwapSearch
 from sigmazero.ops import per_row
 from sigmazero.oracle import Model
 
@@ -19,7 +20,8 @@ def refine(model: Model, x: Tensor, y: Tensor, x_adv: Tensor, queries: int = 100
     A point that does not reach the goal is no start; the search then begins at the clean input.
     """
     how = {k: options.pop(k) for k in _RUN if k in options}
-    attack = get("swap-search", steps=max(1, (queries - 5) // 5), queries=queries, **options)
+    a_step = options.get("proposals", SwapSearch.proposals) + 1
+    attack = get("swap-search", steps=max(1, (queries - 5) // a_step), queries=queries, **options)
     result = attack.run(model, x, y, start=x_adv, **how)
     return torch.where(per_row(result.success, x), result.x_adv, x_adv)
 

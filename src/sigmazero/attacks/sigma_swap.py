@@ -1,7 +1,7 @@
-r"""σ-swap: a short σ-zero, then a swap search over the sites it changed, within a hard limit of queries.
+r"""σ-swap: σ-zero with whole new choices, then a swap search over the sites changed, within a hard limit of queries.
 
-At equal queries it ends with fewer changes than σ-zero on every network tried (docs/stronger.md). The first phase is
-σ-zero with a constant step size, which finds a fair example soon; the second makes it sparser (see _swap).
+At equal queries it ends with fewer changes than σ-zero on every network tried (docs/stronger.md). The first phase finds
+a fair example soon (see _opening), the second makes it sparser (see _swap).
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -15,7 +15,8 @@ from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 from sigmazero.attack import Attack
-from sigmazero.attacks._swap import COST, SwapSearch
+from sigmazero.attacks._opening import Opening, Walker
+from sigmazero.attacks._swap import SwapSearch
 
 BESIDES = 1 + 2  # queries of the clean check and, at most, of the verification
 
@@ -27,15 +28,13 @@ class SigmaSwap(SwapSearch):
     queries  the most a sample may ask, forwards and backwards, clean check and verification included; None stands for
              what sigma-zero may ask in that many `steps`
     share    of the queries, for the first phase; more of few queries, half at most, until it has `warm_up` steps
-    first    the attack of the first phase; its steps are set from the share
-    goes_on  whether the first phase's attack takes further steps inside the search, as often as they serve
+    first    the σ-zero of the first phase; its steps are set from the share
     """
 
     name: str = "sigma-swap"
     steps: int = 1000
-    share: float = 0.25
-    warm_up: int = 40
-    goes_on: bool = True
+    share: float = 0.2
+    warm_up: int = 50
     first: Attack
 
     paper: ClassVar[str] = "docs/stronger.md"
@@ -47,6 +46,8 @@ class SigmaSwap(SwapSearch):
             raise ValueError(f"share={self.share!r} must be greater than 0 and at most 1")
         if not self.warm_up >= 0:
             raise ValueError(f"warm_up={self.warm_up!r} must be 0 or greater")
+        if not isinstance(self.first, Walker):
+            raise ValueError(f"first={self.first.name!r} must be sigma-zero or a variant of it")
 
     @property
     def limit(self) -> int:
@@ -55,15 +56,22 @@ class SigmaSwap(SwapSearch):
 
     @property
     def phases(self) -> tuple[Attack, ...]:
-        """σ-zero for its share of the queries and what does not fill a step of the search; then the search."""
-        left = self.limit - BESIDES
-        beginning = 2  # the search asks once about its starting point and its gradient
+        """The opening for its share of the queries and what does not fill a step of the search; then the search."""
+        left, cost = self.limit - BESIDES, self.proposals + 1
         share = max(self.share * left, min(2 * self.warm_up, left / 2))
-        searches = int(left - share - beginning) // COST
-        if searches < 1:
-            return (replace(self.first, steps=left // 2),)
-        steps = (left - beginning - COST * searches) // 2
+        searches = int(left - share) // cost
+        steps = (left - cost * searches) // 2
+        walker = replace(self.first, steps=steps)
+        assert isinstance(walker, Walker)  # as checked when this was made
+        opening = Opening(
+            walker=walker,
+            steps=steps,
+            choices=self.choices,
+            memory=self.memory,
+            jitter=self.jitter,
+            queries=self.limit,
+        )
+        if searches == 0:
+            return (opening,)
         mine = {f.name: getattr(self, f.name) for f in fields(SwapSearch) if f.name != "name"}
-        first = replace(self.first, steps=steps)
-        mine |= {"steps": searches, "queries": self.limit, "walker": first if self.goes_on else None}
-        return first, SwapSearch(**mine)
+        return opening, SwapSearch(**mine | {"steps": searches, "queries": self.limit})

@@ -1,0 +1,99 @@
+"""The first phase of σ-swap: σ-zero, with whole new choices of sites in between, as often as they pay.
+
+Where gradients can be trusted, the sites of largest gradient × room, one fewer than the best example has, are often
+adversarial at once; where they mislead, only σ-zero's small steps get anywhere. Every query asks for the gradient,
+which serves both, and each sample does mostly what has saved it more changes so far. The first half is σ-zero alone: a
+whole choice that beats an early, poor example is no sign that it will beat a good one.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from sigmazero import noise, ops
+from sigmazero.attack import Attack
+from sigmazero.attacks import _sites as sites
+from sigmazero.attacks._budget import start_again
+from sigmazero.attacks._sites import Sources
+from sigmazero.oracle import Oracle
+
+COST = 2  # queries of a step
+ALONE = 0.5  # of the steps, for σ-zero alone
+TRUST = 1.0  # proposals it takes to change the mind about a source
+
+
+@runtime_checkable
+class Walker(Protocol):
+    """An attack that goes on from outside, as σ-zero does: its state has a point `a`, a gradient there moves it on."""
+
+    def init(self, oracle: Oracle) -> Any:
+        """The state before the first step."""
+
+    def descend(self, i: Tensor, s: Any, g: Tensor, fooled: Tensor, oracle: Oracle) -> Any:
+        """The state after step i, given the gradient of the margin's positive part at the point."""
+
+
+@dataclass
+class State:
+    """One row per sample: σ-zero's own state, the running gradient by sites, what whole choices and σ-zero saved."""
+
+    walk: Any
+    g: Tensor
+    wins: Tensor
+    tries: Tensor
+    done: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening(Attack):
+    """A step of σ-zero (`walker`) or a whole new choice; the other parameters are those of the search."""
+
+    walker: Walker
+    choices: float
+    memory: float
+    jitter: float
+    queries: int
+    name: str = "sigma-swap"
+    steps: int
+
+    paper: ClassVar[str] = "docs/stronger.md"
+    unroll: ClassVar[int] = 2
+
+    def init(self, oracle: Oracle) -> State:
+        """Start as σ-zero does."""
+        sites.check(oracle.problem, self.name)
+        g = torch.zeros_like(sites.box(oracle.problem).x)
+        tries = g.new_full((len(g), 2), TRUST)
+        return State(
+            self.walker.init(oracle),
+            g,
+            sites.USUAL * self.choices * tries,
+            tries,
+            sites.finished(oracle, COST, self.queries),
+        )
+
+    def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
+        """Ask about σ-zero's point, or about a whole new choice."""
+        p, best = oracle.problem, oracle.tally.best_l0
+        u = noise.uniform(p.seed, p.ids, i, (p.sites + 2,), dtype=p.x.dtype)
+        wave, size, turn = torch.split(u, [p.sites, 1, 1], 1)
+        ready = (best <= p.sites) & (i >= ALONE * self.steps)
+        worth = (s.wins / s.tries) ** sites.FAVOUR
+        chosen = (turn[:, 0] * worth.sum(1) < worth[:, 0]) & ready
+        box = sites.box(p)
+        choice = sites.whole_choice(box, sites.ends(box, s.g), sites.fewer(best, size[:, 0]), wave, self.jitter)
+        answer = oracle.value_and_grad(torch.where(ops.per_row(chosen, p.x), choice.view_as(p.x), s.walk.a), p.margin)
+        downhill = answer.grad * ops.per_row(answer.value > 0, answer.grad)
+        further = self.walker.descend(i, s.walk, downhill, answer.fooled, oracle)
+        asked = torch.stack([chosen, ~chosen], 1) * ready[:, None]
+        gained = asked * sites.saved(best, oracle.tally.best_l0)[:, None]
+        known = sites.learn(Sources(s.wins, s.tries), gained, asked, TRUST)
+        return State(
+            walk=start_again(~chosen, further, s.walk),
+            g=torch.lerp(sites.scaled(p, answer.grad), s.g, self.memory),
+            wins=known.wins,
+            tries=known.tries,
+            done=sites.finished(oracle, COST, self.queries),
+        )
