@@ -82,7 +82,7 @@ def test_imports_flow_one_way(path):
 
 
 def test_attacks_round_alike_everywhere():
-    """exp2 rounds differently at the end of a vector on a CPU: a row's result would depend on its place in the batch."""
+    """exp2 rounds differently at the end of a vector on a CPU: a result would depend on the place in the batch."""
     for path in (ROOT / "src" / "sigmazero" / "attacks").glob("*.py"):
         assert "torch.exp2(" not in path.read_text(encoding="utf-8"), f"{path.name} uses exp2; write it with exp"
 
