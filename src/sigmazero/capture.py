@@ -17,14 +17,16 @@ from sigmazero.oracle import Oracle, Tally, each, take
 from sigmazero.problem import Problem
 
 _SMALLEST = 16  # rows; below this a replay takes as long as with fewer
-_WARM_UP = 1  # steps outside the recording, in which libraries choose their kernels
+_WARM_UP = {False: 1, True: 3}  # steps before the recording, in which libraries choose kernels; fused ones take more
 
 
 class Frame:
     """The recorded step of one batch size, and its tensors."""
 
-    def __init__(self, step: Callable[[Steps, Oracle, Any], Any], attack: Steps, oracle: Oracle, state: Any) -> None:
-        self.attack = attack
+    def __init__(
+        self, step: Callable[[Steps, Oracle, Any], Any], attack: Steps, oracle: Oracle, state: Any, warm_up: int
+    ) -> None:
+        self.attack, self.warm_up = attack, warm_up
         self.rows = len(oracle.problem)
         self.oracle = Oracle(
             oracle.model, _copy(replace(oracle.problem, pool=None)), exact=oracle.exact, chunk=oracle.chunk
@@ -40,7 +42,7 @@ class Frame:
         side.wait_stream(torch.cuda.current_stream())
         # Every frame and attack is one more variant of the same function for the compiler, which else gives up at 8.
         with torch.cuda.stream(side), torch._dynamo.config.patch(recompile_limit=256), self._own_tensors():
-            for _ in range(_WARM_UP):
+            for _ in range(self.warm_up):
                 self._step(self.attack, self.oracle, self.state)
                 self._rewind()
         torch.cuda.current_stream().wait_stream(side)
@@ -95,7 +97,7 @@ class Frames:
     """The frames of a run, by number of rows; all of them step the same attack on the same model."""
 
     def __init__(self, attack: Steps, size: int, fuse: bool) -> None:
-        self.attack, self.size = attack, size
+        self.attack, self.size, self.warm_up = attack, size, _WARM_UP[fuse]
         # The shapes of a frame never change: compile for each of them, not for all.
         self._step = torch.compile(one_step, dynamic=False) if fuse else one_step
         self._frames: dict[int, Frame] = {}
@@ -112,7 +114,7 @@ class Frames:
         size = self.bucket(len(oracle.problem))
         if size not in self._frames:
             padded = torch.arange(size, device=oracle.problem.x.device).clamp(max=len(oracle.problem) - 1)
-            self._frames[size] = Frame(self._step, self.attack, oracle.part(padded), take(state, padded))
+            self._frames[size] = Frame(self._step, self.attack, oracle.part(padded), take(state, padded), self.warm_up)
         frame = self._frames[size]
         frame.load(oracle.problem, oracle.tally, state, oracle.iteration)
         return frame
