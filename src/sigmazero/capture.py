@@ -1,7 +1,8 @@
 """A step recorded once as a CUDA graph and replayed: the host no longer launches its hundred small kernels.
 
 A frame holds, for one number of rows, the tensors a recorded step reads and writes. Batches of fewer rows are padded
-with rows that are not alive. Frames are kept for the whole run, so later batches replay what earlier ones recorded.
+with rows that are not alive. Frames are kept for the whole run, so later batches replay what earlier ones recorded. The
+step before a recording, in which libraries choose their kernels, is a step of the search like any other.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,21 +13,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sigmazero.loop import Steps, begun, one_step
+from sigmazero.loop import Steps, one_step
 from sigmazero.oracle import Oracle, Tally, each, take
 from sigmazero.problem import Problem
 
 _SMALLEST = 16  # rows; below this a replay takes as long as with fewer
-_WARM_UP = {False: 1, True: 3}  # steps before the recording, in which libraries choose kernels; fused ones take more
+_TRIALS = {False: 0, True: 2}  # steps thrown away before a recording, besides the one that counts; fused ones need them
 
 
 class Frame:
-    """The recorded step of one batch size, and its tensors."""
+    """The recorded step of one batch size, and its tensors; `ahead` says how many steps were taken while recording."""
 
-    def __init__(
-        self, step: Callable[[Steps, Oracle, Any], Any], attack: Steps, oracle: Oracle, state: Any, warm_up: int
-    ) -> None:
-        self.attack, self.warm_up = attack, warm_up
+    def __init__(self, step: Callable[[Steps, Oracle, Any], Any], attack: Steps, oracle: Oracle, state: Any) -> None:
+        self.attack, self.ahead = attack, 0
         self.rows = len(oracle.problem)
         self.oracle = Oracle(
             oracle.model, _copy(replace(oracle.problem, pool=None)), exact=oracle.exact, chunk=oracle.chunk
@@ -35,20 +34,19 @@ class Frame:
         self.oracle.iteration, self.oracle.first = oracle.iteration.clone(), oracle.first
         self.state = _copy(state)
         self._step = step
-        self._record()
 
-    def _record(self) -> None:
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
+    def record(self, trials: int, pool: Any) -> None:
+        """Take one step, then record; all recordings of a run use the memory of `pool` in turn."""
         # Every frame and attack is one more variant of the same function for the compiler, which else gives up at 8.
-        with torch.cuda.stream(side), torch._dynamo.config.patch(recompile_limit=256), self._own_tensors():
-            for _ in range(self.warm_up):
-                self._step(self.attack, self.oracle, self.state)
-                self._rewind()
-        torch.cuda.current_stream().wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self._advance(self.attack.unroll)
+        with torch._dynamo.config.patch(recompile_limit=256):
+            for _ in range(trials):
+                with self._own_tensors():
+                    self._step(self.attack, self.oracle, self.state)
+            self._advance(1)
+            self.ahead = 1
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, pool=pool):
+                self._advance(self.attack.unroll)
 
     def _advance(self, steps: int) -> None:
         """Step, and copy what came out over what went in."""
@@ -62,18 +60,16 @@ class Frame:
     @contextmanager
     def _own_tensors(self) -> Iterator[tuple[Tally, Tensor]]:
         """The frame's tensors, which the oracle has again afterwards: a step puts new ones in their places."""
-        self._tally, self._iteration = self.oracle.tally, self.oracle.iteration
-        self._rewind()
+        tally, iteration = self.oracle.tally, self.oracle.iteration
+        self.oracle.tally = replace(tally)
         try:
-            yield self._tally, self._iteration
+            yield tally, iteration
         finally:
-            self.oracle.tally, self.oracle.iteration = self._tally, self._iteration
-
-    def _rewind(self) -> None:
-        self.oracle.tally, self.oracle.iteration = replace(self._tally), self._iteration
+            self.oracle.tally, self.oracle.iteration = tally, iteration
 
     def go(self, steps: int) -> None:
         """Replay as often as the recording fits, and step the rest."""
+        steps, self.ahead = steps - self.ahead, 0
         for _ in range(steps // self.attack.unroll):
             self.graph.replay()
         for _ in range(steps % self.attack.unroll):
@@ -96,8 +92,8 @@ class Frame:
 class Frames:
     """The frames of a run, by number of rows; all of them step the same attack on the same model."""
 
-    def __init__(self, attack: Steps, size: int, fuse: bool) -> None:
-        self.attack, self.size, self.warm_up = attack, size, _WARM_UP[fuse]
+    def __init__(self, attack: Steps, size: int, fuse: bool, pool: Any) -> None:
+        self.attack, self.size, self.pool, self.trials = attack, size, pool, _TRIALS[fuse]
         # The shapes of a frame never change: compile for each of them, not for all.
         self._step = torch.compile(one_step, dynamic=False) if fuse else one_step
         self._frames: dict[int, Frame] = {}
@@ -112,22 +108,26 @@ class Frames:
     def hold(self, oracle: Oracle, state: Any) -> Frame:
         """A frame with these rows in it, recorded now if there is none of the size."""
         size = self.bucket(len(oracle.problem))
-        if size not in self._frames:
-            padded = torch.arange(size, device=oracle.problem.x.device).clamp(max=len(oracle.problem) - 1)
-            self._frames[size] = Frame(self._step, self.attack, oracle.part(padded), take(state, padded), self.warm_up)
-        frame = self._frames[size]
+        frame = self._frames.get(size)
+        if frame is not None:
+            frame.load(oracle.problem, oracle.tally, state, oracle.iteration)
+            return frame
+        padded = torch.arange(size, device=oracle.problem.x.device).clamp(max=len(oracle.problem) - 1)
+        frame = Frame(self._step, self.attack, oracle.part(padded), take(state, padded))
         frame.load(oracle.problem, oracle.tally, state, oracle.iteration)
+        frame.record(self.trials, self.pool)
+        self._frames[size] = frame
         return frame
 
 
 class Captured:
     """Replays a recorded step; the host looks at the rows only now and then."""
 
-    def __init__(self, attack: Steps, oracle: Oracle, frames: Frames, before: Any = None) -> None:
+    def __init__(self, attack: Steps, oracle: Oracle, frames: Frames, state: Any) -> None:
         self.frames = frames
         self.interval = 5 * attack.unroll
         self.rows = len(oracle.problem)
-        self.frame = frames.hold(oracle, begun(attack, oracle, before))
+        self.frame = frames.hold(oracle, state)
 
     @property
     def oracle(self) -> Oracle:

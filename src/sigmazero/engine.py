@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sigmazero.capture import Captured, Frames
-from sigmazero.loop import Eager, Stepper, Steps
+from sigmazero.loop import Eager, Stepper, Steps, begun
 from sigmazero.oracle import Model, Oracle
 from sigmazero.problem import Problem
 
@@ -78,8 +78,9 @@ class Engine:
 class Steppers:
     """Chooses, for each batch, how a phase's steps are taken; recordings are shared by the batches of a run."""
 
-    def __init__(self, attack: Steps, engine: Engine) -> None:
-        self.attack, self.engine = attack, engine
+    def __init__(self, attack: Steps, engine: Engine, pool: Any = None) -> None:
+        """`pool` names memory for recordings, shared by phases that take turns; None for memory of its own."""
+        self.attack, self.engine, self.pool = attack, engine, pool
         self.frames: Frames | None = None
         cuda = torch.cuda.is_available()
         worth = attack.iterations >= _WORTH_RECORDING * attack.unroll
@@ -91,11 +92,12 @@ class Steppers:
 
     def begin(self, oracle: Oracle, size: int, before: Any = None) -> Stepper:
         """A stepper for one batch of at most `size` rows, after the state `before` of an earlier phase."""
+        state = begun(self.attack, oracle, before)
         if self.capture and oracle.problem.x.is_cuda:
             if self.frames is None or self.frames.size != size:
-                self.frames = Frames(self.attack, size, self.engine.fuse)
+                self.frames = Frames(self.attack, size, self.engine.fuse, self.pool)
             try:
-                return Captured(self.attack, oracle, self.frames, before)
+                return Captured(self.attack, oracle, self.frames, state)
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
@@ -103,7 +105,7 @@ class Steppers:
                     raise
                 log.warning("stepping eagerly: the step could not be captured (%s)", str(error).splitlines()[0])
                 self.capture, self.frames = False, None
-        return Eager(self.attack, oracle, before)
+        return Eager(self.attack, oracle, state)
 
 
 class _Coarse:

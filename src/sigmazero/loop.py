@@ -121,9 +121,8 @@ def begun(phase: Steps, oracle: Oracle, before: Any) -> Any:
 class Eager:
     """Steps one by one. On a CPU a finished row leaves at once; on a device the host looks only now and then."""
 
-    def __init__(self, attack: Steps, oracle: Oracle, before: Any = None) -> None:
-        self.attack, self.oracle = attack, oracle
-        self.state = begun(attack, oracle, before)
+    def __init__(self, attack: Steps, oracle: Oracle, state: Any) -> None:
+        self.attack, self.oracle, self.state = attack, oracle, state
         self.interval = 10 if oracle.problem.x.is_cuda else 1
 
     @property

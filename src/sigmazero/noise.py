@@ -41,6 +41,22 @@ def bits(seed: int, ids: Tensor, step: Tensor | int, shape: tuple[int, ...], str
     return _shift(_mix(key[:, None] + _GOLDEN * (position + 1)), 1).view(-1, *shape)
 
 
+def source(seed: int, ids: Tensor, stream: int = 0) -> Tensor:
+    """Where each sample's own sequence of random numbers begins, for `drawn`."""
+    key = _mix(ids.to(torch.int64) + _wrap(_GOLDEN * (seed + 1)))
+    return _mix(key + _wrap(_GOLDEN * (stream + 1)))
+
+
+def drawn(source: Tensor, step: Tensor, n: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """n uniform numbers in [0, 1) of each sample's sequence; every step draws n of them.
+
+    That is SplitMix64 itself, with a third of the kernels of `uniform`, for which a step has a key of its own.
+    """
+    digits = 24 if dtype == torch.float32 else 53
+    place = torch.arange(1, n + 1, device=source.device) + n * step
+    return _shift(_mix(source[:, None] + _GOLDEN * place), 64 - digits).to(dtype) * 2.0**-digits
+
+
 def uniform(
     seed: int,
     ids: Tensor,

@@ -147,6 +147,7 @@ class Oracle:
         self.iteration = torch.zeros((), dtype=torch.int64, device=problem.x.device)
         self.first = 0  # the iteration at which the current phase began
         self._tables: dict[int, tuple[Tensor, Tensor]] = {}
+        self._counted: tuple[Tensor, Tensor] | None = None
 
     def logits(self, x: Tensor, copies: int | None = None) -> Tensor:
         """Logits at one point per sample, or at `copies` of them: x is (N, copies, ...), so is the answer."""
@@ -193,6 +194,12 @@ class Oracle:
         self._count(forwards=1, backwards=classes.shape[1])
         self._record(x, self._judge(x, logits))
         return logits, torch.stack(grads, 1)
+
+    def l0(self, x: Tensor) -> Tensor:
+        """Number of changes of a point; that of the point asked last is known already."""
+        if self._counted is not None and self._counted[0] is x:
+            return self._counted[1]
+        return self.problem.l0(x)
 
     def row(self, table: Tensor, i: Tensor) -> tuple[Tensor, ...]:
         """The numbers of step i in a schedule of shape (steps, numbers), on the problem's device and dtype."""
@@ -271,7 +278,8 @@ class Oracle:
         fooled = problem.fooled(logits) & finite
         if self._on_host and not bool(fooled.any()):
             return Verdict(fooled, fooled, torch.zeros_like(problem.y), finite)  # no point to weigh
-        return Verdict(fooled, fooled & problem.feasible(x), problem.l0(x), finite)
+        self._counted = x, problem.l0(x)
+        return Verdict(fooled, fooled & problem.feasible(x), self._counted[1], finite)
 
     def _record(self, x: Tensor, verdict: Verdict) -> None:
         """Keep a point that is strictly sparser than the best so far, push the older ones down."""

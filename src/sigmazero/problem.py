@@ -85,16 +85,16 @@ class Problem:
 
     def fooled(self, logits: Tensor) -> Tensor:
         """Whether the goal is reached, by argmax; the only place that decides it."""
-        hit = logits.argmax(1) == self.y
-        return hit if self.targeted else ~hit
+        top = logits.argmax(1)
+        return top == self.y if self.targeted else top != self.y
 
     def clip(self, x: Tensor) -> Tensor:
         """Nearest point inside the box; features outside the mask get their clean value back."""
-        return torch.minimum(torch.maximum(x, self.lower), self.upper)
+        return torch.clamp(x, self.lower, self.upper)
 
     def feasible(self, x: Tensor) -> Tensor:
         """Whether a point lies inside the box and changes only what may be changed (NaN does not)."""
-        return ((x >= self.lower) & (x <= self.upper)).flatten(1).all(1)
+        return (self.clip(x) == x).flatten(1).all(1)
 
     def changed(self, x: Tensor) -> Tensor:
         """Which sites differ from the clean input, exactly: channels of a position joined if they count once."""

@@ -37,9 +37,13 @@ class Walker(Protocol):
 
 @dataclass
 class State:
-    """One row per sample: σ-zero's own state, the running gradient by sites, what whole choices and σ-zero saved."""
+    """One row per sample: σ-zero's own state, the running gradient by sites, what whole choices and σ-zero saved.
+
+    `luck` is the source of its random numbers.
+    """
 
     walk: Any
+    luck: Tensor
     g: Tensor
     wins: Tensor
     tries: Tensor
@@ -59,7 +63,7 @@ class Opening(Attack):
     steps: int
 
     paper: ClassVar[str] = "docs/stronger.md"
-    unroll: ClassVar[int] = 2
+    unroll: ClassVar[int] = 1
 
     def init(self, oracle: Oracle) -> State:
         """Start as σ-zero does."""
@@ -68,6 +72,7 @@ class Opening(Attack):
         tries = g.new_full((len(g), 2), TRUST)
         return State(
             self.walker.init(oracle),
+            noise.source(oracle.problem.seed, oracle.problem.ids),
             g,
             sites.USUAL * self.choices * tries,
             tries,
@@ -77,7 +82,7 @@ class Opening(Attack):
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask about σ-zero's point, or about a whole new choice."""
         p, best = oracle.problem, oracle.tally.best_l0
-        u = noise.uniform(p.seed, p.ids, i, (p.sites + 2,), dtype=p.x.dtype)
+        u = noise.drawn(s.luck, i, p.sites + 2, p.x.dtype)
         wave, size, turn = torch.split(u, [p.sites, 1, 1], 1)
         ready = (best <= p.sites) & (i >= ALONE * self.steps)
         worth = (s.wins / s.tries) ** sites.FAVOUR
@@ -92,6 +97,7 @@ class Opening(Attack):
         known = sites.learn(Sources(s.wins, s.tries), gained, asked, TRUST)
         return State(
             walk=start_again(~chosen, further, s.walk),
+            luck=s.luck,
             g=torch.lerp(sites.scaled(p, answer.grad), s.g, self.memory),
             wins=known.wins,
             tries=known.tries,

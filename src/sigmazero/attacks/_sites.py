@@ -23,13 +23,21 @@ FEW = 32  # from more changes than this a whole new choice may take off several 
 
 
 class Box(NamedTuple):
-    """Clean values, the ends of the box, the end further away, and which sites can change at all."""
+    """Clean values and the ends of the box."""
 
     x: Tensor
     lower: Tensor
     upper: Tensor
-    far: Tensor
-    movable: Tensor
+
+    def at(self, sites: Tensor) -> "Box":
+        """The box of some sites, (rows, number)."""
+        where = sites[:, None].expand(-1, self.x.shape[1], -1)
+        return Box(*(v.gather(2, where) for v in self))
+
+    @property
+    def far(self) -> Tensor:
+        """The end further away from the clean value."""
+        return torch.where(self.upper - self.x >= self.x - self.lower, self.upper, self.lower)
 
 
 class Ends(NamedTuple):
@@ -48,16 +56,19 @@ class Sources(NamedTuple):
 
 def box(p: Problem) -> Box:
     """The problem by sites."""
-    x, lower, upper = (by_site(p, v) for v in (p.x, p.lower, p.upper))
-    far = torch.where(upper - x >= x - lower, upper, lower)
-    return Box(x, lower, upper, far, (lower < upper).any(1))
+    return Box(*(by_site(p, v) for v in (p.x, p.lower, p.upper)))
 
 
 def ends(b: Box, g: Tensor) -> Ends:
     """The better end of each feature by the gradient of the margin."""
-    up, down = g * (b.x - b.upper), g * (b.x - b.lower)
-    gain = torch.maximum(up, down).sum(1)
-    return Ends(torch.where(up >= down, b.upper, b.lower), gain / gain.amax(1, keepdim=True).clamp(min=1e-30))
+    end = torch.where(g <= 0, b.upper, b.lower)
+    gain = total(g * (b.x - end))
+    return Ends(end, gain / gain.amax(1, keepdim=True).clamp(min=1e-30))
+
+
+def total(values: Tensor) -> Tensor:
+    """Sum over the features of each site."""
+    return values.sum(1) if values.shape[1] > 1 else values[:, 0]
 
 
 def scaled(p: Problem, grad: Tensor) -> Tensor:
@@ -67,9 +78,9 @@ def scaled(p: Problem, grad: Tensor) -> Tensor:
 
 def whole_choice(b: Box, e: Ends, n: Tensor, wave: Tensor, jitter: float) -> Tensor:
     """The n sites of largest gain, which vary by `jitter` of themselves, at the ends the gradient names."""
-    score = e.gain * (1 + jitter * (2 * wave - 1))
-    sites = (score >= ops.kth_largest(score, n.clamp(min=1, max=wave.shape[1]))[:, None]) & (e.gain > 0)
-    return torch.where(sites[:, None], e.end, b.x)
+    score = torch.addcmul((1 - jitter) * e.gain, e.gain, wave, value=2 * jitter)
+    least = ops.kth_largest(score, n.clamp(min=1, max=wave.shape[1])).clamp(min=1e-30)  # a gain of 0 promises nothing
+    return torch.where((score >= least[:, None])[:, None], e.end, b.x)
 
 
 def fewer(best: Tensor, draw: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ docs/stronger.md.
 
     a    current point, one change fewer than the best            m      its margin; ∞ before it is known
     g    running mean of the margin's gradient                    gain   what a site's better end promises by it
-    w    how likely a site is proposed                            tried  how often it was proposed in vain, fading
+    w    how likely a site is proposed                            worn   logarithm of how much less, tried in vain
 
 A new site comes from one of four places: next to the changed sites by gain, or any there; from all sites by gain², or
 any at all. Where gradients mislead only the blind draws find it, so each sample draws from a place as it has served so
@@ -52,9 +52,10 @@ FORGETS = 10  # steps after which the running gradient remembers half as much: f
 
 @dataclass
 class State:
-    """One row per sample; g is (rows, features of a site, sites), tried (rows, sites), wins and tries (rows, 5).
+    """One row per sample; g is (rows, features of a site, sites), worn (rows, sites), wins and tries (rows, 5).
 
     `stuck` says that the step before brought nothing: only then is a point kept that is worse.
+    `luck` is the source of random numbers.
     """
 
     a: Tensor
@@ -62,9 +63,10 @@ class State:
     g: Tensor
     m: Tensor
     stuck: Tensor
-    tried: Tensor
+    worn: Tensor
     wins: Tensor
     tries: Tensor
+    luck: Tensor
     done: Tensor
 
 
@@ -91,7 +93,6 @@ class Outcome(NamedTuple):
     before: Tensor
     m: Tensor
     swap: Tensor
-    few: Tensor
     kept: Tensor
 
 
@@ -183,9 +184,10 @@ class SwapSearch(Attack):
             g=g,
             m=torch.full_like(choice, torch.inf),
             stuck=torch.zeros_like(choice, dtype=torch.bool),
-            tried=torch.zeros_like(g[:, 0]),
+            worn=torch.zeros_like(g[:, 0]),
             wins=tries * torch.stack([usual] * PLACES + [choice], 1),
             tries=tries,
+            luck=noise.source(oracle.problem.seed, oracle.problem.ids, stream=1),
             done=sites.finished(oracle, self.proposals + 1, self.queries),
         )
 
@@ -193,7 +195,7 @@ class SwapSearch(Attack):
         """Some proposals, the last with a gradient."""
         p, k = oracle.problem, self.proposals
         heat, memory, many = oracle.row(self.rates, i)
-        u = noise.uniform(p.seed, p.ids, i, (p.sites + 2 * k + 2,), stream=1, dtype=p.x.dtype)
+        u = noise.drawn(s.luck, i, p.sites + 2 * k + 2, p.x.dtype)
         wave, luck, fate, size, turn = torch.split(u, [p.sites, k, k, 1, 1], 1)
         box = sites.box(p)
         ends = sites.ends(box, s.g)
@@ -212,9 +214,10 @@ class SwapSearch(Attack):
         choice = sites.whole_choice(box, ends, n, wave, self.jitter).view_as(p.x)
         point = torch.where(ops.per_row(chosen, p.x), choice, self._exchange(k - 1, plan, s, best))
         answer = oracle.value_and_grad(point, p.margin)
+        m = answer.value.masked_fill(oracle.l0(point) >= best, torch.inf)  # a choice among equals may be too large
         # A whole new choice must be better than what is there; without a margin to compare it must succeed.
         allowed = torch.where(chosen, torch.where(s.m.isinf(), -torch.inf, s.m), s.m * slack[:, -1])
-        s, plan, outcome = self._judge(k - 1, s, plan, point, answer.value, allowed, best, oracle)
+        s, plan, outcome = self._judge(k - 1, s, plan, point, m, allowed, best, oracle)
         s = replace(s, g=torch.lerp(sites.scaled(p, answer.grad), s.g, memory))
         return self._learnt(s, plan, [*outcomes, outcome], chosen, oracle)
 
@@ -223,32 +226,30 @@ class SwapSearch(Attack):
         a = s.a.view_as(box.x)
         changed = (a != box.x).any(1)
         near, wide = _beside(changed, s.a, self.radius)
-        # A little for every site: none is impossible, and there is always one to draw.
-        everywhere = torch.ones_like(wide)
-        sharp = reduce(torch.mul, [ends.gain] * self.sharpness, everywhere)
-        w = torch.stack([ends.gain * near, wide, sharp, everywhere], 1) + 1e-6
-        w = w * (torch.exp(HALF * s.tried) * (box.movable & ~changed))[:, None]
+        sharp = reduce(torch.mul, [ends.gain] * self.sharpness) if self.sharpness else torch.ones_like(wide)
+        w = torch.stack([ends.gain * near, wide, sharp, torch.ones_like(wide)], 1)
+        w = w * torch.exp(s.worn).masked_fill(changed | (box.lower == box.upper).all(1), 0)[:, None]
         w = w * ((s.wins / s.tries)[:, :PLACES, None] / w.sum(2, keepdim=True).clamp(min=1e-30))
-        held = (-(s.g * (a - box.x)).sum(1)).clamp(min=0)  # what each changed site contributes, to first order
-        ease = (held / held.amax(1, keepdim=True).clamp(min=1e-30)).clamp(min=1e-2).rsqrt() * changed
+        held = sites.total(s.g * (box.x - a))  # what each changed site contributes, to first order
+        ease = (held / held.amax(1, keepdim=True).clamp(min=1e-30)).clamp(min=1e-2).rsqrt()
         # A race: times are exponential with the weights as rates, and the first ones to arrive are drawn.
-        time = -torch.log1p(-wave) / (w.sum(1) + ease)
+        time = -torch.log1p(-wave) / torch.where(changed, ease, w.sum(1))
         fast, new = _first(time.masked_fill(changed, torch.inf), self.proposals)
-        soon, old = _first(time.masked_fill(~changed, torch.inf), self.proposals)
+        _, old = _first(torch.where(changed, time, torch.inf), self.proposals)
         turns = torch.arange(self.proposals, device=wave.device)
-        old = old.gather(1, turns % soon.isfinite().sum(1, keepdim=True).clamp(min=1))
-        new = torch.where(fast.isfinite(), new, old)  # where no site is left to take up
+        old = old.gather(1, turns % s.count.clamp(1, self.proposals)[:, None])
+        left = fast.isfinite()
+        new = torch.where(left, new, old)  # where no site is left to take up
         credit = w.gather(2, new[:, None].expand(-1, PLACES, -1))
         blind = fate * credit.sum(1) < credit[:, 1] + credit[:, 3]
         credit = credit * torch.stack([~blind, blind] * 2, 1)
-        at = new[:, None].expand(-1, box.x.shape[1], -1)
-        clean = box.x.gather(2, at)
-        value = torch.where(blind[:, None], box.far.gather(2, at), ends.end.gather(2, at))
+        here = box.at(new)
+        end = ends.end.gather(2, new[:, None].expand(-1, box.x.shape[1], -1))
         return Plan(
             new=new,
             old=old,
-            value=torch.where(fast.isfinite()[:, None], value, clean),
-            clean=clean,
+            value=torch.where(left[:, None], torch.where(blind[:, None], here.far, end), here.x),
+            clean=here.x,
             credit=credit / credit.sum(1, keepdim=True).clamp(min=1e-30),
             # Where nothing was found yet, nothing is given up.
             undone=torch.where((oracle.tally.best_l0 <= wave.shape[1])[:, None, None], box.x, a),
@@ -271,37 +272,38 @@ class SwapSearch(Attack):
         self, j: int, s: State, plan: Plan, point: Tensor, m: Tensor, allowed: Tensor, best: Tensor, oracle: Oracle
     ) -> tuple[State, Plan, Outcome]:
         """Go on from proposal j if it succeeded, or if its margin is allowed."""
-        swap, count = s.count < best, oracle.problem.l0(point)
-        won, few = oracle.tally.best_l0 < best, count < best
-        kept = won | (few & (m <= allowed))
-        # What went cannot go again: in its place what came, or what goes next.
-        came = torch.where(swap, plan.new[:, j], plan.old[:, (j + 1) % self.proposals])[:, None]
-        old = torch.where(kept[:, None] & (plan.old == plan.old[:, j, None]), came, plan.old)
+        swap, won = s.count < best, oracle.tally.best_l0 < best
+        kept = won | (m <= allowed)
+        if j + 1 < self.proposals:
+            # What went cannot go again: in its place what came, or what goes next.
+            came = torch.where(swap, plan.new[:, j], plan.old[:, j + 1])[:, None]
+            plan = plan._replace(old=torch.where(kept[:, None] & (plan.old == plan.old[:, j, None]), came, plan.old))
         new = replace(
             s,
             a=torch.where(ops.per_row(kept, point), point, s.a),
-            count=torch.where(kept, count, s.count),
+            count=torch.where(kept, oracle.l0(point), s.count),
             # After a success there is one change too many again, and whichever goes, its point is where to go on from.
             m=torch.where(kept, m.masked_fill(won, torch.inf), s.m),
         )
-        return new, plan._replace(old=old), Outcome(best, s.m, m, swap, few, kept)
+        return new, plan, Outcome(best, s.m, m, swap, kept)
 
     def _learnt(self, s: State, plan: Plan, outcomes: list[Outcome], chosen: Tensor, oracle: Oracle) -> State:
         """Remember what was tried, and what each source saved: whole changes, and parts of the way to the next."""
-        best, before, m, swap, few, kept = (torch.stack(column, 1) for column in zip(*outcomes, strict=True))
+        best, before, m, swap, kept = (torch.stack(column, 1) for column in zip(*outcomes, strict=True))
         saved = sites.saved(best, torch.cat([best[:, 1:], oracle.tally.best_l0[:, None]], 1))
-        closer = (1 - m / before).clamp(0, 1) * (few & (saved == 0) & before.isfinite())
+        part = ((before - m) / before.clamp(min=1e-30)).clamp(0, 1)
+        closer = torch.where((saved == 0) & before.isfinite(), part, 0)
         swap[:, -1] &= ~chosen
         weight = plan.credit * swap[:, None]
         asked = torch.cat([weight.sum(2), chosen[:, None]], 1)
         gained = torch.cat(
             [(weight * (saved + closer)[:, None]).sum(2), (chosen * (saved + closer)[:, -1])[:, None]], 1
         )
-        vain = s.tried.scatter_add(1, plan.new, swap.to(s.tried))
+        worn = s.worn.scatter_add(1, plan.new, HALF * swap.to(s.worn))
         known = sites.learn(Sources(s.wins, s.tries), gained, asked, self.trust, self.proposals)
         return replace(
             s,
-            tried=vain * torch.exp(HALF * kept.sum(1))[:, None],
+            worn=worn * torch.exp(HALF * kept.sum(1))[:, None],
             stuck=(saved + closer).amax(1) == 0,
             wins=known.wins,
             tries=known.tries,
