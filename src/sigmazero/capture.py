@@ -125,7 +125,7 @@ class Captured:
 
     def __init__(self, attack: Steps, oracle: Oracle, frames: Frames, state: Any) -> None:
         self.frames = frames
-        self.interval = 5 * attack.unroll
+        self.interval = max(10, 5 * attack.unroll)
         self.rows = len(oracle.problem)
         self.frame = frames.hold(oracle, state)
 

@@ -100,7 +100,7 @@ def finished(oracle: Oracle, cost: int, queries: int | None) -> Tensor:
     done = tally.best_l0 <= 1
     if queries is None:
         return done
-    return done | (tally.forwards + tally.backwards + cost + SPARE[oracle.exact] > queries)
+    return done | (tally.forwards + tally.backwards > queries - cost - SPARE[oracle.exact])
 
 
 def saved(before: Tensor, after: Tensor) -> Tensor:
@@ -111,5 +111,8 @@ def saved(before: Tensor, after: Tensor) -> Tensor:
 def learn(known: Sources, saved: Tensor, asked: Tensor, trust: float, proposals: int = 1) -> Sources:
     """What is known after some proposals. None is ever given up: a little of what is usual returns to each."""
     fade = FADE**proposals
-    wins = fade * known.wins + (1 - fade) * 0.1 * USUAL * trust + saved
-    return Sources(wins, fade * known.tries + (1 - fade) * trust + asked)
+    usual, once = (1 - fade) * 0.1 * USUAL * trust, (1 - fade) * trust
+    return Sources(
+        torch.add(saved + usual, known.wins, alpha=fade),
+        torch.add(asked + once, known.tries, alpha=fade),
+    )

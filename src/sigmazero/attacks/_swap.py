@@ -75,7 +75,6 @@ class Plan(NamedTuple):
 
     value, clean  what the new site becomes, and what it is in the clean input: (rows, features of a site, proposals)
     credit        whose idea it was: (rows, places, proposals)
-    undone        the point with every change given up, by sites
     """
 
     new: Tensor
@@ -83,7 +82,15 @@ class Plan(NamedTuple):
     value: Tensor
     clean: Tensor
     credit: Tensor
-    undone: Tensor
+
+
+class Proposal(NamedTuple):
+    """The j-th point of a step, the fewest changes known before it, and whether it exchanges sites."""
+
+    j: int
+    point: Tensor
+    best: Tensor
+    swap: Tensor
 
 
 class Outcome(NamedTuple):
@@ -203,21 +210,21 @@ class SwapSearch(Attack):
         slack = 1 - heat * s.stuck[:, None] * torch.log1p(-luck)
         outcomes = []
         for j in range(k - 1):
-            best = oracle.tally.best_l0
-            point = self._exchange(j, plan, s, best)
-            m = p.margin(oracle.logits(point))
-            s, plan, outcome = self._judge(j, s, plan, point, m, s.m * slack[:, j], best, oracle)
+            one = self._exchange(j, plan, s, box, oracle.tally.best_l0)
+            m = p.margin(oracle.logits(one.point))
+            s, plan, outcome = self._judge(one, m, s.m * slack[:, j], s, plan, oracle)
             outcomes.append(outcome)
         best = oracle.tally.best_l0
         chosen = self._chosen(s, turn[:, 0])
         n = torch.where(best <= p.sites, sites.fewer(best, size[:, 0]), many.long())
         choice = sites.whole_choice(box, ends, n, wave, self.jitter).view_as(p.x)
-        point = torch.where(ops.per_row(chosen, p.x), choice, self._exchange(k - 1, plan, s, best))
-        answer = oracle.value_and_grad(point, p.margin)
-        m = answer.value.masked_fill(oracle.l0(point) >= best, torch.inf)  # a choice among equals may be too large
+        one = self._exchange(k - 1, plan, s, box, best)
+        one = one._replace(point=torch.where(ops.per_row(chosen, p.x), choice, one.point))
+        answer = oracle.value_and_grad(one.point, p.margin)
+        m = answer.value.masked_fill(oracle.l0(one.point) >= best, torch.inf)  # a choice among equals may be too large
         # A whole new choice must be better than what is there; without a margin to compare it must succeed.
         allowed = torch.where(chosen, torch.where(s.m.isinf(), -torch.inf, s.m), s.m * slack[:, -1])
-        s, plan, outcome = self._judge(k - 1, s, plan, point, m, allowed, best, oracle)
+        s, plan, outcome = self._judge(one, m, allowed, s, plan, oracle)
         s = replace(s, g=torch.lerp(sites.scaled(p, answer.grad), s.g, memory))
         return self._learnt(s, plan, [*outcomes, outcome], chosen, oracle)
 
@@ -247,21 +254,20 @@ class SwapSearch(Attack):
         end = ends.end.gather(2, new[:, None].expand(-1, box.x.shape[1], -1))
         return Plan(
             new=new,
-            old=old,
+            # Where nothing was found yet, nothing is given up but what comes anyway.
+            old=torch.where((oracle.tally.best_l0 <= wave.shape[1])[:, None], old, new),
             value=torch.where(left[:, None], torch.where(blind[:, None], here.far, end), here.x),
             clean=here.x,
             credit=credit / credit.sum(1, keepdim=True).clamp(min=1e-30),
-            # Where nothing was found yet, nothing is given up.
-            undone=torch.where((oracle.tally.best_l0 <= wave.shape[1])[:, None, None], box.x, a),
         )
 
-    def _exchange(self, j: int, plan: Plan, s: State, best: Tensor) -> Tensor:
+    def _exchange(self, j: int, plan: Plan, s: State, box: Box, best: Tensor) -> Proposal:
         """One changed site for another; with as many as the best, gives up one; without a best, takes one more."""
-        a = s.a.view_as(plan.undone)
+        a, swap = s.a.view_as(box.x), s.count < best
         old, new = (v[:, j, None, None].expand(-1, a.shape[1], 1) for v in (plan.old, plan.new))
-        below = (s.count < best)[:, None, None]
-        value = torch.where(below, plan.value[:, :, j, None], plan.clean[:, :, j, None])
-        return a.scatter(2, old, plan.undone.gather(2, old)).scatter(2, new, value).view_as(s.a)
+        value = torch.where(swap[:, None, None], plan.value[:, :, j, None], plan.clean[:, :, j, None])
+        point = a.scatter(2, old, box.x.gather(2, old)).scatter(2, new, value).view_as(s.a)
+        return Proposal(j, point, best, swap)
 
     def _chosen(self, s: State, turn: Tensor) -> Tensor:
         """Whether a sample tries a whole new choice: by what those saved, against the best of the places."""
@@ -269,10 +275,11 @@ class SwapSearch(Attack):
         return turn * (worth[:, CHOICE] + worth[:, :PLACES].amax(1)) < worth[:, CHOICE]
 
     def _judge(
-        self, j: int, s: State, plan: Plan, point: Tensor, m: Tensor, allowed: Tensor, best: Tensor, oracle: Oracle
+        self, one: Proposal, m: Tensor, allowed: Tensor, s: State, plan: Plan, oracle: Oracle
     ) -> tuple[State, Plan, Outcome]:
-        """Go on from proposal j if it succeeded, or if its margin is allowed."""
-        swap, won = s.count < best, oracle.tally.best_l0 < best
+        """Go on from a proposal if it succeeded, or if its margin is allowed."""
+        j, point, best, swap = one
+        won = oracle.tally.best_l0 < best
         kept = won | (m <= allowed)
         if j + 1 < self.proposals:
             # What went cannot go again: in its place what came, or what goes next.
@@ -293,18 +300,17 @@ class SwapSearch(Attack):
         saved = sites.saved(best, torch.cat([best[:, 1:], oracle.tally.best_l0[:, None]], 1))
         part = ((before - m) / before.clamp(min=1e-30)).clamp(0, 1)
         closer = torch.where((saved == 0) & before.isfinite(), part, 0)
+        gain = saved + closer
         swap[:, -1] &= ~chosen
-        weight = plan.credit * swap[:, None]
-        asked = torch.cat([weight.sum(2), chosen[:, None]], 1)
-        gained = torch.cat(
-            [(weight * (saved + closer)[:, None]).sum(2), (chosen * (saved + closer)[:, -1])[:, None]], 1
-        )
+        whole = F.pad(chosen.to(gain)[:, None, None], (self.proposals - 1, 0))
+        asked = torch.cat([plan.credit * swap[:, None], whole], 1)
+        known = Sources(s.wins, s.tries)
+        known = sites.learn(known, (asked * gain[:, None]).sum(2), asked.sum(2), self.trust, self.proposals)
         worn = s.worn.scatter_add(1, plan.new, HALF * swap.to(s.worn))
-        known = sites.learn(Sources(s.wins, s.tries), gained, asked, self.trust, self.proposals)
         return replace(
             s,
             worn=worn * torch.exp(HALF * kept.sum(1))[:, None],
-            stuck=(saved + closer).amax(1) == 0,
+            stuck=gain.amax(1) == 0,
             wins=known.wins,
             tries=known.tries,
             done=sites.finished(oracle, self.proposals + 1, self.queries),
