@@ -51,6 +51,27 @@ def test_the_plan_uses_what_it_may(queries):
     assert queries - 1 <= 3 + sum(asked) <= queries
 
 
+@pytest.mark.parametrize("queries", [5, 40, 63])
+def test_few_queries_leave_nothing_for_the_search(queries):
+    assert not any(isinstance(phase, SwapSearch) for phase in sz.get("sigma-swap", queries=queries).phases)
+
+
+@pytest.mark.parametrize("queries", [100, 200, 2000])
+def test_the_search_begins_from_a_fair_example(queries):
+    opening, search = sz.get("sigma-swap", queries=queries).phases
+    assert opening.steps >= 30
+    assert isinstance(search, SwapSearch)
+
+
+@pytest.mark.parametrize("queries", [30, 40, 60])
+def test_with_few_queries_no_worse_than_sigma_zero(queries):
+    model, x, y = linear_problem((3, 8, 8), 60, seed=1)
+    ours = sz.get("sigma-swap", queries=queries).run(model, x, y)
+    theirs = sz.get("sigma-zero", steps=queries // 2).run(model, x, y)
+    worst = x[0].numel()
+    assert ours.l0.clamp(max=worst).mean() <= theirs.l0.clamp(max=worst).mean()
+
+
 def test_without_a_limit_it_may_ask_as_much_as_sigma_zero():
     assert sz.get("sigma-swap", steps=100).limit == 2 * 100 + 3
 

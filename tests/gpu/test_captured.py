@@ -63,15 +63,19 @@ def test_coarse_searches_claim_nothing_false(precision):
     assert result.asr() >= exact.asr()
 
 
-def test_a_model_that_cannot_be_captured_is_attacked_eagerly(caplog):
+@pytest.mark.parametrize("name", ["sigma-zero", "swap-search"])  # one asks nothing before its steps, the other does
+def test_a_model_that_cannot_be_captured_is_attacked_eagerly(name, caplog):
     net = TinyNet("conv").cuda()
 
     def looks_at_values(x):
         return net(x) * (1.0 if float(x.detach().sum()) > -1 else 2.0)
 
-    result = sz.get("sigma-zero", steps=30).run(looks_at_values, net.x.cuda(), net.y.cuda())
+    result = sz.get(name, steps=30).run(looks_at_values, net.x.cuda(), net.y.cuda())
     assert result.success.all()
     assert "could not be captured" in caplog.text
+    eager = sz.get(name, steps=30).run(looks_at_values, net.x.cuda(), net.y.cuda(), capture=False)
+    assert torch.equal(result.forwards, eager.forwards)
+    assert torch.equal(result.backwards, eager.backwards)
 
 
 @pytest.mark.filterwarnings("ignore:out of memory")  # giving way is allowed, going beyond is not

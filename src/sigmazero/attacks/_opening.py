@@ -20,7 +20,7 @@ from sigmazero.attacks._sites import Sources
 from sigmazero.oracle import Oracle
 
 COST = 2  # queries of a step
-ALONE = 0.5  # of the steps, for σ-zero alone
+ALONE, FIRST = 0.5, 20  # share of the steps for σ-zero alone, and how many at least
 TRUST = 1.0  # proposals it takes to change the mind about a source
 
 
@@ -84,7 +84,7 @@ class Opening(Attack):
         p, best = oracle.problem, oracle.tally.best_l0
         u = noise.drawn(s.luck, i, p.sites + 2, p.x.dtype)
         wave, size, turn = torch.split(u, [p.sites, 1, 1], 1)
-        ready = (best <= p.sites) & (i >= ALONE * self.steps)
+        ready = (best <= p.sites) & (i >= max(ALONE * self.steps, FIRST))
         worth = (s.wins / s.tries) ** sites.FAVOUR
         chosen = (turn[:, 0] * worth.sum(1) < worth[:, 0]) & ready
         box = sites.box(p)

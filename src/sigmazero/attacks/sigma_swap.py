@@ -19,6 +19,7 @@ from sigmazero.attacks._opening import Opening, Walker
 from sigmazero.attacks._swap import SwapSearch
 
 BESIDES = 1 + 2  # queries of the clean check and, at most, of the verification
+FEWEST = 30  # steps of the first phase before any search: from poorer examples it does not get far
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,8 @@ class SigmaSwap(SwapSearch):
 
     queries  the most a sample may ask, forwards and backwards, clean check and verification included; None stands for
              what sigma-zero may ask in that many `steps`
-    share    of the queries, for the first phase; more of few queries, half at most, until it has `warm_up` steps
+    share    of the queries, for the first phase; more of few queries, until it has `warm_up` steps: half of them, or 30
+             steps
     first    the σ-zero of the first phase; its steps are set from the share
     """
 
@@ -58,7 +60,7 @@ class SigmaSwap(SwapSearch):
     def phases(self) -> tuple[Attack, ...]:
         """The opening for its share of the queries and what does not fill a step of the search; then the search."""
         left, cost = self.limit - BESIDES, self.proposals + 1
-        share = max(self.share * left, min(2 * self.warm_up, left / 2))
+        share = max(self.share * left, min(2 * self.warm_up, max(left / 2, 2 * FEWEST), left))
         searches = int(left - share) // cost
         steps = (left - cost * searches) // 2
         walker = replace(self.first, steps=steps)
