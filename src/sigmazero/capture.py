@@ -25,14 +25,12 @@ class Frame:
     """The recorded step of one batch size, and its tensors; `ahead` says how many steps were taken while recording."""
 
     def __init__(self, step: Callable[[Steps, Oracle, Any], Any], attack: Steps, oracle: Oracle, state: Any) -> None:
+        """Take over an oracle and a state that nobody else writes to."""
         self.attack, self.ahead = attack, 0
         self.rows = len(oracle.problem)
-        self.oracle = Oracle(
-            oracle.model, _copy(replace(oracle.problem, pool=None)), exact=oracle.exact, chunk=oracle.chunk
-        )
-        self.oracle.tally = _copy(oracle.tally)
-        self.oracle.iteration, self.oracle.first = oracle.iteration.clone(), oracle.first
-        self.state = _copy(state)
+        self.oracle, self.state = oracle, state
+        self.oracle.problem = replace(oracle.problem, pool=None)  # only the start of an attack looks at the pool
+        self.oracle.iteration = oracle.iteration.clone()
         self._step = step
 
     def record(self, trials: int, pool: Any) -> None:
@@ -78,7 +76,7 @@ class Frame:
     def load(self, problem: Problem, tally: Tally, state: Any, iteration: Tensor) -> None:
         """Put rows in; what is left of the frame repeats the first row and is not alive."""
         n = len(problem)
-        mine = replace(problem, pool=None)  # only the start of an attack looks at the pool
+        mine = replace(problem, pool=None)
         pairs = [(self.oracle.problem, mine), (self.oracle.tally, tally), (self.state, state)]
         for held, rows in pairs:
             for to, new in zip(_tensors(held), _tensors(rows), strict=True):
@@ -112,9 +110,10 @@ class Frames:
         if frame is not None:
             frame.load(oracle.problem, oracle.tally, state, oracle.iteration)
             return frame
-        padded = torch.arange(size, device=oracle.problem.x.device).clamp(max=len(oracle.problem) - 1)
+        rows = len(oracle.problem)
+        padded = torch.arange(size, device=oracle.problem.x.device).clamp(max=rows - 1)
         frame = Frame(self._step, self.attack, oracle.part(padded), take(state, padded))
-        frame.load(oracle.problem, oracle.tally, state, oracle.iteration)
+        frame.oracle.tally.alive[rows:] = False
         frame.record(self.trials, self.pool)
         self._frames[size] = frame
         return frame
@@ -170,10 +169,6 @@ def _tensors(rows_of: Any) -> list[Tensor]:
     for value in (getattr(rows_of, f.name) for f in fields(rows_of)):
         found += [value] if isinstance(value, Tensor) else _tensors(value) if is_dataclass(value) else []
     return found
-
-
-def _copy(rows_of: Any) -> Any:
-    return each(Tensor.clone, rows_of)
 
 
 def _head(rows_of: Any, n: int) -> Any:
