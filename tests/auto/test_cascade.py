@@ -255,3 +255,10 @@ def test_wrong_calls_are_named():
     fewest.run_standard_evaluation(x, y)
     with pytest.raises(ValueError, match="needs a number of changes"):
         fewest.report.robust_accuracy()
+
+
+def test_the_page_names_the_versions_as_they_are():
+    page = (Path(__file__).parents[2] / "docs" / "auto.md").read_text(encoding="utf-8")
+    for version in VERSIONS.values():
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{version.name}` {version.number} |"))
+        assert re.findall(r"`([a-z0-9-]+)` \(", row) == [m.name for m in (*version.budget, *version.minimum)]
