@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from sigmazero import attacks as registry
 from sigmazero.attack import Attack, Goal
 from sigmazero.bench import measure
-from sigmazero.bench.cells import Loader, expand
+from sigmazero.bench.cells import Loader, expand, without_target
 from sigmazero.bench.execute import execute
 from sigmazero.bench.facts import Facts
+from sigmazero.bench.inputs import GIVEN, keep
 from sigmazero.bench.plan import BATCH_SIZE, PRECISIONS, DataSpec, ModelSpec, Question
 from sigmazero.bench.recheck import Verdict, verify
 from sigmazero.bench.store import Store
@@ -28,8 +29,6 @@ from sigmazero.data import Rows
 from sigmazero.problem import Unit
 from sigmazero.report.summary import figures, load
 from sigmazero.report.table import markdown
-
-GIVEN = "given in Python"
 
 
 @dataclass(frozen=True)
@@ -89,15 +88,17 @@ def evaluate(
     batch_size: int = BATCH_SIZE,
     name: str | None = None,
     device: str | torch.device | None = None,
+    keep_inputs: bool = True,
     progress: bool = False,
 ) -> Evaluation:
     """Run attacks against a model on some rows into a store, doing only what the store does not have yet.
 
-    model    a module, or a name or file as `models.load` takes it
-    data     rows from `data.load`, tensors (inputs in [0, 1], labels), or the name of a data set
-    attacks  names, or attacks with parameters of your own
-    target   for goal="targeted": "next", "random" or the number of a class
-    name     what reports call the model
+    model        a module, or a name or file as `models.load` takes it
+    data         rows from `data.load`, tensors (inputs in [0, 1], labels), or the name of a data set
+    attacks      names, or attacks with parameters of your own
+    target       for goal="targeted": "next", "random" or the number of a class
+    name         what reports call the model
+    keep_inputs  put rows and tensors into the store, up to 64 MB, so that reports can show them
     """
     if precision not in PRECISIONS:
         raise ValueError(f"precision={precision!r} is not allowed; {hint(precision, PRECISIONS)}")
@@ -125,14 +126,16 @@ def evaluate(
         for method in methods
         for budget in asked
     ]
-    return _run(questions, Path(store), loader, progress)
+    return _run(questions, Path(store), loader, keep_inputs and not isinstance(data, str), progress)
 
 
-def _run(questions: Sequence[Question], path: Path, loader: Loader, progress: bool) -> Evaluation:
+def _run(questions: Sequence[Question], path: Path, loader: Loader, keeps: bool, progress: bool) -> Evaluation:
     cells, missing = expand(questions, loader)
     if missing:
         raise FileNotFoundError(missing[0].advice)
     with Store(path, write=True) as store:
+        if keeps:
+            keep(store, without_target(loader.rows(questions[0].data), questions[0].target))
         report = execute(cells, store, loader, title=questions[0].model.name, progress=progress)
     for key, error in report.failed.items():
         label = next(cell.info.attack for cell in cells if cell.info.key == key)

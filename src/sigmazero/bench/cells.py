@@ -65,6 +65,10 @@ class Loader:
         """Use these rows for that name."""
         self._given_rows[spec] = rows
 
+    def has_rows(self, spec: DataSpec) -> bool:
+        """Whether rows were given for that name."""
+        return spec in self._given_rows
+
     def model(self, spec: ModelSpec) -> nn.Module:
         """The network, on the device, in evaluation mode."""
         if spec in self._given_models:

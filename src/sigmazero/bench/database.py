@@ -40,6 +40,8 @@ CREATE TABLE IF NOT EXISTS traces (
 );
 """
 # Stores from before the doctor was asked lack it, and older versions do not look for it: no reason for a new schema.
+# The same holds for the inputs of runs from Python.
+INPUTS = "CREATE TABLE IF NOT EXISTS inputs (hash TEXT PRIMARY KEY, rows BLOB NOT NULL)"
 DOCTOR = "CREATE TABLE IF NOT EXISTS doctor (cell INTEGER PRIMARY KEY REFERENCES cells(id), findings TEXT NOT NULL)"
 
 
@@ -105,6 +107,7 @@ def open_writing(path: Path) -> sqlite3.Connection:
             base.executescript(f"BEGIN IMMEDIATE; {statements} COMMIT;")
         base.execute(TRACES)
         base.execute(DOCTOR)
+        base.execute(INPUTS)
     return base
 
 

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sigmazero.bench import identity
-from sigmazero.bench.cells import ABSENT, Loader, in_format, stored_data
+from sigmazero.bench.cells import ABSENT, Loader, in_format
 from sigmazero.bench.facts import CellInfo, Facts
+from sigmazero.bench.inputs import recall
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.bench.store import Store
 from sigmazero.bench.trace import Trace
@@ -65,7 +66,7 @@ def verify(
         if keys is not None and info.key not in keys:
             continue
         try:
-            network, rows, targets = _load(info, loader)
+            network, rows, targets = _load(store, info, loader)
         except (*ABSENT, ValueError, LookupError) as error:
             verdict.skipped.append(Disagreement(info, None, f"cannot be checked here: {error}"))
             continue
@@ -73,9 +74,9 @@ def verify(
     return verdict
 
 
-def _load(info: CellInfo, loader: Loader) -> tuple[nn.Module, Rows, Tensor | None]:
+def _load(store: Store, info: CellInfo, loader: Loader) -> tuple[nn.Module, Rows, Tensor | None]:
     model = ModelSpec(**info.origin["model"])
-    rows, targets = loader.asked(stored_data(info), model, info.origin["target"], info.seed)
+    rows, targets = loader.asked(recall(store, info, loader), model, info.origin["target"], info.seed)
     return loader.model(model), rows, targets
 
 

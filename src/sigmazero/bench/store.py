@@ -171,6 +171,11 @@ class Store:
         with self._transaction():
             self._base.execute("INSERT OR REPLACE INTO doctor VALUES (?, ?)", (cell, json.dumps(findings)))
 
+    def keep_inputs(self, content_hash: str, rows: bytes) -> None:
+        """Keep inputs that cannot be loaded again, by the hash of their content; see `inputs`."""
+        with self._transaction():
+            self._base.execute("INSERT OR IGNORE INTO inputs VALUES (?, ?)", (content_hash, rows))
+
     # Reading ---------------------------------------------------------------------------------------------------------
 
     def _cell(self, key: str) -> tuple[int, CellInfo, str | None]:
@@ -213,6 +218,13 @@ class Store:
             return {}
         found = self._ask("SELECT key, findings FROM doctor JOIN cells ON cells.id = doctor.cell ORDER BY cells.id")
         return {key: json.loads(text) for key, text in found}
+
+    def inputs(self, content_hash: str) -> bytes | None:
+        """Inputs kept under a hash, packed; None where there are none."""
+        if not self._ask("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'inputs'"):
+            return None
+        found = self._ask("SELECT rows FROM inputs WHERE hash = ?", content_hash)
+        return bytes(found[0][0]) if found else None
 
     def stored(self, key: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which positions of a cell have their facts."""

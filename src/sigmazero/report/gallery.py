@@ -50,7 +50,7 @@ def save_gallery(path: Path, store: Store, loader: Loader, *, rows: int = ROWS, 
     if rows < 1:
         raise ValueError(f"--rows {rows}: give 1 or more")
     every = panels(load(store), mix)
-    groups = [group for group in every if is_image(clean_rows(group[0][0], loader).images)]
+    groups = [group for group in every if is_image(clean_rows(store, group[0][0], loader).images)]
     if not groups:
         raise ValueError(f"{every[0][0][0].dataset} has inputs that are no images; --curves takes any")
     paths = [path] if len(groups) == 1 else _paths(path, [group[0][0] for group in groups])
@@ -74,7 +74,7 @@ def draw_group(store: Store, loader: Loader, group: Sequence[Cell], rows: int) -
     common = shared_rows(ordered)
     places = {info.key: _places(facts, common) for info, facts in ordered}
     chosen = choose([within(info, facts)[places[info.key]] for info, facts in ordered], rows)
-    clean = clean_rows(first, loader).images[np.flatnonzero(store.stored(first.key))[places[first.key][chosen]]]
+    clean = clean_rows(store, first, loader).images[np.flatnonzero(store.stored(first.key))[places[first.key][chosen]]]
     names = labels([info for info, _ in ordered])
     columns = []
     for info, _ in ordered:

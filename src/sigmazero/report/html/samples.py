@@ -62,7 +62,7 @@ def _group(store: Store, infos: Sequence[CellInfo], loader: Loader, limit: int |
     facts = [store.facts(info.key) for info in infos]
     rows, clean, lack = np.unique(np.concatenate([each.row for each in facts])), None, None
     try:
-        inputs = clean_rows(infos[0], loader)
+        inputs = clean_rows(store, infos[0], loader)
         if is_image(inputs.images):
             clean = inputs
         else:

@@ -1,0 +1,127 @@
+"""Inputs that no file holds are kept in the store, so that pages show them and a check can ask about them again."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from sigmazero.bench import inputs
+from sigmazero.bench.cells import Loader
+from sigmazero.bench.inputs import clean_rows, keep, kept
+from sigmazero.bench.store import Store, StoreError
+from sigmazero.data import Rows
+from sigmazero.data.errors import DataError
+from sigmazero.evaluation import evaluate
+from sigmazero.report.gallery import save_gallery
+from sigmazero.report.html import samples
+from sigmazero.report.summary import load
+from tests.cli.conftest import sigmazero  # noqa: F401
+from tests.networks import linear_problem
+
+
+def eight_bit(n: int = 12):
+    """A linear model and 8-bit images in single precision."""
+    model, x, _ = linear_problem((3, 4, 4), n)
+    x = (x * 255).round().float() / 255
+    return model.float(), x, model.float()(x).argmax(1)
+
+
+@given(
+    npst.arrays(np.float32, (3, 2, 2), elements=st.floats(0, 1, width=32))
+    | npst.arrays(np.float64, (3, 5), elements=st.floats(-1e6, 1e6))
+    | npst.arrays(np.uint8, (3, 1, 2, 2)).map(lambda levels: levels.astype(np.float32) / 255)
+    | npst.arrays(np.uint8, (3, 4)).map(lambda levels: levels.astype(np.float64) / 255)
+)
+def test_what_is_kept_comes_back_bit_by_bit(tmp_path_factory, images):
+    rows = Rows(torch.from_numpy(images), torch.tensor([0, 9, 3]), torch.tensor([5, 2**40, 0]), "mine")
+    with Store(tmp_path_factory.mktemp("s") / "s.db", write=True) as store:
+        assert keep(store, rows)
+        assert keep(store, rows)  # once is enough
+        found = kept(store, _about(rows))
+    assert found is not None
+    assert found.content_hash == rows.content_hash
+    assert torch.equal(found.ids, rows.ids)
+
+
+def _about(rows: Rows):
+    """As much of a cell as `kept` looks at."""
+    return type("Info", (), {"data_hash": rows.content_hash, "dataset": rows.name})()
+
+
+def test_eight_bit_images_take_a_byte_each(tmp_path):
+    levels = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (50, 3, 16, 16)))  # nothing to compress
+    rows = Rows(levels.float() / 255, torch.zeros(50, dtype=torch.int64), torch.arange(50), "mine")
+    with Store(tmp_path / "s.db", write=True) as store:
+        keep(store, rows)
+        assert len(store.inputs(rows.content_hash) or b"") < 1.1 * levels.numel()
+
+
+@pytest.mark.parametrize("target", [None, 2])
+def test_tensors_are_shown(tmp_path, target):
+    model, x, y = eight_bit()
+    goal = {"goal": "targeted", "target": target} if target is not None else {}
+    evaluate(model, (x, y), ["sigma-zero", "fmn"], store=tmp_path / "s.db", steps=20, **goal)
+    with Store(tmp_path / "s.db") as store:
+        (group,) = samples.build(store, load(store), Loader())
+        assert group.lack is None
+        assert group.data["shape"] == [3, 4, 4]
+        shown = clean_rows(store, store.cells()[0], Loader())
+        assert torch.equal(shown.images, x if target is None else x[y != target])
+        assert save_gallery(tmp_path / "a.png", store, Loader(), rows=2)[0].exists()
+
+
+def test_two_sets_of_tensors_in_one_store(tmp_path):
+    model, x, y = eight_bit()
+    for part in (slice(0, 6), slice(6, 12)):
+        evaluate(model, (x[part], y[part]), store=tmp_path / "s.db", steps=10)
+    with Store(tmp_path / "s.db") as store:
+        loader = Loader()
+        first, second = (clean_rows(store, info, loader) for info in store.cells())
+        assert torch.equal(first.images, x[:6])
+        assert torch.equal(second.images, x[6:])
+        assert torch.equal(clean_rows(store, store.cells()[0], loader).images, x[:6])
+
+
+def test_a_check_asks_about_them_again(folder, sigmazero):  # noqa: F811
+    images = torch.from_numpy(np.load("mine.npz")["images"]).float() / 255
+    labels = torch.from_numpy(np.load("mine.npz")["labels"])
+    evaluate("net.py:build", (images, labels), store="s.db", steps=10)
+    done = sigmazero("verify", "s.db")
+    assert done.exit_code == 0, done.stderr
+    assert f"{len(images)} rows" in done.stdout.replace(",", "")
+    assert "cannot be checked" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("why", ["asked", "large"])
+def test_what_is_not_kept_is_said(tmp_path, monkeypatch, why):
+    model, x, y = eight_bit()
+    monkeypatch.setattr(inputs, "MOST", inputs.MOST if why == "asked" else x.numel() - 1)
+    done = evaluate(model, (x, y), store=tmp_path / "s.db", steps=10, keep_inputs=why != "asked")
+    assert done.verify().rows == len(x)  # they are still in memory
+    with Store(tmp_path / "s.db") as store:
+        assert store.inputs(store.cells()[0].data_hash) is None
+        with pytest.raises(DataError, match=r"were tensors, and the store does not hold them: .* save them as \.npz"):
+            clean_rows(store, store.cells()[0], Loader())
+        (group,) = samples.build(store, load(store), Loader())
+        assert "save them as .npz" in (group.lack or "")
+
+
+def test_damaged_inputs_are_named(tmp_path):
+    model, x, y = eight_bit()
+    evaluate(model, (x, y), store=tmp_path / "s.db", steps=5)
+    with Store(tmp_path / "s.db", write=True) as store:
+        info = store.cells()[0]
+        store._base.execute("UPDATE inputs SET rows = x'00ff'")
+        with pytest.raises(StoreError, match="the inputs of given cannot be read"):
+            clean_rows(store, info, Loader())
+
+
+def test_a_store_from_before(tmp_path):
+    model, x, y = eight_bit()
+    evaluate(model, (x, y), store=tmp_path / "s.db", steps=5)
+    with Store(tmp_path / "s.db", write=True) as store:
+        store._base.execute("DROP TABLE inputs")
+    with Store(tmp_path / "s.db") as store:
+        assert store.inputs("x") is None
