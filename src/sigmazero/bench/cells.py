@@ -65,9 +65,9 @@ class Loader:
         """Use these rows for that name."""
         self._given_rows[spec] = rows
 
-    def has_rows(self, spec: DataSpec) -> bool:
-        """Whether rows were given for that name."""
-        return spec in self._given_rows
+    def has(self, spec: ModelSpec | DataSpec) -> bool:
+        """Whether a module or rows were given for that name."""
+        return spec in self._given_models or spec in self._given_rows
 
     def model(self, spec: ModelSpec) -> nn.Module:
         """The network, on the device, in evaluation mode."""

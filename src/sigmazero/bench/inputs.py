@@ -68,7 +68,7 @@ def recall(store: Store, info: CellInfo, loader: Loader) -> DataSpec:
     rows = kept(store, info)
     if rows is not None:
         loader.give_rows(spec, rows)
-    elif not loader.has_rows(spec):
+    elif not loader.has(spec):
         raise DataError(
             f"the inputs of {info.dataset} were tensors, and the store does not hold them: they were more than "
             f"{MOST // 2**20} MB, or keep_inputs=False; save them as .npz and pass its name to sz.evaluate"

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sigmazero.bench import identity
 from sigmazero.bench.cells import ABSENT, Loader, in_format
 from sigmazero.bench.facts import CellInfo, Facts
-from sigmazero.bench.inputs import recall
+from sigmazero.bench.inputs import GIVEN, recall
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.bench.store import Store
 from sigmazero.bench.trace import Trace
@@ -76,6 +76,11 @@ def verify(
 
 def _load(store: Store, info: CellInfo, loader: Loader) -> tuple[nn.Module, Rows, Tensor | None]:
     model = ModelSpec(**info.origin["model"])
+    if model.spec == GIVEN and not loader.has(model):
+        raise LookupError(
+            f"{model.name} was a module, which a store does not hold; call verify() on what sz.evaluate(...) returns, "
+            "or give it a model that can be loaded again, such as file.py:build"
+        )
     rows, targets = loader.asked(recall(store, info, loader), model, info.origin["target"], info.seed)
     return loader.model(model), rows, targets
 
