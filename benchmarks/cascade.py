@@ -1,42 +1,26 @@
 """SparseAutoAttack against its own members: robust accuracy of the cascade and of each attack alone, per budget.
 
-    python benchmarks/cascade.py --models M1 M2 --model-dir weights/ --limit 128 --eps 10 24 50
+    python -m benchmarks.cascade --models M1 M2 --model-dir weights/ --limit 128 --eps 10 24 50
 
 The cascade may leave no sample standing that one of its members fools; `holds` says whether that is so.
 """
 
-import argparse
-import json
 import time
 import warnings
-from pathlib import Path
-
-import torch
 
 import sigmazero as sz
-from sigmazero import data, models
-from sigmazero.models import zoo
+from benchmarks.networks import networks, options, say
 
 ROUNDING = 1e-6  # shares of samples, in single precision
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="+", default=["demo"])
-    parser.add_argument("--model-dir")
-    parser.add_argument("--data-dir")
-    parser.add_argument("--limit", type=int, default=16, help="the first rows of the model's data set")
+    parser = options(__doc__, limit=16)
     parser.add_argument("--eps", type=int, nargs="+", default=[10, 24, 50])
     parser.add_argument("--version", default="standard")
-    parser.add_argument("--out", type=Path, help="append the lines to this JSON-lines file")
     args = parser.parse_args()
     warnings.simplefilter("ignore")  # what the cascade says about the models is not the question here
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    for code in args.models:
-        model = models.load(code, model_dir=args.model_dir, device=device)
-        source = "mnist-5k-heldout" if code == "demo" else zoo.get(code).dataset
-        rows = data.load(source, limit=args.limit, data_dir=args.data_dir)
-        x, y = rows.images.to(device), rows.labels.to(device)
+    for code, model, x, y, _ in networks(args):
         for eps in args.eps:
             began = time.perf_counter()
             auto = sz.SparseAutoAttack(model, norm="L0", eps=eps, version=args.version, verbose=False)
@@ -49,7 +33,7 @@ def main() -> None:
             }
             line = {
                 "model": code,
-                "rows": len(rows),
+                "rows": len(x),
                 "eps": eps,
                 "version": str(auto.version),
                 "clean": round(auto.clean_accuracy(x, y, bs=len(x)), 4),
@@ -58,10 +42,7 @@ def main() -> None:
                 "holds": all(together <= share + ROUNDING for share in alone.values()),
                 "seconds": round(seconds, 1),
             }
-            print(json.dumps(line), flush=True)
-            if args.out:
-                with args.out.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(line) + "\n")
+            say(line, args.out)
 
 
 if __name__ == "__main__":

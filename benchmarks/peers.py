@@ -1,6 +1,6 @@
 """Seconds per sample of BB, EAD and SparseFool against foolbox and torchattacks, in one run on one machine.
 
-    python benchmarks/peers.py --model M1 --model-dir weights/ --data mnist --limit 64 --steps 100
+    python -m benchmarks.peers --model M1 --model-dir weights/ --data mnist --limit 64 --steps 100
 
 Needs foolbox 3.3.4 with numba, and torchattacks 3.5.1, in the environment. Both sides attack the same rows with equal
 numbers of steps; ours runs them as one batch, foolbox too, torchattacks loops over them by itself. `first` is the first

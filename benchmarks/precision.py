@@ -1,6 +1,6 @@
 """What a coarse search costs in l0 and gains in time: the same rows in fp32, TF32 and bf16, every success verified.
 
-    python benchmarks/precision.py --model M1 --model-dir weights/ --data mnist --limit 1000 --steps 1000
+    python -m benchmarks.precision --model M1 --model-dir weights/ --data mnist --limit 1000 --steps 1000
 
 The difference to fp32 is paired by sample, with a bootstrap interval. σ-zero is chaotic: rounding alone moves the mean
 by a percent or more, so an interval that covers 0 means that no loss was seen.

@@ -1,6 +1,6 @@
 """How the time of a step grows with the batch, the number of features, the steps and the classes.
 
-    python benchmarks/scaling.py --attack sigma-zero --out benchmarks/results/scaling.jsonl
+    python -m benchmarks.scaling --attack sigma-zero --out benchmarks/results/scaling.jsonl
 
 Each series is fitted on a log-log scale; a slope of 1 means proportional growth, 0 means none. The model is a small
 convolution whose own cost is part of each figure, given beside it as the floor.

@@ -1,6 +1,6 @@
 """Milliseconds per step of each attack, against the floor: the model's own forward and backward pass, captured.
 
-    python benchmarks/speed.py --attacks sigma-zero --models smallcnn:32 prn18:32 --precision tf32 --fuse
+    python -m benchmarks.speed --attacks sigma-zero --models smallcnn:32 prn18:32 --precision tf32 --fuse
 
 Everything in one row is measured in the same run; compare ratios. On a CPU the floor is the bare eager pass.
 """

@@ -1,6 +1,6 @@
 """What storing costs: its share of a run's time, bytes per sample, and the time of a table over a million rows.
 
-    python benchmarks/store.py --out benchmarks/results/store.jsonl
+    python -m benchmarks.store --out benchmarks/results/store.jsonl
 
 The first two are measured on the bundled network and digits of MNIST's size, the last on made-up facts.
 """

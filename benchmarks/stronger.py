@@ -1,26 +1,22 @@
 """sigma-swap against sigma-zero at equal queries: curves over queries and an ablation, paired by sample.
 
-    python benchmarks/stronger.py --models M1 M2 --model-dir weights/ --limit 1000 --queries 200 2000 --seeds 2
-    python benchmarks/stronger.py --models M1 --model-dir weights/ --ablation --queries 2000
+    python -m benchmarks.stronger --models M1 M2 --model-dir weights/ --limit 1000 --queries 200 2000 --seeds 2
+    python -m benchmarks.stronger --models M1 --model-dir weights/ --ablation --queries 2000
 
 A difference is that of the mean numbers of changes, relative to sigma-zero's, with a bootstrap interval over samples;
 a sample that was not fooled counts as all its features.
 """
 
-import argparse
-import json
 import statistics
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import sigmazero as sz
-from sigmazero import data, models
+from benchmarks.networks import networks, options, say
 from sigmazero.bench.measure import paired_bootstrap
-from sigmazero.models import zoo
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "as it is": {},
@@ -52,11 +48,7 @@ def changes(result: sz.Result) -> Tensor:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="+", default=["demo"])
-    parser.add_argument("--model-dir")
-    parser.add_argument("--data-dir")
-    parser.add_argument("--limit", type=int, default=100, help="the first rows of the model's data set")
+    parser = options(__doc__, limit=100)
     parser.add_argument("--queries", type=int, nargs="+", default=[2000])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--precision", choices=["fp32", "tf32", "bf16"], default="fp32")
@@ -64,19 +56,13 @@ def main() -> None:
         "--repeat", type=int, default=1, help="run everything so often, in turn; seconds are the median"
     )
     parser.add_argument("--ablation", action="store_true")
-    parser.add_argument("--out", type=Path, help="append the lines to this JSON-lines file")
     args = parser.parse_args()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    for code in args.models:
-        model = models.load(code, model_dir=args.model_dir, device=device)
-        source = "mnist-5k-heldout" if code == "demo" else zoo.get(code).dataset
-        rows = data.load(source, limit=args.limit, data_dir=args.data_dir)
-        x, y = rows.images.to(device), rows.labels.to(device)
+    for code, model, x, y, ids in networks(args):
         for queries in args.queries:
             base = torch.zeros(0)
             runs = [
                 [
-                    (name, seed, attack.run(model, x, y, ids=rows.ids, seed=seed, precision=args.precision))
+                    (name, seed, attack.run(model, x, y, ids=ids, seed=seed, precision=args.precision))
                     for name, seed, attack in attacks(queries, args.seeds, args.ablation)
                 ]
                 for _ in range(args.repeat)
@@ -89,7 +75,7 @@ def main() -> None:
                 mean = float(base.clamp(max=x[0].numel()).mean())
                 line = {
                     "model": code,
-                    "rows": len(rows),
+                    "rows": len(x),
                     "queries": queries,
                     "attack": name,
                     "seed": seed,
@@ -103,10 +89,7 @@ def main() -> None:
                     "most_queries": int((result.forwards + result.backwards).max()),
                     "seconds": round(statistics.median(timed.seconds for _, _, timed in times), 3),
                 }
-                print(json.dumps(line), flush=True)
-                if args.out:
-                    with args.out.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps(line) + "\n")
+                say(line, args.out)
 
 
 if __name__ == "__main__":
