@@ -42,9 +42,12 @@ class Frame:
                     self._step(self.attack, self.oracle, self.state)
             self._advance(1)
             self.ahead = 1
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph, pool=pool):
-                self._advance(self.attack.unroll)
+            self._capture(pool)
+
+    def _capture(self, pool: Any) -> None:
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, pool=pool):
+            self._advance(self.attack.unroll)
 
     def _advance(self, steps: int) -> None:
         """Step, and copy what came out over what went in."""
