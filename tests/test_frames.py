@@ -47,9 +47,9 @@ def problem(net: TinyNet, budget: int | None):
     return pose(x, y, budget=budget)
 
 
-def found(attack, net, question, captured: bool):
+def found(attack, net, question, captured: bool, frames: list[Noted] | None = None):
     """What a search leaves, with steps taken one by one or in frames, and the frames of each phase."""
-    frames = [Noted(phase) for phase in attack.phases]
+    frames = frames or [Noted(phase) for phase in attack.phases]
 
     def begin(number, oracle, before):
         phase = attack.phases[number]
@@ -85,3 +85,16 @@ def test_rows_that_are_left_move_to_smaller_frames(name):
     assert torch.equal(one.counts, two.counts)
     assert torch.equal(one.forwards, two.forwards)
     assert any(len(set(noted.sizes)) > 1 for noted in frames), [noted.sizes for noted in frames]
+
+
+@pytest.mark.parametrize("name", ["sigma-zero", "sigma-swap", "sparse-rs"])
+def test_the_next_batch_uses_them_again(name, monkeypatch):
+    attack, net = small(name), TinyNet("conv")
+    question = problem(net, how(attack).get("budget"))
+    _, frames = found(attack, net, question, captured=True)
+    monkeypatch.setattr(Frame, "record", lambda *_: pytest.fail("there is a frame for so many rows"))
+    fewer = question.take(torch.arange(10, 35))
+    one, _ = found(attack, net, fewer, captured=False)
+    two, _ = found(attack, net, fewer, captured=True, frames=frames)
+    for field in ("counts", "points", "forwards", "backwards", "step_found"):
+        assert torch.equal(getattr(one, field), getattr(two, field)), field
