@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="append the rows to this JSON-lines file")
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    whole = [name for name, attack in sz.ATTACKS.items() if len(attack.phases) == 1]
+    whole = [name for name, attack in sz.ATTACKS.items() if len(attack.phases()) == 1]
     names = whole if args.attacks == ["all"] else args.attacks
     columns = ("bare", "floor", "ours", "advlib", "queries", "over_floor", "advlib_over_ours", "peak_mb")
     print(f"{'attack':<22}{'model':<16}{'batch':>6}{'number':>7}" + "".join(f"{c:>17}" for c in columns))

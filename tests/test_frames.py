@@ -49,10 +49,10 @@ def problem(net: TinyNet, budget: int | None):
 
 def found(attack, net, question, captured: bool, frames: list[Noted] | None = None):
     """What a search leaves, with steps taken one by one or in frames, and the frames of each phase."""
-    frames = frames or [Noted(phase) for phase in attack.phases]
+    frames = frames or [Noted(phase) for phase in attack.phases()]
 
     def begin(number, oracle, before):
-        phase = attack.phases[number]
+        phase = attack.phases()[number]
         state = begun(phase, oracle, before)
         return Captured(phase, oracle, frames[number], state) if captured else Eager(phase, oracle, state)
 

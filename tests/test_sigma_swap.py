@@ -44,23 +44,32 @@ def test_a_coarse_search_keeps_the_limit_too(queries):
     assert result.success.any() or queries == 13  # room for one step
 
 
+@pytest.mark.parametrize("targeted", TARGETS)
 @pytest.mark.parametrize("queries", [5, 20, 200, 2000, 10000])
-def test_the_plan_uses_what_it_may(queries):
+def test_the_plan_uses_what_it_may(queries, targeted):
     attack = sz.get("sigma-swap", queries=queries)
-    asked = [(phase.proposals + 1 if isinstance(phase, SwapSearch) else 2) * phase.steps for phase in attack.phases]
+    asked = [
+        (phase.proposals + 1 if isinstance(phase, SwapSearch) else 2) * phase.steps for phase in attack.phases(targeted)
+    ]
     assert queries - 1 <= 3 + sum(asked) <= queries
 
 
 @pytest.mark.parametrize("queries", [5, 40, 63])
 def test_few_queries_leave_nothing_for_the_search(queries):
-    assert not any(isinstance(phase, SwapSearch) for phase in sz.get("sigma-swap", queries=queries).phases)
+    assert not any(isinstance(phase, SwapSearch) for phase in sz.get("sigma-swap", queries=queries).phases())
 
 
 @pytest.mark.parametrize("queries", [100, 200, 2000])
 def test_the_search_begins_from_a_fair_example(queries):
-    opening, search = sz.get("sigma-swap", queries=queries).phases
+    opening, search = sz.get("sigma-swap", queries=queries).phases()
     assert opening.steps >= 30
     assert isinstance(search, SwapSearch)
+
+
+def test_a_target_takes_a_longer_opening():
+    attack = sz.get("sigma-swap", queries=600)
+    (near, _), (far, _) = attack.phases(), attack.phases(targeted=True)
+    assert far.steps >= 250 > near.steps
 
 
 @pytest.mark.parametrize("queries", [30, 40, 60])
@@ -102,8 +111,9 @@ def test_the_search_refuses(wrong):
 
 
 def test_the_opening_refuses_what_cannot_go_on():
-    with pytest.raises(ValueError, match="first='fmn' must be sigma-zero"):
-        sz.get("sigma-swap", first=sz.get("fmn"))
+    for name in ("first", "first_targeted"):
+        with pytest.raises(ValueError, match=f"{name}='fmn' must be sigma-zero"):
+            sz.get("sigma-swap", **{name: sz.get("fmn")})
 
 
 @pytest.mark.parametrize("name", ["swap-search", "sigma-swap"])

@@ -55,9 +55,9 @@ class Attack(ABC):
         """The most queries a sample may ask, forwards and backwards, whatever happens; None for no limit."""
         return None
 
-    @property
-    def phases(self) -> "tuple[Attack, ...]":
+    def phases(self, targeted: bool = False) -> "tuple[Attack, ...]":
         """What happens, one after the other, each beginning where the one before left off."""
+        del targeted
         return (self,)
 
     @abstractmethod

@@ -69,8 +69,7 @@ class Phases(Protocol):
     def limit(self) -> int | None:
         """The most queries of a sample."""
 
-    @property
-    def phases(self) -> Sequence[Steps]:
+    def phases(self, targeted: bool = False) -> Sequence[Steps]:
         """What happens, one after the other."""
 
 
@@ -161,9 +160,10 @@ def search(
     problem = oracle.problem
     rows = torch.arange(len(problem), device=problem.x.device)
     found = Found(take(oracle.tally, rows), problem.x.clone() if attack.keeps_own else None)
-    done, total = 0, sum(phase.iterations for phase in attack.phases)
+    phases = attack.phases(problem.targeted)
+    done, total = 0, sum(phase.iterations for phase in phases)
     state, end = None, 0
-    for number, phase in enumerate(attack.phases):
+    for number, phase in enumerate(phases):
         oracle.first = done
         stepper = begin(number, oracle, state)
         end += phase.iterations

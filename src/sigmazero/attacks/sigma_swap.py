@@ -19,6 +19,7 @@ from sigmazero.attacks._opening import Opening, Walker
 from sigmazero.attacks._swap import SwapSearch
 
 BESIDES = 1 + 2  # queries of the clean check and, at most, of the verification
+MOST = {False: 1 / 2, True: 1}  # of few queries, for the first phase, without and with a target
 FEWEST = 30  # steps of the first phase before any search: from poorer examples it does not get far
 
 
@@ -31,6 +32,10 @@ class SigmaSwap(SwapSearch):
     share    of the queries, for the first phase; more of few queries, until it has `warm_up` steps: half of them, or 30
              steps
     first    the σ-zero of the first phase; its steps are set from the share
+
+    A target takes more changes than just any other class, σ-zero needs more steps to come near the fewest, and whole
+    choices rarely succeed: then `warm_up_targeted` and `first_targeted` hold, few queries all go to the first phase,
+    and it makes no whole choices.
     """
 
     name: str = "sigma-swap"
@@ -38,6 +43,8 @@ class SigmaSwap(SwapSearch):
     share: float = 0.2
     warm_up: int = 50
     first: Attack
+    warm_up_targeted: int = 250
+    first_targeted: Attack
 
     paper: ClassVar[str] = "docs/stronger.md"
 
@@ -46,29 +53,31 @@ class SigmaSwap(SwapSearch):
         super().__post_init__()
         if not 0 < self.share <= 1:
             raise ValueError(f"share={self.share!r} must be greater than 0 and at most 1")
-        if not self.warm_up >= 0:
-            raise ValueError(f"warm_up={self.warm_up!r} must be 0 or greater")
-        if not isinstance(self.first, Walker):
-            raise ValueError(f"first={self.first.name!r} must be sigma-zero or a variant of it")
+        for name in ("warm_up", "warm_up_targeted"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name}={getattr(self, name)!r} must be 0 or greater")
+        for name in ("first", "first_targeted"):
+            if not isinstance(one := getattr(self, name), Walker):
+                raise ValueError(f"{name}={one.name!r} must be sigma-zero or a variant of it")
 
     @property
     def limit(self) -> int:
         """The most queries of a sample."""
         return 2 * self.steps + BESIDES if self.queries is None else int(self.queries)
 
-    @property
-    def phases(self) -> tuple[Attack, ...]:
+    def phases(self, targeted: bool = False) -> tuple[Attack, ...]:
         """The opening for its share of the queries and what does not fill a step of the search; then the search."""
         left, cost = self.limit - BESIDES, self.proposals + 1
-        share = max(self.share * left, min(2 * self.warm_up, max(left / 2, 2 * FEWEST), left))
+        warm_up = self.warm_up_targeted if targeted else self.warm_up
+        share = max(self.share * left, min(2 * warm_up, max(MOST[targeted] * left, 2 * FEWEST), left))
         searches = int(left - share) // cost
         steps = (left - cost * searches) // 2
-        walker = replace(self.first, steps=steps)
+        walker = replace(self.first_targeted if targeted else self.first, steps=steps)
         assert isinstance(walker, Walker)  # as checked when this was made
         opening = Opening(
             walker=walker,
             steps=steps,
-            choices=self.choices,
+            choices=0.0 if targeted else self.choices,
             memory=self.memory,
             jitter=self.jitter,
             queries=self.limit,
