@@ -11,7 +11,7 @@ from sigmazero import drive
 from sigmazero.engine import Engine, Precision
 from sigmazero.oracle import Model, Oracle
 from sigmazero.pose import Bounds, pose
-from sigmazero.problem import Unit
+from sigmazero.problem import Problem, Unit
 from sigmazero.result import Result
 
 Goal = Literal["untargeted", "targeted"]
@@ -55,9 +55,9 @@ class Attack(ABC):
         """The most queries a sample may ask, forwards and backwards, whatever happens; None for no limit."""
         return None
 
-    def phases(self, targeted: bool = False) -> "tuple[Attack, ...]":
+    def phases(self, problem: Problem | None = None) -> "tuple[Attack, ...]":
         """What happens, one after the other, each beginning where the one before left off."""
-        del targeted
+        del problem
         return (self,)
 
     @abstractmethod

@@ -95,7 +95,7 @@ class Session:
     def _search(self, verifier: Verifier, rows: Tensor, clean: Tensor, engine: Engine) -> list[Result]:
         lowered = engine.lower(self.model)
         pool = torch.cuda.graph_pool_handle() if self.problem.x.is_cuda else None
-        steppers = [Steppers(phase, engine, pool) for phase in self.attack.phases(self.problem.targeted)]
+        steppers = [Steppers(phase, engine, pool) for phase in self.attack.phases(self.problem)]
 
         def begin(phase: int, oracle: Oracle, before: Any) -> Stepper:
             return steppers[phase].begin(oracle, self.batches.size, before)

@@ -69,7 +69,7 @@ class Phases(Protocol):
     def limit(self) -> int | None:
         """The most queries of a sample."""
 
-    def phases(self, targeted: bool = False) -> Sequence[Steps]:
+    def phases(self, problem: Problem | None = None) -> Sequence[Steps]:
         """What happens, one after the other."""
 
 
@@ -160,7 +160,7 @@ def search(
     problem = oracle.problem
     rows = torch.arange(len(problem), device=problem.x.device)
     found = Found(take(oracle.tally, rows), problem.x.clone() if attack.keeps_own else None)
-    phases = attack.phases(problem.targeted)
+    phases = attack.phases(problem)
     done, total = 0, sum(phase.iterations for phase in phases)
     state, end = None, 0
     for number, phase in enumerate(phases):

@@ -24,7 +24,7 @@ ATTACKS: dict[str, Attack] = {
     for attack in (
         SigmaZero(),
         SigmaZero(name="sigma-zero-star", step_size=0.1, smoothing=1.0, threshold=0.1, threshold_rate=0.0015),
-        SigmaSwap(first=SigmaZero(final_step=1.0, memory=0.99), first_targeted=SigmaZero()),
+        SigmaSwap(first=SigmaZero(final_step=1.0, memory=0.99), first_hard=SigmaZero()),
         SwapSearch(),
         FMN(),
         PDPGD(),

@@ -17,9 +17,11 @@ from typing import ClassVar
 from sigmazero.attack import Attack
 from sigmazero.attacks._opening import Opening, Walker
 from sigmazero.attacks._swap import SwapSearch
+from sigmazero.problem import Problem
 
 BESIDES = 1 + 2  # queries of the clean check and, at most, of the verification
-MOST = {False: 1 / 2, True: 1}  # of few queries, for the first phase, without and with a target
+LARGE = 10_000  # sites, from which on a problem is hard
+MOST = {False: 1 / 2, True: 1}  # of few queries, for the first phase, of an easy problem and of a hard one
 FEWEST = 30  # steps of the first phase before any search: from poorer examples it does not get far
 
 
@@ -33,9 +35,9 @@ class SigmaSwap(SwapSearch):
              steps
     first    the σ-zero of the first phase; its steps are set from the share
 
-    A target takes more changes than just any other class, σ-zero needs more steps to come near the fewest, and whole
-    choices rarely succeed: then `warm_up_targeted` and `first_targeted` hold, few queries all go to the first phase,
-    and it makes no whole choices.
+    A target takes more changes than just any other class, and so does a large input. There σ-zero needs more steps to
+    come near the fewest, and whole choices rarely succeed: then `warm_up_hard` and `first_hard` hold, few queries all
+    go to the first phase, and it makes no whole choices.
     """
 
     name: str = "sigma-swap"
@@ -43,8 +45,8 @@ class SigmaSwap(SwapSearch):
     share: float = 0.2
     warm_up: int = 50
     first: Attack
-    warm_up_targeted: int = 250
-    first_targeted: Attack
+    warm_up_hard: int = 250
+    first_hard: Attack
 
     paper: ClassVar[str] = "docs/stronger.md"
 
@@ -53,10 +55,10 @@ class SigmaSwap(SwapSearch):
         super().__post_init__()
         if not 0 < self.share <= 1:
             raise ValueError(f"share={self.share!r} must be greater than 0 and at most 1")
-        for name in ("warm_up", "warm_up_targeted"):
+        for name in ("warm_up", "warm_up_hard"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name}={getattr(self, name)!r} must be 0 or greater")
-        for name in ("first", "first_targeted"):
+        for name in ("first", "first_hard"):
             if not isinstance(one := getattr(self, name), Walker):
                 raise ValueError(f"{name}={one.name!r} must be sigma-zero or a variant of it")
 
@@ -65,19 +67,20 @@ class SigmaSwap(SwapSearch):
         """The most queries of a sample."""
         return 2 * self.steps + BESIDES if self.queries is None else int(self.queries)
 
-    def phases(self, targeted: bool = False) -> tuple[Attack, ...]:
+    def phases(self, problem: Problem | None = None) -> tuple[Attack, ...]:
         """The opening for its share of the queries and what does not fill a step of the search; then the search."""
         left, cost = self.limit - BESIDES, self.proposals + 1
-        warm_up = self.warm_up_targeted if targeted else self.warm_up
-        share = max(self.share * left, min(2 * warm_up, max(MOST[targeted] * left, 2 * FEWEST), left))
+        hard = problem is not None and (problem.targeted or problem.sites > LARGE)
+        warm_up = self.warm_up_hard if hard else self.warm_up
+        share = max(self.share * left, min(2 * warm_up, max(MOST[hard] * left, 2 * FEWEST), left))
         searches = int(left - share) // cost
         steps = (left - cost * searches) // 2
-        walker = replace(self.first_targeted if targeted else self.first, steps=steps)
+        walker = replace(self.first_hard if hard else self.first, steps=steps)
         assert isinstance(walker, Walker)  # as checked when this was made
         opening = Opening(
             walker=walker,
             steps=steps,
-            choices=0.0 if targeted else self.choices,
+            choices=0.0 if hard else self.choices,
             memory=self.memory,
             jitter=self.jitter,
             queries=self.limit,
