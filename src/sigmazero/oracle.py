@@ -212,6 +212,7 @@ class Oracle:
     def retire(self, done: Tensor | None = None) -> None:
         """End a step: rows that have their answer, or that the attack gave up (`done`), ask no more."""
         tally, budget = self.tally, self.problem.budget
+        self._counted = None  # a point of a recorded step must not outlive it
         finished = (tally.best_l0 <= (budget or 0)) | tally.broken
         tally.alive = tally.alive & ~(finished if done is None else finished | done)
 
