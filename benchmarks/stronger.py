@@ -1,7 +1,9 @@
 """sigma-swap against sigma-zero at equal queries: curves over queries and an ablation, paired by sample.
 
     python -m benchmarks.stronger --models M1 M2 --model-dir weights/ --limit 1000 --queries 200 2000 --seeds 2
-    python -m benchmarks.stronger --models M1 --model-dir weights/ --ablation --queries 2000
+    python -m benchmarks.stronger --models M1 --model-dir weights/ --queries 2000 --ablation
+    python -m benchmarks.stronger --models M1 --model-dir weights/ --queries 2000 --ablation "no annealing"
+    python -m benchmarks.stronger --models M1 --model-dir weights/ --targeted --queries 600
 
 A difference is that of the mean numbers of changes, relative to sigma-zero's, with a bootstrap interval over samples;
 a sample that was not fooled counts as all its features.
@@ -35,10 +37,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def attacks(queries: int, seeds: int, ablation: bool) -> Iterator[tuple[str, int, sz.Attack]]:
+def attacks(queries: int, seeds: int, ablation: list[str] | None) -> Iterator[tuple[str, int, sz.Attack]]:
     """Name, seed and attack of every run; sigma-zero first."""
     yield "sigma-zero", 0, sz.get("sigma-zero", steps=queries // 2)
-    for name, changed in (VARIANTS if ablation else {"sigma-swap": {}}).items():
+    variants = {"sigma-swap": {}} if ablation is None else {name: VARIANTS[name] for name in ablation or VARIANTS}
+    for name, changed in variants.items():
         for seed in range(seeds):
             yield name, seed, sz.get("sigma-swap", queries=queries, **changed)
 
@@ -55,14 +58,17 @@ def main() -> None:
     parser.add_argument(
         "--repeat", type=int, default=1, help="run everything so often, in turn; seconds are the median"
     )
-    parser.add_argument("--ablation", action="store_true")
+    parser.add_argument("--ablation", nargs="*", choices=VARIANTS, metavar="VARIANT", help="these variants, or all")
+    parser.add_argument("--targeted", action="store_true", help="the goal is the class after the true one")
     args = parser.parse_args()
     for code, model, x, y, ids in networks(args):
+        goal = (y + 1) % model(x[:1]).shape[1] if args.targeted else y
+        how = {"ids": ids, "targeted": args.targeted, "precision": args.precision}
         for queries in args.queries:
             base = torch.zeros(0)
             runs = [
                 [
-                    (name, seed, attack.run(model, x, y, ids=ids, seed=seed, precision=args.precision))
+                    (name, seed, attack.run(model, x, goal, seed=seed, **how))
                     for name, seed, attack in attacks(queries, args.seeds, args.ablation)
                 ]
                 for _ in range(args.repeat)
@@ -77,6 +83,7 @@ def main() -> None:
                     "model": code,
                     "rows": len(x),
                     "queries": queries,
+                    "targeted": args.targeted,
                     "attack": name,
                     "seed": seed,
                     "mean_l0": round(result.mean_l0, 3),

@@ -73,6 +73,17 @@ def test_a_hard_problem_takes_a_longer_opening(shape, targeted):
     assert long.steps >= 250 > short.steps
 
 
+def test_few_queries_of_a_hard_problem_are_all_sigma_zeros():
+    net = TinyNet("conv")
+    goal = (net.y + 1) % 3
+    attack = sz.get("sigma-swap", queries=101)
+    (opening,) = attack.phases(pose(net.x, goal, targeted=True))
+    ours = attack.run(net, net.x, goal, targeted=True)
+    theirs = sz.get("sigma-zero", steps=opening.iterations).run(net, net.x, goal, targeted=True)
+    assert torch.equal(ours.x_adv, theirs.x_adv)
+    assert torch.equal(ours.backwards, theirs.backwards)
+
+
 @pytest.mark.parametrize("queries", [30, 40, 60])
 def test_with_few_queries_no_worse_than_sigma_zero(queries):
     model, x, y = linear_problem((3, 8, 8), 60, seed=1)

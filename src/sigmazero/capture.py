@@ -45,9 +45,25 @@ class Frame:
             self._capture(pool)
 
     def _capture(self, pool: Any) -> None:
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool):
-            self._advance(self.attack.unroll)
+        try:
+            self.graph = self._recording(pool)
+        except torch.OutOfMemoryError:
+            # What the step before left in the allocator's cache is out of a recording's reach.
+            torch.cuda.empty_cache()
+            self.graph = self._recording(pool)
+
+    def _recording(self, pool: Any) -> torch.cuda.CUDAGraph:
+        """Not with torch.cuda.graph, which waits for the device: it has work while the host records."""
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            graph.capture_begin(pool=pool)
+            try:
+                self._advance(self.attack.unroll)
+            finally:
+                graph.capture_end()
+        torch.cuda.current_stream().wait_stream(stream)
+        return graph
 
     def _advance(self, steps: int) -> None:
         """Step, and copy what came out over what went in."""

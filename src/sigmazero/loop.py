@@ -162,7 +162,7 @@ def search(
     found = Found(take(oracle.tally, rows), problem.x.clone() if attack.keeps_own else None)
     phases = attack.phases(problem)
     done, total = 0, sum(phase.iterations for phase in phases)
-    state, end = None, 0
+    state, end, left = None, 0, len(rows)
     for number, phase in enumerate(phases):
         oracle.first = done
         stepper = begin(number, oracle, state)
@@ -170,25 +170,26 @@ def search(
         while True:
             if recheck is not None:
                 recheck(problem.take(rows), stepper.tally)
+            if done == end:
+                break
             alive = stepper.tally.alive.clone()
             left = int(alive.sum())
-            if left == 0 or done == end:
+            if left == 0:
                 break
             if compact and stepper.worth(left, len(rows)):
                 _write(found, rows, stepper, ~alive)
                 advance((len(rows) - left) * (1 - done / total))
                 rows = rows[alive]
                 stepper.take(alive)
-            steps = min(stepper.interval, end - done)
+            steps = (end - done - 1) % stepper.interval + 1  # a short turn comes first: see below
             stepper.go(steps)
             done += steps
             advance(len(rows) * steps / total)
-        _write(found, rows, stepper, torch.ones_like(alive))
         if left == 0 or done == total:
             break
-        advance((len(rows) - left) * (1 - done / total))
-        oracle, state, rows = stepper.oracle, take(stepper.state, alive), rows[alive]
-        oracle.take(alive)
+        # Without a look at who is left: a device is still at the last turn while the host prepares the next phase.
+        oracle, state = stepper.oracle, stepper.state
+    _write(found, rows, stepper, torch.ones_like(rows, dtype=torch.bool))
     advance(len(rows) * (1 - done / total))
     return found
 

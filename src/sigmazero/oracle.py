@@ -4,6 +4,7 @@ On a device nothing here reads a tensor's value on the host, so a step made of t
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import NamedTuple, TypeVar, cast
 
@@ -134,6 +135,13 @@ def _slope(loss: Loss, logits: Tensor) -> tuple[Tensor, Tensor]:
     return value.detach(), slope
 
 
+@_uncompiled
+def _sent(table: Tensor, like: Tensor) -> Tensor:
+    """A copy on the device and in the dtype of `like`; nobody waits for its arrival."""
+    table = table.to(like.dtype)
+    return table.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else table
+
+
 class Oracle:
     """Asks the model about the samples still alive."""
 
@@ -205,7 +213,7 @@ class Oracle:
         """The numbers of step i in a schedule of shape (steps, numbers), on the problem's device and dtype."""
         if id(table) not in self._tables:
             # The table itself is kept beside its copy: an id alone could be reused by another table.
-            self._tables[id(table)] = table, table.to(self.problem.x)
+            self._tables[id(table)] = table, _sent(table, self.problem.x)
         here = self._tables[id(table)][1]
         return here.index_select(0, i.reshape(1)).squeeze(0).unbind()
 
@@ -223,8 +231,8 @@ class Oracle:
 
     def part(self, rows: Tensor) -> "Oracle":
         """An oracle about some of the rows (indices), for questions that only they have; see `absorb`."""
-        part = Oracle(self.model, self.problem.take(rows), exact=self.exact, chunk=self.chunk)
-        part.tally, part.iteration, part.first = take(self.tally, rows), self.iteration, self.first
+        part = copy(self)
+        part.take(rows)
         return part
 
     def absorb(self, part: "Oracle", rows: Tensor) -> None:
@@ -233,8 +241,7 @@ class Oracle:
 
     def take(self, rows: Tensor) -> None:
         """Go on with some of the rows only."""
-        self.problem = self.problem.take(rows)
-        self.tally = take(self.tally, rows)
+        self.problem, self.tally, self._counted = self.problem.take(rows), take(self.tally, rows), None
 
     @_uncompiled
     def _forward(self, x: Tensor) -> Tensor:

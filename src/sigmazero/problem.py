@@ -4,6 +4,7 @@
 and `fooled` decides by argmax, which takes the lowest index; so no attack ever asks "if targeted".
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -42,7 +43,7 @@ class Problem:
     @property
     def features(self) -> int:
         """Number of scalars in one sample."""
-        return self.x[:1].numel() if len(self.x) else self.x.new_empty((1, *self.x.shape[1:])).numel()
+        return math.prod(self.x.shape[1:])
 
     @property
     def grouped(self) -> bool:

@@ -5,7 +5,8 @@ import torch
 
 import sigmazero as sz
 from sigmazero import drive
-from sigmazero.engine import Engine
+from sigmazero.capture import Captured
+from sigmazero.engine import Engine, Steppers
 from sigmazero.pose import pose
 from tests.networks import TinyNet
 from tests.test_attacks import how, small
@@ -61,6 +62,24 @@ def test_coarse_searches_claim_nothing_false(precision):
     assert torch.equal(net(result.x_adv).argmax(1) != y, result.success)
     assert torch.equal((result.x_adv != x).flatten(1).sum(1)[result.success], result.l0[result.success].long())
     assert result.asr() >= exact.asr()
+
+
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
+def test_a_later_phase_is_prepared_without_waiting(monkeypatch):
+    begin, begun = Steppers.begin, []
+
+    def strict(self, oracle, size, before=None):
+        torch.cuda.set_sync_debug_mode("error" if before is not None else "default")
+        try:
+            begun.append(begin(self, oracle, size, before))
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        return begun[-1]
+
+    monkeypatch.setattr(Steppers, "begin", strict)
+    net = TinyNet("conv").cuda()
+    sz.get("sigma-swap", queries=120).run(net, net.x.cuda(), net.y.cuda(), capture=True)
+    assert [type(stepper) for stepper in begun] == [Captured, Captured]
 
 
 @pytest.mark.parametrize("name", ["sigma-zero", "swap-search"])  # one asks nothing before its steps, the other does

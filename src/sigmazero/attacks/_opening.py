@@ -6,7 +6,7 @@ which serves both, and each sample does mostly what has saved it more changes so
 whole choice that beats an early, poor example is no sign that it will beat a good one.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
@@ -81,6 +81,9 @@ class Opening(Attack):
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask about σ-zero's point, or about a whole new choice."""
+        if not self.choices:
+            walk, g = self._asked(i, s, s.walk.a, oracle)
+            return replace(s, walk=walk, g=g, done=sites.finished(oracle, COST, self.queries))
         p, best = oracle.problem, oracle.tally.best_l0
         u = noise.drawn(s.luck, i, p.sites + 2, p.x.dtype)
         wave, size, turn = torch.split(u, [p.sites, 1, 1], 1)
@@ -89,17 +92,24 @@ class Opening(Attack):
         chosen = (turn[:, 0] * worth.sum(1) < worth[:, 0]) & ready
         box = sites.box(p)
         choice = sites.whole_choice(box, sites.ends(box, s.g), sites.fewer(best, size[:, 0]), wave, self.jitter)
-        answer = oracle.value_and_grad(torch.where(ops.per_row(chosen, p.x), choice.view_as(p.x), s.walk.a), p.margin)
-        downhill = answer.grad * ops.per_row(answer.value > 0, answer.grad)
-        further = self.walker.descend(i, s.walk, downhill, answer.fooled, oracle)
+        point = torch.where(ops.per_row(chosen, p.x), choice.view_as(p.x), s.walk.a)
+        walk, g = self._asked(i, s, point, oracle)
         asked = torch.stack([chosen, ~chosen], 1) * ready[:, None]
         gained = asked * sites.saved(best, oracle.tally.best_l0)[:, None]
         known = sites.learn(Sources(s.wins, s.tries), gained, asked, TRUST)
         return State(
-            walk=start_again(~chosen, further, s.walk),
+            walk=start_again(~chosen, walk, s.walk),
             luck=s.luck,
-            g=torch.lerp(sites.scaled(p, answer.grad), s.g, self.memory),
+            g=g,
             wins=known.wins,
             tries=known.tries,
             done=sites.finished(oracle, COST, self.queries),
         )
+
+    def _asked(self, i: Tensor, s: State, point: Tensor, oracle: Oracle) -> tuple[Any, Tensor]:
+        """σ-zero's state after the answer about a point, and the running gradient."""
+        p = oracle.problem
+        answer = oracle.value_and_grad(point, p.margin)
+        downhill = answer.grad * ops.per_row(answer.value > 0, answer.grad)
+        walk = self.walker.descend(i, s.walk, downhill, answer.fooled, oracle)
+        return walk, torch.lerp(sites.scaled(p, answer.grad), s.g, self.memory)

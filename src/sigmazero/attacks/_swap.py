@@ -110,7 +110,7 @@ class SwapSearch(Attack):
     proposals  per step, the last of which asks for a gradient too: a step is one query more
     radius     how far "next to" reaches by gain, for inputs with positions; blind draws reach twice as far
     sharpness  power of the gain that sites from everywhere are drawn by
-    choices    how many times as much as an exchange a whole new choice is thought to save, at first
+    choices    how many times as much as an exchange a whole new choice is thought to save, at first; 0 for none
     trust      how many proposals it takes to change the mind about the places
     heat       how much of its margin a point that is stuck may lose, on average, at the start of a long search
     memory     weight of the past in the running gradient, at first
@@ -182,8 +182,8 @@ class SwapSearch(Attack):
     def _begin(self, oracle: Oracle, g: Tensor, choice: Tensor) -> State:
         """The first state, given what a whole new choice is thought to save."""
         best = oracle.tally.best  # a start that does not reach the goal is none: then the search begins at x
-        # A few failures are enough to do without whole choices.
-        tries = g.new_tensor([self.trust] * PLACES + [self.trust / 5]).repeat(len(g), 1)
+        tries = g.new_full((len(g), PLACES + 1), self.trust)
+        tries[:, CHOICE] /= 5  # a few failures are enough to do without whole choices
         usual = torch.full_like(choice, sites.USUAL)
         return State(
             a=best,
@@ -271,6 +271,8 @@ class SwapSearch(Attack):
 
     def _chosen(self, s: State, turn: Tensor) -> Tensor:
         """Whether a sample tries a whole new choice: by what those saved, against the best of the places."""
+        if not self.choices:
+            return torch.zeros_like(s.stuck)
         worth = (s.wins / s.tries) ** sites.FAVOUR
         return turn * (worth[:, CHOICE] + worth[:, :PLACES].amax(1)) < worth[:, CHOICE]
 
