@@ -35,10 +35,10 @@ class Noted(Frames):
         super().__init__(attack, ROWS, fuse=False, pool=None)
         self.sizes: list[int] = []
 
-    def hold(self, oracle, state) -> Frame:
-        frame = super().hold(oracle, state)
+    def hold(self, oracle, state):
+        frame, ahead = super().hold(oracle, state)
         self.sizes.append(frame.rows)
-        return frame
+        return frame, ahead
 
 
 def problem(net: TinyNet, budget: int | None):
@@ -98,3 +98,16 @@ def test_the_next_batch_uses_them_again(name, monkeypatch):
     two, _ = found(attack, net, fewer, captured=True, frames=frames)
     for field in ("counts", "points", "forwards", "backwards", "step_found"):
         assert torch.equal(getattr(one, field), getattr(two, field)), field
+
+
+@pytest.mark.parametrize("turns", [(5,), (1, 4)])
+def test_steps_of_a_recording_count_where_most_rows_leave_at_once(turns):
+    attack, net = sz.get("sigma-zero", steps=20), TinyNet("conv")
+    oracle = Oracle(net, problem(net, None))
+    with torch.no_grad():
+        stepper = Captured(attack, oracle, Frames(attack, ROWS, fuse=False, pool=None), attack.init(oracle))
+        stepper.take(torch.arange(ROWS) < 10)
+        for steps in turns:
+            stepper.go(steps)
+    assert int(stepper.oracle.iteration) == 5
+    assert int(stepper.tally.backwards.max()) == 5

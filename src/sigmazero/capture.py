@@ -22,12 +22,11 @@ _TRIALS = {False: 0, True: 2}  # steps thrown away before a recording, besides t
 
 
 class Frame:
-    """The recorded step of one batch size, and its tensors; `ahead` says how many steps were taken while recording."""
+    """The recorded step of one batch size, and its tensors."""
 
     def __init__(self, step: Callable[[Steps, Oracle, Any], Any], attack: Steps, oracle: Oracle, state: Any) -> None:
         """Take over an oracle and a state that nobody else writes to."""
-        self.attack, self.ahead = attack, 0
-        self.rows = len(oracle.problem)
+        self.attack, self.rows = attack, len(oracle.problem)
         self.oracle, self.state = oracle, state
         self.oracle.problem = replace(oracle.problem, pool=None)  # only the start of an attack looks at the pool
         self.oracle.iteration = oracle.iteration.clone()
@@ -41,7 +40,6 @@ class Frame:
                 with self._own_tensors():
                     self._step(self.attack, self.oracle, self.state)
             self._advance(1)
-            self.ahead = 1
             self._capture(pool)
 
     def _capture(self, pool: Any) -> None:
@@ -86,7 +84,6 @@ class Frame:
 
     def go(self, steps: int) -> None:
         """Replay as often as the recording fits, and step the rest."""
-        steps, self.ahead = steps - self.ahead, 0
         for _ in range(steps // self.attack.unroll):
             self.graph.replay()
         for _ in range(steps % self.attack.unroll):
@@ -122,20 +119,20 @@ class Frames:
             size //= 2
         return max(size, rows)
 
-    def hold(self, oracle: Oracle, state: Any) -> Frame:
-        """A frame with these rows in it, recorded now if there is none of the size."""
+    def hold(self, oracle: Oracle, state: Any) -> tuple[Frame, int]:
+        """A frame with these rows in it, recorded now if there is none of the size, and the steps that took."""
         size = self.bucket(len(oracle.problem))
         frame = self._frames.get(size)
         if frame is not None:
             frame.load(oracle.problem, oracle.tally, state, oracle.iteration)
-            return frame
+            return frame, 0
         rows = len(oracle.problem)
         padded = torch.arange(size, device=oracle.problem.x.device).clamp(max=rows - 1)
         frame = Frame(self._step, self.attack, oracle.part(padded), take(state, padded))
         frame.oracle.tally.alive[rows:] = False
         frame.record(self.trials, self.pool)
         self._frames[size] = frame
-        return frame
+        return frame, 1
 
 
 class Captured:
@@ -145,7 +142,7 @@ class Captured:
         self.frames = frames
         self.interval = max(10, 5 * attack.unroll)
         self.rows = len(oracle.problem)
-        self.frame = frames.hold(oracle, state)
+        self.frame, self.ahead = frames.hold(oracle, state)  # steps taken that nobody has asked for yet
 
     @property
     def oracle(self) -> Oracle:
@@ -168,7 +165,9 @@ class Captured:
 
     def go(self, steps: int) -> None:
         """Take some steps."""
-        self.frame.go(steps)
+        left = steps - self.ahead
+        self.ahead = max(-left, 0)
+        self.frame.go(max(left, 0))
 
     def worth(self, alive: int, rows: int) -> bool:
         """Whether a smaller frame holds the rows that are left."""
@@ -179,7 +178,8 @@ class Captured:
         mine, state = self.oracle, take(self.state, keep)
         mine.take(keep)
         self.rows = len(mine.problem)
-        self.frame = self.frames.hold(mine, state)
+        self.frame, more = self.frames.hold(mine, state)
+        self.ahead += more
 
 
 def _tensors(rows_of: Any) -> list[Tensor]:
