@@ -9,6 +9,7 @@ A difference is that of the mean numbers of changes, relative to sigma-zero's, w
 a sample that was not fooled counts as all its features.
 """
 
+import math
 import statistics
 from collections.abc import Iterator
 from typing import Any
@@ -86,7 +87,7 @@ def main() -> None:
                     "targeted": args.targeted,
                     "attack": name,
                     "seed": seed,
-                    "mean_l0": round(result.mean_l0, 3),
+                    "mean_l0": round(result.mean_l0, 3) if math.isfinite(result.mean_l0) else None,
                     "median_l0": result.median_l0,
                     "asr": result.asr(),
                     "asr_10": round(result.asr(10), 4),

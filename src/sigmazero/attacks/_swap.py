@@ -131,7 +131,7 @@ class SwapSearch(Attack):
     queries: int | None = None
 
     paper: ClassVar[str] = "docs/stronger.md"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     unroll: ClassVar[int] = 1
 
     def __post_init__(self) -> None:

@@ -36,7 +36,7 @@ class SigmaSwap(SwapSearch):
     first    the σ-zero of the first phase; its steps are set from the share
 
     A target takes more changes than just any other class, and so does a large input. There σ-zero needs more steps to
-    come near the fewest, and whole choices rarely succeed: then `warm_up_hard` and `first_hard` hold, few queries all
+    come near the fewest, and whole choices do not pay: then `warm_up_hard` and `first_hard` hold, few queries all
     go to the first phase, and it makes no whole choices.
     """
 

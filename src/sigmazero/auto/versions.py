@@ -33,7 +33,7 @@ VERSIONS: dict[str, Version] = {
     for version in (
         Version(
             "standard",
-            3,
+            4,
             budget=(
                 get("sigma-swap", queries=2000),
                 get("sigma-zero-star", steps=1000),
@@ -49,7 +49,7 @@ VERSIONS: dict[str, Version] = {
         ),
         Version(
             "quick",
-            3,
+            4,
             budget=(get("sigma-swap", queries=500), get("sparse-rs", steps=500)),
             minimum=(get("sigma-swap", queries=500), get("sparse-rs-min", steps=500)),
         ),
