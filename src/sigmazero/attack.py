@@ -42,7 +42,7 @@ class Attack(ABC):
 
     def __post_init__(self) -> None:
         """Refuse values that no run could use."""
-        if isinstance(self.steps, bool) or int(self.steps) != self.steps or self.steps < 1:
+        if not isinstance(self.steps, int) or isinstance(self.steps, bool) or self.steps < 1:
             raise ValueError(f"steps={self.steps!r} must be a whole number, 1 or more")
 
     @property

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,7 @@ from sigmazero.bench.recheck import Verdict, verify
 from sigmazero.bench.store import Store
 from sigmazero.bench.table import hint
 from sigmazero.data import Rows
+from sigmazero.pose import check_inputs, check_labels, whole
 from sigmazero.problem import Unit
 from sigmazero.report.summary import figures, load
 from sigmazero.report.table import markdown
@@ -102,8 +103,15 @@ def evaluate(
     """
     if precision not in PRECISIONS:
         raise ValueError(f"precision={precision!r} is not allowed; {hint(precision, PRECISIONS)}")
-    if goal == "targeted" and target is None:
-        raise ValueError('goal="targeted" needs target="next", "random" or the number of a class')
+    for given, allowed, word in ((goal, get_args(Goal), "goal"), (unit, get_args(Unit), "unit")):
+        if given not in allowed:
+            raise ValueError(f"{word}={given!r} is not allowed; {hint(str(given), allowed)}")
+    if goal == "targeted" and target not in ("next", "random") and not (whole(target) and int(target or 0) >= 0):
+        raise ValueError(f'goal="targeted" needs target="next", "random" or the number of a class, not {target!r}')
+    if not (whole(batch_size) and batch_size >= 1):
+        raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
+    if isinstance(attacks, str) or not attacks:
+        raise ValueError(f'attacks={attacks!r} must be a list such as ["sigma-zero", "fmn"]')
     loader = Loader(_device(model, device))
     methods = [registry.get(each) if isinstance(each, str) else each for each in attacks]
     base = Question(
@@ -169,6 +177,8 @@ def _data(data: Rows | tuple[Tensor, Tensor] | str, loader: Loader) -> DataSpec:
         return DataSpec(data, data)
     if not isinstance(data, Rows):
         x, y = data
+        check_inputs(x)
+        check_labels(x, y)
         data = Rows(x.detach().cpu(), y.detach().cpu().long(), torch.arange(len(x)), "given")
     spec = DataSpec(data.name, GIVEN)
     loader.give_rows(spec, data)

@@ -1,4 +1,4 @@
-"""A file appears whole or not at all."""
+"""Files that appear whole or not at all, in places that were tried before the work."""
 
 import os
 from collections.abc import Iterator
@@ -16,3 +16,12 @@ def replacing(path: Path) -> Iterator[Path]:
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def writable(path: Path) -> None:
+    """Make the folder of a file to be, and refuse a place where it could not be written."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name a file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"nothing can be written to {path.parent}; name another file than {path}")

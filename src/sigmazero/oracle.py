@@ -219,9 +219,10 @@ class Oracle:
 
     def retire(self, done: Tensor | None = None) -> None:
         """End a step: rows that have their answer, or that the attack gave up (`done`), ask no more."""
-        tally, budget = self.tally, self.problem.budget
+        tally = self.tally
         self._counted = None  # a point of a recorded step must not outlive it
-        finished = (tally.best_l0 <= (budget or 0)) | tally.broken
+        # Where nothing was found the count is one more than there are sites: a larger budget must not pass for met.
+        finished = (tally.best_l0 <= min(self.problem.budget or 0, self.problem.sites)) | tally.broken
         tally.alive = tally.alive & ~(finished if done is None else finished | done)
 
     def no_start(self, rows: Tensor) -> None:

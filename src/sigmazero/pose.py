@@ -28,11 +28,13 @@ def pose(
     pool: Tensor | None = None,
 ) -> Problem:
     """Check everything that can be checked without the model and make the question."""
-    _check_inputs(x)
-    _check_labels(x, y)
+    if not whole(seed):
+        raise ValueError(f"seed={seed!r} must be a whole number")
+    check_inputs(x)
+    check_labels(x, y)
     if unit not in get_args(Unit):
         raise ValueError(f"unit={unit!r} is not one of {', '.join(map(repr, get_args(Unit)))}")
-    if budget is not None and (isinstance(budget, bool) or int(budget) != budget or budget < 0):
+    if budget is not None and not (whole(budget) and budget >= 0):
         raise ValueError(f"budget={budget!r} must be a whole number of changes, 0 or more (None for no budget)")
     # A clone: the caller's tensor is never written to, and one made in inference mode cannot carry gradients.
     x = x.detach().clone()
@@ -60,7 +62,17 @@ def pose(
     )
 
 
-def _check_inputs(x: Tensor) -> None:
+def whole(number: object) -> bool:
+    """Whether it is a whole number, whatever its type; True and False are none.
+
+    >>> whole(3), whole(3.0), whole(2.5), whole(float("nan")), whole("3"), whole(True)
+    (True, True, False, False, False, False)
+    """
+    return isinstance(number, int | float) and not isinstance(number, bool) and float(number).is_integer()
+
+
+def check_inputs(x: Tensor) -> None:
+    """Refuse inputs that no attack could change and count."""
     if not isinstance(x, Tensor):
         raise TypeError(f"inputs are a {type(x).__name__}, not a torch tensor; use torch.as_tensor(...)")
     if x.dtype in (torch.float16, torch.bfloat16):
@@ -77,7 +89,8 @@ def _check_inputs(x: Tensor) -> None:
         raise ValueError(f"input row {row} holds NaN or Inf; clean the data first")
 
 
-def _check_labels(x: Tensor, y: Tensor) -> None:
+def check_labels(x: Tensor, y: Tensor) -> None:
+    """Refuse labels that are not one class index per input."""
     if not isinstance(y, Tensor):
         raise TypeError(f"labels are a {type(y).__name__}, not a torch tensor; use torch.as_tensor(...)")
     if y.dtype.is_floating_point or y.dtype.is_complex or y.dtype == torch.bool:
@@ -116,8 +129,13 @@ def _bound(value: Bound, name: str, x: Tensor) -> Tensor:
 
 
 def _like(value: Tensor, name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} is a {type(value).__name__}, not a torch tensor; use torch.as_tensor(...)")
     if tuple(value.shape) != tuple(shape):
         raise ValueError(f"{name} has shape {tuple(value.shape)}, expected {tuple(shape)}")
+    finite = value.isfinite().flatten(1).all(1)
+    if not finite.all():
+        raise ValueError(f"{name} row {int((~finite).nonzero()[0])} holds NaN or Inf")
     return value.detach().to(x).clone()
 
 

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -42,8 +44,8 @@ def test_weights_normalisation_budget_and_pixels(sigmazero, own):
     more = ("--weights", "net.pt", "--normalize", "0.5,0.5", "--budget", 3, "--unit", "pixel", "--steps", 3)
     done = sigmazero(*MINE, *more, "--no-doctor")
     assert done.exit_code == 0, done.output
-    assert "ASR at 3" in done.stdout
-    assert "median l0 (pixels)" in done.stdout
+    assert "ASR at 3 (pixels)" in done.stdout
+    assert "median l0" not in done.stdout
     assert "SZ0" not in done.output
 
 
@@ -143,3 +145,20 @@ def test_unknown_options_and_missing_ones(sigmazero, own):
     missing = sigmazero("attack", "--model", "net.py:build")
     assert missing.exit_code == 2
     assert "--data" in missing.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("def build():\n    return torch.nn.Lineaar(3, 4)\n", "net.py:build failed: AttributeError: .*line 3"),
+        ("def build(:\n", "net.py failed: SyntaxError: .*line 2"),
+        ("def build():\n    return lambda x: 1 // 0\n", "ZeroDivisionError: .*--debug"),
+        ("def build(size):\n    return None\n", "net.py:build failed: TypeError: .*without arguments"),
+    ],
+)
+def test_errors_of_a_users_code_are_one_line(sigmazero, own, code, said):
+    (own / "net.py").write_text(f"import torch\n{code}")
+    done = sigmazero(*MINE, "--no-doctor")
+    assert done.exit_code == 2
+    assert re.search(said, done.stderr), done.stderr
+    assert done.stderr.count("\n") == 1

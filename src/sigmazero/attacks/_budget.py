@@ -41,7 +41,8 @@ class BudgetAttack(Attack):
 
     def init(self, oracle: Oracle) -> Any:
         """Every row has the budget of the question."""
-        return self.begin(oracle, torch.full_like(oracle.problem.y, oracle.problem.budget or 0))
+        p = oracle.problem
+        return self.begin(oracle, torch.full_like(p.y, min(p.budget or 0, p.sites)))
 
 
 def start_again(rows: Tensor, fresh: Any, state: Any) -> Any:

@@ -50,9 +50,11 @@ class MinimumNorm(Attack):
     def __post_init__(self) -> None:
         """Refuse values outside their range; what is said of the attack holds for the search."""
         super().__post_init__()
+        if not isinstance(self.attack, BudgetAttack):
+            raise ValueError(f"attack={getattr(self.attack, 'name', self.attack)!r} must search within a fixed budget")
         for name in ("rounds", "start"):
             value = getattr(self, name)
-            if isinstance(value, bool) or int(value) != value or value < 1:
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name}={value!r} must be a whole number, 1 or more")
         for name in ("goals", "gradients", "capturable", "paper", "version"):
             object.__setattr__(self, name, getattr(self.attack, name))

@@ -61,7 +61,7 @@ class PGDL0(budget.BudgetAttack):
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
         super().__post_init__()
-        if isinstance(self.restarts, bool) or int(self.restarts) != self.restarts or self.restarts < 1:
+        if not isinstance(self.restarts, int) or isinstance(self.restarts, bool) or self.restarts < 1:
             raise ValueError(f"restarts={self.restarts!r} must be a whole number, 1 or more")
         if not self.step_size > 0:
             raise ValueError(f"step_size={self.step_size!r} must be greater than 0")

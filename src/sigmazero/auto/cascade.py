@@ -26,8 +26,9 @@ from sigmazero.auto.state import CLOSE, StateFile, describe
 from sigmazero.auto.versions import choose
 from sigmazero.doctor import render
 from sigmazero.engine import full_precision, quiet
+from sigmazero.files import writable
 from sigmazero.oracle import Model
-from sigmazero.pose import Bounds, pose
+from sigmazero.pose import Bounds, pose, whole
 from sigmazero.problem import Problem, Unit
 from sigmazero.result import Result
 
@@ -69,7 +70,7 @@ class SparseAutoAttack:
             )
         if is_tf_model:
             raise ValueError("is_tf_model=True: give a PyTorch model, or any callable from tensors to logits")
-        if eps is not None and (isinstance(eps, bool) or int(eps) != eps or eps < 1):
+        if eps is not None and not (whole(eps) and eps >= 1):
             raise ValueError(f"eps={eps!r} must be a whole number of changes, 1 or more (None for as few as possible)")
         self.model, self.eps, self.seed = model, None if eps is None else int(eps), seed or 0
         self.verbose, self.log_path = verbose, None if log_path is None else Path(log_path)
@@ -143,7 +144,7 @@ class SparseAutoAttack:
         return float(torch.cat(right).double().mean()) if right else float("nan")
 
     def _pose(self, x: Tensor, y: Tensor, bs: int) -> Problem:
-        if isinstance(bs, bool) or int(bs) != bs or bs < 1:
+        if not (whole(bs) and bs >= 1):
             raise ValueError(f"bs={bs!r} must be a whole number of inputs, 1 or more")
         problem = pose(x, y, bounds=self.bounds, unit=self.unit, budget=self.eps, seed=self.seed)
         if any(isinstance(bound, Tensor) and bound.ndim >= x.ndim for bound in self.bounds):
@@ -153,6 +154,8 @@ class SparseAutoAttack:
     def _evaluate(self, problem: Problem, members: Sequence[Attack], bs: int, path: Path | None) -> Report:
         """Every member on the samples that the members before it left; with a path, kept after every batch."""
         kept = None if path is None else self._file(path, problem, members)
+        for file in filter(None, (path, self.log_path)):
+            writable(file)
         progress = Progress.start(problem.x, len(members))
         if kept is not None and kept.path.exists():
             progress = kept.load(problem, len(members))
@@ -214,7 +217,11 @@ class SparseAutoAttack:
             margin = problem.take(rows).margin(logits)
             if bool((margin > CLOSE * logits.abs().amax(1)).any()):
                 row = int(rows[margin.argmax()])
-                raise ValueError(f"{path} holds an input for row {row} that does not fool this model; delete it")
+                raise ValueError(f"{path} holds an input for row {row} that does not fool this model; name another")
+            inside = problem.take(rows).feasible(progress.x_adv[rows])
+            if not bool(inside.all()):
+                row = int(rows[~inside][0])
+                raise ValueError(f"{path} holds an input for row {row} that lies outside the bounds; name another")
 
     def _say(self, line: str) -> None:
         if self.verbose:

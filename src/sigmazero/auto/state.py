@@ -65,14 +65,17 @@ class StateFile:
         held = _read(self.path)
         self._check(held)
         progress = Progress.start(problem.x, members)
-        for name in KEPT:
-            mine: Tensor = getattr(progress, name)
-            setattr(progress, name, torch.from_numpy(held[name]).to(mine.dtype).reshape(mine.shape))
-        row, place, value = (torch.from_numpy(held[name]).to(problem.x.device) for name in ("row", "place", "value"))
-        progress.x_adv.flatten(1)[row, place] = value.to(problem.x.dtype)
+        try:
+            for name in KEPT:
+                mine: Tensor = getattr(progress, name)
+                setattr(progress, name, torch.from_numpy(held[name]).to(mine.dtype).reshape(mine.shape))
+            row, place, value = (torch.from_numpy(held[n]).to(problem.x.device) for n in ("row", "place", "value"))
+            progress.x_adv.flatten(1)[row, place] = value.to(problem.x.dtype)
+        except (RuntimeError, IndexError, TypeError) as error:
+            raise ValueError(f"{self.path} is damaged ({error}); name another file") from error
         best, counted = progress.best(), problem.l0(progress.x_adv).cpu()
         if not torch.equal(counted.to(best), torch.where(best < torch.inf, best, 0)):
-            raise ValueError(f"{self.path} is damaged: its counts are not those of its inputs; delete it")
+            raise ValueError(f"{self.path} is damaged: its counts are not those of its inputs; name another file")
         return progress
 
     def _check(self, held: dict[str, Any]) -> None:
@@ -82,7 +85,10 @@ class StateFile:
                 f"{self.path} is not a state of SparseAutoAttack: it has no {', '.join(sorted(missing))}; "
                 "name another file"
             )
-        differences = _differences(json.loads(str(held["question"])), self.question)
+        try:
+            differences = _differences(dict(json.loads(str(held["question"]))), self.question)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{self.path} is damaged: it does not say what was asked; name another file") from error
         if not differences and not _same(torch.from_numpy(held["answers"]), self.answers.cpu()):
             differences = ["another model"]
         if differences:
@@ -97,7 +103,7 @@ def _read(path: Path) -> dict[str, Any]:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except (ValueError, EOFError, OSError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} cannot be read as a state of SparseAutoAttack ({error}); delete it") from error
+        raise ValueError(f"{path} cannot be read as a state of SparseAutoAttack ({error}); name another") from error
 
 
 def _differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:

@@ -10,6 +10,8 @@ from sigmazero.cli.console import err, out
 
 # What a user can cause and mend. Torch reports wrong shapes and full devices as RuntimeError.
 MENDABLE = (ValueError, LookupError, TypeError, OSError, ImportError, MemoryError, RuntimeError)
+# What a user's model may raise besides; the texts of these say little without their kind.
+FOREIGN = (ArithmeticError, AssertionError, AttributeError, NameError, SyntaxError)
 INTERRUPTED = 130
 
 
@@ -25,7 +27,7 @@ class Guarded(TyperGroup):
             raise typer.Exit(INTERRUPTED) from None
         except (typer.Exit, typer.Abort, BrokenPipeError):  # typer knows what to do with these
             raise
-        except MENDABLE as error:
+        except (*MENDABLE, *FOREIGN) as error:
             if ctx.params.get("debug") or os.environ.get("SIGMAZERO_DEBUG", "0") not in ("", "0"):
                 raise
             err().print(f"error: {message(error)}", style="red", markup=False, highlight=False, soft_wrap=True)
@@ -35,7 +37,9 @@ class Guarded(TyperGroup):
 def message(error: BaseException) -> str:
     """The text of an error; a KeyError would show its own in quotes."""
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    return text or type(error).__name__
+    if not isinstance(error, FOREIGN):
+        return text or type(error).__name__
+    return f"{type(error).__name__}: {text} (sigmazero --debug ... shows where)"
 
 
 def _version(wanted: bool) -> None:

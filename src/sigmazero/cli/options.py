@@ -1,7 +1,6 @@
 """Options that several commands share, and how their texts become values."""
 
 import ast
-import os
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
@@ -10,6 +9,7 @@ import typer
 
 import sigmazero as sz
 from sigmazero.engine import Precision
+from sigmazero.files import writable
 from sigmazero.problem import Unit
 
 Model = Annotated[
@@ -147,7 +147,5 @@ def destination(path: Path | None) -> Path | None:
     if path.suffix != ".npz" and path.exists() and not path.is_dir():
         raise ValueError(f"--out {path} is a file; name a folder, or a file that ends in .npz")
     file = path if path.suffix == ".npz" else path / "result.npz"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    if not os.access(file.parent, os.W_OK):
-        raise PermissionError(f"--out {path}: nothing can be written to {file.parent}")
+    writable(file)
     return file

@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -143,10 +144,14 @@ def _built(spec: str) -> nn.Module:
     place, _, name = spec.rpartition(":")
     source = _file(Path(place)) if place.endswith(".py") else _package(place)
     build = getattr(source, name, None)
+    if isinstance(build, nn.Module):
+        return build
     if not callable(build):
         known = [key for key, value in vars(source).items() if callable(value) and not key.startswith("_")]
         raise ValueError(f"{place} has no function {name!r}; it has: {', '.join(known) or 'none'}")
-    return _module(build(), f"what {spec} returned")
+    with _named(spec, "it is called without arguments"):
+        made = build()
+    return _module(made, f"what {spec} returned")
 
 
 def _file(path: Path) -> Any:
@@ -159,7 +164,7 @@ def _file(path: Path) -> Any:
     module = importlib.util.module_from_spec(found)
     sys.modules[name] = module  # dataclasses and pickle look their module up there
     try:
-        with _importable(path.resolve().parent):
+        with _importable(path.resolve().parent), _named(str(path), "it is imported before anything is asked of it"):
             found.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
@@ -175,6 +180,19 @@ def _package(name: str) -> Any:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
                 raise  # the module exists; something it imports does not
             raise ValueError(f"there is no module {error.name!r} (from the model {name}:...); {KINDS}") from error
+
+
+@contextmanager
+def _named(place: str, hint: str) -> Iterator[None]:
+    """Say whose code failed, and in which line: a user's file may raise anything."""
+    try:
+        yield
+    except ImportError:
+        raise  # it names what is missing
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno
+        raise ValueError(f"{place} failed: {type(error).__name__}: {error} (line {line}); {hint}") from error
 
 
 @contextmanager

@@ -24,19 +24,23 @@ BUDGETS = (10, 24, 50)
 def figures(result: Result, labels: Tensor, budgets: Sequence[int] = BUDGETS) -> dict[str, str]:
     """What one reports of a run, ready to print; `labels` are the true classes, also after a targeted attack.
 
-    Success rates are shares of all samples and a sample that was not fooled counts as infinity.
+    Success rates are shares of all samples and a sample that was not fooled counts as infinity. With a budget only the
+    rate there is known: a sample ends with the first point within it, and none is looked for beyond.
     """
     summary = result.summary()
     right = (result.clean_prediction == labels.to(result.clean_prediction.device)).double().mean()
-    asked = sorted({*budgets} | ({result.budget} if result.budget is not None else set()))
     unit = " (pixels)" if result.unit == "pixel" else ""
+    if result.budget is None:
+        rates = {f"ASR at {k}": percent(result.asr(k)) for k in sorted(budgets)}
+        rates["ASR at ∞"] = percent(result.asr())
+        rates[f"median l0{unit}"] = number(result.median_l0, 1)
+        rates[f"mean l0{unit}"] = number(result.mean_l0, 2)
+    else:
+        rates = {f"ASR at {result.budget}{unit}": percent(result.asr(result.budget))}
     return {
         "samples": f"{len(result)}",
         "clean accuracy": percent(float(right)),
-        **{f"ASR at {k}": percent(result.asr(k)) for k in asked},
-        "ASR at ∞": percent(result.asr()),
-        f"median l0{unit}": number(result.median_l0, 1),
-        f"mean l0{unit}": number(result.mean_l0, 2),
+        **rates,
         "queries per sample": number(summary["queries"], 1),
         "seconds per sample": number(summary["seconds_per_sample"], 4),
     }
