@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sigmazero import drive
 from sigmazero.engine import Engine, Precision
-from sigmazero.oracle import Model, Oracle
+from sigmazero.oracle import Model, Oracle, Tally
 from sigmazero.pose import Bounds, pose
 from sigmazero.problem import Problem, Unit
 from sigmazero.result import Result
@@ -68,6 +68,11 @@ class Attack(ABC):
         """The state before the first step, as a phase after another one, which ended in the state `before`."""
         del before
         return self.init(oracle)
+
+    def spent(self, tally: Tally) -> Tensor | None:
+        """Rows for which another step could exceed `limit`; None if there is no limit."""
+        del tally
+        return None
 
     @abstractmethod
     def step(self, i: Tensor, state: Any, oracle: Oracle) -> Any:

@@ -63,7 +63,7 @@ def _roomy(model: Model, problem: Problem, engine: Engine) -> int:
     before = torch.cuda.memory_allocated(device)
     ask = engine.lower(model)
     with engine.numbers(), torch.enable_grad():
-        point = problem.x[:rows].clone().requires_grad_()
+        point = torch.zeros_like(problem.x[:rows]).requires_grad_()  # of no sample: nobody's queries
         logits = ask(point)
         if logits.requires_grad:
             torch.autograd.grad(logits.sum(), point)

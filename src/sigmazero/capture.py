@@ -45,10 +45,13 @@ class Frame:
     def _capture(self, pool: Any) -> None:
         try:
             self.graph = self._recording(pool)
+            return
         except torch.OutOfMemoryError:
-            # What the step before left in the allocator's cache is out of a recording's reach.
-            torch.cuda.empty_cache()
-            self.graph = self._recording(pool)
+            self.oracle.forget()
+        # What the step before left in the allocator's cache is out of a recording's reach. Not inside the handler: that
+        # keeps the tensors of the first try.
+        torch.cuda.empty_cache()
+        self.graph = self._recording(pool)
 
     def _recording(self, pool: Any) -> torch.cuda.CUDAGraph:
         """Not with torch.cuda.graph, which waits for the device: it has work while the host records."""

@@ -89,8 +89,7 @@ class Session:
         tally = Tally.start(part, depth=1)
         tally.broken = ~clean[rows].isfinite().all(1)
         tally.counts = torch.where(tally.broken[:, None], tally.counts, 0)
-        tally.step_found = torch.zeros_like(tally.step_found)
-        return verifier.report(part, Found(tally, part.x if self.attack.keeps_own else None), clean[rows])
+        return verifier.settle(part, Found(tally, part.x if self.attack.keeps_own else None), clean[rows])
 
     def _search(self, verifier: Verifier, rows: Tensor, clean: Tensor, engine: Engine) -> list[Result]:
         lowered = engine.lower(self.model)
@@ -103,7 +102,7 @@ class Session:
         def one_batch(rows: Tensor) -> Result:
             part = self.problem.take(rows)
             # Forward-only queries need less memory than the batch with its backward pass: twice the rows at once.
-            oracle = Oracle(lowered, part, exact=engine.exact, chunk=max(2 * self.batches.size, 8))
+            oracle = Oracle(lowered, part, exact=engine.exact, chunk=2 * self.batches.size)
             recheck = None if engine.exact else verifier.recheck
             with engine.numbers():
                 found = search(self.attack, oracle, begin, self.compact, recheck, self.advance)
@@ -127,6 +126,8 @@ class Session:
             forwards=second.forwards + spent.forwards - 1,
             backwards=second.backwards + spent.backwards,
         )
+        if second.own is not None:
+            second = replace(second, own=replace(second.own, forwards=second.forwards, backwards=second.backwards))
         order = torch.arange(len(result), device=failed.device)
         order[failed] = len(result) + torch.arange(len(failed), device=failed.device)
         return Result.join([result, second]).take(order)

@@ -3,7 +3,7 @@
 import copy
 import logging
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -151,9 +151,10 @@ def _tf32(allowed: bool) -> Iterator[None]:
 
 @contextmanager
 def quiet(model: Model) -> Iterator[None]:
-    """Eval mode and frozen parameters for the time of a run; every module and parameter gets its own back.
+    """Eval mode, frozen parameters and no autocast for the time of a run; all get their own back.
 
-    Frozen parameters let autograd forget what only their gradients would need.
+    Frozen parameters let autograd forget what only their gradients would need. What is verified in fp32 must be asked
+    in fp32, whatever surrounds the call.
     """
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
     parameters = list(model.parameters()) if isinstance(model, nn.Module) else []
@@ -163,7 +164,10 @@ def quiet(model: Model) -> Iterator[None]:
             module.training = False
         for parameter in parameters:
             parameter.requires_grad_(False)
-        yield
+        with ExitStack() as stack:
+            for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
+                stack.enter_context(torch.autocast(device, enabled=False))
+            yield
     finally:
         for module, mode in zip(modules, modes, strict=True):
             module.training = mode

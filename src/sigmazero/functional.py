@@ -1,16 +1,18 @@
 """Tensor in, tensor out, for people who know adv-lib."""
 
+import inspect
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from sigmazero.attack import Attack
 from sigmazero.attacks import get
 from sigmazero.attacks._swap import SwapSearch
 from sigmazero.ops import per_row
 from sigmazero.oracle import Model
 
-_RUN = ("targeted", "bounds", "unit", "mask", "budget", "batch_size", "seed", "ids", "progress")
+_RUN = tuple(inspect.signature(Attack.run).parameters)
 
 
 def refine(model: Model, x: Tensor, y: Tensor, x_adv: Tensor, queries: int = 1000, **options: Any) -> Tensor:

@@ -42,6 +42,9 @@ class Steps(Protocol):
     def follow(self, oracle: Oracle, before: Any) -> Any:
         """The state before the first step, after another phase that ended in the state `before`."""
 
+    def spent(self, tally: Tally) -> Tensor | None:
+        """Rows for which another step could exceed a limit of queries; None if there is none."""
+
     def step(self, i: Tensor, state: Any, oracle: Oracle) -> Any:
         """One step."""
 
@@ -169,7 +172,7 @@ def search(
         end += phase.iterations
         while True:
             if recheck is not None:
-                recheck(problem.take(rows), stepper.tally)
+                _rechecked(phase, problem.take(rows), stepper.tally, recheck)
             if done == end:
                 break
             alive = stepper.tally.alive.clone()
@@ -192,6 +195,14 @@ def search(
     _write(found, rows, stepper, torch.ones_like(rows, dtype=torch.bool))
     advance(len(rows) * (1 - done / total))
     return found
+
+
+def _rechecked(phase: Steps, problem: Problem, tally: Tally, recheck: Callable[[Problem, Tally], None]) -> None:
+    """Confirm new records, in place. That asks too, and a row that goes on for it may have nothing left to ask."""
+    recheck(problem, tally)
+    spent = phase.spent(tally)
+    if spent is not None:
+        tally.alive &= ~spent
 
 
 def _write(found: Found, rows: Tensor, stepper: Stepper, which: Tensor) -> None:

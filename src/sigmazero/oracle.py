@@ -53,8 +53,9 @@ class Tally:
     """What is known of each sample so far; the first dimension of every field is the batch.
 
     `points` holds the last few records of each sample, newest and best first, so that a record which does not
-    survive its verification has a successor. A search that is not exact also keeps `sure`, the best point that was
-    confirmed so far, its `sure_l0`, and whether a record was ever `refuted`.
+    survive its verification has a successor; `counts` and `step_found` belong to them. A search that is not exact also
+    keeps `sure`, the best point that was confirmed so far, its `sure_l0` and `sure_step`, and whether a record was ever
+    `refuted`.
     """
 
     points: Tensor
@@ -67,6 +68,7 @@ class Tally:
     alive: Tensor
     sure: Tensor | None = None
     sure_l0: Tensor | None = None
+    sure_step: Tensor | None = None
     refuted: Tensor | None = None
 
     @classmethod
@@ -77,7 +79,7 @@ class Tally:
         return cls(
             points=x[:, None].repeat(1, depth, *[1] * (x.ndim - 1)),
             counts=torch.full((n, depth), problem.sites + 1, device=x.device),
-            step_found=torch.full_like(zeros, -1),
+            step_found=torch.full((n, depth), -1, device=x.device),
             forwards=torch.ones_like(zeros),
             backwards=zeros,
             broken=torch.zeros_like(zeros, dtype=torch.bool),
@@ -85,6 +87,7 @@ class Tally:
             alive=torch.ones_like(zeros, dtype=torch.bool),
             sure=None if exact else x.clone(),
             sure_l0=None if exact else torch.full_like(zeros, problem.sites + 1),
+            sure_step=None if exact else torch.full_like(zeros, -1),
             refuted=None if exact else torch.zeros_like(zeros, dtype=torch.bool),
         )
 
@@ -156,6 +159,7 @@ class Oracle:
         self.first = 0  # the iteration at which the current phase began
         self._tables: dict[int, tuple[Tensor, Tensor]] = {}
         self._counted: tuple[Tensor, Tensor] | None = None
+        self._open: tuple[Tensor, Tensor] | None = None
 
     def logits(self, x: Tensor, copies: int | None = None) -> Tensor:
         """Logits at one point per sample, or at `copies` of them: x is (N, copies, ...), so is the answer."""
@@ -244,6 +248,10 @@ class Oracle:
         """Go on with some of the rows only."""
         self.problem, self.tally, self._counted = self.problem.take(rows), take(self.tally, rows), None
 
+    def forget(self) -> None:
+        """Let go of an answer that nobody went on with."""
+        self._open = None
+
     @_uncompiled
     def _forward(self, x: Tensor) -> Tensor:
         """Logits, with the way back kept open for `_backward`. The model itself is never compiled."""
@@ -261,10 +269,11 @@ class Oracle:
     @_uncompiled
     def _backward(self, slope: Tensor, again: bool = False) -> Tensor:
         """The gradient at the last point asked, for a gradient with respect to the logits."""
+        assert self._open is not None  # by `_forward`
         point, logits = self._open
         (grad,) = torch.autograd.grad(logits, point, slope.to(logits.dtype), retain_graph=again)
         if not again:
-            del self._open
+            self._open = None
         return grad
 
     @property
@@ -301,4 +310,5 @@ class Oracle:
         tally.points = torch.where(ops.per_row(record, newer), newer, tally.points)
         counts = torch.cat([verdict.l0[:, None], tally.counts[:, :-1]], 1)
         tally.counts = torch.where(record[:, None], counts, tally.counts)
-        tally.step_found = torch.where(record, self.iteration, tally.step_found)
+        steps = torch.cat([self.iteration.expand(len(x), 1), tally.step_found[:, :-1]], 1)
+        tally.step_found = torch.where(record[:, None], steps, tally.step_found)

@@ -40,12 +40,15 @@ def pose(
     x = x.detach().clone()
     lower, upper = (_bound(b, name, x) for b, name in zip(_pair(bounds), ("lower", "upper"), strict=True))
     _check_box(x, lower, upper)
-    free = None
+    free, own_box = None, max(len(lower), len(upper)) > 1
     if mask is not None:
         free = _one_or_all(torch.as_tensor(mask, device=x.device), "mask", x)
         if free.dtype != torch.bool:
             raise TypeError(f"mask has dtype {free.dtype}; give booleans, True where a feature may change")
-        lower, upper = torch.where(free, lower, x), torch.where(free, upper, x)
+        lower, upper, own_box = torch.where(free, lower, x), torch.where(free, upper, x), True
+    if own_box:
+        lower, upper = lower.expand_as(x), upper.expand_as(x)
+        free = None if free is None else free.expand_as(x)
     return Problem(
         x=x,
         y=y.detach().to(device=x.device, dtype=torch.int64).clone(),
@@ -58,6 +61,7 @@ def pose(
         budget=None if budget is None else int(budget),
         seed=int(seed),
         start=None if start is None else _like(start, "start", x, x.shape),
+        own_box=own_box,
         pool=x if pool is None else _like(pool, "pool", x, (len(pool), *x.shape[1:])),
     )
 

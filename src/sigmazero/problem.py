@@ -18,9 +18,10 @@ Unit = Literal["feature", "pixel"]
 class Problem:
     """One batch and one question about it.
 
-    `lower` and `upper` have the rank of `x` and one row or one per sample. A feature that may not change has its
-    clean value as both bounds: box and mask are one rule, and `clip` keeps both. `start` holds a starting point per
-    sample, `pool` inputs to look for one in: all of the run's inputs, so that it does not depend on the batch.
+    `lower` and `upper` have the rank of `x` and one row or, with `own_box`, one per sample; so has `free`. A feature
+    that may not change has its clean value as both bounds: box and mask are one rule, and `clip` keeps both. `start`
+    holds a starting point per sample, `pool` inputs to look for one in: all of the run's inputs, so that it does not
+    depend on the batch.
     """
 
     x: Tensor
@@ -35,6 +36,7 @@ class Problem:
     seed: int = 0
     start: Tensor | None = None
     pool: Tensor | None = None
+    own_box: bool = False
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -59,7 +61,7 @@ class Problem:
         """The same question about some of the rows."""
 
         def pick(t: Tensor) -> Tensor:
-            return t[rows] if len(t) == len(self.x) and len(t) > 1 else t
+            return t[rows] if self.own_box else t
 
         return replace(
             self,

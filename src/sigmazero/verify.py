@@ -32,6 +32,7 @@ class Verifier:
         """Confirm new records of a coarse search, in place: rows go on from their best confirmed point."""
         assert tally.sure is not None
         assert tally.sure_l0 is not None
+        assert tally.sure_step is not None
         assert tally.refuted is not None
         nothing, depth = problem.sites + 1, tally.counts.shape[1]
         for k in range(depth):
@@ -42,33 +43,44 @@ class Verifier:
             tally.forwards[rows] += 1
             tally.sure[rows[good]] = tally.points[rows[good], k]
             tally.sure_l0[rows[good]] = tally.counts[rows[good], k]
+            tally.sure_step[rows[good]] = tally.step_found[rows[good], k]
         refuted = tally.best_l0 < tally.sure_l0
         tally.points[:, 0] = tally.sure
         tally.counts[:, 0] = tally.sure_l0
+        tally.step_found[:, 0] = tally.sure_step
         tally.counts[:, 1:] = nothing
         # A row may have stopped because of the record it lost; if it stopped for another reason, it stops again.
         tally.alive |= refuted
         tally.refuted |= refuted
 
+    def settle(self, problem: Problem, found: Found, clean: Tensor) -> Result:
+        """What the clean check, which was a fresh forward pass, has decided: nothing is asked again."""
+        settled = found.tally.best_l0 == 0
+        best = self._report(problem, found.tally.points, found.tally.counts, found.tally, clean, settled)
+        return best if found.own is None else replace(best, own=best)
+
     def report(self, problem: Problem, found: Found, clean: Tensor) -> Result:
         """Ask afresh about every record, best first; a record that fails gives way to the one before it."""
         tally = found.tally
-        best = self._report(problem, tally.points, tally.counts, tally, clean)
+        nobody = torch.zeros_like(tally.broken)
+        best = self._report(problem, tally.points, tally.counts, tally, clean, nobody)
         if found.own is None:
             return best
         claims = torch.where(problem.feasible(found.own), problem.l0(found.own), problem.sites + 1)
         # An untouched point claims nothing, unless nothing had to be touched.
         claims = torch.where((claims == 0) & (tally.best_l0 > 0), problem.sites + 1, claims)
-        own = self._report(problem, found.own[:, None], claims[:, None], tally, clean)
+        own = self._report(problem, found.own[:, None], claims[:, None], tally, clean, nobody)
         spent = best.forwards + own.forwards - tally.forwards
         return replace(best, forwards=spent, own=replace(own, forwards=spent))
 
-    def _report(self, problem: Problem, points: Tensor, counts: Tensor, tally: Tally, clean: Tensor) -> Result:
+    def _report(
+        self, problem: Problem, points: Tensor, counts: Tensor, tally: Tally, clean: Tensor, settled: Tensor
+    ) -> Result:
         x_adv, logits = problem.x.clone(), clean.clone()
-        forwards = tally.forwards.clone()
-        already = tally.best_l0 == 0
+        forwards, steps = tally.forwards.clone(), torch.full_like(tally.forwards, -1)
+        steps[settled] = 0
         claimed = counts[:, 0] <= problem.sites
-        confirmed = already.clone()
+        confirmed = settled.clone()
         for k in range(counts.shape[1]):
             rows = (claimed & ~confirmed & (counts[:, k] <= problem.sites)).nonzero().squeeze(1)
             if not len(rows):
@@ -77,13 +89,16 @@ class Verifier:
             forwards[rows] += 1
             sure = rows[good]
             x_adv[sure], logits[sure], confirmed[sure] = points[sure, k], fresh[good].to(logits.dtype), True
+            if points is tally.points:  # when an attack's own answer was asked about is not known
+                steps[sure] = tally.step_found[sure, k]
         failed = torch.where(confirmed, 0.0, torch.inf)
+        already = confirmed & (count_features(x_adv, problem.x) == 0)
         return Result(
             x_adv=x_adv,
             success=confirmed,
             l0=count_features(x_adv, problem.x) + failed,
             l0_pixel=count_pixels(x_adv, problem.x) + failed,
-            step_found=torch.where(confirmed, tally.step_found, -1),
+            step_found=steps,
             forwards=forwards,
             backwards=tally.backwards,
             outcome=_outcomes(tally, claimed, confirmed, already),

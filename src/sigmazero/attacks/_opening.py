@@ -17,7 +17,7 @@ from sigmazero.attack import Attack
 from sigmazero.attacks import _sites as sites
 from sigmazero.attacks._budget import start_again
 from sigmazero.attacks._sites import Sources
-from sigmazero.oracle import Oracle
+from sigmazero.oracle import Oracle, Tally
 
 COST = 2  # queries of a step
 ALONE, FIRST = 0.5, 20  # share of the steps for σ-zero alone, and how many at least
@@ -76,14 +76,18 @@ class Opening(Attack):
             g,
             sites.USUAL * self.choices * tries,
             tries,
-            sites.finished(oracle, COST, self.queries),
+            sites.finished(oracle.tally, COST, self.queries),
         )
+
+    def spent(self, tally: Tally) -> Tensor:
+        """Rows for which another step could exceed the limit of queries."""
+        return sites.spent(tally, COST, self.queries)
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask about σ-zero's point, or about a whole new choice."""
         if not self.choices:
             walk, g = self._asked(i, s, s.walk.a, oracle)
-            return replace(s, walk=walk, g=g, done=sites.finished(oracle, COST, self.queries))
+            return replace(s, walk=walk, g=g, done=sites.finished(oracle.tally, COST, self.queries))
         p, best = oracle.problem, oracle.tally.best_l0
         u = noise.drawn(s.luck, i, p.sites + 2, p.x.dtype)
         wave, size, turn = torch.split(u, [p.sites, 1, 1], 1)
@@ -103,7 +107,7 @@ class Opening(Attack):
             g=g,
             wins=known.wins,
             tries=known.tries,
-            done=sites.finished(oracle, COST, self.queries),
+            done=sites.finished(oracle.tally, COST, self.queries),
         )
 
     def _asked(self, i: Tensor, s: State, point: Tensor, oracle: Oracle) -> tuple[Any, Tensor]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sigmazero import ops
 from sigmazero.attacks._budget import by_site
-from sigmazero.oracle import Oracle
+from sigmazero.oracle import Tally
 from sigmazero.problem import Problem
 
 SPARE = {True: 2, False: 9}  # queries of the verification at most, after an exact search and after a coarse one
@@ -94,13 +94,16 @@ def check(p: Problem, name: str) -> None:
         raise ValueError(f"{name} moves features to the ends of the box: it needs finite bounds")
 
 
-def finished(oracle: Oracle, cost: int, queries: int | None) -> Tensor:
+def finished(tally: Tally, cost: int, queries: int | None) -> Tensor:
     """One change cannot become none; and a step of `cost` queries that could exceed the limit is not taken."""
-    tally = oracle.tally
     done = tally.best_l0 <= 1
-    if queries is None:
-        return done
-    return done | (tally.forwards + tally.backwards > queries - cost - SPARE[oracle.exact])
+    return done if queries is None else done | spent(tally, cost, queries)
+
+
+def spent(tally: Tally, cost: int, queries: int) -> Tensor:
+    """For which samples a step of `cost` queries, with what is asked after it, could exceed the limit."""
+    exact = tally.sure is None
+    return tally.forwards + tally.backwards > queries - cost - SPARE[exact]
 
 
 def saved(before: Tensor, after: Tensor) -> Tensor:

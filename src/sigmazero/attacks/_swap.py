@@ -40,7 +40,7 @@ from sigmazero.attack import Attack
 from sigmazero.attacks import _sites as sites
 from sigmazero.attacks._opening import State as Opened
 from sigmazero.attacks._sites import Box, Ends, Sources
-from sigmazero.oracle import Oracle
+from sigmazero.oracle import Oracle, Tally
 
 LEAST = 5  # queries of the clean check, of the start and its gradient, and of two verifications
 PLACES = 4
@@ -177,7 +177,9 @@ class SwapSearch(Attack):
 
     def follow(self, oracle: Oracle, before: Opened) -> State:
         """Begin at the best point known, with what the opening learnt about the gradient and about whole choices."""
-        return self._begin(oracle, before.g, (before.wins / before.tries)[:, 0])
+        state = self._begin(oracle, before.g, (before.wins / before.tries)[:, 0])
+        oracle.retire(state.done)  # a step here asks more than one of the opening
+        return state
 
     def _begin(self, oracle: Oracle, g: Tensor, choice: Tensor) -> State:
         """The first state, given what a whole new choice is thought to save."""
@@ -186,7 +188,7 @@ class SwapSearch(Attack):
         tries[:, CHOICE] /= 5  # a few failures are enough to do without whole choices
         usual = torch.full_like(choice, sites.USUAL)
         return State(
-            a=best,
+            a=best.clone(),  # a coarse search corrects the records it finds untrue, in place
             count=oracle.problem.l0(best),
             g=g,
             m=torch.full_like(choice, torch.inf),
@@ -195,8 +197,12 @@ class SwapSearch(Attack):
             wins=tries * torch.stack([usual] * PLACES + [choice], 1),
             tries=tries,
             luck=noise.source(oracle.problem.seed, oracle.problem.ids, stream=1),
-            done=sites.finished(oracle, self.proposals + 1, self.queries),
+            done=sites.finished(oracle.tally, self.proposals + 1, self.queries),
         )
+
+    def spent(self, tally: Tally) -> Tensor | None:
+        """Rows for which another step could exceed the limit of queries."""
+        return None if self.queries is None else sites.spent(tally, self.proposals + 1, self.queries)
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Some proposals, the last with a gradient."""
@@ -315,7 +321,7 @@ class SwapSearch(Attack):
             stuck=gain.amax(1) == 0,
             wins=known.wins,
             tries=known.tries,
-            done=sites.finished(oracle, self.proposals + 1, self.queries),
+            done=sites.finished(oracle.tally, self.proposals + 1, self.queries),
         )
 
 

@@ -97,7 +97,7 @@ class SparsePGD(budget.BudgetAttack):
         start = self._draw_magnitude(oracle, i)
         p = torch.where(fresh[:, None, None], start, s.p - self.step_size * (upper - lower) * s.g_p.sign())
         p = torch.minimum(torch.maximum(p, lower - x), upper - x)
-        sigmoid = u.sigmoid()
+        sigmoid = 1 / (1 + torch.exp(-u))  # torch's own rounds differently at the end of a vector on a CPU
         # The mask comes from the sigmoid, the idle test from the logits: they differ where the sigmoid saturates.
         M = self.largest(sigmoid, room, s.k)
         point = problem.clip(torch.where(M[:, None], x + p, x).view_as(problem.x))

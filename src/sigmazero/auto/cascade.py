@@ -140,7 +140,8 @@ class SparseAutoAttack:
         """Share of the inputs that the model classifies correctly."""
         problem = self._pose(x_orig, y_orig, bs)
         every = torch.arange(len(problem), device=problem.x.device)
-        right = [~problem.take(rows).fooled(self._ask(problem, problem.x[rows])) for rows in _parts(every, bs)]
+        answers = [(problem.take(rows), self._ask(problem, problem.x[rows])) for rows in _parts(every, bs)]
+        right = [~part.fooled(logits) & logits.isfinite().all(1) for part, logits in answers]
         return float(torch.cat(right).double().mean()) if right else float("nan")
 
     def _pose(self, x: Tensor, y: Tensor, bs: int) -> Problem:
