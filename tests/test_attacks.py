@@ -1,6 +1,7 @@
 """What every attack must keep, tested because it is registered."""
 
 import inspect
+from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
 
@@ -157,6 +158,7 @@ def test_goals(name):
     assert reached[result.success].all()
 
 
+@pytest.mark.filterwarnings("ignore:the step sizes")
 @pytest.mark.parametrize("name", EVERY)
 def test_any_box_and_mask(name):
     attack = small(name)
@@ -204,6 +206,24 @@ def test_a_model_that_breaks_for_one_sample_leaves_the_others_alone(name, when):
     assert not result.success[1]
     rest = torch.tensor([0, 2, 3])
     same(result.take(rest), attack.run(model, x, y, **options).take(rest))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_budget_beyond_the_number_of_features_is_that_number(name):
+    model, x, y = linear_problem((8,), 6, seed=1)
+    exact, beyond = (small(name).run(model, x, y, budget=k) for k in (8, 100))
+    assert torch.equal(exact.x_adv, beyond.x_adv)
+    assert torch.equal(exact.forwards, beyond.forwards)
+    assert beyond.success.any() or not exact.success.any()
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_box_that_the_step_sizes_do_not_fit_is_a_warning(name):
+    model, x, y = linear_problem((8,), 2, seed=1)
+    attack = sz.get(name, steps=1)
+    warned = pytest.warns(UserWarning, match="255 wide") if attack.unit_box else nullcontext()
+    with warned:
+        attack.run(lambda z: model(z / 255), 255 * x, y, bounds=(0, 255), **how(attack))
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -111,3 +111,17 @@ def test_steps_of_a_recording_count_where_most_rows_leave_at_once(turns):
             stepper.go(steps)
     assert int(stepper.oracle.iteration) == 5
     assert int(stepper.tally.backwards.max()) == 5
+
+
+def test_a_frame_recorded_for_one_row_takes_the_box_of_others():
+    attack, net = sz.get("sigma-zero", steps=20), TinyNet("conv")
+    x, y = net.x.repeat(2, 1, 1, 1), net.y.repeat(2)
+    mask = torch.rand(x.shape, generator=torch.Generator().manual_seed(0)) < 0.7
+    question, frames = pose(x, y, mask=mask), Frames(attack, ROWS, fuse=False, pool=None)
+    for rows in (torch.arange(1), torch.arange(1, 6)):
+        part = question.take(rows)
+        oracle = Oracle(net, part)
+        with torch.no_grad():
+            frame, _ = frames.hold(oracle, attack.init(oracle))
+        for name in ("lower", "upper", "free"):
+            assert torch.equal(getattr(frame.oracle.problem, name)[: len(rows)], getattr(part, name)), name

@@ -44,6 +44,16 @@ def test_a_coarse_search_keeps_the_limit_too(queries):
     assert result.success.any() or queries == 13  # room for one step
 
 
+@pytest.mark.parametrize(("queries", "proposals"), [(13, 5), (30, 5), (60, 5), (84, 20), (105, 40)])
+def test_a_coarse_search_whose_records_fail_keeps_the_limit(queries, proposals):
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+    x = torch.rand(200, 1, 8, 8)
+    attack = sz.get("sigma-swap", queries=queries, proposals=proposals)
+    result = attack.run(net, x, net(x).argmax(1), precision="bf16")
+    assert int((result.forwards + result.backwards).max()) <= queries
+
+
 @pytest.mark.parametrize("targeted", TARGETS)
 @pytest.mark.parametrize("queries", [5, 20, 200, 2000, 10000])
 def test_the_plan_uses_what_it_may(queries, targeted):

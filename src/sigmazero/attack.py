@@ -1,5 +1,6 @@
 """What every attack is: a frozen dataclass of hyper-parameters with `init` and `step`."""
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -15,6 +16,7 @@ from sigmazero.problem import Problem, Unit
 from sigmazero.result import Result
 
 Goal = Literal["untargeted", "targeted"]
+WIDTHS = (0.5, 2.0)  # of boxes in which absolute step sizes do
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,7 @@ class Attack(ABC):
     gradients: ClassVar[bool] = True
     capturable: ClassVar[bool] = True
     keeps_own: ClassVar[bool] = False
+    unit_box: ClassVar[bool] = False  # whether its step sizes are made for inputs in [0, 1]
     unroll: ClassVar[int] = 5  # steps recorded together: the launch and the copies around a recording are shared
     paper: ClassVar[str]
     version: ClassVar[int] = 1
@@ -104,7 +107,7 @@ class Attack(ABC):
 
         model      any callable from inputs to logits; an nn.Module is put in eval mode and restored
         y          true classes, or the classes to reach if `targeted`
-        bounds     the box: scalars, or tensors that broadcast to one sample
+        bounds     the box: scalars, or tensors that broadcast to one sample; about 1 wide, where `unit_box` says so
         unit       "feature" counts every scalar, "pixel" a position once for all its channels
         mask       True where a feature may change; for one sample or for all
         budget     stop a sample at the first adversarial point with at most this many changes
@@ -131,8 +134,19 @@ class Attack(ABC):
             start=start,
             pool=pool,
         )
+        self._check_width(problem)
         engine = Engine(precision, capture, fuse, max_memory)
         return drive.run(self, model, problem, batch_size=batch_size, progress=progress, engine=engine)
+
+    def _check_width(self, problem: Problem) -> None:
+        """Warn where absolute step sizes do not fit; without any width, or with an infinite one, there is no scale."""
+        width = float((problem.upper - problem.lower).max()) if self.unit_box and len(problem) else 1.0
+        if 0 < width < WIDTHS[0] or WIDTHS[1] < width < float("inf"):
+            warnings.warn(
+                f"the step sizes of {self.name} are made for inputs in [0, 1], and this box is {width:g} wide: it may "
+                "change more than needed; scale the inputs to [0, 1] and let the model scale them back",
+                stacklevel=3,
+            )
 
     def _check_goal(self, targeted: bool, budget: int | None) -> None:
         goal = "targeted" if targeted else "untargeted"

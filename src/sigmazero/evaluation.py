@@ -101,17 +101,7 @@ def evaluate(
     name         what reports call the model
     keep_inputs  put rows and tensors into the store, up to 64 MB, so that reports can show them
     """
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision={precision!r} is not allowed; {hint(precision, PRECISIONS)}")
-    for given, allowed, word in ((goal, get_args(Goal), "goal"), (unit, get_args(Unit), "unit")):
-        if given not in allowed:
-            raise ValueError(f"{word}={given!r} is not allowed; {hint(str(given), allowed)}")
-    if goal == "targeted" and target not in ("next", "random") and not (whole(target) and int(target or 0) >= 0):
-        raise ValueError(f'goal="targeted" needs target="next", "random" or the number of a class, not {target!r}')
-    if not (whole(batch_size) and batch_size >= 1):
-        raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
-    if isinstance(attacks, str) or not attacks:
-        raise ValueError(f'attacks={attacks!r} must be a list such as ["sigma-zero", "fmn"]')
+    _check(attacks, goal, target, unit, precision, batch_size)
     loader = Loader(_device(model, device))
     methods = [registry.get(each) if isinstance(each, str) else each for each in attacks]
     base = Question(
@@ -135,6 +125,24 @@ def evaluate(
         for budget in asked
     ]
     return _run(questions, Path(store), loader, keep_inputs and not isinstance(data, str), progress)
+
+
+def _check(
+    attacks: Sequence[str | Attack], goal: str, target: str | int | None, unit: str, precision: str, batch_size: int
+) -> None:
+    """Refuse what cannot be meant, before a store is made."""
+    names = {"goal": (goal, get_args(Goal)), "unit": (unit, get_args(Unit)), "precision": (precision, PRECISIONS)}
+    for word, (given, allowed) in names.items():
+        if given not in allowed:
+            raise ValueError(f"{word}={given!r} is not allowed; {hint(str(given), allowed)}")
+    if goal == "targeted" and target not in ("next", "random") and not (whole(target) and int(target or 0) >= 0):
+        raise ValueError(f'goal="targeted" needs target="next", "random" or the number of a class, not {target!r}')
+    if goal == "untargeted" and target is not None:
+        raise ValueError(f'target={target!r} needs goal="targeted"')
+    if not (whole(batch_size) and batch_size >= 1):
+        raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
+    if isinstance(attacks, str) or not attacks:
+        raise ValueError(f'attacks={attacks!r} must be a list such as ["sigma-zero", "fmn"]')
 
 
 def _run(questions: Sequence[Question], path: Path, loader: Loader, keeps: bool, progress: bool) -> Evaluation:

@@ -146,6 +146,12 @@ def test_a_state_is_not_believed_blindly(state, tmp_path):
     nearly_clean = x.flatten(1).numpy()[rows, places] + 1e-9
     _rewritten(state, path, value=lambda value: np.where(rows == rows[0], nearly_clean, value))
     fails(f"an input for row {rows[0]} that does not fool this model")
+    _rewritten(state, path, value=lambda value: np.where(value > 0.5, 9.0, -9.0))
+    fails(r"holds an input for row \d+ that")  # lies outside the bounds, or does not even fool the model
+    _rewritten(state, path, place=lambda place: place + 10**6)
+    fails("is damaged")
+    _rewritten(state, path, question=lambda _: np.array("[1, 2]"))
+    fails("does not say what was asked")
     _rewritten(state, path, done=lambda _: None)
     fails("it has no done")
     path.write_bytes(state.read_bytes()[:100])

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -65,6 +66,20 @@ def test_wrong_values_are_named(tmp_path):
         evaluate(model, (x, y), store=path, precision="fp16")
     with pytest.raises(ValueError, match="target="):
         evaluate(model, (x, y), store=path, goal="targeted")
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"goal": "targetd", "target": 1}, "goal='targetd' .*did you mean 'targeted'"),
+        ({"goal": "targeted", "target": "nxt"}, "not 'nxt'"),
+        ({"target": 3}, 'target=3 needs goal="targeted"'),
+        ({"unit": "foo"}, "unit='foo'"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"attacks": []}, "attacks="),
+        ({"attacks": "fmn"}, "attacks='fmn' must be a list"),
+    ]
+    for options, said in wrong:
+        with pytest.raises(ValueError, match=said):
+            evaluate(model, (x, y), store=path, **options)
+    with pytest.raises(TypeError, match="labels have dtype"):
+        evaluate(model, (x, y + 0.7), store=path)
     with pytest.raises(TypeError, match=r"file\.py:build"):
         evaluate(lambda x: x, (x, y), store=path)  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError, match=r"none\.npz"):

@@ -52,6 +52,9 @@ GRID = '[[grid]]\nmodels = ["demo"]\ndata = ["digits-8x8"]\nattacks = ["sigma-ze
             2,
             ["no targeted"],
         ),
+        (f"target = 3\n{GRID}", 1, ["target", 'goal = "targeted"']),
+        (f"[data.digits-8x9]\nlimit = 4\n{GRID}", 1, ["[data.digits-8x9]", "no grid", "did you mean 'digits-8x8'"]),
+        ("[models.x]\nspec = 'demo'\n" + GRID.replace("demo", 'demo", "x'), 3, ["asked twice"]),
     ],
 )
 def test_a_wrong_plan_is_named_with_its_line(text, line, words):

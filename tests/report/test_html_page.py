@@ -191,8 +191,11 @@ def test_the_command_line_writes_the_page(sigmazero, ran):  # noqa: F811
         (["--samples", 3], "write one with -o report.html"),
         (["-o", "a.html", "--table", "minimum-norm"], "--table minimum-norm does not go with a page"),
         (["-o", "a.html", "--standalone"], "--standalone does not go with a page"),
+        (["--to", "csv", "-o", ran], "is the store itself"),
+        (["--bundle", "site", "--data-dir", "."], "--data-dir says which inputs to draw"),
     ):
         done = sigmazero("report", ran, *options)
         assert done.exit_code == 2
         assert words in done.stderr
     assert not (ran.parent / "a.html").exists()
+    assert not (ran.parent / "site").exists()

@@ -149,12 +149,19 @@ def test_the_papers_figures_stand_beside():
     assert [rs.paper["asr_24"], rs.paper["kqueries"]] == [0.7954, 0.83]  # at half of its steps
 
 
+OTHERS = (
+    {"parameters": {"threshold": 0.1}},
+    {"origin": {"model": {"spec": "M1", "weights": "mine.pt"}}},
+    {"origin": {"data": {"source": "fashion-mnist"}}},
+)
+
+
 def test_what_the_paper_lacks_or_swapped_is_a_dash():
     odd = [cell("C11", a, [1, 2], budget=24, dataset="cifar10") for a in ("sigma-zero", "mine")]
     lines = {line.info.attack: line for line in published.compare(layout.build("fixed-budget", odd)).blocks[0]}
     assert set(lines["sigma-zero"].paper) == {"asr_24", "memory_gb"}
     assert lines["mine"].paper == {}
-    for other in ({"goal": "targeted"}, {"unit": "pixel"}, {"origin": {"model": {"spec": "net.py:build"}}}):
+    for other in ({"goal": "targeted"}, {"unit": "pixel"}, {"origin": {"model": {"spec": "net.py:build"}}}, *OTHERS):
         made = published.compare(layout.build("minimum-norm", [cell("M1", "sigma-zero", [1], **other)]))
         assert made.blocks[0][0].paper == {}
     sparse = [cell("M1", "sparsefool-paper", [9], steps=20), cell("M1", "fmn", [3], steps=100)]

@@ -66,6 +66,7 @@ class EAD(Attack):
 
     keeps_own: ClassVar[bool] = True
     paper: ClassVar[str] = "https://arxiv.org/abs/1709.04114"
+    unit_box: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""

@@ -47,6 +47,7 @@ class FMN(Attack):
     budget_rate_final: float = 0.001
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2102.12827"
+    unit_box: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""

@@ -69,6 +69,7 @@ class PDPGD(Attack):
     proximal_tolerance: float = 1e-2
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2106.01538"
+    unit_box: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""

@@ -49,6 +49,7 @@ class SigmaSwap(SwapSearch):
     first_hard: Attack
 
     paper: ClassVar[str] = "docs/stronger.md"
+    unit_box: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""

@@ -65,6 +65,7 @@ class SigmaZero(Attack):
     order: Literal["released", "paper"] = "released"
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2402.01879"
+    unit_box: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""

@@ -146,14 +146,35 @@ def parse_plan(text: str, file: str = "plan", name: str = "plan") -> Plan:
     for grid in grids:
         grid.only(("models", "data", "attacks", *SETTINGS, "batch_size"))
     made = [(q, grid) for grid in grids for q in _questions(top, grid)]
+    _refuse_unused(top, grids)
     seen: dict[Question, Table] = {}
     for question, grid in made:
-        same = replace(question, label="", attack=replace(question.attack, name=""), batch_size=1, trace=False)
+        same = replace(
+            question,
+            model=replace(question.model, name=""),
+            data=replace(question.data, name=""),
+            label="",
+            attack=replace(question.attack, name=""),
+            batch_size=1,
+            trace=False,
+        )
         if same in seen:
             what = f"{question.label} against {question.model.name} on {question.data.name}"
             raise grid.error(f"{what} is asked twice, here and in line {seen[same].lines.of(*seen[same].path)}")
         seen[same] = grid
     return Plan(top.text("name") or name, top.text("description") or "", tuple(q for q, _ in made))
+
+
+def _refuse_unused(top: Table, grids: list[Table]) -> None:
+    """A table that no grid names is a slip: what it sets would not hold."""
+    for key in ("models", "data", "attacks"):
+        named = [grid.texts(key) for grid in grids]
+        if None in named:
+            continue  # a grid without the key takes all of them
+        used = {name for names in named for name in names or ()}
+        for name in top.below(key).values:
+            if name not in used:
+                raise top.error(f"[{key}.{name}] is used by no grid; {hint(name, sorted(used))}", key, name)
 
 
 def _questions(top: Table, grid: Table) -> Iterator[Question]:
@@ -296,6 +317,8 @@ def _goal(levels: list[Table], attack: Attack, label: str) -> tuple[Goal, str | 
     if goal not in attack.goals:
         raise levels[0].error(f"{label} has no {goal} form; allowed: {', '.join(attack.goals)}", "goal")
     at = next((table for table in levels if "target" in table), None)
+    if at is not None and not any("goal" in table for table in levels):
+        raise at.error('target needs goal = "targeted" beside it', "target")
     if goal == "untargeted":
         return goal, None
     if at is None:

@@ -12,6 +12,7 @@ from rich.console import Console
 from sigmazero.bench.measure import Cell
 from sigmazero.bench.store import Store
 from sigmazero.cli.bundle import Bundle, More, write_bundle
+from sigmazero.cli.console import err
 from sigmazero.cli.console import out as console
 from sigmazero.cli.figures import DataDir, FigureOne, Pictures, Rows, write_pictures
 from sigmazero.cli.page import Samples, is_page, refuse_for_page, write_page
@@ -102,18 +103,20 @@ def report(
     """
     ks, page = numbers(k), is_page(out, to)
     refuse_for_page(page, samples, table, standalone)
+    refuse_stores([store, *(more or [])], [out, curves, pareto, ablation, pictures, figure_one])
     with Store(store) as opened:
         cells = load(opened)
     try:
+        write_pictures(store, pictures, rows, data_dir if pictures or not page else None, figure_one, mix)
         write_bundle(bundle, [store, *(more or [])], ks, mix)
         write_curves(curves, pareto, cells, log, mix)
         if ablation is not None:
             write_ablation(ablation, cells, ks, compare, mix, standalone)
-        write_pictures(store, pictures, rows, data_dir if pictures or not page else None, figure_one, mix)
         if page and out is not None:
             write_page(out, store, ks, mix=mix, compare=compare, samples=samples, data_dir=data_dir)
         elif table is not None or not (curves or pareto or ablation or pictures or figure_one or bundle):
             made = layout.build(table or usual(cells), cells, ks or layout.KS, mix)
+            say_left_out(cells, table)
             made = replace(made, across=ACROSS) if wide else made
             write_table(made if compare is None else published.compare(made, compare), to, out, standalone)
     except ValueError as error:  # the advice is for Python
@@ -137,6 +140,21 @@ def numbers(texts: Sequence[str] | None) -> list[float]:
 def usual(cells: Sequence[Cell]) -> str:
     """The table that fits the store."""
     return "fixed-budget" if cells and all(info.budget is not None for info, _ in cells) else "minimum-norm"
+
+
+def say_left_out(cells: Sequence[Cell], table: str | None) -> None:
+    """A store may have both kinds of cells, a table one of them."""
+    budgeted = sum(info.budget is not None for info, _ in cells)
+    if table is None and 0 < budgeted < len(cells):
+        err().print(f"{budgeted} cells with a budget are not in this table; --table fixed-budget shows them")
+
+
+def refuse_stores(stores: Sequence[Path], files: Sequence[Path | None]) -> None:
+    """Nothing is written over what is being read."""
+    read = {store.resolve() for store in stores}
+    for file in files:
+        if file is not None and file.resolve() in read:
+            raise ValueError(f"{file} is the store itself; name another file")
 
 
 def write_curves(curves: Path | None, pareto: Path | None, cells: Sequence[Cell], log: bool, mix: bool) -> None:

@@ -16,6 +16,7 @@ from functools import cache
 from importlib import resources
 
 from sigmazero.bench.facts import CellInfo
+from sigmazero.bench.usual import usual_attack, usual_inputs
 from sigmazero.report.layout import Layout, Line
 
 SOURCES = ("paper",)
@@ -45,8 +46,12 @@ def _figures(line: Line, block: tuple[Line, ...]) -> dict[str, float]:
         return {}
     # A model of one's own may be called M1; what was loaded says whether it is.
     model = str(info.origin.get("model", {}).get("spec", info.model))
+    if not usual_inputs(info, model):
+        return {}
     if set(COMPONENTS) <= set(line.words):
         return _ablated(model, info)
+    if not usual_attack(info):
+        return {}
     attack, steps = info.attack.removesuffix("-paper"), _steps(info, block)
     if info.budget is None:
         found = _minimum().get((model, attack, steps))
