@@ -1,5 +1,6 @@
 """What every attack is: a frozen dataclass of hyper-parameters with `init` and `step`."""
 
+import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -47,6 +48,9 @@ class Attack(ABC):
         """Refuse values that no run could use."""
         if not isinstance(self.steps, int) or isinstance(self.steps, bool) or self.steps < 1:
             raise ValueError(f"steps={self.steps!r} must be a whole number, 1 or more")
+        for name, value in self.parameters().items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{name}={value!r} must be a finite number")
 
     @property
     def iterations(self) -> int:

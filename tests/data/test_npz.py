@@ -78,7 +78,7 @@ def test_other_names_and_label_columns(tmp_path: Path) -> None:
         ({"images": np.zeros((5, 4))}, "it needs the arrays images and labels"),
         ({"images": np.full((5, 4), 200.0), "labels": LABELS}, "range from 200.0 to 200.0"),
         ({"images": np.full((5, 4), -0.1), "labels": LABELS}, "range from -0.1"),
-        ({"images": np.full((5, 4), np.nan), "labels": LABELS}, "range from nan"),
+        ({"images": np.full((5, 4), np.nan), "labels": LABELS}, "image 0 holds NaN"),
         ({"images": np.zeros((5, 4), dtype=np.int32), "labels": LABELS}, "images are int32"),
         ({"images": np.zeros(5, dtype=np.uint8), "labels": LABELS}, "one row per image"),
         ({"images": np.zeros((4, 4)), "labels": LABELS}, "4 images but 5 labels"),

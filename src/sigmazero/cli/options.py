@@ -87,6 +87,8 @@ def settings(name: str, steps: int | None, pairs: list[str]) -> dict[str, Any]:
         key = key.strip().replace("-", "_")
         if not equals:
             raise ValueError(f"--set {pair} has no value; write --set {key}=VALUE")
+        if key == "name":
+            raise ValueError(f"--set {pair}: the name of an attack is no parameter of it")
         if key in chosen:
             raise ValueError(f"{key} is given twice")
         chosen[key] = value(key, text.strip(), known.get(key))
@@ -112,7 +114,7 @@ def value(key: str, text: str, like: object) -> Any:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        return text
+        return text  # the attack says what it needs
 
 
 def unit(name: str) -> Unit:

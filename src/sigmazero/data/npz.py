@@ -83,7 +83,10 @@ def _checked_images(images: Array, path: Path) -> Array:
         return images
     if not np.issubdtype(images.dtype, np.floating):
         raise DataError(f"{path}: images are {images.dtype}; store uint8 in 0..255 or float in [0, 1]")
-    if images.size and not (np.isfinite(images).all() and images.min() >= 0 and images.max() <= 1):
+    finite = np.isfinite(images.reshape(len(images), -1)).all(1) if len(images) else np.ones(0, bool)
+    if not finite.all():
+        raise DataError(f"{path}: image {int((~finite).argmax())} holds NaN or Inf; clean the data first")
+    if images.size and not (images.min() >= 0 and images.max() <= 1):
         raise DataError(
             f"{path}: float images range from {images.min()} to {images.max()}; store them in [0, 1] "
             "and give the network its normalisation instead"

@@ -31,7 +31,7 @@ def in_memory(images: Array, labels: Array, where: object) -> Source:
     if len(images) != len(labels):
         raise DataError(f"{where}: {len(images)} images but {len(labels)} labels; the files do not belong together")
     if len(images) == 0:
-        raise DataError(f"{where}: holds no rows; download it again")
+        raise DataError(f"{where}: holds no rows; choose another file, or get it again")
     return Source(labels.astype(np.int64), lambda rows: np.ascontiguousarray(images[rows]))
 
 
