@@ -13,7 +13,7 @@ from sigmazero import drive
 from sigmazero.engine import Engine, Precision
 from sigmazero.oracle import Model, Oracle, Tally
 from sigmazero.pose import Bounds, pose
-from sigmazero.problem import Problem, Unit
+from sigmazero.problem import Problem, Unit, integer
 from sigmazero.result import Result
 
 Goal = Literal["untargeted", "targeted"]
@@ -46,7 +46,7 @@ class Attack(ABC):
 
     def __post_init__(self) -> None:
         """Refuse values that no run could use."""
-        if not isinstance(self.steps, int) or isinstance(self.steps, bool) or self.steps < 1:
+        if not (integer(self.steps) and self.steps >= 1):
             raise ValueError(f"steps={self.steps!r} must be a whole number, 1 or more")
         for name, value in self.parameters().items():
             if isinstance(value, float) and not math.isfinite(value):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sigmazero.engine import Engine
 from sigmazero.oracle import Model
-from sigmazero.problem import Problem
+from sigmazero.problem import Problem, integer
 
 Part = TypeVar("Part")
 
@@ -20,7 +20,7 @@ class Batches:
     def __init__(self, model: Model, problem: Problem, size: int | None, engine: Engine) -> None:
         if size is None:
             size = _roomy(model, problem, engine) if problem.x.is_cuda else _modest(problem)
-        if isinstance(size, bool) or int(size) != size or size < 1:
+        if not (integer(size) and size >= 1):
             raise ValueError(f"batch_size={size!r} must be a whole number, 1 or more (None picks one)")
         self.size = int(size)
 

@@ -26,8 +26,8 @@ from sigmazero.bench.recheck import Verdict, verify
 from sigmazero.bench.store import Store
 from sigmazero.bench.table import hint
 from sigmazero.data import Rows
-from sigmazero.pose import check_inputs, check_labels, whole
-from sigmazero.problem import Unit
+from sigmazero.pose import check_inputs, check_labels
+from sigmazero.problem import Unit, whole
 from sigmazero.report.summary import figures, load
 from sigmazero.report.table import markdown
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sigmazero.problem import Problem, Unit
+from sigmazero.problem import Problem, Unit, whole
 
 Bound = float | Tensor
 Bounds = tuple[Bound, Bound]
@@ -64,15 +64,6 @@ def pose(
         own_box=own_box,
         pool=x if pool is None else _like(pool, "pool", x, (len(pool), *x.shape[1:])),
     )
-
-
-def whole(number: object) -> bool:
-    """Whether it is a whole number, whatever its type; True and False are none.
-
-    >>> whole(3), whole(3.0), whole(2.5), whole(float("nan")), whole("3"), whole(True)
-    (True, True, False, False, False, False)
-    """
-    return isinstance(number, int | float) and not isinstance(number, bool) and float(number).is_integer()
 
 
 def check_inputs(x: Tensor) -> None:

@@ -6,6 +6,7 @@ and `fooled` decides by argmax, which takes the lowest index; so no attack ever 
 
 import math
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Literal
 
 import torch
@@ -122,3 +123,17 @@ def count_pixels(x_adv: Tensor, x: Tensor) -> Tensor:
     """Number of positions that differ, channels (dimension 1) joined; plain features for (N, D) inputs."""
     different = x_adv != x
     return (different.any(1) if x.ndim > 2 else different).flatten(1).sum(1)
+
+
+def whole(number: object) -> bool:
+    """Whether it is a whole number, whatever its type; True and False are none.
+
+    >>> whole(3), whole(3.0), whole(2.5), whole(float("nan")), whole("3"), whole(True)
+    (True, True, False, False, False, False)
+    """
+    return not isinstance(number, bool) and isinstance(number, Real) and float(number).is_integer()
+
+
+def integer(number: object) -> bool:
+    """Whether it is a whole number that can count steps: 3.0 cannot."""
+    return not isinstance(number, bool) and isinstance(number, Integral)

@@ -41,6 +41,7 @@ from sigmazero.attacks import _sites as sites
 from sigmazero.attacks._opening import State as Opened
 from sigmazero.attacks._sites import Box, Ends, Sources
 from sigmazero.oracle import Oracle, Tally
+from sigmazero.problem import integer
 
 LEAST = 5  # queries of the clean check, of the start and its gradient, and of two verifications
 PLACES = 4
@@ -142,7 +143,7 @@ class SwapSearch(Attack):
                 raise ValueError(f"{name}={value!r} must be a whole number, {least} or more")
         if not 0 <= self.memory < 1:
             raise ValueError(f"memory={self.memory!r} must be at least 0 and less than 1")
-        if self.queries is not None and not (isinstance(self.queries, int) and self.queries >= LEAST):
+        if self.queries is not None and not (integer(self.queries) and self.queries >= LEAST):
             raise ValueError(f"queries={self.queries!r} must be a whole number, {LEAST} or more (None for no limit)")
         if not self.trust > 0:
             raise ValueError(f"trust={self.trust!r} must be greater than 0")

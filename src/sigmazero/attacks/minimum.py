@@ -28,6 +28,7 @@ from torch import Tensor
 from sigmazero.attack import Attack
 from sigmazero.attacks._budget import BudgetAttack, start_again
 from sigmazero.oracle import Oracle
+from sigmazero.problem import integer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ class MinimumNorm(Attack):
             raise ValueError(f"attack={getattr(self.attack, 'name', self.attack)!r} must search within a fixed budget")
         for name in ("rounds", "start"):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            if not (integer(value) and value >= 1):
                 raise ValueError(f"{name}={value!r} must be a whole number, 1 or more")
         for name in ("goals", "gradients", "capturable", "paper", "version"):
             object.__setattr__(self, name, getattr(self.attack, name))

@@ -30,7 +30,7 @@ from torch import Tensor
 from sigmazero import noise, ops
 from sigmazero.attacks import _budget as budget
 from sigmazero.oracle import Oracle
-from sigmazero.problem import Problem
+from sigmazero.problem import Problem, integer
 
 
 @dataclass(kw_only=True)
@@ -61,7 +61,7 @@ class PGDL0(budget.BudgetAttack):
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
         super().__post_init__()
-        if not isinstance(self.restarts, int) or isinstance(self.restarts, bool) or self.restarts < 1:
+        if not (integer(self.restarts) and self.restarts >= 1):
             raise ValueError(f"restarts={self.restarts!r} must be a whole number, 1 or more")
         if not self.step_size > 0:
             raise ValueError(f"step_size={self.step_size!r} must be greater than 0")

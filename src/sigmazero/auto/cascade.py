@@ -28,8 +28,8 @@ from sigmazero.doctor import render
 from sigmazero.engine import full_precision, quiet
 from sigmazero.files import writable
 from sigmazero.oracle import Model
-from sigmazero.pose import Bounds, pose, whole
-from sigmazero.problem import Problem, Unit
+from sigmazero.pose import Bounds, pose
+from sigmazero.problem import Problem, Unit, whole
 from sigmazero.result import Result
 
 PROBES = 16  # clean inputs whose answers tell one model from another
