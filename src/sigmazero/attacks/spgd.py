@@ -59,6 +59,7 @@ class SparsePGD(budget.BudgetAttack):
     patience_counts: Literal["consecutive", "total"] = "consecutive"
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2405.05075"
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""

@@ -149,7 +149,7 @@ def _built(spec: str) -> nn.Module:
     if not callable(build):
         known = [key for key, value in vars(source).items() if callable(value) and not key.startswith("_")]
         raise ValueError(f"{place} has no function {name!r}; it has: {', '.join(known) or 'none'}")
-    with _named(spec, "it is called without arguments"):
+    with _named(spec, getattr(source, "__file__", None), "it is called without arguments"):
         made = build()
     return _module(made, f"what {spec} returned")
 
@@ -164,7 +164,7 @@ def _file(path: Path) -> Any:
     module = importlib.util.module_from_spec(found)
     sys.modules[name] = module  # dataclasses and pickle look their module up there
     try:
-        with _importable(path.resolve().parent), _named(str(path), "it is imported before anything is asked of it"):
+        with _importable(path.resolve().parent), _named(str(path), str(path), "mend it first"):
             found.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
@@ -183,16 +183,18 @@ def _package(name: str) -> Any:
 
 
 @contextmanager
-def _named(place: str, hint: str) -> Iterator[None]:
-    """Say whose code failed, and in which line: a user's file may raise anything."""
+def _named(place: str, file: str | None, hint: str) -> Iterator[None]:
+    """Say whose code failed, and in which line of the file: a user's code may raise anything."""
     try:
         yield
     except ImportError:
         raise  # it names what is missing
     except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno
-        raise ValueError(f"{place} failed: {type(error).__name__}: {error} (line {line}); {hint}") from error
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+        if isinstance(error, SyntaxError):
+            lines = [error.lineno]
+        where = f" (line {lines[-1]})" if lines else ""
+        raise ValueError(f"{place} failed: {type(error).__name__}: {error}{where}; {hint}") from error
 
 
 @contextmanager
