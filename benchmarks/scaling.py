@@ -16,7 +16,7 @@ from torch import nn
 
 import sigmazero as sz
 from benchmarks.speed import bare, captured, clock, stepping
-from sigmazero.engine import Engine, quiet
+from sigmazero.run.hardware import Engine, quiet
 
 SERIES: dict[str, list[int]] = {
     "batch": [16, 32, 64, 128, 256, 512, 1024],

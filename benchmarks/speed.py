@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 import sigmazero as sz
-from sigmazero.engine import Engine, Steppers, quiet
-from sigmazero.loop import Stepper
+from sigmazero.core.inputs import make_problem
+from sigmazero.core.oracle import Oracle
 from sigmazero.models.architectures import build
-from sigmazero.oracle import Oracle
-from sigmazero.pose import pose
+from sigmazero.run.hardware import Engine, Steppers, quiet
+from sigmazero.run.search import Stepper
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int]] = {
     "smallcnn": (lambda: build("smallcnn"), (1, 28, 28), 10),
@@ -76,7 +76,7 @@ def captured(work: Callable[[], object]) -> Callable[[], object]:
 def stepping(attack: sz.Attack, model: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, engine: Engine) -> Stepper:
     """An attack under way on a batch that never finishes."""
     budget = x[0].numel() // 50 if attack.kind == "budget" else None
-    oracle = Oracle(engine.lower(model), pose(x, y, budget=budget), exact=engine.exact, chunk=2 * len(x))
+    oracle = Oracle(engine.lower(model), make_problem(x, y, budget=budget), exact=engine.exact, chunk=2 * len(x))
     return Steppers(attack, engine).begin(oracle, len(x))
 
 

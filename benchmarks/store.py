@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from sigmazero.bench import measure
 from sigmazero.bench.cells import Loader, expand
-from sigmazero.bench.execute import execute
-from sigmazero.bench.facts import CellInfo, Facts
 from sigmazero.bench.plan import parse_plan
-from sigmazero.bench.store import Store
-from sigmazero.report.summary import figures, load
+from sigmazero.bench.run import execute
+from sigmazero.report import measure
+from sigmazero.report.tables.summary import figures, load
+from sigmazero.store.facts import CellInfo, Facts
+from sigmazero.store.store import Store
 
 PLAN = """
 batch_size = 64

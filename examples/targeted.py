@@ -4,7 +4,7 @@ import torch
 from rich.console import Console
 
 import sigmazero as sz
-from sigmazero.report.table import figures, markdown, rich_table
+from sigmazero.report.tables.text import figures, markdown, rich_table
 
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(36, 24), torch.nn.ReLU(), torch.nn.Linear(24, 3))

@@ -9,8 +9,8 @@ import torch
 import typer.main
 from typer.testing import CliRunner
 
-from sigmazero import docs
 from sigmazero.cli import app
+from sigmazero.cli import catalogue as docs
 
 ROOT = Path(__file__).parents[1]
 WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

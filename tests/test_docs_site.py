@@ -11,16 +11,16 @@ ROOT = Path(__file__).parents[1]
 
 
 PUBLIC = {
-    "sigmazero.attack.Attack.run",
+    "sigmazero.core.attack.Attack.run",
     "sigmazero.attacks.sigma_zero.SigmaZero",
-    "sigmazero.functional.sigma_zero",
-    "sigmazero.evaluation.evaluate",
+    "sigmazero.attacks.functions.sigma_zero",
+    "sigmazero.bench.evaluate.evaluate",
     "sigmazero.models.load.load",
     "sigmazero.data.load.load",
     "sigmazero.bench.plan.read_plan",
-    "sigmazero.bench.store.Store.facts",
-    "sigmazero.report.layout.build",
-    "sigmazero.result.Result.asr",
+    "sigmazero.store.store.Store.facts",
+    "sigmazero.report.tables.layout.build",
+    "sigmazero.core.result.Result.asr",
 }
 
 

@@ -7,14 +7,14 @@
 
 from typing import TYPE_CHECKING
 
-from sigmazero.attack import Attack
 from sigmazero.attacks import ATTACKS, get
-from sigmazero.functional import refine, sigma_zero
-from sigmazero.result import Outcome, Result
+from sigmazero.attacks.functions import refine, sigma_zero
+from sigmazero.core.attack import Attack
+from sigmazero.core.result import Outcome, Result
 
 if TYPE_CHECKING:
     from sigmazero.auto import SparseAutoAttack
-    from sigmazero.evaluation import evaluate
+    from sigmazero.bench.evaluate import evaluate
 
 __version__ = "0.1.0"
 __all__ = ["ATTACKS", "Attack", "Outcome", "Result", "SparseAutoAttack", "evaluate", "get", "refine", "sigma_zero"]
@@ -23,7 +23,7 @@ __all__ = ["ATTACKS", "Attack", "Outcome", "Result", "SparseAutoAttack", "evalua
 def __getattr__(name: str) -> object:
     """The benchmark and the cascade are loaded when they are asked for: the core stays light."""
     if name == "evaluate":
-        from sigmazero.evaluation import evaluate
+        from sigmazero.bench.evaluate import evaluate
 
         return evaluate
     if name == "SparseAutoAttack":

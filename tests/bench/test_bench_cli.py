@@ -6,9 +6,9 @@ import sys
 import time
 from pathlib import Path
 
-from sigmazero.bench.store import Store, StoreError
-from tests.bench.conftest import contents
+from sigmazero.store.store import Store, StoreError
 from tests.cli.conftest import sigmazero  # noqa: F401
+from tests.plans import contents
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import sigmazero as sz
-from sigmazero.evaluation import evaluate
+from sigmazero.bench.evaluate import evaluate
 from tests.networks import linear_problem
 
 

@@ -16,13 +16,13 @@ import torch
 import sigmazero as sz
 from sigmazero import attacks
 from sigmazero.bench.cells import Loader, expand
-from sigmazero.bench.execute import execute
 from sigmazero.bench.plan import parse_plan
-from sigmazero.bench.store import Store, StoreError
-from sigmazero.result import Outcome
-from tests.bench.conftest import PLAN, assert_same, contents, run
+from sigmazero.bench.run import execute
+from sigmazero.core.result import Outcome
+from sigmazero.store.store import Store, StoreError
+from tests.plans import PLAN, assert_same, contents, run
 
-PRELOAD = ["sigmazero.bench.execute", "sigmazero.models", "sigmazero.data", "tests.bench.conftest"]
+PRELOAD = ["sigmazero.bench.run", "sigmazero.models", "sigmazero.data", "tests.bench.conftest"]
 
 
 def _child(path, tell):
@@ -210,7 +210,7 @@ def test_facts_are_those_of_a_plain_run(folder):
 
 def test_the_second_network_is_the_same_everywhere():
     from sigmazero.bench.identity import hash_weights
-    from sigmazero.bench.nearest_mean import build
+    from sigmazero.models.toys.nearest_mean import build
 
     pytest.importorskip("mlxtend")
     assert hash_weights(build()) == hash_weights(build())

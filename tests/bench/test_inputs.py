@@ -9,14 +9,14 @@ from hypothesis.extra import numpy as npst
 
 from sigmazero.bench import inputs
 from sigmazero.bench.cells import Loader
+from sigmazero.bench.evaluate import evaluate
 from sigmazero.bench.inputs import clean_rows, keep, kept
-from sigmazero.bench.store import Store, StoreError
 from sigmazero.data import Rows
 from sigmazero.data.errors import DataError
-from sigmazero.evaluation import evaluate
-from sigmazero.report.gallery import save_gallery
+from sigmazero.report.figures.gallery import save_gallery
 from sigmazero.report.html import samples
-from sigmazero.report.summary import load
+from sigmazero.report.tables.summary import load
+from sigmazero.store.store import Store, StoreError
 from tests.cli.conftest import sigmazero  # noqa: F401
 from tests.networks import linear_problem
 

@@ -2,9 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from sigmazero.bench.lines import Lines
 from sigmazero.bench.plan import parse_plan, read_plan
-from sigmazero.bench.table import PlanError
+from sigmazero.bench.toml import Lines, PlanError
 
 ROOT = Path(__file__).parents[2]
 GRID = '[[grid]]\nmodels = ["demo"]\ndata = ["digits-8x8"]\nattacks = ["sigma-zero"]\n'

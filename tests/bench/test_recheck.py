@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from sigmazero.bench.cells import Loader
-from sigmazero.bench.facts import COLUMNS, Facts
-from sigmazero.bench.pack import pack, pack_indices
-from sigmazero.bench.recheck import verify
-from sigmazero.bench.store import Store
-from tests.bench.conftest import PLAN, run
+from sigmazero.bench.verify import verify
+from sigmazero.store.facts import COLUMNS, Facts
+from sigmazero.store.pack import pack, pack_indices
+from sigmazero.store.store import Store
+from tests.plans import PLAN, run
 
 
 def check(path="s.db", **more):

@@ -15,9 +15,9 @@ from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
 from sigmazero.bench.cells import Loader
-from sigmazero.bench.store import Store
 from sigmazero.report.html.page import make_page, save_page
-from tests.bench.conftest import NET, run
+from sigmazero.store.store import Store
+from tests.plans import NET, run
 
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),

@@ -11,11 +11,11 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
-from sigmazero.bench import measure
-from sigmazero.bench.facts import CellInfo, Facts
-from sigmazero.bench.store import Store
-from sigmazero.report import latex, layout, render
-from sigmazero.report.summary import load
+from sigmazero.report import measure
+from sigmazero.report.tables import latex, layout, render
+from sigmazero.report.tables.summary import load
+from sigmazero.store.facts import CellInfo, Facts
+from sigmazero.store.store import Store
 from tests.browser.conftest import EVIL, Made
 
 CANVAS = "return arguments[0].toDataURL()"

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sigmazero.oracle import Oracle
+from sigmazero.core.oracle import Oracle
 from tests.networks import TRACES
 
 

@@ -5,11 +5,12 @@ import pytest
 import torch
 
 import sigmazero as sz
-from sigmazero import drive, noise
 from sigmazero.attacks import _bb_solver, _bb_start
 from sigmazero.attacks.bb import BrendelBethge
-from sigmazero.oracle import Oracle
-from sigmazero.pose import pose
+from sigmazero.core import noise
+from sigmazero.core.inputs import make_problem
+from sigmazero.core.oracle import Oracle
+from sigmazero.run import session as drive
 from tests.golden.recorded import recorded
 from tests.networks import TRACES, TinyNet, linear_optimum, linear_problem
 
@@ -130,7 +131,7 @@ def test_queries_are_the_references_while_its_solver_is_exact(run, kind, monkeyp
     net, trace = TinyNet(kind), recorded(f"bb_f64_{run}", kind)
     steps, radius = (60, 0.1) if run.endswith("lr0.1") else (20, 1e-3)
     points = Points(monkeypatch)
-    problem = pose(net.x, net.y, start=trace["start"])
+    problem = make_problem(net.x, net.y, start=trace["start"])
     result = drive.run(BrendelBethge(steps=steps, radius=radius, radius_batch=1, tolerance=0), net, problem)
     for row in range(5):
         branch, c = trace["solver_branch"][row], trace["solver_c"][row]
@@ -178,7 +179,7 @@ def test_a_row_without_a_start_ends_alone():
 
 def test_starts_from_noise_are_the_weakest_blend_of_the_grid(monkeypatch):
     net = TinyNet("conv")
-    oracle = Oracle(net, pose(net.x[:5], net.y[:5], seed=3))
+    oracle = Oracle(net, make_problem(net.x[:5], net.y[:5], seed=3))
     start, found = _bb_start.from_noise(oracle, directions=50, blends=40)
     assert found.all()
     assert (net(start).argmax(1) != net.y[:5]).all()

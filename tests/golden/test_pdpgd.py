@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import sigmazero as sz
-from sigmazero import ops
+from sigmazero.core import ops
 from tests.golden.test_fmn import check_every_query
 
 RUNS = {"pdpgd_30": ("pdpgd-paper", 30), "pdpgd_100": ("pdpgd-paper", 100), "pdpgd_l23_100": ("pdpgd", 100)}

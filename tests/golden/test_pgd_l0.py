@@ -5,8 +5,8 @@ import torch
 
 import sigmazero as sz
 from sigmazero.attacks.pgd_l0 import PGDL0
-from sigmazero.oracle import Oracle
-from sigmazero.pose import pose
+from sigmazero.core.inputs import make_problem
+from sigmazero.core.oracle import Oracle
 from tests.golden.recorded import Queries, rank_sum_z, recorded
 from tests.networks import TinyNet
 
@@ -23,7 +23,7 @@ def test_every_query_is_the_references(mode, kind, monkeypatch):
     monkeypatch.setattr(PGDL0, "_draw", fed)
     queries = Queries(monkeypatch, "value_and_grad")
     attack = PGDL0(steps=39, restarts=1, group="pixel" if mode == "pixel" else "unit")
-    oracle = Oracle(net, pose(net.x, net.y, budget=4, unit="feature"))
+    oracle = Oracle(net, make_problem(net.x, net.y, budget=4, unit="feature"))
     state = attack.init(oracle)
     for i in range(attack.iterations):
         state = attack.step(torch.tensor(i), state, oracle)
@@ -37,7 +37,7 @@ def test_pixel_unit_and_pixel_groups_project_alike():
     net = TinyNet("rgb")
     δ = torch.randn(net.x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     k = torch.arange(6)
-    features, pixels = (pose(net.x, net.y, budget=4, unit=unit) for unit in ("feature", "pixel"))
+    features, pixels = (make_problem(net.x, net.y, budget=4, unit=unit) for unit in ("feature", "pixel"))
     one = PGDL0(group="pixel").project(δ, k, features)
     assert torch.equal(one, PGDL0().project(δ, k, pixels))
     assert pixels.l0(one).tolist() == list(range(6))

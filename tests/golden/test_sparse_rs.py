@@ -5,8 +5,8 @@ import torch
 
 import sigmazero as sz
 from sigmazero.attacks.sparse_rs import SparseRS
-from sigmazero.oracle import Oracle
-from sigmazero.pose import pose
+from sigmazero.core.inputs import make_problem
+from sigmazero.core.oracle import Oracle
 from tests.golden.recorded import Queries, rank_sum_z, recorded
 from tests.networks import TinyNet
 
@@ -100,7 +100,9 @@ def test_a_single_new_site_never_keeps_its_value():
     x = torch.zeros(7000, 3, 1, 2, dtype=torch.float64)
     mask = torch.ones(3, 1, 2, dtype=torch.bool)
     mask[1, 0, 1] = False
-    oracle = Oracle(lambda x: x.flatten(1), pose(x, torch.zeros(7000).long(), unit="pixel", mask=mask, budget=1))
+    oracle = Oracle(
+        lambda x: x.flatten(1), make_problem(x, torch.zeros(7000).long(), unit="pixel", mask=mask, budget=1)
+    )
     a = x.view(7000, 3, 2)
     must = torch.ones(7000, dtype=torch.bool)
     values = SparseRS()._draw_values(oracle, torch.tensor(3), a, must)
@@ -121,7 +123,7 @@ def test_exchanges_keep_the_number_of_members():
     mask = torch.zeros(1, 8, 8, dtype=torch.bool)
     mask.view(-1)[:10] = True
     for k, members in ((3, 3), (9, 9), (10, 10), (40, 10)):
-        oracle = Oracle(net, pose(net.x[3:5], net.y[3:5], mask=mask, budget=k))
+        oracle = Oracle(net, make_problem(net.x[3:5], net.y[3:5], mask=mask, budget=k))
         attack = SparseRS(steps=50)
         state = attack.init(oracle)
         points = []

@@ -5,8 +5,8 @@ import torch
 
 import sigmazero as sz
 from sigmazero.attacks.spgd import SparsePGD
-from sigmazero.oracle import Oracle
-from sigmazero.pose import pose
+from sigmazero.core.inputs import make_problem
+from sigmazero.core.oracle import Oracle
 from tests.golden.recorded import Queries, recorded
 from tests.networks import TinyNet
 
@@ -60,7 +60,7 @@ def test_patience_counts_idle_steps_in_a_row_or_in_total():
     def flat(x):
         return net(net.x[: len(x)]) + 0 * x.flatten(1).sum(1, keepdim=True)
 
-    oracle = Oracle(flat, pose(net.x[:2], net.y[:2], budget=4))
+    oracle = Oracle(flat, make_problem(net.x[:2], net.y[:2], budget=4))
     attack = SparsePGD(steps=20)
     state, masks = attack.init(oracle), []
     for i in range(9):
@@ -74,7 +74,7 @@ def test_patience_in_total_redraws_more_often():
     net = TinyNet("rgb")
     seen = {}
     for counts in ("consecutive", "total"):
-        oracle = Oracle(net, pose(net.x[:5], net.y[:5], budget=4))
+        oracle = Oracle(net, make_problem(net.x[:5], net.y[:5], budget=4))
         attack = SparsePGD(steps=60, patience_counts=counts)
         state, redraws = attack.init(oracle), 0
         for i in range(60):
@@ -97,7 +97,7 @@ def test_sites_that_may_not_change_take_no_part_of_the_budget(unit, monkeypatch)
     net = TinyNet("rgb")
     mask = torch.zeros(3, 6, 6, dtype=torch.bool)
     mask[:, 2, :] = True
-    oracle = Oracle(net, pose(net.x, net.y, mask=mask, unit=unit, budget=4))
+    oracle = Oracle(net, make_problem(net.x, net.y, mask=mask, unit=unit, budget=4))
     attack = SparsePGD(steps=10)
     state = attack.init(oracle)
     queries = Queries(monkeypatch, "value_and_grad")

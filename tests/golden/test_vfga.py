@@ -5,8 +5,8 @@ import torch
 
 import sigmazero as sz
 from sigmazero.attacks.vfga import VFGA
-from sigmazero.oracle import Oracle
-from sigmazero.pose import pose
+from sigmazero.core.inputs import make_problem
+from sigmazero.core.oracle import Oracle
 from tests.golden.recorded import rank_sum_z, recorded
 from tests.networks import TinyNet, linear_problem
 
@@ -71,7 +71,7 @@ def test_outcomes_are_distributed_like_the_references(kind):
 def test_features_that_may_not_change_are_never_chosen():
     model, x, y = linear_problem((6,), 5, seed=1)
     mask = torch.tensor([False, True, False, True, True, False])
-    oracle = Oracle(model, pose(x, y, mask=mask))
+    oracle = Oracle(model, make_problem(x, y, mask=mask))
     attack = VFGA()
     for G in (torch.zeros_like(x), torch.ones_like(x), -torch.ones_like(x)):
         for chosen in attack._features(oracle.problem.x, G, oracle.problem):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sigmazero.attacks import _bb_solver
-from tests.test_bb_kernel import check, judge, subproblem
+from tests.attacks.test_bb_kernel import check, judge, subproblem
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 

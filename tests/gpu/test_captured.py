@@ -4,12 +4,12 @@ import pytest
 import torch
 
 import sigmazero as sz
-from sigmazero import drive
-from sigmazero.capture import Captured
-from sigmazero.engine import Engine, Steppers
-from sigmazero.pose import pose
+from sigmazero.core.inputs import make_problem
+from sigmazero.run import session as drive
+from sigmazero.run.graphs import Captured
+from sigmazero.run.hardware import Engine, Steppers
+from tests.attacks.test_attacks import how, small
 from tests.networks import TinyNet
-from tests.test_attacks import how, small
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 CAPTURABLE = sorted(name for name, attack in sz.ATTACKS.items() if attack.capturable)
@@ -20,7 +20,7 @@ def ask(name: str, kind: str, **engine):
     compact = engine.pop("compact", True)
     x, y = net.x.repeat(8, 1, 1, 1).cuda(), net.y.repeat(8).cuda()
     x[6:] = (x[6:] + 0.05 * torch.rand(42, 1, 1, 1, generator=torch.Generator().manual_seed(0)).cuda()).clamp(0, 1)
-    problem = pose(x, y, budget=how(attack).get("budget", engine.pop("budget", None)))
+    problem = make_problem(x, y, budget=how(attack).get("budget", engine.pop("budget", None)))
     return drive.run(attack, net, problem, compact=compact, engine=Engine(**engine))
 
 

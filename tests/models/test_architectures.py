@@ -2,7 +2,6 @@ import math
 
 import pytest
 import torch
-from tests.models.conftest import LAYOUT_OF, index, layout
 from torch import nn
 
 from sigmazero.models import zoo
@@ -10,6 +9,7 @@ from sigmazero.models.architectures import build
 from sigmazero.models.architectures.blocks import Names, Padding, PreActBlock
 from sigmazero.models.architectures.resnet import ChenEnsemble
 from sigmazero.models.architectures.wide_resnet import DMWideResNet, WideResNet
+from tests.models.conftest import LAYOUT_OF, index, layout
 
 OURS = [code for code, entry in zoo.entries().items() if entry.architecture not in ("timm", "robustbench")]
 LISTED = [code for code in OURS if code in LAYOUT_OF]

@@ -4,11 +4,11 @@ import types
 import numpy as np
 import pytest
 import torch
-from tests.models.conftest import SHARED
 from torch import nn
 
 from sigmazero.models import MissingExtra, Normalize, UnknownModel, load, zoo
 from sigmazero.models.architectures import build
+from tests.models.conftest import SHARED
 
 CODE = """
 from dataclasses import dataclass

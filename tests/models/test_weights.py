@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.models.conftest import LAYOUT_OF, published_state
 from torch import nn
 
 from sigmazero.models import MissingWeights, WeightsError, load, weights, zoo
 from sigmazero.models.architectures import build, external
 from sigmazero.models.zoo import Entry
+from tests.models.conftest import LAYOUT_OF, published_state
 
 
 def wrapped(state, prefix):

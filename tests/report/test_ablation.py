@@ -3,10 +3,10 @@ import math
 
 import pytest
 
-from sigmazero.report import published
-from sigmazero.report.ablation import components, draw_ablation, families, save_ablation, surface
-from sigmazero.report.latex import to_latex
-from sigmazero.report.render import rows, to_csv
+from sigmazero.report.figures.ablation import components, draw_ablation, families, save_ablation, surface
+from sigmazero.report.paper import published
+from sigmazero.report.tables.latex import to_latex
+from sigmazero.report.tables.render import rows, to_csv
 from tests.report.test_latex import strict
 from tests.report.test_layout import INF, MINIMUM, SIGMA_ZERO, cell
 

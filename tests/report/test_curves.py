@@ -4,9 +4,9 @@ import sys
 import numpy as np
 import pytest
 
-from sigmazero.bench import measure
-from sigmazero.report import style
-from sigmazero.report.curves import band, draw_curves, draw_pareto, save_curves, save_pareto
+from sigmazero.report import measure
+from sigmazero.report.figures import style
+from sigmazero.report.figures.curves import band, draw_curves, draw_pareto, save_curves, save_pareto
 from tests.report.test_layout import FIXED, INF, MINIMUM, cell
 
 STARTS = {"pdf": b"%PDF", "svg": b"<?xml", "png": b"\x89PNG"}
@@ -53,7 +53,7 @@ def test_colours_are_fixed():
     assert style.colour("sigma-zero") == "#D55E00"
     assert len(set(style.COLOURS.values())) == len(style.COLOURS)
     assert style.colour("ead-paper") == style.colour("ead")
-    code = "from sigmazero.report import style; print(style.colour('mine'), style.dash('mine'))"
+    code = "from sigmazero.report.figures import style; print(style.colour('mine'), style.dash('mine'))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert told.strip() == f"{style.colour('mine')} {style.dash('mine')}"
     figure = draw_curves([cell("A", "fmn", [1]), cell("A", "bb", [2]), cell("B", "bb", [2])])

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import torch
 
-from sigmazero.bench import two_dimensions
-from sigmazero.bench.store import Store
-from sigmazero.bench.trace import Trace
-from sigmazero.report import style
-from sigmazero.report.figure_one import draw, highlights, objective, recorded
-from tests.bench.conftest import run
+from sigmazero.models.toys import two_dimensions
+from sigmazero.report.figures import style
+from sigmazero.report.figures.figure_one import draw, highlights, objective, recorded
+from sigmazero.store.store import Store
+from sigmazero.store.trace import Trace
 from tests.cli.conftest import sigmazero  # noqa: F401
+from tests.plans import run
 from tests.report.test_curves import STARTS
 
 PLAN = (Path(__file__).parents[2] / "experiments" / "figure-1.toml").read_text(encoding="utf-8")

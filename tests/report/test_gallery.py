@@ -3,16 +3,16 @@ import pytest
 import torch
 
 from sigmazero.bench.cells import Loader, expand
-from sigmazero.bench.execute import execute
 from sigmazero.bench.plan import parse_plan
-from sigmazero.bench.store import Store
-from sigmazero.report import style
-from sigmazero.report.curves import panels
-from sigmazero.report.gallery import draw_group, in_order, save_gallery
-from sigmazero.report.marks import ACROSS, mark
-from sigmazero.report.summary import load
-from tests.bench.conftest import folder, run  # noqa: F401
+from sigmazero.bench.run import execute
+from sigmazero.report.figures import style
+from sigmazero.report.figures.curves import panels
+from sigmazero.report.figures.gallery import draw_group, in_order, save_gallery
+from sigmazero.report.figures.images import ACROSS, mark
+from sigmazero.report.tables.summary import load
+from sigmazero.store.store import Store
 from tests.cli.conftest import sigmazero  # noqa: F401
+from tests.plans import run
 from tests.report.test_curves import STARTS
 from tests.report.test_layout import INF, cell
 

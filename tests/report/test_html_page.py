@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from sigmazero.bench.cells import Loader
-from sigmazero.bench.store import Store
-from sigmazero.report import latex, layout, render
 from sigmazero.report.html import charts, samples
 from sigmazero.report.html.page import make_page
-from tests.bench.conftest import PLAN, folder, run  # noqa: F401
+from sigmazero.report.tables import latex, layout, render
+from sigmazero.store.store import Store
 from tests.cli.conftest import sigmazero  # noqa: F401
+from tests.plans import PLAN, run
 from tests.report.test_layout import FIXED, MINIMUM, cell, fill, loaded
 
 INF = float("inf")
@@ -28,7 +28,7 @@ def make(path, **more) -> str:
 
 
 @pytest.fixture
-def ran(folder):  # noqa: F811
+def ran(folder):
     run(PLAN, folder / "run.db")
     return folder / "run.db"
 
@@ -125,7 +125,7 @@ def test_without_the_data_the_page_has_no_pictures_and_says_so(ran, harm):
     assert ("mine.npz" if harm == "gone" else "other rows here") in text
 
 
-def test_inputs_that_are_no_images(folder):  # noqa: F811
+def test_inputs_that_are_no_images(folder):
     np.savez("mine.npz", images=torch.rand(8, 60).numpy(), labels=np.zeros(8, np.int64))
     run(PLAN, folder / "run.db")
     text = make(folder / "run.db")
@@ -145,7 +145,7 @@ def test_nothing_to_show_is_an_error(tmp_path):
         make(path)
 
 
-def test_the_doctor_is_asked_and_quoted(folder):  # noqa: F811
+def test_the_doctor_is_asked_and_quoted(folder):
     with (folder / "net.py").open("a") as file:
         file.write("\ndef soft(): return torch.nn.Sequential(Net(0), torch.nn.Softmax(1))\n")
     run(PLAN.replace("net.py:other", "net.py:soft"), folder / "run.db")
@@ -172,7 +172,7 @@ def test_stores_from_before_the_doctor_open(ran):
         assert list(store.findings().values()) == [[]]
 
 
-def test_failures_are_at_the_top(folder):  # noqa: F811
+def test_failures_are_at_the_top(folder):
     run(PLAN.replace("net.py:other", "net.py:broken"), folder / "run.db")
     text = make(folder / "run.db")
     top = text[text.index('id="summary"') : text.index('id="tables"')]

@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from sigmazero.report import style
+from sigmazero.report.figures import style
 from sigmazero.report.html import charts, colours, page, tables
 from sigmazero.report.html.shell import Html, asset, document, element, embedded, escape, join
 

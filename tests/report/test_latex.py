@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 from markdown_it import MarkdownIt
 
-from sigmazero.report import layout, published
-from sigmazero.report.latex import escape, to_latex
-from sigmazero.report.render import to_markdown
+from sigmazero.report.paper import published
+from sigmazero.report.tables import layout
+from sigmazero.report.tables.latex import escape, to_latex
+from sigmazero.report.tables.render import to_markdown
 from tests.report.test_layout import FIXED, INF, MINIMUM, cell
 
 NASTY = ["a_b&<script>", "50%$x^2~#{y}\\", "[0] *", "|`\"--''", "line\nbreak", "naïve σ 中 \x07"]

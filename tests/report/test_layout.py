@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sigmazero.bench.facts import KINDS, CellInfo, Facts
-from sigmazero.bench.store import Store
-from sigmazero.report import layout, published, render
-from sigmazero.report.beside import bands
-from sigmazero.report.summary import load
+from sigmazero.report.paper import published
+from sigmazero.report.tables import layout, render
+from sigmazero.report.tables.bands import bands
+from sigmazero.report.tables.summary import load
+from sigmazero.store.facts import KINDS, CellInfo, Facts
+from sigmazero.store.store import Store
 
 INF = math.inf
 SIGMA_ZERO = {

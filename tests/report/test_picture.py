@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import sigmazero as sz
-from sigmazero.report.picture import choose, draw, is_image, largest_change, save_picture
+from sigmazero.report.figures.picture import choose, draw, is_image, largest_change, save_picture
 
 
 def _run(shape, samples, steps=20, mask=None):

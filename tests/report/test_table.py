@@ -4,7 +4,7 @@ import torch
 from rich.console import Console
 
 import sigmazero as sz
-from sigmazero.report.table import figures, markdown, number, rich_table
+from sigmazero.report.tables.text import figures, markdown, number, rich_table
 
 
 def _run(**more):

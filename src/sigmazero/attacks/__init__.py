@@ -4,7 +4,6 @@ import difflib
 from dataclasses import replace
 from typing import Any
 
-from sigmazero.attack import Attack
 from sigmazero.attacks._swap import SwapSearch
 from sigmazero.attacks.bb import BrendelBethge
 from sigmazero.attacks.ead import EAD
@@ -18,6 +17,7 @@ from sigmazero.attacks.sparse_rs import SparseRS
 from sigmazero.attacks.sparsefool import SparseFool
 from sigmazero.attacks.spgd import SparsePGD
 from sigmazero.attacks.vfga import VFGA
+from sigmazero.core.attack import Attack
 
 ATTACKS: dict[str, Attack] = {
     attack.name: attack

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from sigmazero import noise, ops
-from sigmazero.oracle import Oracle
-from sigmazero.problem import Problem
+from sigmazero.core import noise, ops
+from sigmazero.core.oracle import Oracle
+from sigmazero.core.problem import Problem
 
 Candidates = Callable[[Problem, Tensor, range], Tensor]
 

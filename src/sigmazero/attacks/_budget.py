@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from sigmazero.attack import Attack
-from sigmazero.ops import per_row
-from sigmazero.oracle import Oracle, each
-from sigmazero.problem import Problem
+from sigmazero.core.attack import Attack
+from sigmazero.core.ops import per_row
+from sigmazero.core.oracle import Oracle, each
+from sigmazero.core.problem import Problem
 
 
 @dataclass(kw_only=True)

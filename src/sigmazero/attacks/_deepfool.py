@@ -6,8 +6,8 @@ Rows need different numbers of DeepFool steps; each step asks only about the row
 import torch
 from torch import Tensor
 
-from sigmazero import ops
-from sigmazero.oracle import Oracle
+from sigmazero.core import ops
+from sigmazero.core.oracle import Oracle
 
 
 def rank_classes(logits: Tensor, y: Tensor, most: int | None) -> Tensor:

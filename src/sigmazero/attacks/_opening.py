@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from sigmazero import noise, ops
-from sigmazero.attack import Attack
 from sigmazero.attacks import _sites as sites
 from sigmazero.attacks._budget import start_again
 from sigmazero.attacks._sites import Sources
-from sigmazero.oracle import Oracle, Tally
+from sigmazero.core import noise, ops
+from sigmazero.core.attack import Attack
+from sigmazero.core.oracle import Oracle, Tally
 
 COST = 2  # queries of a step
 ALONE, FIRST = 0.5, 20  # share of the steps for σ-zero alone, and how many at least

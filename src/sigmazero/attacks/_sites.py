@@ -9,10 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sigmazero import ops
 from sigmazero.attacks._budget import by_site
-from sigmazero.oracle import Tally
-from sigmazero.problem import Problem
+from sigmazero.core import ops
+from sigmazero.core.oracle import Tally
+from sigmazero.core.problem import Problem
 
 SPARE = {True: 2, False: 9}  # queries of the verification at most, after an exact search and after a coarse one
 FADE = 0.98  # what a proposal before counts against the current one

@@ -35,13 +35,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sigmazero import noise, ops
-from sigmazero.attack import Attack
 from sigmazero.attacks import _sites as sites
 from sigmazero.attacks._opening import State as Opened
 from sigmazero.attacks._sites import Box, Ends, Sources
-from sigmazero.oracle import Oracle, Tally
-from sigmazero.problem import integer
+from sigmazero.core import noise, ops
+from sigmazero.core.attack import Attack
+from sigmazero.core.oracle import Oracle, Tally
+from sigmazero.core.problem import integer
 
 LEAST = 5  # queries of the clean check, of the start and its gradient, and of two verifications
 PLACES = 4

@@ -28,11 +28,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from sigmazero import ops
-from sigmazero.attack import Attack
 from sigmazero.attacks import _bb_solver, _bb_start
-from sigmazero.oracle import Oracle
-from sigmazero.problem import Problem
+from sigmazero.core import ops
+from sigmazero.core.attack import Attack
+from sigmazero.core.oracle import Oracle
+from sigmazero.core.problem import Problem
 
 
 @dataclass

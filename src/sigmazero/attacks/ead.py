@@ -22,10 +22,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from sigmazero import ops
-from sigmazero.attack import Attack
-from sigmazero.oracle import Oracle
-from sigmazero.problem import Problem
+from sigmazero.core import ops
+from sigmazero.core.attack import Attack
+from sigmazero.core.oracle import Oracle
+from sigmazero.core.problem import Problem
 
 
 @dataclass

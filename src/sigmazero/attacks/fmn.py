@@ -22,9 +22,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from sigmazero import ops
-from sigmazero.attack import Attack
-from sigmazero.oracle import Oracle
+from sigmazero.core import ops
+from sigmazero.core.attack import Attack
+from sigmazero.core.oracle import Oracle
 
 
 @dataclass

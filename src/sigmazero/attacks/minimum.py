@@ -25,10 +25,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sigmazero.attack import Attack
 from sigmazero.attacks._budget import BudgetAttack, start_again
-from sigmazero.oracle import Oracle
-from sigmazero.problem import integer
+from sigmazero.core.attack import Attack
+from sigmazero.core.oracle import Oracle
+from sigmazero.core.problem import integer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,10 +25,10 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from sigmazero import noise, ops
-from sigmazero.attack import Attack
-from sigmazero.oracle import Oracle
-from sigmazero.problem import Problem
+from sigmazero.core import noise, ops
+from sigmazero.core.attack import Attack
+from sigmazero.core.oracle import Oracle
+from sigmazero.core.problem import Problem
 
 Proximal = Literal["l2/3", "l0", "l0-pixel"]
 

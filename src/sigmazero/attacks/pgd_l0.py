@@ -27,10 +27,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from sigmazero import noise, ops
 from sigmazero.attacks import _budget as budget
-from sigmazero.oracle import Oracle
-from sigmazero.problem import Problem, integer
+from sigmazero.core import noise, ops
+from sigmazero.core.oracle import Oracle
+from sigmazero.core.problem import Problem, integer
 
 
 @dataclass(kw_only=True)

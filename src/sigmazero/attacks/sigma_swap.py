@@ -14,10 +14,10 @@ a fair example soon (see _opening), the second makes it sparser (see _swap).
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
-from sigmazero.attack import Attack
 from sigmazero.attacks._opening import Opening, Walker
 from sigmazero.attacks._swap import SwapSearch
-from sigmazero.problem import Problem
+from sigmazero.core.attack import Attack
+from sigmazero.core.problem import Problem
 
 BESIDES = 1 + 2  # queries of the clean check and, at most, of the verification
 LARGE = 10_000  # sites, from which on a problem is hard

@@ -27,9 +27,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from sigmazero import noise, ops
 from sigmazero.attacks import _budget as budget
-from sigmazero.oracle import Oracle
+from sigmazero.core import noise, ops
+from sigmazero.core.oracle import Oracle
 
 # After how many of 10,000 queries the share of exchanged sites becomes the initial share divided by what.
 SHRINK = ((0, 2), (50, 4), (200, 5), (500, 6), (1000, 8), (2000, 10), (4000, 12), (6000, 15), (8000, 20))

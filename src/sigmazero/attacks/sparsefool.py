@@ -25,10 +25,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from sigmazero import ops
-from sigmazero.attack import Attack, Goal
 from sigmazero.attacks._deepfool import deepfool, rank_classes, walk_to_plane
-from sigmazero.oracle import Oracle
+from sigmazero.core import ops
+from sigmazero.core.attack import Attack, Goal
+from sigmazero.core.oracle import Oracle
 
 
 @dataclass

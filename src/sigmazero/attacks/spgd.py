@@ -30,9 +30,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from sigmazero import noise, ops
 from sigmazero.attacks import _budget as budget
-from sigmazero.oracle import Oracle
+from sigmazero.core import noise, ops
+from sigmazero.core.oracle import Oracle
 
 
 @dataclass(kw_only=True)

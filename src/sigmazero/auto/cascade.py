@@ -19,18 +19,18 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor, nn
 
-from sigmazero.attack import Attack
 from sigmazero.auto.progress import Progress
 from sigmazero.auto.report import Report, make_report
 from sigmazero.auto.state import CLOSE, StateFile, describe
 from sigmazero.auto.versions import choose
-from sigmazero.doctor import render
-from sigmazero.engine import full_precision, quiet
-from sigmazero.files import writable
-from sigmazero.oracle import Model
-from sigmazero.pose import Bounds, pose
-from sigmazero.problem import Problem, Unit, whole
-from sigmazero.result import Result
+from sigmazero.core.attack import Attack
+from sigmazero.core.files import writable
+from sigmazero.core.inputs import Bounds, make_problem
+from sigmazero.core.oracle import Model
+from sigmazero.core.problem import Problem, Unit, whole
+from sigmazero.core.result import Result
+from sigmazero.models.doctor import render
+from sigmazero.run.hardware import full_precision, quiet
 
 PROBES = 16  # clean inputs whose answers tell one model from another
 
@@ -147,7 +147,7 @@ class SparseAutoAttack:
     def _pose(self, x: Tensor, y: Tensor, bs: int) -> Problem:
         if not (whole(bs) and bs >= 1):
             raise ValueError(f"bs={bs!r} must be a whole number of inputs, 1 or more")
-        problem = pose(x, y, bounds=self.bounds, unit=self.unit, budget=self.eps, seed=self.seed)
+        problem = make_problem(x, y, bounds=self.bounds, unit=self.unit, budget=self.eps, seed=self.seed)
         if any(isinstance(bound, Tensor) and bound.ndim >= x.ndim for bound in self.bounds):
             raise ValueError("bounds must be numbers, or tensors for one sample that hold for all")
         return problem

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sigmazero.problem import Problem, count_features, count_pixels
-from sigmazero.result import Outcome, Result
+from sigmazero.core.problem import Problem, count_features, count_pixels
+from sigmazero.core.result import Outcome, Result
 
 UNKNOWN = -2  # a prediction nobody has asked for; −1 is one that is not finite
 

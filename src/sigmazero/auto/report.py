@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sigmazero.attack import Attack
 from sigmazero.auto.progress import Progress, fewest
-from sigmazero.doctor import Finding, coded, render
-from sigmazero.problem import Problem
-from sigmazero.result import Outcome, Result
+from sigmazero.core.attack import Attack
+from sigmazero.core.problem import Problem
+from sigmazero.core.result import Outcome, Result
+from sigmazero.models.doctor import Finding, coded, render
 
 LUCK, SHARE = 2, 0.01  # so many samples, or this share of them, may fall to a random search by luck
 BUDGETS = (10, 24, 50)  # at which a report without a budget of its own shows robust accuracy

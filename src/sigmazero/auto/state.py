@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sigmazero.attack import Attack
 from sigmazero.auto.progress import Progress
-from sigmazero.files import replacing
-from sigmazero.pose import Bound, Bounds
-from sigmazero.problem import Problem
+from sigmazero.core.attack import Attack
+from sigmazero.core.files import replacing
+from sigmazero.core.inputs import Bound, Bounds
+from sigmazero.core.problem import Problem
 
 FORMAT = 1
 CLOSE = 1e-4  # of the largest logit: what another machine's rounding may change, and another network's answers exceed

@@ -6,8 +6,8 @@ Whatever changes a number here gets a new `number`, which every report and every
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sigmazero.attack import Attack
 from sigmazero.attacks import get
+from sigmazero.core.attack import Attack
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from sigmazero import data, models
 from sigmazero.bench import identity
-from sigmazero.bench.facts import CellInfo
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question, is_code
 from sigmazero.data import Rows
+from sigmazero.store.facts import CellInfo
 
 # What a folder, a file or an extra that is not here raises: such cells wait, the others run.
 ABSENT = (FileNotFoundError, ImportError)

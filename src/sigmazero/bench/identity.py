@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from sigmazero import models
-from sigmazero.attack import Attack
 from sigmazero.bench.plan import ModelSpec
+from sigmazero.core.attack import Attack
 from sigmazero.data import Rows
 
 FORMAT = 1  # of the key; another one makes every stored cell a different one

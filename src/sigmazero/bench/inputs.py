@@ -12,12 +12,12 @@ import numpy as np
 import torch
 
 from sigmazero.bench.cells import Loader, stored_data, without_target
-from sigmazero.bench.facts import CellInfo
-from sigmazero.bench.pack import Array, pack, unpack
 from sigmazero.bench.plan import DataSpec
-from sigmazero.bench.store import Store, StoreError
 from sigmazero.data import Rows
 from sigmazero.data.errors import DataError
+from sigmazero.store.facts import CellInfo
+from sigmazero.store.pack import Array, pack, unpack
+from sigmazero.store.store import Store, StoreError
 
 GIVEN = "given in Python"  # where rows come from that no file and no data set holds
 MOST = 64 * 2**20  # bytes of inputs that a store keeps of one data set

@@ -33,12 +33,11 @@ from typing import Any, get_args
 
 from sigmazero import attacks as registry
 from sigmazero import models
-from sigmazero.attack import Attack, Goal
-from sigmazero.bench.lines import Lines
-from sigmazero.bench.table import PlanError, Table, hint
+from sigmazero.bench.toml import Lines, PlanError, Table, hint
+from sigmazero.core.attack import Attack, Goal
+from sigmazero.core.problem import Unit
 from sigmazero.data import DATASETS
-from sigmazero.engine import Precision
-from sigmazero.problem import Unit
+from sigmazero.run.hardware import Precision
 
 PRECISIONS = (*get_args(Precision), "fp64")
 SETTINGS = ("steps", "budgets", "unit", "goal", "target", "seed", "precision")

@@ -10,7 +10,7 @@ from sigmazero.cli import options
 from sigmazero.cli.console import err
 from sigmazero.cli.show import show_figures, show_findings, write_result
 from sigmazero.cli.targets import away_from_target, targets_for
-from sigmazero.doctor import examine
+from sigmazero.models.doctor import examine
 
 
 def attack(

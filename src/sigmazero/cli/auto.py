@@ -15,8 +15,8 @@ from sigmazero.auto import Report
 from sigmazero.cli import options
 from sigmazero.cli.console import out as console
 from sigmazero.cli.show import show_findings, write_result
-from sigmazero.doctor import examine
-from sigmazero.report.table import number, rich_table
+from sigmazero.models.doctor import examine
+from sigmazero.report.tables.text import number, rich_table
 
 Eps = Annotated[int | None, typer.Option(metavar="K", help="Changes allowed; without it, as few as possible.")]
 VersionName = Annotated[str, typer.Option("--version", metavar="NAME", help="standard or quick.")]

@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from sigmazero import models
-from sigmazero.bench.facts import CellInfo
-from sigmazero.bench.measure import Cell
-from sigmazero.bench.store import Store
 from sigmazero.cli.show import show_path
+from sigmazero.report.measure import Cell
 from sigmazero.report.site.folder import write_site
 from sigmazero.report.site.ranking import KS
-from sigmazero.report.summary import load
+from sigmazero.report.tables.summary import load
+from sigmazero.store.facts import CellInfo
+from sigmazero.store.store import Store
 
 More = Annotated[list[Path] | None, typer.Argument(metavar="STORE ...", help="With --bundle: more stores.")]
 Bundle = Annotated[

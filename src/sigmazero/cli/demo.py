@@ -10,16 +10,16 @@ import typer
 
 import sigmazero as sz
 from sigmazero.bench.cells import Cell, Loader, expand
-from sigmazero.bench.execute import execute
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question
-from sigmazero.bench.store import Store
+from sigmazero.bench.run import execute
 from sigmazero.cli import options
 from sigmazero.cli.app import INTERRUPTED
 from sigmazero.cli.console import out as console
 from sigmazero.cli.show import show_path, write_picture
 from sigmazero.data import Rows
 from sigmazero.report.html.page import make_page, save_page
-from sigmazero.report.table import figures, rich_table
+from sigmazero.report.tables.text import figures, rich_table
+from sigmazero.store.store import Store
 
 BESIDE = ("sigma-zero", "fmn", "vfga")
 BUDGET = 24  # of attacks that need one

@@ -7,7 +7,7 @@ import typer
 from sigmazero import data, models
 from sigmazero.cli import options
 from sigmazero.cli.console import out
-from sigmazero.doctor import examine, render
+from sigmazero.models.doctor import examine, render
 
 
 def doctor(

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from sigmazero.bench import export as bench
-from sigmazero.bench.store import Store
 from sigmazero.cli.show import show_path
+from sigmazero.store import export as bench
+from sigmazero.store.store import Store
 
 
 def export(

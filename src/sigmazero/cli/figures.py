@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from sigmazero.bench.cells import Loader
-from sigmazero.bench.store import Store
 from sigmazero.cli.show import show_path
-from sigmazero.report.figure_one import save_figure_one
-from sigmazero.report.gallery import ROWS, save_gallery
+from sigmazero.report.figures.figure_one import save_figure_one
+from sigmazero.report.figures.gallery import ROWS, save_gallery
+from sigmazero.store.store import Store
 
 Pictures = Annotated[
     Path | None,

@@ -2,9 +2,9 @@
 
 import typer
 
-from sigmazero import docs
+from sigmazero.cli import catalogue as docs
 from sigmazero.cli.console import out
-from sigmazero.report.table import rich_table
+from sigmazero.report.tables.text import rich_table
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -8,9 +8,9 @@ import torch
 import typer
 
 import sigmazero as sz
-from sigmazero.engine import Precision
-from sigmazero.files import writable
-from sigmazero.problem import Unit
+from sigmazero.core.files import writable
+from sigmazero.core.problem import Unit
+from sigmazero.run.hardware import Precision
 
 Model = Annotated[
     str,

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from sigmazero.bench.cells import Loader
-from sigmazero.bench.store import Store
 from sigmazero.cli.show import show_path
 from sigmazero.report.html.page import make_page, save_page
-from sigmazero.report.layout import KS
+from sigmazero.report.tables.layout import KS
+from sigmazero.store.store import Store
 
 Samples = Annotated[
     int | None,

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from sigmazero import docs as generated
+from sigmazero.cli import catalogue as generated
 from sigmazero.cli.console import err
 from sigmazero.cli.show import show_path
-from sigmazero.files import replacing
+from sigmazero.core.files import replacing
 
 
 def docs(

@@ -9,20 +9,22 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from sigmazero.bench.measure import Cell
-from sigmazero.bench.store import Store
 from sigmazero.cli.bundle import Bundle, More, write_bundle
 from sigmazero.cli.console import err
 from sigmazero.cli.console import out as console
 from sigmazero.cli.figures import DataDir, FigureOne, Pictures, Rows, write_pictures
 from sigmazero.cli.page import Samples, is_page, refuse_for_page, write_page
 from sigmazero.cli.show import show_path
-from sigmazero.files import replacing
-from sigmazero.report import ablation as parts
-from sigmazero.report import curves as drawn
-from sigmazero.report import latex, layout, published, render, style
-from sigmazero.report.summary import load
-from sigmazero.report.table import rich_table
+from sigmazero.core.files import replacing
+from sigmazero.report.figures import ablation as parts
+from sigmazero.report.figures import curves as drawn
+from sigmazero.report.figures import style
+from sigmazero.report.measure import Cell
+from sigmazero.report.paper import published
+from sigmazero.report.tables import latex, layout, render
+from sigmazero.report.tables.summary import load
+from sigmazero.report.tables.text import rich_table
+from sigmazero.store.store import Store
 
 FORMATS = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".txt": "terminal"}
 WIDE = 300

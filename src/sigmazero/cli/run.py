@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
-from sigmazero.bench import measure
 from sigmazero.bench.cells import Loader, Missing, expand
-from sigmazero.bench.execute import Report, execute
 from sigmazero.bench.plan import Plan, read_plan
-from sigmazero.bench.store import Store
+from sigmazero.bench.run import Report, execute
 from sigmazero.cli import options
 from sigmazero.cli.app import INTERRUPTED
 from sigmazero.cli.console import err, out
-from sigmazero.report.summary import LEFT, figures, load
-from sigmazero.report.table import rich_table
+from sigmazero.report import measure
+from sigmazero.report.tables.summary import LEFT, figures, load
+from sigmazero.report.tables.text import rich_table
+from sigmazero.store.store import Store
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan, such as experiments/small.toml.")]
 StoreFile = Annotated[

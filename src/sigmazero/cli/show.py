@@ -5,12 +5,12 @@ from pathlib import Path
 from torch import Tensor
 
 from sigmazero.cli.console import err, out
+from sigmazero.core.result import Result
 from sigmazero.data import Rows
-from sigmazero.doctor import Finding, render
-from sigmazero.report.picture import is_image, save_picture
-from sigmazero.report.save import save_result
-from sigmazero.report.table import figures, rich_table
-from sigmazero.result import Result
+from sigmazero.models.doctor import Finding, render
+from sigmazero.report.figures.picture import is_image, save_picture
+from sigmazero.report.tables.text import figures, rich_table
+from sigmazero.store.results import save_result
 
 
 def show_figures(result: Result, rows: Rows, name: str, title: str) -> None:

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from sigmazero.bench import recheck
+from sigmazero.bench import verify as recheck
 from sigmazero.bench.cells import Loader
-from sigmazero.bench.store import Store
 from sigmazero.cli import options
 from sigmazero.cli.console import err, out
+from sigmazero.store.store import Store
 
 SHOWN = 50
 

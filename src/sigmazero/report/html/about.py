@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sigmazero.bench.facts import CellInfo
-from sigmazero.bench.store import CellStatus
 from sigmazero.report.html import tables
 from sigmazero.report.html.shell import Html, element, join
-from sigmazero.report.summary import duration
-from sigmazero.report.table import number
+from sigmazero.report.tables.summary import duration
+from sigmazero.report.tables.text import number
+from sigmazero.store.facts import CellInfo
+from sigmazero.store.store import CellStatus
 
 RUN = {
     "sigmazero": "sigmazero",

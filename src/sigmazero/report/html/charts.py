@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from sigmazero.bench import measure
-from sigmazero.bench.measure import Cell
-from sigmazero.report import curves
+from sigmazero.report import measure
+from sigmazero.report.figures import curves
 from sigmazero.report.html import colours, tables
 from sigmazero.report.html.shell import Html, element
-from sigmazero.report.table import number
+from sigmazero.report.measure import Cell
+from sigmazero.report.tables.text import number
 
 # uPlot 1.6.32, MIT licence, as published: these files are not to be changed.
 VENDORED = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sigmazero.report import style
+from sigmazero.report.figures import style
 
 DARK_PAPER, LEAST_CONTRAST = "#14161a", 4.0
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sigmazero.bench.cells import Loader
-from sigmazero.bench.store import Store
-from sigmazero.files import replacing
-from sigmazero.report import layout
+from sigmazero.core.files import replacing
 from sigmazero.report.html import about, charts, results, samples, summary, tables
 from sigmazero.report.html.shell import Html, asset, document, element, join
-from sigmazero.report.summary import load
+from sigmazero.report.tables import layout
+from sigmazero.report.tables.summary import load
+from sigmazero.store.store import Store
 
 SCRIPTS = (*charts.SCRIPTS, "assets/pictures.js", "assets/samples.js")
 STYLES = (*charts.STYLES, "assets/samples.css")

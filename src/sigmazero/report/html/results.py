@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sigmazero.bench.measure import Cell
-from sigmazero.report import latex, layout, published, render
 from sigmazero.report.html import tables
-from sigmazero.report.layout import Layout
+from sigmazero.report.measure import Cell
+from sigmazero.report.paper import published
+from sigmazero.report.tables import latex, layout, render
+from sigmazero.report.tables.layout import Layout
 
 NOTES = {
     "median": "Median number of changes; a sample that was not fooled counts as ∞.",

@@ -14,16 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sigmazero.bench import measure
 from sigmazero.bench.cells import Loader
-from sigmazero.bench.facts import CellInfo, Facts
 from sigmazero.bench.inputs import clean_rows
-from sigmazero.bench.measure import Cell
-from sigmazero.bench.store import Store
-from sigmazero.report import curves
+from sigmazero.core.result import Outcome
+from sigmazero.report import measure
+from sigmazero.report.figures import curves
+from sigmazero.report.figures.picture import is_image
 from sigmazero.report.html import colours
-from sigmazero.report.picture import is_image
-from sigmazero.result import Outcome
+from sigmazero.report.measure import Cell
+from sigmazero.store.facts import CellInfo, Facts
+from sigmazero.store.store import Store
 
 ROOM = 3_500_000  # bytes for the samples of a page that is to stay under 5 MB
 FACT = 24  # bytes that the numbers of one sample of one run take, about

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sigmazero.bench import measure
-from sigmazero.bench.measure import Cell
-from sigmazero.bench.store import CellStatus
-from sigmazero.report import curves
+from sigmazero.report import measure
+from sigmazero.report.figures import curves
 from sigmazero.report.html import about
 from sigmazero.report.html.shell import Html, element
-from sigmazero.report.table import number
+from sigmazero.report.measure import Cell
+from sigmazero.report.tables.text import number
+from sigmazero.store.store import CellStatus
 
 
 def render(cells: Sequence[Cell], states: Sequence[CellStatus], findings: about.Findings) -> list[Html]:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import sigmazero
-from sigmazero.bench.facts import CellInfo
-from sigmazero.bench.measure import Cell
+from sigmazero.report.measure import Cell
 from sigmazero.report.site import index, model
 from sigmazero.report.site.ranking import KS, Model, boards, unique
+from sigmazero.store.facts import CellInfo
 
 MARKER = "sigmazero-site.json"
 TITLE = "Robustness to sparse changes"

@@ -9,7 +9,7 @@ from sigmazero.report.html import tables
 from sigmazero.report.html.shell import Html, document, element, join
 from sigmazero.report.html.summary import count
 from sigmazero.report.site.ranking import FIRST, Best, Board, Criterion, Entry, Model
-from sigmazero.report.table import number
+from sigmazero.report.tables.text import number
 
 Facts = Mapping[str, str]
 LEAD = (

@@ -16,10 +16,10 @@ from functools import cached_property, reduce
 
 import numpy as np
 
-from sigmazero.bench import measure
-from sigmazero.bench.facts import CellInfo, Floats
-from sigmazero.bench.measure import Cell
-from sigmazero.report import curves
+from sigmazero.report import measure
+from sigmazero.report.figures import curves
+from sigmazero.report.measure import Cell
+from sigmazero.store.facts import CellInfo, Floats
 
 KS = (10.0, 24.0, 50.0, 100.0)
 FIRST = 24.0  # the k that a board is ranked by at first, where it is among the ks

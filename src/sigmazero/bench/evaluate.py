@@ -1,0 +1,193 @@
+"""Benchmarks from Python: `sz.evaluate(model, data, attacks=[...], store="runs/x.db")`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+from torch import Tensor, nn
+
+from sigmazero import attacks as registry
+from sigmazero.bench.cells import Loader, expand, without_target
+from sigmazero.bench.inputs import GIVEN, keep
+from sigmazero.bench.plan import BATCH_SIZE, PRECISIONS, DataSpec, ModelSpec, Question
+from sigmazero.bench.run import execute
+from sigmazero.bench.toml import hint
+from sigmazero.bench.verify import Verdict, verify
+from sigmazero.core.attack import Attack, Goal
+from sigmazero.core.inputs import check_inputs, check_labels
+from sigmazero.core.problem import Unit, whole
+from sigmazero.data import Rows
+from sigmazero.report import measure
+from sigmazero.report.tables.summary import figures, load
+from sigmazero.report.tables.text import markdown
+from sigmazero.store.facts import Facts
+from sigmazero.store.store import Store
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a store knows about the cells asked for; nothing is kept in memory."""
+
+    store: Path
+    keys: tuple[str, ...]
+    failed: dict[str, str] = field(default_factory=dict)
+    _loader: Loader | None = field(default=None, repr=False)
+
+    def records(self, ks: Sequence[float] = measure.KS, level: float | None = None) -> list[measure.TableRow]:
+        """One dict per cell, as `measure.table` makes them."""
+        with Store(self.store) as store:
+            return measure.table(load(store, self.keys), ks, level=level)
+
+    def rows(self, ks: Sequence[float] = measure.KS, level: float | None = None) -> Any:
+        """The records as a pandas DataFrame, or as they are where pandas is not installed."""
+        found = self.records(ks, level)
+        if importlib.util.find_spec("pandas") is None:
+            return found
+        return importlib.import_module("pandas").DataFrame(found)
+
+    def table(self, ks: Sequence[float] = measure.KS) -> str:
+        """The figures as a Markdown table, which reads as text too, under a line with what is common to all cells."""
+        caption, rows = figures(self.records(ks))
+        return f"{caption}\n\n{markdown(rows)}" if rows else "no samples yet"
+
+    def facts(self, key: str) -> Facts:
+        """Per-sample facts of a cell, perturbations included."""
+        with Store(self.store) as store:
+            return store.facts(key)
+
+    def verify(self) -> Verdict:
+        """Rebuild every adversarial example and ask the model again."""
+        with Store(self.store) as store:
+            return verify(store, self._loader or Loader(), keys=self.keys)
+
+    def __str__(self) -> str:
+        """The table."""
+        return self.table()
+
+
+def evaluate(
+    model: nn.Module | str,
+    data: Rows | tuple[Tensor, Tensor] | str,
+    attacks: Sequence[str | Attack] = ("sigma-zero",),
+    *,
+    store: str | PathLike[str],
+    steps: int | None = None,
+    budgets: Sequence[int] | None = None,
+    unit: Unit = "feature",
+    goal: Goal = "untargeted",
+    target: str | int | None = None,
+    seed: int = 0,
+    precision: str = "fp32",
+    batch_size: int = BATCH_SIZE,
+    name: str | None = None,
+    device: str | torch.device | None = None,
+    keep_inputs: bool = True,
+    progress: bool = False,
+) -> Evaluation:
+    """Run attacks against a model on some rows into a store, doing only what the store does not have yet.
+
+    model        a module, or a name or file as `models.load` takes it
+    data         rows from `data.load`, tensors (inputs in [0, 1], labels), or the name of a data set
+    attacks      names, or attacks with parameters of your own
+    target       for goal="targeted": "next", "random" or the number of a class
+    name         what reports call the model
+    keep_inputs  put rows and tensors into the store, up to 64 MB, so that reports can show them
+    """
+    _check(attacks, goal, target, unit, precision, batch_size)
+    loader = Loader(_device(model, device))
+    methods = [registry.get(each) if isinstance(each, str) else each for each in attacks]
+    base = Question(
+        model=_model(model, name, loader),
+        data=_data(data, loader),
+        label="",
+        attack=methods[0],
+        unit=unit,
+        goal=goal,
+        target=target if goal == "targeted" else None,
+        seed=seed,
+        precision=precision,
+        batch_size=batch_size,
+    )
+    asked: Sequence[int | None] = budgets or [None]
+    questions = [
+        replace(
+            base, label=method.name, attack=method if steps is None else replace(method, steps=steps), budget=budget
+        )
+        for method in methods
+        for budget in asked
+    ]
+    return _run(questions, Path(store), loader, keep_inputs and not isinstance(data, str), progress)
+
+
+def _check(
+    attacks: Sequence[str | Attack], goal: str, target: str | int | None, unit: str, precision: str, batch_size: int
+) -> None:
+    """Refuse what cannot be meant, before a store is made."""
+    names = {"goal": (goal, get_args(Goal)), "unit": (unit, get_args(Unit)), "precision": (precision, PRECISIONS)}
+    for word, (given, allowed) in names.items():
+        if given not in allowed:
+            raise ValueError(f"{word}={given!r} is not allowed; {hint(str(given), allowed)}")
+    if goal == "targeted" and target not in ("next", "random") and not (whole(target) and int(target or 0) >= 0):
+        raise ValueError(f'goal="targeted" needs target="next", "random" or the number of a class, not {target!r}')
+    if goal == "untargeted" and target is not None:
+        raise ValueError(f'target={target!r} needs goal="targeted"')
+    if not (whole(batch_size) and batch_size >= 1):
+        raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
+    if isinstance(attacks, str) or not attacks:
+        raise ValueError(f'attacks={attacks!r} must be a list such as ["sigma-zero", "fmn"]')
+
+
+def _run(questions: Sequence[Question], path: Path, loader: Loader, keeps: bool, progress: bool) -> Evaluation:
+    cells, missing = expand(questions, loader)
+    if missing:
+        raise FileNotFoundError(missing[0].advice)
+    with Store(path, write=True) as store:
+        if keeps:
+            keep(store, without_target(loader.rows(questions[0].data), questions[0].target))
+        report = execute(cells, store, loader, title=questions[0].model.name, progress=progress)
+    for key, error in report.failed.items():
+        label = next(cell.info.attack for cell in cells if cell.info.key == key)
+        warnings.warn(f"{label} failed: {error}", RuntimeWarning, stacklevel=3)
+    if report.interrupted:
+        raise KeyboardInterrupt  # as Python code expects; the store keeps what is finished
+    return Evaluation(path, tuple(dict.fromkeys(cell.info.key for cell in cells)), report.failed, loader)
+
+
+def _device(model: nn.Module | str, device: str | torch.device | None) -> str | torch.device:
+    if device is not None:
+        return device
+    parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
+    return "cpu" if parameter is None else parameter.device
+
+
+def _model(model: nn.Module | str, name: str | None, loader: Loader) -> ModelSpec:
+    if isinstance(model, str):
+        return ModelSpec(name or model, model)
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f'the model is a {type(model).__name__}; give a torch module, or a name such as "file.py:build"'
+        )
+    spec = ModelSpec(name or type(model).__name__, GIVEN)
+    loader.give_model(spec, model.to(loader.device))
+    return spec
+
+
+def _data(data: Rows | tuple[Tensor, Tensor] | str, loader: Loader) -> DataSpec:
+    if isinstance(data, str):
+        return DataSpec(data, data)
+    if not isinstance(data, Rows):
+        x, y = data
+        check_inputs(x)
+        check_labels(x, y)
+        data = Rows(x.detach().cpu(), y.detach().cpu().long(), torch.arange(len(x)), "given")
+    spec = DataSpec(data.name, GIVEN)
+    loader.give_rows(spec, data)
+    return spec

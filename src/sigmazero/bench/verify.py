@@ -1,0 +1,199 @@
+"""Believe nothing: rebuild every adversarial example of a store, ask the model again, and count again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sigmazero.bench import identity
+from sigmazero.bench.cells import ABSENT, Loader, in_format
+from sigmazero.bench.inputs import GIVEN, recall
+from sigmazero.bench.plan import ModelSpec
+from sigmazero.core.inputs import make_problem
+from sigmazero.core.problem import Problem, count_features, count_pixels
+from sigmazero.data import Rows
+from sigmazero.run.hardware import full_precision, quiet
+from sigmazero.store.facts import CellInfo, Facts
+from sigmazero.store.store import Store
+from sigmazero.store.trace import Trace
+
+BATCH_SIZE = 101  # not one that plans use: a fact must not depend on it
+ROUNDING = 1e-4  # by how much of the largest logit two kernels may differ in single precision
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Something stored that is not so; `row` is None where it concerns the whole cell."""
+
+    cell: CellInfo
+    row: int | None
+    what: str
+
+    def __str__(self) -> str:
+        """One line."""
+        place = f"{self.cell.attack} against {self.cell.model} on {self.cell.dataset} [{self.cell.key[:12]}]"
+        return f"{place}{'' if self.row is None else f', row {self.row}'}: {self.what}"
+
+
+@dataclass
+class Verdict:
+    """What a check of a store found; `skipped` says why cells could not be checked, `survive_8bit` counts."""
+
+    rows: int = 0
+    found: int = 0
+    survive_8bit: int | None = None
+    disagreements: list[Disagreement] = field(default_factory=list)
+    skipped: list[Disagreement] = field(default_factory=list)
+
+
+def verify(
+    store: Store,
+    loader: Loader,
+    *,
+    batch_size: int = BATCH_SIZE,
+    export_8bit: bool = False,
+    keys: Collection[str] | None = None,
+) -> Verdict:
+    """Check every stored row with a fresh forward pass in full precision (double for cells in double precision)."""
+    verdict = Verdict(survive_8bit=0 if export_8bit else None)
+    for info in store.cells():
+        if keys is not None and info.key not in keys:
+            continue
+        try:
+            network, rows, targets = _load(store, info, loader)
+        except (*ABSENT, ValueError, LookupError) as error:
+            verdict.skipped.append(Disagreement(info, None, f"cannot be checked here: {error}"))
+            continue
+        _check_cell(store, info, network, (rows, targets), verdict, batch_size)
+    return verdict
+
+
+def _load(store: Store, info: CellInfo, loader: Loader) -> tuple[nn.Module, Rows, Tensor | None]:
+    model = ModelSpec(**info.origin["model"])
+    if model.spec == GIVEN and not loader.has(model):
+        raise LookupError(
+            f"{model.name} was a module, which a store does not hold; call verify() on what sz.evaluate(...) returns, "
+            "or give it a model that can be loaded again, such as file.py:build"
+        )
+    rows, targets = loader.asked(recall(store, info, loader), model, info.origin["target"], info.seed)
+    return loader.model(model), rows, targets
+
+
+def _check_cell(
+    store: Store,
+    info: CellInfo,
+    network: nn.Module,
+    asked: tuple[Rows, Tensor | None],
+    verdict: Verdict,
+    batch_size: int,
+) -> None:
+    rows, targets = asked
+    facts, places = store.facts(info.key), np.flatnonzero(store.stored(info.key))
+    verdict.rows += len(facts)
+    wrong = list(_identity(info, network, rows, targets, facts, places))
+    verdict.disagreements += [Disagreement(info, None, what) for what in wrong]
+    if wrong:
+        return  # other weights or rows than those of the run: nothing more can be said
+    device = next((p.device for p in network.parameters()), torch.device("cpu"))
+    network, images = in_format(network, rows.images, info.precision)
+    with quiet(network), torch.no_grad(), full_precision():
+        for start in range(0, len(facts), batch_size):
+            part, at = (
+                facts.take(slice(start, start + batch_size)),
+                torch.from_numpy(places[start : start + batch_size]),
+            )
+            goals = (rows.labels if targets is None else targets)[at].to(device)
+            problem = make_problem(images[at].to(device), goals, targeted=targets is not None)
+            _check_batch(info, network, problem, part, verdict)
+        for place in np.flatnonzero(store.traced(info.key)).tolist():
+            goal = (rows.labels if targets is None else targets)[place : place + 1].to(device)
+            problem = make_problem(images[place : place + 1].to(device), goal, targeted=targets is not None)
+            what = _check_trace(network, problem, store.trace(info.key, place), batch_size)
+            verdict.disagreements += [Disagreement(info, int(rows.ids[place]), what)] if what else []
+
+
+def _check_trace(network: nn.Module, problem: Problem, trace: Trace, batch_size: int) -> str:
+    """What is wrong with a trace; nothing if all is well."""
+    if not np.array_equal(trace.clean, problem.x[0].cpu().numpy()):
+        return "the trace begins at another input"
+    for start in range(0, len(trace), batch_size):
+        points = [trace.point(question) for question in range(start, min(start + batch_size, len(trace)))]
+        logits = network(torch.from_numpy(np.stack(points)).to(problem.x))
+        asked = problem.take(torch.zeros(len(points), dtype=torch.int64, device=problem.x.device))
+        stored = torch.from_numpy(trace.margin[start : start + batch_size]).to(logits)
+        slack = ROUNDING * logits.abs().amax(1).clamp(min=1.0)
+        if bool(((asked.margin(logits) - stored).abs() > slack).any()):
+            return "a margin of the trace is not the model's"
+    return ""
+
+
+def _identity(
+    info: CellInfo, network: nn.Module, rows: Rows, targets: Tensor | None, facts: Facts, places: NDArray[Any]
+) -> Iterator[str]:
+    """Whether model and rows are those that the facts are about, and the perturbations fit them."""
+    if (found := identity.hash_weights(network)) != info.model_sha256:
+        yield f"the model here has other weights (sha256 {found[:12]}, stored {info.model_sha256[:12]})"
+    if rows.content_hash != info.data_hash or len(rows) != info.rows:
+        yield f"the rows here have other content (sha256 {rows.content_hash[:12]}, stored {info.data_hash[:12]})"
+        return
+    goals = np.full(len(facts), -1) if targets is None else targets.numpy()[places]
+    stored = (facts.row, facts.label, facts.target)
+    for name, here, kept in zip(
+        ("row", "label", "target"), (rows.ids.numpy()[places], rows.labels.numpy()[places], goals), stored, strict=True
+    ):
+        if (here != kept).any():
+            yield f"{name} of {int((here != kept).sum())} samples is not that of the data set"
+    features = rows.images[:1].numel()
+    if len(facts.index) and not 0 <= facts.index.min() <= facts.index.max() < features:
+        yield f"a change is stored at feature {int(facts.index.max())}, but there are {features} features"
+
+
+def _check_batch(info: CellInfo, network: nn.Module, problem: Problem, facts: Facts, verdict: Verdict) -> None:
+    x_adv = facts.rebuild(problem.x)
+    clean, logits = network(problem.x), network(x_adv)
+    slack = ROUNDING * logits.abs().amax(1).clamp(min=1.0)
+    success, margin = facts.success, problem.margin(logits)
+    surely = _gap(logits) > slack
+    counted, pixels = count_features(x_adv, problem.x).cpu().numpy(), count_pixels(x_adv, problem.x).cpu().numpy()
+    fooled = problem.fooled(logits).cpu().numpy()
+    stored_margin = torch.from_numpy(facts.margin).to(margin)
+    known = torch.from_numpy(np.isfinite(facts.margin)).to(margin.device)
+    checks: list[tuple[NDArray[np.bool_], str]] = [
+        (success & ~fooled, "the model is not fooled by the stored example"),
+        (success & (facts.l0 != counted), "l0 is not the number of changed features"),
+        (success & (facts.l0_pixel != pixels), "l0_pixel is not the number of changed positions"),
+        (~success & (np.isfinite(facts.l0) | (counted > 0)), "a failure has changes or a finite l0"),
+        (~problem.feasible(x_adv).cpu().numpy(), "the stored example leaves the box or the mask"),
+        (_differs(clean, facts.clean_prediction, slack), "clean_prediction is not the model's"),
+        (
+            (surely.cpu().numpy()) & (logits.argmax(1).cpu().numpy() != facts.prediction),
+            "prediction is not the model's",
+        ),
+        ((known & ((margin - stored_margin).abs() > slack)).cpu().numpy(), "margin is not the model's"),
+    ]
+    for mask, what in checks:
+        verdict.disagreements += [Disagreement(info, int(row), what) for row in facts.row[mask]]
+    changed = success & (counted > 0)
+    verdict.found += int(changed.sum())
+    if verdict.survive_8bit is not None:
+        rounded = (x_adv * 255).round() / 255
+        still = problem.fooled(network(rounded)).cpu().numpy()
+        verdict.survive_8bit += int((changed & still).sum())
+
+
+def _gap(logits: Tensor) -> Tensor:
+    """By how much the largest logit leads; not at all where one is not finite."""
+    top = logits.topk(2, dim=1).values
+    return torch.where(logits.isfinite().all(1), top[:, 0] - top[:, 1], 0.0)
+
+
+def _differs(logits: Tensor, prediction: NDArray[Any], slack: Tensor) -> NDArray[np.bool_]:
+    wrong = logits.argmax(1).cpu().numpy() != prediction
+    found: NDArray[np.bool_] = wrong & (_gap(logits) > slack).cpu().numpy()
+    return found

@@ -1,0 +1,164 @@
+"""What every attack is: a frozen dataclass of hyper-parameters with `init` and `step`."""
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor
+
+from sigmazero.core.inputs import Bounds, make_problem
+from sigmazero.core.oracle import Model, Oracle, Tally
+from sigmazero.core.problem import Problem, Unit, integer
+from sigmazero.core.result import Result
+from sigmazero.run import session as drive
+from sigmazero.run.hardware import Engine, Precision
+
+Goal = Literal["untargeted", "targeted"]
+WIDTHS = (0.5, 2.0)  # of boxes in which absolute step sizes do
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack(ABC):
+    """The contract: state in, state out, and the model only through the oracle.
+
+    A state is a dataclass of tensors whose first dimension is the batch (fields may be None). Two field names mean
+    something to the driver: rows marked in `done` leave; `own` is the point the method would return by its own rule
+    where that is not the sparsest adversarial point it queried, which the oracle keeps anyway.
+    A step may not read a tensor's value on the host, unless the class says `capturable = False`.
+    An attack made of several phases names them in `phases`; then their steps are taken, not its own.
+    """
+
+    name: str
+    steps: int
+
+    kind: ClassVar[Literal["minimum-norm", "budget"]] = "minimum-norm"
+    goals: ClassVar[tuple[Goal, ...]] = ("untargeted", "targeted")
+    gradients: ClassVar[bool] = True
+    capturable: ClassVar[bool] = True
+    keeps_own: ClassVar[bool] = False
+    unit_box: ClassVar[bool] = False  # whether its step sizes are made for inputs in [0, 1]
+    unroll: ClassVar[int] = 5  # steps recorded together: the launch and the copies around a recording are shared
+    paper: ClassVar[str]
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        """Refuse values that no run could use."""
+        if not (integer(self.steps) and self.steps >= 1):
+            raise ValueError(f"steps={self.steps!r} must be a whole number, 1 or more")
+        for name, value in self.parameters().items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{name}={value!r} must be a finite number")
+
+    @property
+    def iterations(self) -> int:
+        """How often `step` is called at most."""
+        return self.steps
+
+    @property
+    def limit(self) -> int | None:
+        """The most queries a sample may ask, forwards and backwards, whatever happens; None for no limit."""
+        return None
+
+    def phases(self, problem: Problem | None = None) -> "tuple[Attack, ...]":
+        """What happens, one after the other, each beginning where the one before left off."""
+        del problem
+        return (self,)
+
+    @abstractmethod
+    def init(self, oracle: Oracle) -> Any:
+        """The state before the first step."""
+
+    def follow(self, oracle: Oracle, before: Any) -> Any:
+        """The state before the first step, as a phase after another one, which ended in the state `before`."""
+        del before
+        return self.init(oracle)
+
+    def spent(self, tally: Tally) -> Tensor | None:
+        """Rows for which another step could exceed `limit`; None if there is no limit."""
+        del tally
+        return None
+
+    @abstractmethod
+    def step(self, i: Tensor, state: Any, oracle: Oracle) -> Any:
+        """One step: ask the oracle, return the new state. `i` is a scalar tensor on the device."""
+
+    def run(
+        self,
+        model: Model,
+        x: Tensor,
+        y: Tensor,
+        *,
+        targeted: bool = False,
+        bounds: Bounds = (0.0, 1.0),
+        unit: Unit = "feature",
+        mask: Tensor | None = None,
+        budget: int | None = None,
+        batch_size: int | None = None,
+        seed: int = 0,
+        ids: Tensor | Sequence[int] | None = None,
+        progress: bool = False,
+        start: Tensor | None = None,
+        pool: Tensor | None = None,
+        precision: Precision = "fp32",
+        capture: bool | None = None,
+        fuse: bool = False,
+        max_memory: int | None = None,
+    ) -> Result:
+        """Attack every row of x and report what was found, per sample.
+
+        model      any callable from inputs to logits; an nn.Module is put in eval mode and restored
+        y          true classes, or the classes to reach if `targeted`
+        bounds     the box: scalars, or tensors that broadcast to one sample; about 1 wide, where `unit_box` says so
+        unit       "feature" counts every scalar, "pixel" a position once for all its channels
+        mask       True where a feature may change; for one sample or for all
+        budget     stop a sample at the first adversarial point with at most this many changes
+        batch_size None picks one; it is halved when memory runs out
+        seed, ids  random numbers depend on these and the step alone, not on the batch
+        start      a starting point per sample, for attacks that begin at an adversarial point
+        pool       inputs such attacks may start from; all of x if None
+        precision  "fp32", "tf32" or "bf16" for the search; every success is verified in fp32
+        capture    replay steps as a CUDA graph: None wherever possible, True insists, False never
+        fuse       compile the attack's own arithmetic; pays on long runs of small models
+        max_memory bytes of device memory to stay below
+        """
+        self._check_goal(targeted, budget)
+        problem = make_problem(
+            x,
+            y,
+            targeted=targeted,
+            bounds=bounds,
+            unit=unit,
+            mask=mask,
+            budget=budget,
+            seed=seed,
+            ids=ids,
+            start=start,
+            pool=pool,
+        )
+        self._check_width(problem)
+        engine = Engine(precision, capture, fuse, max_memory)
+        return drive.run(self, model, problem, batch_size=batch_size, progress=progress, engine=engine)
+
+    def _check_width(self, problem: Problem) -> None:
+        """Warn where absolute step sizes do not fit; without any width, or with an infinite one, there is no scale."""
+        width = float((problem.upper - problem.lower).max()) if self.unit_box and len(problem) else 1.0
+        if 0 < width < WIDTHS[0] or WIDTHS[1] < width < float("inf"):
+            warnings.warn(
+                f"the step sizes of {self.name} are made for inputs in [0, 1], and this box is {width:g} wide: it may "
+                "change more than needed; scale the inputs to [0, 1] and let the model scale them back",
+                stacklevel=3,
+            )
+
+    def _check_goal(self, targeted: bool, budget: int | None) -> None:
+        goal = "targeted" if targeted else "untargeted"
+        if goal not in self.goals:
+            raise ValueError(f"{self.name} has no {goal} form; it supports: {', '.join(self.goals)}")
+        if self.kind == "budget" and budget is None:
+            raise ValueError(f"{self.name} searches within a fixed budget; pass budget=k")
+
+    def parameters(self) -> dict[str, Any]:
+        """Hyper-parameters by name, without the attack's own name."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}

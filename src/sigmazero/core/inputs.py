@@ -1,0 +1,156 @@
+"""From what a user hands in to a Problem: every wrong value is named here, before the first query."""
+
+from collections.abc import Sequence
+from typing import get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sigmazero.core.problem import Problem, Unit, whole
+
+Bound = float | Tensor
+Bounds = tuple[Bound, Bound]
+
+
+def make_problem(
+    x: Tensor,
+    y: Tensor,
+    *,
+    targeted: bool = False,
+    bounds: Bounds = (0.0, 1.0),
+    unit: Unit = "feature",
+    mask: Tensor | None = None,
+    budget: int | None = None,
+    seed: int = 0,
+    ids: Tensor | Sequence[int] | None = None,
+    start: Tensor | None = None,
+    pool: Tensor | None = None,
+) -> Problem:
+    """Check everything that can be checked without the model and make the question."""
+    if not whole(seed):
+        raise ValueError(f"seed={seed!r} must be a whole number")
+    check_inputs(x)
+    check_labels(x, y)
+    if unit not in get_args(Unit):
+        raise ValueError(f"unit={unit!r} is not one of {', '.join(map(repr, get_args(Unit)))}")
+    if budget is not None and not (whole(budget) and budget >= 0):
+        raise ValueError(f"budget={budget!r} must be a whole number of changes, 0 or more (None for no budget)")
+    # A clone: the caller's tensor is never written to, and one made in inference mode cannot carry gradients.
+    x = x.detach().clone()
+    lower, upper = (_bound(b, name, x) for b, name in zip(_pair(bounds), ("lower", "upper"), strict=True))
+    _check_box(x, lower, upper)
+    free, own_box = None, max(len(lower), len(upper)) > 1
+    if mask is not None:
+        free = _one_or_all(torch.as_tensor(mask, device=x.device), "mask", x)
+        if free.dtype != torch.bool:
+            raise TypeError(f"mask has dtype {free.dtype}; give booleans, True where a feature may change")
+        lower, upper, own_box = torch.where(free, lower, x), torch.where(free, upper, x), True
+    if own_box:
+        lower, upper = lower.expand_as(x), upper.expand_as(x)
+        free = None if free is None else free.expand_as(x)
+    return Problem(
+        x=x,
+        y=y.detach().to(device=x.device, dtype=torch.int64).clone(),
+        ids=_ids(ids, x),
+        lower=lower,
+        upper=upper,
+        free=free,
+        targeted=bool(targeted),
+        unit=unit,
+        budget=None if budget is None else int(budget),
+        seed=int(seed),
+        start=None if start is None else _like(start, "start", x, x.shape),
+        own_box=own_box,
+        pool=x if pool is None else _like(pool, "pool", x, (len(pool), *x.shape[1:])),
+    )
+
+
+def check_inputs(x: Tensor) -> None:
+    """Refuse inputs that no attack could change and count."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"inputs are a {type(x).__name__}, not a torch tensor; use torch.as_tensor(...)")
+    if x.dtype in (torch.float16, torch.bfloat16):
+        raise TypeError(f"inputs have dtype {x.dtype}, in which l0 cannot be counted exactly; use x.float()")
+    if x.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"inputs have dtype {x.dtype}; for 8-bit images use x.float() / 255")
+    if x.ndim < 2:
+        raise ValueError(f"inputs have shape {tuple(x.shape)}; the first dimension must be the batch: (N, ...)")
+    if x.shape[1:].numel() == 0:
+        raise ValueError(f"inputs have shape {tuple(x.shape)}: a sample has no features")
+    finite = x.isfinite().flatten(1).all(1)
+    if not finite.all():
+        row = int((~finite).nonzero()[0])
+        raise ValueError(f"input row {row} holds NaN or Inf; clean the data first")
+
+
+def check_labels(x: Tensor, y: Tensor) -> None:
+    """Refuse labels that are not one class index per input."""
+    if not isinstance(y, Tensor):
+        raise TypeError(f"labels are a {type(y).__name__}, not a torch tensor; use torch.as_tensor(...)")
+    if y.dtype.is_floating_point or y.dtype.is_complex or y.dtype == torch.bool:
+        raise TypeError(f"labels have dtype {y.dtype}; give class indices as integers, y.long()")
+    if y.shape != x.shape[:1]:
+        raise ValueError(f"labels have shape {tuple(y.shape)}, expected ({len(x)},): one class index per input")
+    if (y < 0).any():
+        raise ValueError(f"label {int(y.min())} in row {int(y.argmin())} is negative; classes count from 0")
+
+
+def _pair(bounds: Bounds) -> Bounds:
+    try:
+        lower, upper = bounds
+    except (TypeError, ValueError):
+        raise ValueError(f"bounds={bounds!r} must be a pair (lower, upper), for example (0, 1)") from None
+    return lower, upper
+
+
+def _one_or_all(value: Tensor, name: str, x: Tensor) -> Tensor:
+    """Give a tensor the rank of x, with one row for all samples or one each."""
+    shape = tuple(value.shape)
+    try:
+        return value.expand(x.shape) if value.ndim == x.ndim else value.expand(x.shape[1:])[None]
+    except RuntimeError:
+        raise ValueError(
+            f"{name} of shape {shape} fits neither one sample {tuple(x.shape[1:])} nor all {tuple(x.shape)}"
+        ) from None
+
+
+def _bound(value: Bound, name: str, x: Tensor) -> Tensor:
+    bound = torch.as_tensor(value, dtype=x.dtype, device=x.device)
+    if bound.isnan().any():
+        raise ValueError(f"the {name} bound holds NaN")
+    # A scalar stays a scalar in memory: one element that broadcasts.
+    return bound.reshape([1] * x.ndim) if bound.ndim == 0 else _one_or_all(bound, f"the {name} bound", x)
+
+
+def _like(value: Tensor, name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} is a {type(value).__name__}, not a torch tensor; use torch.as_tensor(...)")
+    if tuple(value.shape) != tuple(shape):
+        raise ValueError(f"{name} has shape {tuple(value.shape)}, expected {tuple(shape)}")
+    finite = value.isfinite().flatten(1).all(1)
+    if not finite.all():
+        raise ValueError(f"{name} row {int((~finite).nonzero()[0])} holds NaN or Inf")
+    return value.detach().to(x).clone()
+
+
+def _check_box(x: Tensor, lower: Tensor, upper: Tensor) -> None:
+    if (lower > upper).any():
+        raise ValueError("the lower bound lies above the upper bound for some feature; swap them")
+    outside = ((x < lower) | (x > upper)).flatten(1).any(1)
+    if outside.any():
+        row = int(outside.nonzero()[0])
+        span = f"[{float(x[row].min()):g}, {float(x[row].max()):g}]"
+        raise ValueError(
+            f"input row {row} spans {span}, outside the bounds [{float(lower.min()):g}, {float(upper.max()):g}]; "
+            "scale the inputs or pass bounds=(lower, upper)"
+        )
+
+
+def _ids(ids: Tensor | Sequence[int] | None, x: Tensor) -> Tensor:
+    if ids is None:
+        return torch.arange(len(x), device=x.device)
+    array = torch.as_tensor(np.asarray(ids) if not isinstance(ids, Tensor) else ids, device=x.device)
+    if array.shape != x.shape[:1] or array.dtype.is_floating_point:
+        raise ValueError(f"ids have shape {tuple(array.shape)} and dtype {array.dtype}; give {len(x)} integers")
+    return array.to(torch.int64)

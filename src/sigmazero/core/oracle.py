@@ -1,0 +1,314 @@
+"""The only door to the model: it answers queries, counts them per sample and keeps the best points it was shown.
+
+On a device nothing here reads a tensor's value on the host, so a step made of these calls can be captured and replayed.
+"""
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import NamedTuple, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from sigmazero.core import ops
+from sigmazero.core.problem import Problem
+
+Model = Callable[[Tensor], Tensor]
+Loss = Callable[[Tensor], Tensor]
+Rows = TypeVar("Rows")
+Method = TypeVar("Method", bound=Callable[..., Tensor])
+
+
+def _uncompiled(method: Method) -> Method:
+    """Keep a call to the model out of what `fuse` compiles."""
+    return cast(Method, torch.compiler.disable(method))  # type: ignore[no-untyped-call]
+
+
+def each(change: Callable[..., Tensor], *states: Rows) -> Rows:
+    """A dataclass of tensors, field by field from others of its kind; one may hold another, and None stays None."""
+    first = states[0]
+    changed = {}
+    for f in fields(first):  # type: ignore[arg-type]
+        values = [getattr(state, f.name) for state in states]
+        if isinstance(values[0], Tensor):
+            changed[f.name] = change(*values)
+        elif is_dataclass(values[0]):
+            changed[f.name] = each(change, *values)
+    return replace(first, **changed)  # type: ignore[type-var]
+
+
+def take(rows_of: Rows, index: Tensor) -> Rows:
+    """The same dataclass of tensors with some of its rows; fields that are None stay so."""
+    return each(lambda v: v[index], rows_of)
+
+
+def put(rows_of: Rows, index: Tensor, part: Rows) -> Rows:
+    """The same dataclass of tensors with some of its rows replaced: what `take` took, put back."""
+    return each(lambda v, new: v.index_copy(0, index, new), rows_of, part)
+
+
+@dataclass
+class Tally:
+    """What is known of each sample so far; the first dimension of every field is the batch.
+
+    `points` holds the last few records of each sample, newest and best first, so that a record which does not
+    survive its verification has a successor; `counts` and `step_found` belong to them. A search that is not exact also
+    keeps `sure`, the best point that was confirmed so far, its `sure_l0` and `sure_step`, and whether a record was ever
+    `refuted`.
+    """
+
+    points: Tensor
+    counts: Tensor
+    step_found: Tensor
+    forwards: Tensor
+    backwards: Tensor
+    broken: Tensor
+    unstarted: Tensor
+    alive: Tensor
+    sure: Tensor | None = None
+    sure_l0: Tensor | None = None
+    sure_step: Tensor | None = None
+    refuted: Tensor | None = None
+
+    @classmethod
+    def start(cls, problem: Problem, depth: int, exact: bool = True) -> "Tally":
+        """The clean input was asked about; nothing is found."""
+        x, n = problem.x, len(problem)
+        zeros = torch.zeros(n, dtype=torch.int64, device=x.device)
+        return cls(
+            points=x[:, None].repeat(1, depth, *[1] * (x.ndim - 1)),
+            counts=torch.full((n, depth), problem.sites + 1, device=x.device),
+            step_found=torch.full((n, depth), -1, device=x.device),
+            forwards=torch.ones_like(zeros),
+            backwards=zeros,
+            broken=torch.zeros_like(zeros, dtype=torch.bool),
+            unstarted=torch.zeros_like(zeros, dtype=torch.bool),
+            alive=torch.ones_like(zeros, dtype=torch.bool),
+            sure=None if exact else x.clone(),
+            sure_l0=None if exact else torch.full_like(zeros, problem.sites + 1),
+            sure_step=None if exact else torch.full_like(zeros, -1),
+            refuted=None if exact else torch.zeros_like(zeros, dtype=torch.bool),
+        )
+
+    @property
+    def best_l0(self) -> Tensor:
+        """Fewest changes so far; one more than there are sites where nothing was found."""
+        return self.counts[:, 0]
+
+    @property
+    def best(self) -> Tensor:
+        """The sparsest adversarial point so far; the clean input where nothing was found."""
+        return self.points[:, 0]
+
+
+class Verdict(NamedTuple):
+    """What a point is worth, per sample."""
+
+    fooled: Tensor
+    valid: Tensor  # fooled and feasible: may become the answer
+    l0: Tensor
+    finite: Tensor
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the model said at a point."""
+
+    logits: Tensor
+    fooled: Tensor
+    value: Tensor
+    grad: Tensor
+
+
+def _slope(loss: Loss, logits: Tensor) -> tuple[Tensor, Tensor]:
+    """A loss per sample and its gradient with respect to the logits."""
+    if torch.compiler.is_compiling():
+
+        def total(z: Tensor) -> tuple[Tensor, Tensor]:
+            value = loss(z)
+            return value.sum(), value
+
+        slope, (_, value) = torch.func.grad_and_value(total, has_aux=True)(logits)
+        return value, slope
+    with torch.enable_grad():
+        z = logits.detach().requires_grad_()
+        value = loss(z)
+        (slope,) = torch.autograd.grad(value.sum(), z)
+    return value.detach(), slope
+
+
+@_uncompiled
+def _sent(table: Tensor, like: Tensor) -> Tensor:
+    """A copy on the device and in the dtype of `like`; nobody waits for its arrival."""
+    table = table.to(like.dtype)
+    return table.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else table
+
+
+class Oracle:
+    """Asks the model about the samples still alive."""
+
+    def __init__(self, model: Model, problem: Problem, *, exact: bool = True, chunk: int = 1024) -> None:
+        """Prepare to ask `model` about `problem`; `chunk` is the most rows sent through it at once in `copies`.
+
+        An oracle that is not exact answers in a coarser number format: its records need confirmation.
+        """
+        self.model, self.problem, self.exact, self.chunk = model, problem, exact, chunk
+        self.tally = Tally.start(problem, depth=2 if exact else 4, exact=exact)
+        self.iteration = torch.zeros((), dtype=torch.int64, device=problem.x.device)
+        self.first = 0  # the iteration at which the current phase began
+        self._tables: dict[int, tuple[Tensor, Tensor]] = {}
+        self._counted: tuple[Tensor, Tensor] | None = None
+        self._open: tuple[Tensor, Tensor] | None = None
+
+    def logits(self, x: Tensor, copies: int | None = None) -> Tensor:
+        """Logits at one point per sample, or at `copies` of them: x is (N, copies, ...), so is the answer."""
+        if copies is None:
+            with torch.no_grad():
+                logits = self.model(x)
+            self._count(forwards=1)
+            self._record(x, self._judge(x, logits))
+            return logits
+        with torch.no_grad():
+            parts = [self.model(part) for part in torch.split(x.flatten(0, 1), self.chunk)]
+        logits = torch.cat(parts).view(len(x), copies, -1)
+        self._count(forwards=copies)
+        verdicts = [self._judge(x[:, k], logits[:, k]) for k in range(copies)]
+        counts = torch.stack([torch.where(v.valid, v.l0, self.problem.sites + 1) for v in verdicts], 1)
+        first = counts.argmin(1)
+        every = torch.arange(len(x), device=x.device)
+        chosen = Verdict(*(torch.stack(field, 1)[every, first] for field in zip(*verdicts, strict=True)))
+        finite = torch.stack([v.finite for v in verdicts], 1).all(1)
+        self._record(x[every, first], chosen._replace(finite=finite))
+        return logits
+
+    def value_and_grad(self, x: Tensor, loss: Loss) -> Answer:
+        """One forward and one backward: the logits, and the gradient of a per-sample loss of them.
+
+        The gradient is zero at features that may not change, so that no norm of it counts them.
+        """
+        logits = self._forward(x)
+        value, slope = _slope(loss, logits)
+        grad = self._backward(slope)
+        self._count(forwards=1, backwards=1)
+        verdict = self._judge(x, logits)
+        self._record(x, verdict)
+        return Answer(logits, verdict.fooled, value, self._masked(grad))
+
+    def jacobian(self, x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (N, classes) and the gradients of the logits named in `classes` (N, K): (N, K, ...)."""
+        logits = self._forward(x)
+        rows = torch.zeros_like(logits)
+        grads = []
+        for k in range(classes.shape[1]):
+            slope = rows.scatter(1, classes[:, k : k + 1], 1.0)
+            grads.append(self._masked(self._backward(slope, again=k + 1 < classes.shape[1])))
+        self._count(forwards=1, backwards=classes.shape[1])
+        self._record(x, self._judge(x, logits))
+        return logits, torch.stack(grads, 1)
+
+    def l0(self, x: Tensor) -> Tensor:
+        """Number of changes of a point; that of the point asked last is known already."""
+        if self._counted is not None and self._counted[0] is x:
+            return self._counted[1]
+        return self.problem.l0(x)
+
+    def row(self, table: Tensor, i: Tensor) -> tuple[Tensor, ...]:
+        """The numbers of step i in a schedule of shape (steps, numbers), on the problem's device and dtype."""
+        if id(table) not in self._tables:
+            # The table itself is kept beside its copy: an id alone could be reused by another table.
+            self._tables[id(table)] = table, _sent(table, self.problem.x)
+        here = self._tables[id(table)][1]
+        return here.index_select(0, i.reshape(1)).squeeze(0).unbind()
+
+    def retire(self, done: Tensor | None = None) -> None:
+        """End a step: rows that have their answer, or that the attack gave up (`done`), ask no more."""
+        tally = self.tally
+        self._counted = None  # a point of a recorded step must not outlive it
+        # Where nothing was found the count is one more than there are sites: a larger budget must not pass for met.
+        finished = (tally.best_l0 <= min(self.problem.budget or 0, self.problem.sites)) | tally.broken
+        tally.alive = tally.alive & ~(finished if done is None else finished | done)
+
+    def no_start(self, rows: Tensor) -> None:
+        """Rows (a boolean mask) for which the attack found no starting point end here; the others go on."""
+        self.tally.unstarted = self.tally.unstarted | rows
+        self.tally.alive = self.tally.alive & ~rows
+
+    def part(self, rows: Tensor) -> "Oracle":
+        """An oracle about some of the rows (indices), for questions that only they have; see `absorb`."""
+        part = copy(self)
+        part.take(rows)
+        return part
+
+    def absorb(self, part: "Oracle", rows: Tensor) -> None:
+        """Take over what an oracle about some of the rows has counted and found."""
+        self.tally = put(self.tally, rows, part.tally)
+
+    def take(self, rows: Tensor) -> None:
+        """Go on with some of the rows only."""
+        self.problem, self.tally, self._counted = self.problem.take(rows), take(self.tally, rows), None
+
+    def forget(self) -> None:
+        """Let go of an answer that nobody went on with."""
+        self._open = None
+
+    @_uncompiled
+    def _forward(self, x: Tensor) -> Tensor:
+        """Logits, with the way back kept open for `_backward`. The model itself is never compiled."""
+        with torch.enable_grad():
+            point = x.detach().requires_grad_()
+            logits = self.model(point)
+        if not logits.requires_grad:
+            raise TypeError(
+                "the model's output carries no gradient with respect to its input; "
+                "remove no_grad, detach or NumPy from its forward, or choose an attack without gradients"
+            )
+        self._open = point, logits
+        return logits.detach()
+
+    @_uncompiled
+    def _backward(self, slope: Tensor, again: bool = False) -> Tensor:
+        """The gradient at the last point asked, for a gradient with respect to the logits."""
+        assert self._open is not None  # by `_forward`
+        point, logits = self._open
+        (grad,) = torch.autograd.grad(logits, point, slope.to(logits.dtype), retain_graph=again)
+        if not again:
+            self._open = None
+        return grad
+
+    @property
+    def _on_host(self) -> bool:
+        """Whether looking at a value costs nothing: then steps that bring nothing new skip passes over the input."""
+        return not self.problem.x.is_cuda
+
+    def _masked(self, grad: Tensor) -> Tensor:
+        return grad if self.problem.free is None else grad * self.problem.free
+
+    def _count(self, forwards: int = 0, backwards: int = 0) -> None:
+        tally = self.tally
+        tally.forwards = torch.add(tally.forwards, tally.alive, alpha=forwards)
+        if backwards:
+            tally.backwards = torch.add(tally.backwards, tally.alive, alpha=backwards)
+
+    def _judge(self, x: Tensor, logits: Tensor) -> Verdict:
+        problem = self.problem
+        finite = (logits * 0 == 0).all(1)  # not for infinite numbers, nor for NaN; fewer kernels than isfinite
+        fooled = problem.fooled(logits) & finite
+        if self._on_host and not bool(fooled.any()):
+            return Verdict(fooled, fooled, torch.zeros_like(problem.y), finite)  # no point to weigh
+        self._counted = x, problem.l0(x)
+        return Verdict(fooled, fooled & problem.feasible(x), self._counted[1], finite)
+
+    def _record(self, x: Tensor, verdict: Verdict) -> None:
+        """Keep a point that is strictly sparser than the best so far, push the older ones down."""
+        tally = self.tally
+        tally.broken = tally.broken | (tally.alive & ~verdict.finite)
+        record = verdict.valid & (verdict.l0 < tally.best_l0) & tally.alive
+        if self._on_host and not bool(record.any()):
+            return
+        newer = torch.cat([x[:, None], tally.points[:, :-1]], 1)
+        tally.points = torch.where(ops.per_row(record, newer), newer, tally.points)
+        counts = torch.cat([verdict.l0[:, None], tally.counts[:, :-1]], 1)
+        tally.counts = torch.where(record[:, None], counts, tally.counts)
+        steps = torch.cat([self.iteration.expand(len(x), 1), tally.step_found[:, :-1]], 1)
+        tally.step_found = torch.where(record[:, None], steps, tally.step_found)

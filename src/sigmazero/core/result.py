@@ -1,0 +1,124 @@
+"""What a run found, per sample."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sigmazero.core.problem import Unit
+
+
+class Outcome(IntEnum):
+    """How a sample ended."""
+
+    ALREADY = 0  # the clean input reaches the goal: nothing to change
+    FOUND = 1
+    NOT_FOUND = 2
+    NON_FINITE = 3  # the model returned NaN or Inf before anything was found
+    UNVERIFIED = 4  # found, but a fresh forward pass did not confirm it
+    NO_START = 5  # the attack needs a starting point and found none
+
+
+@dataclass(frozen=True)
+class Result:
+    """One row per sample, in the order of the inputs; `l0` is infinite where nothing was found.
+
+    `forwards` and `backwards` count every row that went through the model for this sample, the clean check and
+    the final verification included. `step_found` is the step whose query found the point (0 for a clean input
+    that is already wrong), −1 where nothing was found. `own` is the same report about the points the method returns
+    by its own rule, where that is not the sparsest point it found.
+    """
+
+    x_adv: Tensor
+    success: Tensor
+    l0: Tensor
+    l0_pixel: Tensor
+    step_found: Tensor
+    forwards: Tensor
+    backwards: Tensor
+    outcome: Tensor
+    margin: Tensor
+    prediction: Tensor
+    clean_prediction: Tensor
+    ids: Tensor
+    unit: Unit = "feature"
+    budget: int | None = None
+    seconds: float = 0.0
+    own: "Result | None" = None
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return len(self.success)
+
+    @property
+    def changes(self) -> Tensor:
+        """l0 in the unit the run was asked for."""
+        return self.l0_pixel if self.unit == "pixel" else self.l0
+
+    def asr(self, k: float = torch.inf) -> float:
+        """Share of ALL samples fooled with at most k changes."""
+        return _mean(self.success & (self.changes <= k))
+
+    @property
+    def median_l0(self) -> float:
+        """Median over all samples, failures as infinity; the mean of the two middle ones if their number is even."""
+        ordered = self.changes.double().sort().values
+        n = len(ordered)
+        return float((ordered[(n - 1) // 2] + ordered[n // 2]) / 2) if n else float("nan")
+
+    @property
+    def mean_l0(self) -> float:
+        """Mean over all samples: infinite as soon as one was not fooled."""
+        return _mean(self.changes)
+
+    def summary(self) -> dict[str, float]:
+        """The figures one reports, by name."""
+        found = self.changes[self.success]
+        n = max(len(self), 1)
+        return {
+            "samples": len(self),
+            "already_wrong": _mean(self.outcome == Outcome.ALREADY),
+            "asr": self.asr(),
+            "median_l0": self.median_l0,
+            "mean_l0": self.mean_l0,
+            "mean_l0_found": _mean(found),
+            "forwards": _mean(self.forwards),
+            "backwards": _mean(self.backwards),
+            "queries": _mean(self.forwards + self.backwards),
+            "seconds_per_sample": self.seconds / n,
+        }
+
+    def __str__(self) -> str:
+        """A line per figure."""
+        unit = "pixels" if self.unit == "pixel" else "features"
+        s = self.summary()
+        lines = [
+            f"{len(self)} samples, {s['already_wrong']:.1%} already wrong, {s['asr']:.1%} fooled in all",
+            f"median l0 {s['median_l0']:g}, mean l0 {s['mean_l0']:.2f} ({unit})",
+            f"per sample {s['forwards']:.1f} forwards, {s['backwards']:.1f} backwards, {s['seconds_per_sample']:.4f} s",
+        ]
+        return "\n".join(lines)
+
+    def take(self, rows: Tensor) -> "Result":
+        """The same report about some of the samples."""
+        picked: dict[str, Any] = {
+            f.name: v[rows] for f in fields(self) if isinstance(v := getattr(self, f.name), Tensor)
+        }
+        return replace(self, **picked, own=None if self.own is None else self.own.take(rows))
+
+    @staticmethod
+    def join(parts: Sequence["Result"]) -> "Result":
+        """Results of consecutive batches as one."""
+        first = parts[0]
+        names = [f.name for f in fields(first) if isinstance(getattr(first, f.name), Tensor)]
+        joined: dict[str, Any] = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+        own = [part.own for part in parts if part.own is not None]
+        joined |= {"seconds": sum(part.seconds for part in parts), "own": Result.join(own) if own else None}
+        return replace(first, **joined)
+
+
+def _mean(values: Tensor) -> float:
+    return float(values.double().mean()) if len(values) else float("nan")

@@ -1,0 +1,1 @@
+"""Problems small enough to hold in the hand, for trials without downloads."""

@@ -1,0 +1,1 @@
+"""The figures of a store as pictures."""

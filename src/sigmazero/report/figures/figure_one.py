@@ -1,0 +1,144 @@
+"""The paper's first figure, from recorded traces: a search in a plane, and what it makes of an image.
+
+Three points of each search are shown: the first and the last that reached the goal with fewer changes than any before,
+and the middle one of those between; where there are none between, the point halfway to the first comes before both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sigmazero.report.figures import style
+from sigmazero.report.figures.images import faint, mark, show
+from sigmazero.report.figures.picture import is_image
+from sigmazero.store.facts import CellInfo
+from sigmazero.store.store import Store
+from sigmazero.store.trace import Trace
+
+HOW = "sigmazero run experiments/figure-1.toml makes one"
+LEVELS = 26
+FINE = 4  # lines drawn between two of the landscape, whose grooves are narrower than its steps
+NUMBERS = "①②③"
+START, FOUND, LINES = "#D62728", "#2CA02C", "#8C8C8C"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A search that found something, and the cell it belongs to."""
+
+    info: CellInfo
+    trace: Trace
+
+
+def save_figure_one(path: Path, store: Store) -> None:
+    """Draw the figure from the first search in a plane and the first on an image that the store has."""
+    style.known(path, option="--figure-1")
+    found = list(recorded(store))
+    plane = next((one for one in found if one.trace.landscape is not None), None)
+    image = next((one for one in found if is_image(torch.from_numpy(one.trace.clean)[None])), None)
+    if plane is None or image is None:
+        lacks = "a problem with two features" if plane is None else "an image"
+        raise ValueError(f"{store.path} has no successful search on {lacks} with a trace; {HOW}")
+    style.save(draw(plane, image), path)
+
+
+def recorded(store: Store) -> Iterator[Recorded]:
+    """Every traced search that reached its goal by changing something, in the order of the store."""
+    for info in store.cells():
+        for position in np.flatnonzero(store.traced(info.key)).tolist():
+            trace = store.trace(info.key, position)
+            if trace.records and trace.l0[trace.records[-1]] > 0:
+                yield Recorded(info, trace)
+
+
+def highlights(trace: Trace) -> list[int]:
+    """Three questions to show, in their order; fewer if the search was that short."""
+    records = trace.records
+    if len(records) > 2:
+        return [records[0], records[len(records) // 2], records[-1]]
+    return sorted({(1 + records[0]) // 2, *records})
+
+
+def draw(plane: Recorded, image: Recorded) -> Any:
+    """The landscape with the path at the left, the images at the right."""
+    figure = style.figure(9.6, 4.1)
+    left, right = figure.subfigures(1, 2, width_ratios=[1.0, 1.25])
+    _plane(left.add_subplot(), plane)
+    shown = highlights(image.trace)
+    axes = right.subplots(2, len(shown), squeeze=False)
+    clean = torch.from_numpy(image.trace.clean)
+    for place, question in enumerate(shown):
+        _image(axes[:, place], clean, image.trace, question, NUMBERS[place])
+    for axis, text in zip(axes[:, 0], ("adversarial", "perturbation"), strict=True):
+        axis.set_ylabel(text, fontsize=9)
+    right.suptitle(_about(image.info), fontsize=9)
+    return figure
+
+
+def _about(info: CellInfo) -> str:
+    return style.plain(f"{info.attack} against {info.model} on {info.dataset}")
+
+
+def _image(axes: Any, clean: Tensor, trace: Trace, question: int, number: str) -> None:
+    point = torch.from_numpy(trace.point(question))
+    show(axes[0], point, f"predicted {trace.prediction[question]}")
+    axes[0].set_title(f"{number} query {question}", fontsize=9, pad=3)
+    show(axes[1], faint(clean), f"l0 {trace.l0[question]}")
+    mark(axes[1], clean, point)
+
+
+def objective(trace: Trace, smoothing: float | None) -> tuple[Any, Any]:
+    """Places along a side, and over the plane what σ-zero descends: the margin, and the l0 norm made smooth.
+
+    Without a smoothing it is the margin alone, as for attacks that have no such term.
+    """
+    assert trace.landscape is not None
+    coarse = np.linspace(0, 1, len(trace.landscape))
+    fine = np.linspace(0, 1, FINE * (len(coarse) - 1) + 1)
+    margin = _between(_between(trace.landscape, coarse, fine).T, coarse, fine).T
+    if smoothing is None:
+        return fine, margin
+    first, second = (np.square(fine - x) / (np.square(fine - x) + smoothing) for x in trace.clean.flatten())
+    return fine, np.maximum(margin, 0) + (first[None, :] + second[:, None]) / 2
+
+
+def _between(values: NDArray[Any], old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+    return np.stack([np.interp(new, old, row) for row in values])
+
+
+def _plane(axis: Any, plane: Recorded) -> None:
+    from matplotlib.colors import PowerNorm
+
+    trace = plane.trace
+    assert trace.landscape is not None
+    along, height = objective(trace, plane.info.parameters.get("smoothing"))
+    # Steps that widen with the height: where the goal is reached only the shallow grooves of the l0 norm are left.
+    levels = height.min() + (height.max() - height.min()) * np.linspace(0, 1, LEVELS) ** 2
+    axis.contourf(along, along, height, levels=levels, cmap="Blues", norm=PowerNorm(0.5))
+    side = np.linspace(0, 1, len(trace.landscape))
+    axis.contour(side, side, trace.landscape, levels=[0], colors="black", linewidths=1.4)
+    x = trace.clean.flatten()
+    axis.axvline(x[0], color=LINES, linewidth=1.6)
+    axis.axhline(x[1], color=LINES, linewidth=1.6, label="one feature changed")
+    end = trace.records[-1]
+    path = np.stack([trace.point(question).flatten() for question in range(1, end + 1)])
+    axis.plot(*path.T, color="#333333", linewidth=1, marker=".", markersize=3, label="path")
+    axis.plot([], [], color="black", linewidth=1.4, label="decision boundary")
+    for number, question in zip(NUMBERS, highlights(trace), strict=False):
+        point = trace.point(question).flatten()
+        axis.plot(*point, "o", color="white", markeredgecolor="#333333", markersize=5, zorder=3)
+        away = (6, 6) if question == end else (-14, 4)  # from the path, and from the star
+        axis.annotate(number, point, away, textcoords="offset points", fontsize=11, zorder=5)
+    axis.plot(*x, "o", color=START, markersize=9, zorder=4, label="x")
+    axis.plot(*path[-1], "*", color=FOUND, markeredgecolor="white", markersize=15, zorder=4, label="x*")
+    axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="feature 1", ylabel="feature 2")
+    axis.set_title(_about(plane.info), fontsize=9)
+    axis.legend(fontsize=7, ncols=3, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13))

@@ -1,0 +1,102 @@
+"""One picture of a run: clean, adversarial and changed pixels of some samples, and the robustness curve.
+
+The colours (blue and vermilion, purple and orange) stay apart for colour-blind readers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sigmazero.core.files import replacing
+from sigmazero.core.result import Result
+
+BLUE, VERMILION = "#0072B2", "#D55E00"
+
+
+def is_image(x: Tensor) -> bool:
+    """Whether a batch can be shown: (N, 1 or 3 channels, height, width)."""
+    return x.ndim == 4 and x.shape[1] in (1, 3) and min(x.shape[2:]) > 1
+
+
+def choose(result: Result, count: int) -> list[int]:
+    """At most `count` rows from the easiest to the hardest, evenly spread; unchanged ones only if there are no others.
+
+    Rows that could not be fooled have infinitely many changes, so they come last.
+    """
+    order = result.changes.double().argsort(stable=True)
+    changed = order[result.changes[order] > 0]
+    pool = changed if len(changed) else order
+    places = torch.linspace(0, len(pool) - 1, min(count, len(pool))).round().long()
+    return [int(row) for row in pool[places.to(pool.device)]]
+
+
+def save_picture(path: Path, result: Result, clean: Tensor, labels: Tensor, *, title: str = "", count: int = 8) -> None:
+    """Draw and write a PNG; `clean` are the attacked images in [0, 1], `labels` their true classes."""
+    figure = draw(result, clean, labels, title=title, count=count)
+    with replacing(path) as part:
+        figure.savefig(part, format="png", dpi=100)
+
+
+def draw(result: Result, clean: Tensor, labels: Tensor, *, title: str = "", count: int = 8) -> Any:
+    """The picture as a matplotlib figure; inputs that are not images give the curve alone."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("the picture needs matplotlib; pip install 'sigmazero[plot]'") from None
+    rows = choose(result, count) if is_image(clean) else []
+    figure = Figure(figsize=(1.25 * len(rows) + 4.2, 4.4), layout="constrained")
+    figure.suptitle(title)
+    grid = figure.add_gridspec(3, len(rows) + 1, width_ratios=[1.0] * len(rows) + [3.2])
+    for column, row in enumerate(rows):
+        axes = [figure.add_subplot(grid[line, column]) for line in range(3)]
+        _sample(axes, result, row, clean[row].cpu(), int(labels[row]), first=column == 0)
+    _curve(figure.add_subplot(grid[:, -1]), result)
+    return figure
+
+
+def _sample(axes: list[Any], result: Result, row: int, clean: Tensor, label: int, *, first: bool) -> None:
+    adversarial = result.x_adv[row].cpu()
+    for axis, image in zip(axes, (clean, adversarial), strict=False):
+        axis.imshow(pixels(image), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    axes[2].imshow(largest_change(clean, adversarial), cmap="PuOr_r", vmin=-1, vmax=1, interpolation="nearest")
+    changes, fooled = float(result.changes[row]), bool(result.success[row])
+    above = [f"class {label}", f"→ {int(result.prediction[row])}", f"{changes:g} changed"]
+    for axis, text in zip(axes, above if fooled else [above[0], "not found", "∞"], strict=True):
+        axis.set_title(text, fontsize=8, pad=2)
+        axis.set_xticks([])
+        axis.set_yticks([])
+    for axis, text in zip(axes if first else [], ("clean", "adversarial", "changes"), strict=False):
+        axis.set_ylabel(text, fontsize=9)
+
+
+def largest_change(clean: Tensor, adversarial: Tensor) -> Any:
+    """Per position, the change of the channel that changed most, with its sign."""
+    delta = adversarial - clean
+    return delta.gather(0, delta.abs().argmax(0, keepdim=True))[0].numpy()
+
+
+def pixels(image: Tensor) -> Any:
+    """An image as matplotlib takes it."""
+    return image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).clamp(0, 1).numpy()
+
+
+def _curve(axis: Any, result: Result) -> None:
+    """Share of all samples fooled with at most k changes, over k."""
+    found = np.sort(result.changes[result.success].cpu().double().numpy())
+    shares = 100 * np.arange(1, len(found) + 1) / max(len(result), 1)
+    end = max(1.0, 1.05 * float(found[-1])) if len(found) else 1.0
+    axis.step([0, *found, end], [0, *shares, shares[-1] if len(shares) else 0], where="post", color=BLUE, linewidth=2)
+    median = result.median_l0
+    if np.isfinite(median):
+        axis.axvline(median, color=VERMILION, linestyle="--", linewidth=1.2, label=f"median {median:g}")
+        axis.legend(loc="lower right", frameon=False)
+    axis.set(xlim=(0, end), ylim=(0, 101), title="robustness curve")
+    axis.set_xlabel(f"k, {'pixels' if result.unit == 'pixel' else 'features'} changed at most")
+    axis.set_ylabel("attack success rate, %")
+    axis.grid(alpha=0.3)
+    axis.spines[["top", "right"]].set_visible(False)

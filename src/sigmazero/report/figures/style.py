@@ -1,0 +1,111 @@
+"""How figures look: one colour per attack everywhere, and files that are the same for the same numbers.
+
+The colours are those of Okabe and Ito and of Tol, chosen to stay apart for colour-blind readers; dashes help where
+there are more attacks than colours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from sigmazero.core.files import replacing
+
+COLOURS = {
+    "sigma-zero": "#D55E00",
+    "fmn": "#0072B2",
+    "vfga": "#009E73",
+    "bb": "#E69F00",
+    "bb-dataset": "#CC79A7",
+    "pdpgd": "#56B4E9",
+    "ead": "#882255",
+    "sparsefool": "#999933",
+    "pgd-l0": "#332288",
+    "sparse-rs": "#44AA99",
+    "spgd-projected": "#AA4499",
+    "spgd-unprojected": "#117733",
+    "sigma-zero-star": "#661100",
+}
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (5, 1, 1, 1)))
+BEST = "#000000"
+FORMATS = ("pdf", "svg", "png")
+# Dates and random names would make two files of one figure differ; type 42 fonts are what journals take.
+DATELESS: dict[str, dict[str, None]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}
+SETTINGS = {"svg.hashsalt": "sigmazero", "pdf.fonttype": 42, "svg.fonttype": "path"}
+
+
+def colour(attack: str) -> str:
+    """The colour of an attack; its variants share it, and an unknown name always gets the same one.
+
+    >>> colour("fmn"), colour("ead-paper") == colour("ead"), colour("mine") == colour("mine")
+    ('#0072B2', True, True)
+    """
+    base = attack.split(" ")[0].removesuffix("-paper").removesuffix("-min")
+    if base in COLOURS:
+        return COLOURS[base]
+    return list(COLOURS.values())[_number(base) % len(COLOURS)]
+
+
+def dash(attack: str) -> Any:
+    """The line of an attack: solid for a known one, otherwise dashed in a way that belongs to its name."""
+    return DASHES[0] if attack in COLOURS else DASHES[1 + _number(attack) % (len(DASHES) - 1)]
+
+
+def _number(name: str) -> int:
+    # Python's own hash changes from one process to the next.
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+
+
+def plain(text: str) -> str:
+    r"""A text that matplotlib shows as it is: dollars would make it a formula, and a first underscore hides a label.
+
+    >>> plain("a$b"), plain("_c")
+    ('a\\$b', ' _c')
+    """
+    return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
+
+
+def known(path: Path, kinds: tuple[str, ...] = FORMATS, option: str = "") -> str:
+    """The format that the end of a file's name asks for."""
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in kinds:
+        raise ValueError(f"{option} {path}: end the name in one of .{', .'.join(kinds)}".strip())
+    return kind
+
+
+def figure(width: float, height: float) -> Any:
+    """An empty figure in inches; matplotlib is loaded here and no sooner."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("figures need matplotlib; pip install 'sigmazero[plot]'") from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def save(made: Any, path: Path) -> None:
+    """Write a figure as PDF, SVG or PNG, whole or not at all."""
+    from matplotlib import rc_context
+
+    kind = known(path)
+    with replacing(path) as part, rc_context(SETTINGS):
+        made.savefig(part, format=kind, dpi=200, metadata=DATELESS[kind])
+
+
+def grid(panels: int, width: float = 5.2, height: float = 3.6) -> tuple[Any, list[Any]]:
+    """A figure with so many axes, up to three beside each other."""
+    across = min(panels, 3)
+    down = -(-panels // across)
+    made = figure(width * across, height * down)
+    return made, [made.add_subplot(down, across, place + 1) for place in range(panels)]
+
+
+def tidy(axis: Any) -> None:
+    """Light lines behind the figures, no frame above and beside them."""
+    axis.grid(alpha=0.3)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def legend(axis: Any) -> None:
+    """The names beside the figure, where they cover nothing."""
+    axis.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)

@@ -1,0 +1,1 @@
+"""What the paper prints, to stand beside what was measured."""

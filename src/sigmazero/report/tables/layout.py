@@ -1,0 +1,217 @@
+"""The paper's two tables from the cells of a store: which figures, in which order, and which are best.
+
+A layout holds numbers; `render` and `latex` make texts of them. Success rates are shares of all samples, as in
+`measure`, and infinity stands for what was not found.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from sigmazero.report import measure
+from sigmazero.report.measure import Cell
+from sigmazero.store.facts import CellInfo
+
+GB = 2**30
+KS = (24, 50)
+# What tells lines apart besides model and attack; where it is the same in all of them, the caption says it.
+SETTINGS = ("data", "steps", "goal", "unit", "seed", "precision", "version", "weights", "rows", "samples")
+# Of these only a mixed table need speak: where they differ among the lines of one attack, model or data set.
+WITHIN = {"version": "attack", "weights": "model", "rows": "data"}
+TABLES = ("minimum-norm", "fixed-budget")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A figure: its name in a CSV file, its heading, its kind, and whether more (1) or less (−1) is better.
+
+    Of what an attack costs (0) none is called best, as in the paper: one that gives up at once is cheap.
+    """
+
+    name: str
+    heading: str
+    kind: str
+    better: int = 0
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: the cell it is about (that of the smallest budget), its settings as words, and its figures."""
+
+    info: CellInfo
+    words: dict[str, str]
+    figures: dict[str, float | None]
+    paper: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A table: one block of lines per model; `words` are the columns in front of the figures.
+
+    `across` says how many blocks stand beside each other; with 1 they stand below each other.
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    words: tuple[str, ...]
+    blocks: tuple[tuple[Line, ...], ...]
+    compared: bool = False
+    across: int = 1
+
+    @property
+    def caption(self) -> str:
+        """The title, and the settings that all lines share."""
+        lines = [line for block in self.blocks for line in block]
+        common = [name for name in SETTINGS if name not in self.words and name not in WITHIN]
+        shared = [f"{name} {lines[0].words[name]}" for name in common]
+        return ", ".join([self.title, *shared])
+
+
+def lay_out(title: str, columns: Sequence[Column], words: Sequence[str], blocks: Iterable[Sequence[Line]]) -> Layout:
+    """A layout with columns for those settings that differ, and without figures that no line has."""
+    kept = tuple(tuple(block) for block in blocks)
+    lines = [line for block in kept for line in block]
+    shown = tuple(c for c in columns if c.name != "memory_gb" or any(x.figures[c.name] is not None for x in lines))
+    differ = [name for name in SETTINGS if _differs(lines, name)]
+    return Layout(title, shown, (*words, *differ), kept)
+
+
+def _differs(lines: Sequence[Line], name: str) -> bool:
+    among = WITHIN.get(name)
+    pairs = {(line.words[among] if among else "", line.words[name]) for line in lines}
+    return len(pairs) > len({group for group, _ in pairs})
+
+
+def best(block: Sequence[Line], column: Column) -> float | None:
+    """The best figure of a block in a column; None where nothing competes."""
+    found = [value for line in block if (value := line.figures[column.name]) is not None]
+    if not column.better or len(found) < 2:
+        return None
+    return max(found) if column.better > 0 else min(found)
+
+
+def build(name: str, cells: Sequence[Cell], ks: Sequence[float] = KS, mix: bool = False) -> Layout:
+    """The table of that name, of the cells that belong in it."""
+    if name not in TABLES:
+        raise ValueError(f"there is no table {name!r}; choose one of {', '.join(TABLES)}")
+    fixed = name == "fixed-budget"
+    chosen = [(info, facts) for info, facts in cells if (info.budget is not None) == fixed]
+    if not cells:
+        raise ValueError("the store has no samples yet; run a plan into it first")
+    if not chosen:
+        other = next(table for table in TABLES if table != name)
+        lack = f"runs {'with' if fixed else 'without'} a budget"
+        raise ValueError(f"the store has no {lack}, which --table {name} is made of; ask for --table {other}")
+    return fixed_budget(chosen, mix) if fixed else minimum_norm(chosen, ks, mix)
+
+
+def minimum_norm(cells: Sequence[Cell], ks: Sequence[float] = KS, mix: bool = False) -> Layout:
+    """Per model and attack: success rates at ks and ∞, the median, and the cost."""
+    asked = sorted({float(k) for k in ks})
+    figures = rated(cells, asked, mix)
+    columns = [*rates([*asked, math.inf]), Column("median_l0", "median", "l0", -1), *costs()]
+    lines = [Line(info, words(info, len(facts)), figures[info.key]) for info, facts in cells]
+    blocks = [sorted(block, key=lambda line: _weakness(line, columns)) for block in in_blocks(lines)]
+    return lay_out("Minimum-norm attacks", columns, ("model", "attack"), blocks)
+
+
+def fixed_budget(cells: Sequence[Cell], mix: bool = False) -> Layout:
+    """Per model and attack: the success rate of the run at each budget; the cost is that of the smallest."""
+    figures = rated(cells, (), mix)
+    rows: dict[str, list[Cell]] = {}
+    for info, facts in cells:
+        # The parameters too: two settings of an attack may bear one name.
+        same = [info.attack, identity(info), sorted(words(info, 0).items()), info.parameters]
+        rows.setdefault(json.dumps(same, sort_keys=True), []).append((info, facts))
+    budgets = sorted({float(info.budget) for info, _ in cells if info.budget is not None})
+    columns = [*rates(budgets), *costs()]
+    lines = [_budget_line(row, columns, figures) for row in rows.values()]
+    blocks = []
+    for block in in_blocks(lines):
+        smallest = min(line.info.budget or 0 for line in block)
+        fair = [line if line.info.budget == smallest else _without_cost(line) for line in block]
+        blocks.append(sorted(fair, key=lambda line: _weakness(line, columns)))
+    return lay_out("Fixed-budget attacks", columns, ("model", "attack"), blocks)
+
+
+def rates(ks: Sequence[float]) -> list[Column]:
+    """Columns of success rates."""
+    return [Column(f"asr_{k:.15g}", f"ASR {'∞' if math.isinf(k) else f'{k:g}'}", "share", 1) for k in ks]
+
+
+def costs() -> list[Column]:
+    """Columns of what it took, per sample; memory is that of the device, known for CUDA alone."""
+    return [
+        Column("seconds", "s", "cost"),
+        Column("kqueries", "kqueries", "cost"),
+        Column("memory_gb", "memory GB", "cost"),
+    ]
+
+
+def rated(cells: Sequence[Cell], ks: Sequence[float], mix: bool = False) -> dict[str, dict[str, float | None]]:
+    """The numbers of `measure.table` by cell key, and the memory."""
+    found: dict[str, dict[str, float | None]] = {}
+    for (info, _), row in zip(cells, measure.table(cells, ks, mix), strict=True):
+        numbers = {name: value for name, value in row.items() if not isinstance(value, str)}
+        peak = info.provenance.get("peak_memory_device")
+        found[info.key] = {**numbers, "memory_gb": None if peak is None else peak / GB}
+    return found
+
+
+def identity(info: CellInfo) -> list[str]:
+    """What cells must have in common to compete."""
+    aim = str(info.origin.get("target"))
+    return [info.model, info.dataset, info.goal, aim, info.unit, info.model_sha256, info.data_hash]
+
+
+def in_blocks(lines: Iterable[Line]) -> list[list[Line]]:
+    """Lines that compete with each other together, in the order of first appearance."""
+    blocks: dict[tuple[str, ...], list[Line]] = {}
+    for line in lines:
+        blocks.setdefault(tuple(identity(line.info)), []).append(line)
+    return list(blocks.values())
+
+
+def words(info: CellInfo, done: int) -> dict[str, str]:
+    """The settings of a cell in words; the samples too if it is not complete."""
+    return {
+        "model": info.model,
+        "attack": info.attack,
+        "data": info.dataset,
+        "steps": str(info.steps),
+        "goal": info.goal,
+        "unit": info.unit,
+        "seed": str(info.seed),
+        "precision": info.precision,
+        "version": str(info.version),
+        "weights": info.model_sha256[:8],
+        "rows": info.data_hash[:8],
+        "samples": f"{done}" if done in (0, info.rows) else f"{done} of {info.rows}",
+    }
+
+
+def _budget_line(row: Sequence[Cell], columns: Sequence[Column], figures: dict[str, dict[str, float | None]]) -> Line:
+    ordered = sorted(row, key=lambda cell: cell[0].budget or 0)
+    info = ordered[0][0]
+    values: dict[str, float | None] = dict.fromkeys(column.name for column in columns)
+    values |= {name: figures[info.key][name] for name in ("seconds", "kqueries")}
+    values |= {f"asr_{each.budget}": figures[each.key][f"asr_{each.budget}"] for each, _ in ordered}
+    peaks = [peak for each, _ in ordered if (peak := figures[each.key]["memory_gb"]) is not None]
+    values["memory_gb"] = max(peaks, default=None)
+    done = {words(each, len(facts))["samples"]: None for each, facts in ordered}
+    return Line(info, words(info, 0) | {"samples": ", ".join(done)}, values)
+
+
+def _without_cost(line: Line) -> Line:
+    """A line that lacks the model's smallest budget: what it took at another one does not compare."""
+    return replace(line, figures={**line.figures, "seconds": None, "kqueries": None})
+
+
+def _weakness(line: Line, columns: Sequence[Column]) -> tuple[float, ...]:
+    """Sorts from the least to the most effective: by the median if there is one, then by the success rates."""
+    median = line.figures.get("median_l0")
+    shares = [line.figures[column.name] for column in columns if column.kind == "share"]
+    return (-math.inf if median is None else -median, *(-1.0 if share is None else share for share in shares))

@@ -1,0 +1,1 @@
+"""How an attack is run: sessions, searches, recorded steps, number formats, verification."""

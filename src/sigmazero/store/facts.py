@@ -1,0 +1,183 @@
+"""What is known of each sample of a cell, and what a cell is: the rows that every report is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sigmazero.core.problem import Unit
+from sigmazero.core.result import Outcome, Result
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+KINDS: dict[str, Any] = {
+    "row": np.int64,
+    "label": np.int64,
+    "target": np.int64,
+    "clean_prediction": np.int64,
+    "prediction": np.int64,
+    "outcome": np.int8,
+    "l0": np.float64,
+    "l0_pixel": np.float64,
+    "step_found": np.int64,
+    "forwards": np.int64,
+    "backwards": np.int64,
+    "margin": np.float64,
+    "seconds": np.float64,
+}
+COLUMNS = tuple(KINDS)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One entry per sample in each column; sample i changed the features index[offsets[i]:offsets[i + 1]].
+
+    `row` is the row's number in its data set, `target` −1 in an untargeted run, `l0` and `l0_pixel` infinite where
+    nothing was found, `seconds` the batch's time divided by its samples. `value` is what a changed feature became,
+    not by how much: the adversarial input is rebuilt exactly (only the sign of a zero may differ).
+    """
+
+    row: Integers
+    label: Integers
+    target: Integers
+    clean_prediction: Integers
+    prediction: Integers
+    outcome: NDArray[np.int8]
+    l0: Floats
+    l0_pixel: Floats
+    step_found: Integers
+    forwards: Integers
+    backwards: Integers
+    margin: Floats
+    seconds: Floats
+    offsets: Integers
+    index: Integers
+    value: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        """Refuse columns that do not describe the same samples."""
+        n = len(self.row)
+        wrong = [name for name in COLUMNS if getattr(self, name).shape != (n,)]
+        if wrong or self.offsets.shape != (n + 1,) or not len(self.index) == len(self.value) == self.offsets[-1]:
+            raise ValueError(f"facts of {n} samples have columns of other lengths: {', '.join(wrong) or 'the changes'}")
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return len(self.row)
+
+    @property
+    def success(self) -> NDArray[np.bool_]:
+        """Whether the goal is reached: by the clean input already, or by a verified adversarial one."""
+        return np.isin(self.outcome, (Outcome.ALREADY, Outcome.FOUND))
+
+    @staticmethod
+    def from_result(result: Result, labels: Tensor, targets: Tensor | None, x: Tensor) -> Facts:
+        """The facts of a run on inputs x with these true classes (and, if targeted, classes to reach)."""
+        changed = (result.x_adv != x).flatten(1).cpu()
+        count = changed.sum(1).numpy()
+        found = [name for name in COLUMNS if isinstance(getattr(result, name, None), Tensor)]
+        column = {name: _array(getattr(result, name), KINDS[name]) for name in found}
+        column |= {
+            "row": _array(result.ids, np.int64),
+            "label": _array(labels, np.int64),
+            "target": np.full(len(result), -1, np.int64) if targets is None else _array(targets, np.int64),
+            "seconds": np.full(len(result), result.seconds / max(len(result), 1)),
+        }
+        return Facts(
+            **column,
+            offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(count)]),
+            index=changed.nonzero()[:, 1].numpy(),
+            value=result.x_adv.flatten(1).cpu()[changed].numpy(),
+        )
+
+    def to_result(self, x: Tensor, info: CellInfo) -> Result:
+        """The result that these facts were made from, given the clean inputs of these samples in this order."""
+        names = [name for name in COLUMNS if name in {f.name for f in fields(Result)} - {"seconds"}]
+        columns: dict[str, Any] = {name: torch.from_numpy(getattr(self, name).copy()) for name in names}
+        return Result(
+            **columns,
+            x_adv=self.rebuild(x),
+            success=torch.from_numpy(self.success),
+            ids=torch.from_numpy(self.row.copy()),
+            unit=cast(Unit, info.unit),
+            budget=info.budget,
+            seconds=float(self.seconds.sum()),
+        )
+
+    @staticmethod
+    def empty() -> Facts:
+        """No samples."""
+        columns: dict[str, Any] = {name: np.zeros(0, kind) for name, kind in KINDS.items()}
+        return Facts(
+            **columns, offsets=np.zeros(1, np.int64), index=np.zeros(0, np.int64), value=np.zeros(0, np.float32)
+        )
+
+    @staticmethod
+    def join(parts: Sequence[Facts]) -> Facts:
+        """The facts of several batches, one after the other."""
+        if not parts:
+            return Facts.empty()
+        names = [f.name for f in fields(Facts) if f.name != "offsets"]
+        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        counts = np.concatenate([np.diff(part.offsets) for part in parts])
+        return Facts(**joined, offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
+
+    def take(self, samples: NDArray[Any] | slice) -> Facts:
+        """The facts of some samples, by position or by a mask."""
+        chosen = np.arange(len(self))[samples]
+        counts = np.diff(self.offsets)[chosen]
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        # The place of each kept change: its row's old start plus its place within the row.
+        places = np.repeat(self.offsets[:-1][chosen] - offsets[:-1], counts) + np.arange(offsets[-1])
+        columns = {name: getattr(self, name)[chosen] for name in COLUMNS}
+        return replace(self, **columns, offsets=offsets, index=self.index[places], value=self.value[places])
+
+    def rebuild(self, x: Tensor) -> Tensor:
+        """The adversarial inputs, from the clean inputs of these samples in this order."""
+        if len(x) != len(self):
+            raise ValueError(
+                f"{len(x)} inputs were given for the facts of {len(self)} samples; give one each, in order"
+            )
+        flat = x.detach().flatten(1).clone()
+        sample = torch.from_numpy(np.repeat(np.arange(len(self)), np.diff(self.offsets))).to(x.device)
+        flat[sample, torch.from_numpy(self.index).to(x.device)] = torch.from_numpy(self.value).to(flat)
+        return flat.view(x.shape)
+
+
+def _array(values: Tensor, kind: Any) -> NDArray[Any]:
+    return values.detach().cpu().numpy().astype(kind)
+
+
+@dataclass(frozen=True)
+class CellInfo:
+    """What one cell asks; everything up to `data_hash` except the two names determines the answer.
+
+    `parameters` has all of the attack's (`steps` among them), `precision` is the number format of the search,
+    `origin` says how to load model and data again. `provenance` is filled when a store is read: versions, device and
+    commit of the runs that made the facts (a list where they differ), seconds, peak memory over all batches.
+    """
+
+    key: str
+    model: str
+    dataset: str
+    attack: str
+    parameters: dict[str, Any]
+    version: int
+    steps: int
+    unit: str
+    goal: str
+    budget: int | None
+    seed: int
+    precision: str
+    rows: int
+    model_sha256: str
+    data_hash: str
+    origin: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)

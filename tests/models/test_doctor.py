@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from sigmazero.data import load
+from sigmazero.models.doctor import CODES, Finding, examine, render
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[Tensor, Tensor]:
+    rows = load("digits-8x8", limit=80, seed=0)
+    return rows.images, rows.labels
+
+
+@pytest.fixture(scope="module")
+def net(data: tuple[Tensor, Tensor]) -> nn.Module:
+    """A network that has learnt these rows, so that nothing is wrong with it."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(80):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(data[0]), data[1]).backward()
+        optimizer.step()
+    optimizer.zero_grad()
+    return model.eval()
+
+
+def codes(findings: list[Finding]) -> list[str]:
+    return [finding.code for finding in findings]
+
+
+def test_healthy_model(net: nn.Module, data: tuple[Tensor, Tensor]) -> None:
+    assert examine(net, *data) == []
+    assert examine(lambda x: net(x), *data) == []
+    assert examine(lambda x: net(x).log_softmax(dim=1), *data) == []
+    assert examine(net.double(), data[0].double(), data[1]) == []
+    net.float()
+
+
+def noisy(logits: Tensor) -> Tensor:
+    return logits + torch.randn_like(logits)
+
+
+def one_nan(logits: Tensor) -> Tensor:
+    return torch.where(torch.arange(len(logits))[:, None] == 3, torch.nan, logits)
+
+
+def flat_rows(logits: Tensor) -> Tensor:
+    return torch.where(torch.arange(len(logits))[:, None] < 5, logits.detach(), logits)
+
+
+BROKEN: list[tuple[Callable[[Tensor], object], list[str], str]] = [
+    (lambda z: z.softmax(dim=1), ["SZ001"], "before the softmax"),
+    (noisy, ["SZ003"], "Two calls"),
+    (lambda z: z * 0 + z.detach(), ["SZ004"], "64 of 64 rows"),
+    (flat_rows, ["SZ004"], r"5 of 64 rows \(8%\)"),
+    (lambda z: z.roll(1, dims=1), ["SZ005"], "guessing among 10 classes"),
+    (one_nan, ["SZ004", "SZ007"], "1 of 64 rows have NaN"),
+    (lambda z: z[:, :, None], ["SZ008"], r"shape \(64, 10, 1\)"),
+    (lambda z: (z, z), ["SZ008"], "a tuple"),
+    (lambda z: z[:5], ["SZ008"], "64 inputs gave"),
+    (lambda z: z.argmax(dim=1, keepdim=True), ["SZ008"], "torch.int64"),
+    (lambda z: z[:, :1], ["SZ009"], "1 column"),
+    (lambda z: z[:, :5], ["SZ010"], "outside 0 to 4"),
+    (lambda z: z.detach(), ["SZ012"], "carry no gradient"),
+    (lambda z: z + (z * 0).abs().sqrt(), ["SZ013"], "64 of 64 rows"),
+]
+
+
+@pytest.mark.parametrize(("twist", "expected", "text"), BROKEN)
+def test_each_complaint(
+    net: nn.Module, data: tuple[Tensor, Tensor], twist: Callable[[Tensor], Tensor], expected: list[str], text: str
+) -> None:
+    findings = examine(lambda x: twist(net(x)), *data)
+    assert codes(findings) == expected
+    assert re.search(text, render(findings))
+
+
+def test_constant_model(data: tuple[Tensor, Tensor]) -> None:
+    weight = torch.ones(1, 10, requires_grad=True)
+    findings = examine(lambda x: weight.expand(len(x), 10), *data)
+    assert codes(findings) == ["SZ005", "SZ012"]
+    assert weight.grad is None
+
+
+def test_training_mode_is_reported_and_kept(data: tuple[Tensor, Tensor]) -> None:
+    model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 10), nn.Dropout(0.5))
+    model[1].eval()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    findings = examine(model, *data)
+    assert "SZ002" in codes(findings)
+    assert "SZ003" not in codes(findings)
+    assert "Dropout" in findings[0].detail
+    assert "BatchNorm" not in findings[0].detail
+    assert [part.training for part in model] == [True, False, True, True]
+    assert model.training
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+
+
+def test_harmless_training_mode_is_not_reported(net: nn.Module, data: tuple[Tensor, Tensor]) -> None:
+    net.train()
+    assert examine(net, *data) == []
+    assert all(part.training for part in net.modules())
+    net.eval()
+
+
+@pytest.mark.parametrize(
+    ("change", "fix"),
+    [
+        (lambda x: (x * 255).byte(), "divide them by 255"),
+        (lambda x: (x - 0.5) / 0.5, "normalised"),
+        (lambda x: torch.where(x == x.max(), torch.nan, x), "bounds"),
+    ],
+)
+def test_inputs_outside_the_bounds(
+    net: nn.Module, data: tuple[Tensor, Tensor], change: Callable[[Tensor], Tensor], fix: str
+) -> None:
+    findings = [found for found in examine(net, change(data[0]), data[1]) if found.code == "SZ006"]
+    assert len(findings) == 1
+    assert fix in findings[0].fix
+
+
+def test_bounds_may_be_tensors(net: nn.Module, data: tuple[Tensor, Tensor]) -> None:
+    low, high = data[0].amin(dim=0), data[0].amax(dim=0)
+    assert examine(net, *data, bounds=(low, high)) == []
+    assert codes(examine(net, *data, bounds=(low, high - 0.1))) == ["SZ006"]
+
+
+@pytest.mark.parametrize(
+    "labels", [torch.eye(10)[torch.zeros(80, dtype=torch.int64)], torch.zeros(80), torch.arange(80)]
+)
+def test_bad_labels(net: nn.Module, data: tuple[Tensor, Tensor], labels: Tensor) -> None:
+    assert codes(examine(net, data[0], labels)) == ["SZ010"]
+
+
+def test_model_that_raises_is_a_finding(net: nn.Module, data: tuple[Tensor, Tensor]) -> None:
+    findings = examine(net, data[0][..., :5], data[1])
+    assert codes(findings) == ["SZ011"]
+    assert "RuntimeError" in findings[0].detail
+
+    def only_without_gradient(x: Tensor) -> Tensor:
+        if x.requires_grad:
+            raise MemoryError("too much")
+        out: Tensor = net(x)
+        return out
+
+    findings = examine(only_without_gradient, *data)
+    assert codes(findings) == ["SZ011"]
+    assert "MemoryError: too much" in findings[0].detail
+
+
+def test_model_that_changes_its_shape(net: nn.Module, data: tuple[Tensor, Tensor]) -> None:
+    widths = iter([10, 9, 8])
+    assert codes(examine(lambda x: net(x)[:, : next(widths)], *data)) == ["SZ003"]
+    answers = iter([True, False])
+    assert codes(examine(lambda x: net(x) if next(answers) else None, *data)) == ["SZ008"]  # type: ignore[arg-type,return-value]
+
+
+def test_module_that_refuses_eval(net: nn.Module, data: tuple[Tensor, Tensor]) -> None:
+    """As the modules of exported programs do."""
+
+    class Frozen(nn.Module):
+        def train(self, mode: bool = True) -> Frozen:
+            raise NotImplementedError("calling train() or eval() is not supported")
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = net(x)
+            return out
+
+    assert examine(Frozen(), *data) == []
+
+
+@pytest.mark.parametrize("guard", [torch.no_grad, torch.inference_mode])
+def test_gradients_forbidden_outside_do_not_matter(
+    net: nn.Module, data: tuple[Tensor, Tensor], guard: Callable[[], torch.no_grad]
+) -> None:
+    with guard():
+        assert examine(net, data[0] * 1, data[1] * 1) == []
+        assert not torch.is_grad_enabled()
+
+
+def test_nothing_is_left_behind(net: nn.Module, data: tuple[Tensor, Tensor]) -> None:
+    images, labels = data[0].clone(), data[1].clone()
+    state = torch.get_rng_state()
+
+    def careless(x: Tensor) -> Tensor:
+        logits: Tensor = net(x.clone()) + torch.rand(()) * 0
+        with torch.no_grad():
+            x.zero_()
+        return logits
+
+    examine(careless, images, labels)
+    assert torch.equal(images, data[0])
+    assert torch.equal(labels, data[1])
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(parameter.grad is None for parameter in net.parameters())
+
+
+def test_few_rows_are_not_called_chance(net: nn.Module, data: tuple[Tensor, Tensor]) -> None:
+    assert examine(lambda x: net(x).roll(1, dims=1), data[0][:3], data[1][:3]) == []
+
+
+def test_rows_and_labels_must_match(net: nn.Module, data: tuple[Tensor, Tensor]) -> None:
+    with pytest.raises(ValueError, match="at least one row"):
+        examine(net, data[0][:0], data[1][:0])
+    with pytest.raises(ValueError, match="one label per row"):
+        examine(net, data[0], data[1][:3])
+
+
+def test_every_code_is_documented_and_reached() -> None:
+    assert list(CODES) == [f"SZ{number:03d}" for number in range(1, len(CODES) + 1)]
+    assert all(line.endswith(".") and "\n" not in line for line in CODES.values())
+    reached = {code for _, expected, _ in BROKEN for code in expected} | {"SZ002", "SZ006", "SZ011"}
+    assert reached | {"SZ014"} == set(CODES)  # that one is found by a cascade: tests/auto

@@ -1,0 +1,69 @@
+"""Small plans over networks in a file, and what a store holds after them."""
+
+import numpy as np
+
+from sigmazero.bench.cells import Loader, expand
+from sigmazero.bench.plan import parse_plan
+from sigmazero.bench.run import execute
+from sigmazero.store.store import Store
+
+NET = """
+import torch
+
+class Net(torch.nn.Module):
+    # Multiply and add instead of a matrix product: its kernels round differently with the batch size.
+    def __init__(self, seed):
+        super().__init__()
+        g = torch.Generator().manual_seed(seed)
+        self.weight = torch.nn.Parameter(torch.randn(4, 60, generator=g))
+
+    def forward(self, x):
+        return (x.flatten(1)[:, None] * self.weight).sum(2)
+
+def build(): return Net(0)
+
+def other(): return Net(5)
+
+def broken():
+    def fail(x):
+        if x.requires_grad: raise RuntimeError("no gradients here")
+        return build()(x)
+    return fail
+"""
+
+PLAN = """
+steps = 30
+batch_size = 8
+
+[data.mine]
+source = "mine.npz"
+
+[[grid]]
+models = ["net.py:build", "net.py:other"]
+data = ["mine"]
+attacks = ["sigma-zero", "fmn", "vfga"]
+"""
+
+
+def run(text: str, path, **changes):
+    """Run a plan into a store, in this process; the cells, the missing ones and the report."""
+    loader = Loader("cpu")
+    plan = parse_plan(text).override(**changes)
+    with Store(path, write=True) as store:
+        cells, missing = expand(plan.questions, loader)
+        return cells, missing, execute(cells, store, loader)
+
+
+def contents(path) -> dict[str, dict[str, np.ndarray]]:
+    """Everything stored but the times."""
+    with Store(path) as store:
+        cells = {info.key: store.facts(info.key) for info in store.cells()}
+    return {key: {n: v for n, v in vars(facts).items() if n != "seconds"} for key, facts in cells.items()}
+
+
+def assert_same(left, right) -> None:
+    assert left.keys() == right.keys()
+    for key in left:
+        for name, values in left[key].items():
+            assert values.dtype == right[key][name].dtype
+            assert values.tobytes() == right[key][name].tobytes(), f"{name} of cell {key[:12]} differs"

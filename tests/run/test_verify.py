@@ -1,0 +1,61 @@
+"""What is reported was asked afresh, in full precision, and belongs together."""
+
+import torch
+
+import sigmazero as sz
+from sigmazero.core.result import Outcome
+from tests.networks import TinyNet
+
+
+def test_a_point_without_changes_is_verified_like_any_other():
+    def wavering(x):
+        """On one side of the boundary in a batch of four, on the other in a smaller one."""
+        own = torch.full((len(x),), 1e-6 if len(x) == 4 else -1e-6) - 5 * (x[:, 0] > 0.9).float()
+        return torch.stack([own, torch.zeros(len(x))], 1) + 0 * x.sum(1, keepdim=True)
+
+    x = torch.tensor([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6], [0.95, 0.1]])
+    result = sz.get("sigma-zero", steps=5).run(wavering, x, torch.zeros(4, dtype=torch.int64))
+    assert result.outcome.tolist() == [Outcome.ALREADY] * 4
+    assert result.forwards.tolist() == [3, 3, 3, 1]  # clean check, search, verification; the last was wrong at once
+    assert (result.margin < 0).all()
+    assert (result.prediction == 1).all()
+
+
+def test_autocast_around_a_run_does_not_reach_it():
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 5)).requires_grad_(False)
+    x = torch.rand(100, 20)
+    y = net(x).argmax(1)
+    plain = sz.get("sigma-zero", steps=30).run(net, x, y)
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = sz.get("sigma-zero", steps=30).run(net, x, y)
+    assert torch.equal(plain.x_adv, inside.x_adv)
+    assert torch.equal(net(inside.x_adv).argmax(1) != y, inside.success)
+
+
+def test_the_step_is_that_of_the_point_reported():
+    net = TinyNet("conv")
+    x, y = net.x[:3], net.y[:3]
+    attack = sz.get("sigma-zero", steps=60)
+    best, classes = attack.run(net, x, y).x_adv, net(x).shape[1]
+
+    def forgetful(x):
+        """Denies the best points when they are asked about without a gradient."""
+        denied = not x.requires_grad and torch.equal(x, best)
+        return torch.nn.functional.one_hot(y, classes).to(x) if denied else net(x)
+
+    result = attack.run(forgetful, x, y)
+    assert result.success.all()
+    for row in range(3):
+        stopped = attack.run(net, x, y, budget=int(result.l0[row]))  # ends with the first point so sparse
+        assert int(stopped.step_found[row]) == int(result.step_found[row])
+
+
+def test_what_a_second_search_asks_counts_for_the_methods_own_answer_too():
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)).requires_grad_(False)
+    x = torch.rand(60, 16)
+    result = sz.get("ead", steps=30).run(net, x, net(x).argmax(1), precision="bf16")
+    assert result.own is not None
+    assert torch.equal(result.own.forwards, result.forwards)
+    assert torch.equal(result.own.backwards, result.backwards)
