@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sigmazero.core import faults
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -13,7 +15,9 @@ def replacing(path: Path) -> Iterator[Path]:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield part
+        faults.reach("file.written")
         os.replace(part, path)
+        faults.reach("file.replaced")
     finally:
         part.unlink(missing_ok=True)
 

@@ -1,0 +1,33 @@
+"""Named points at which a test may have this process killed, so that what survives a crash is tested without waiting.
+
+The environment variable arms one of them: `SIGMAZERO_FAULT=store.commit:3` kills the process, as `kill -9` would, when it
+comes to that point for the third time. Nothing is armed otherwise, and a point then costs a comparison.
+"""
+
+import os
+import signal
+
+VARIABLE = "SIGMAZERO_FAULT"
+POINTS = (
+    "store.begin",  # a transaction is about to begin
+    "store.commit",  # everything is written, nothing committed
+    "store.committed",  # the commit is done, nobody knows of it yet
+    "file.written",  # a file is complete under its temporary name
+    "file.replaced",  # it has taken its place
+    "batch.done",  # a batch is attacked and verified, nothing stored
+)
+
+_name, _, _count = os.environ.get(VARIABLE, "").partition(":")
+_left = int(_count or 1)
+if _name and _name not in POINTS:
+    raise ValueError(f"{VARIABLE} names no point: {_name!r}; there are {', '.join(POINTS)}")
+
+
+def reach(point: str) -> None:
+    """Say that the process has come to a point; the armed one ends it."""
+    global _left
+    if point != _name:
+        return
+    _left -= 1
+    if _left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
