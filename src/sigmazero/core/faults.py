@@ -1,7 +1,7 @@
 """Named points at which a test may have this process killed, so that what survives a crash is tested without waiting.
 
-The environment variable arms one of them: `SIGMAZERO_FAULT=store.commit:3` kills the process, as `kill -9` would, when it
-comes to that point for the third time. Nothing is armed otherwise, and a point then costs a comparison.
+The environment variable arms one of them: `SIGMAZERO_FAULT=store.commit:3` kills the process, as `kill -9` would, when
+it comes to that point for the third time. Nothing is armed otherwise, and a point then costs a comparison.
 """
 
 import os
