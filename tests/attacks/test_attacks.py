@@ -10,7 +10,7 @@ import torch
 
 import sigmazero as sz
 from sigmazero.core.inputs import make_problem
-from sigmazero.run import session as drive
+from sigmazero.run import Session
 from tests.networks import Counting, TinyNet, linear_optimum, linear_problem
 
 # On linear models, where the minimum is known: how far above it an attack may end on average, and its steps there.
@@ -92,7 +92,7 @@ def test_a_sample_is_the_same_in_any_company(name, shape):
     order = torch.tensor([4, 2, 6, 0, 5, 1, 3])
     same(whole.take(order), attack.run(model, x[order], y[order], ids=ids[order], **options))
     problem = make_problem(x, y, seed=5, ids=ids, budget=options.get("budget"))
-    same(whole, drive.run(attack, model, problem, compact=False))
+    same(whole, Session(attack, model, compact=False).run(problem))
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -6,8 +6,7 @@ import torch
 import sigmazero as sz
 from sigmazero.attacks._swap import SwapSearch
 from sigmazero.core.inputs import make_problem
-from sigmazero.run import session as drive
-from sigmazero.run.hardware import Engine
+from sigmazero.run import Hardware, Session
 from tests.networks import Counting, TinyNet, linear_optimum, linear_problem
 
 TARGETS = [False, True]
@@ -39,7 +38,7 @@ def test_a_coarse_search_keeps_the_limit_too(queries):
     model, x, y, mask = tagged()
     problem = make_problem(x.float(), y, mask=mask)
     attack = sz.get("sigma-swap", queries=queries)
-    result = drive.run(attack, model.float(), problem, engine=Engine(precision="bf16"))
+    result = Session(attack, model.float(), Hardware(precision="bf16")).run(problem)
     assert int((result.forwards + result.backwards).max()) <= queries
     assert result.success.any() or queries == 13  # room for one step
 

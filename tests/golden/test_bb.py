@@ -10,7 +10,7 @@ from sigmazero.attacks.bb import BrendelBethge
 from sigmazero.core import noise
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Oracle
-from sigmazero.run import session as drive
+from sigmazero.run import Session
 from tests.golden.recorded import recorded
 from tests.networks import TRACES, TinyNet, linear_optimum, linear_problem
 
@@ -132,7 +132,7 @@ def test_queries_are_the_references_while_its_solver_is_exact(run, kind, monkeyp
     steps, radius = (60, 0.1) if run.endswith("lr0.1") else (20, 1e-3)
     points = Points(monkeypatch)
     problem = make_problem(net.x, net.y, start=trace["start"])
-    result = drive.run(BrendelBethge(steps=steps, radius=radius, radius_batch=1, tolerance=0), net, problem)
+    result = Session(BrendelBethge(steps=steps, radius=radius, radius_batch=1, tolerance=0), net).run(problem)
     for row in range(5):
         branch, c = trace["solver_branch"][row], trace["solver_c"][row]
         exact = (branch == CLOSED) | ((branch <= OUT_OF_RADIUS) & (c < 0))
@@ -148,7 +148,7 @@ def test_queries_are_the_references_while_its_solver_is_exact(run, kind, monkeyp
     assert result.own.success.all()
     if steps == 60:
         # Exact counts of the method as it is, against the reference's count of changes above 1e-4.
-        result = drive.run(BrendelBethge(steps=steps, radius=radius, radius_batch=1), net, problem)
+        result = Session(BrendelBethge(steps=steps, radius=radius, radius_batch=1), net).run(problem)
         assert result.l0[:5].sum() <= trace["l0_tol1e4"][:5].sum()
 
 

@@ -3,14 +3,17 @@
 Where a recording would be replayed the steps are taken instead; what a graph itself may get wrong tests/gpu tests.
 """
 
+import contextlib
+
 import pytest
 import torch
 
 import sigmazero as sz
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Oracle
-from sigmazero.run.graphs import Captured, Frame, Frames
-from sigmazero.run.search import Eager, begun, search
+from sigmazero.run.graphs import Captured, Frame, Frames, stepper
+from sigmazero.run.search import search
+from sigmazero.run.steppers import Eager, one_step
 from tests.attacks.test_attacks import how, small
 from tests.networks import TinyNet
 
@@ -28,11 +31,21 @@ class Retaken:
         self.frame._advance(self.frame.attack.unroll)
 
 
+class Deviceless:
+    """In place of what recordings share on a device."""
+
+    step, trials, variants, insist = staticmethod(one_step), 0, contextlib.nullcontext, False
+
+
+def frames_of(attack) -> Frames:
+    return Frames(attack, ROWS, Deviceless())  # type: ignore[arg-type]
+
+
 class Noted(Frames):
     """Frames that note how large each one was that held rows."""
 
     def __init__(self, attack) -> None:
-        super().__init__(attack, ROWS, fuse=False, pool=None)
+        super().__init__(attack, ROWS, Deviceless())  # type: ignore[arg-type]
         self.sizes: list[int] = []
 
     def hold(self, oracle, state):
@@ -47,22 +60,28 @@ def problem(net: TinyNet, budget: int | None):
     return make_problem(x, y, budget=budget)
 
 
+class Runner:
+    """A phase whose steps are taken one by one, or in frames."""
+
+    def __init__(self, attack, frames: Noted | None) -> None:
+        self.attack, self.frames = attack, frames
+
+    def begin(self, oracle, before):
+        state = self.attack.init(oracle) if before is None else self.attack.follow(oracle, before)
+        return Eager(self.attack, oracle, state) if self.frames is None else stepper(self.frames, oracle, state)
+
+
 def found(attack, net, question, captured: bool, frames: list[Noted] | None = None):
     """What a search leaves, with steps taken one by one or in frames, and the frames of each phase."""
     frames = frames or [Noted(phase) for phase in attack.phases()]
-
-    def begin(number, oracle, before):
-        phase = attack.phases()[number]
-        state = begun(phase, oracle, before)
-        return Captured(phase, oracle, frames[number], state) if captured else Eager(phase, oracle, state)
-
+    phases = [Runner(frame.attack, frame if captured else None) for frame in frames]
     with torch.no_grad():
-        return search(attack, Oracle(net, question), begin, True, None, lambda _: None).tally, frames
+        return search(phases, Oracle(net, question), True, None, lambda _: None).tally, frames
 
 
 @pytest.fixture(autouse=True)
 def no_graphs(monkeypatch):
-    monkeypatch.setattr(Frame, "_capture", lambda frame, pool: setattr(frame, "graph", Retaken(frame)))
+    monkeypatch.setattr(Frame, "_capture", lambda frame: setattr(frame, "graph", Retaken(frame)))
 
 
 @pytest.mark.parametrize("name", CAPTURABLE)
@@ -105,19 +124,18 @@ def test_steps_of_a_recording_count_where_most_rows_leave_at_once(turns):
     attack, net = sz.get("sigma-zero", steps=20), TinyNet("conv")
     oracle = Oracle(net, problem(net, None))
     with torch.no_grad():
-        stepper = Captured(attack, oracle, Frames(attack, ROWS, fuse=False, pool=None), attack.init(oracle))
-        stepper.take(torch.arange(ROWS) < 10)
+        taken = Captured(frames_of(attack), oracle, attack.init(oracle)).take(torch.arange(ROWS) < 10)
         for steps in turns:
-            stepper.go(steps)
-    assert int(stepper.oracle.iteration) == 5
-    assert int(stepper.tally.backwards.max()) == 5
+            taken.go(steps)
+    assert int(taken.oracle.iteration) == 5
+    assert int(taken.tally.backwards.max()) == 5
 
 
 def test_a_frame_recorded_for_one_row_takes_the_box_of_others():
     attack, net = sz.get("sigma-zero", steps=20), TinyNet("conv")
     x, y = net.x.repeat(2, 1, 1, 1), net.y.repeat(2)
     mask = torch.rand(x.shape, generator=torch.Generator().manual_seed(0)) < 0.7
-    question, frames = make_problem(x, y, mask=mask), Frames(attack, ROWS, fuse=False, pool=None)
+    question, frames = make_problem(x, y, mask=mask), frames_of(attack)
     for rows in (torch.arange(1), torch.arange(1, 6)):
         part = question.take(rows)
         oracle = Oracle(net, part)
@@ -125,3 +143,39 @@ def test_a_frame_recorded_for_one_row_takes_the_box_of_others():
             frame, _ = frames.hold(oracle, attack.init(oracle))
         for name in ("lower", "upper", "free"):
             assert torch.equal(getattr(frame.oracle.problem, name)[: len(rows)], getattr(part, name)), name
+
+
+def test_a_frame_takes_the_box_of_another_problem():
+    """One box for all rows is a tensor of the frame's own: neither problem's is written to."""
+    attack, net = sz.get("sigma-zero", steps=20), TinyNet("conv")
+    frames = frames_of(attack)
+    for bounds in ((0.0, 1.0), (-1.0, 2.0)):
+        question = make_problem(net.x, net.y, bounds=bounds)
+        oracle = Oracle(net, question)
+        with torch.no_grad():
+            frame, _ = frames.hold(oracle, attack.init(oracle))
+        assert (float(frame.oracle.problem.lower), float(frame.oracle.problem.upper)) == bounds
+        assert float(question.lower) == bounds[0]
+    assert frame.oracle.problem.lower is not question.lower
+
+
+def test_a_smaller_recording_that_fails_is_stepped_eagerly(monkeypatch, caplog):
+    """In mid-run: the rows go on from the step that was taken before the recording failed."""
+    attack, net = sz.get("sigma-zero", steps=150), TinyNet("conv")
+    question = problem(net, 5)
+    wanted, _ = found(attack, net, question, captured=False)
+    recorded: list[int] = []
+
+    def capture(frame: Frame) -> None:
+        if recorded:
+            raise RuntimeError("no more graphs\nwith details")
+        recorded.append(frame.rows)
+        frame.graph = Retaken(frame)  # type: ignore[assignment]
+
+    monkeypatch.setattr(Frame, "_capture", capture)
+    got, frames = found(attack, net, question, captured=True)
+    assert len(frames[0].sizes) == 1
+    assert not frames[0].recordable
+    assert "could not be captured (no more graphs)" in caplog.text
+    for field in ("counts", "points", "forwards", "backwards", "step_found"):
+        assert torch.equal(getattr(wanted, field), getattr(got, field)), field

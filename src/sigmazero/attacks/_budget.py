@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from sigmazero.core.attack import Attack
+from sigmazero.core.batched import each
 from sigmazero.core.ops import per_row
-from sigmazero.core.oracle import Oracle, each
+from sigmazero.core.oracle import Oracle
 from sigmazero.core.problem import Problem
 
 

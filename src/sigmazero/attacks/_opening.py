@@ -17,7 +17,8 @@ from sigmazero.attacks._budget import start_again
 from sigmazero.attacks._sites import Sources
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
-from sigmazero.core.oracle import Oracle, Tally
+from sigmazero.core.oracle import Oracle
+from sigmazero.core.tally import Tally
 
 COST = 2  # queries of a step
 ALONE, FIRST = 0.5, 20  # share of the steps for σ-zero alone, and how many at least

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from sigmazero.attacks._budget import by_site
 from sigmazero.core import ops
-from sigmazero.core.oracle import Tally
 from sigmazero.core.problem import Problem
+from sigmazero.core.tally import Tally
 
 SPARE = {True: 2, False: 9}  # queries of the verification at most, after an exact search and after a coarse one
 FADE = 0.98  # what a proposal before counts against the current one

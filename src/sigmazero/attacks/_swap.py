@@ -40,8 +40,9 @@ from sigmazero.attacks._opening import State as Opened
 from sigmazero.attacks._sites import Box, Ends, Sources
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
-from sigmazero.core.oracle import Oracle, Tally
+from sigmazero.core.oracle import Oracle
 from sigmazero.core.problem import integer
+from sigmazero.core.tally import Tally
 
 LEAST = 5  # queries of the clean check, of the start and its gradient, and of two verifications
 PLACES = 4

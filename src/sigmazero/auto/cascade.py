@@ -30,7 +30,7 @@ from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, Unit, whole
 from sigmazero.core.result import Result
 from sigmazero.models.doctor import render
-from sigmazero.run.hardware import full_precision, quiet
+from sigmazero.run.precision import full_precision, quiet
 
 PROBES = 16  # clean inputs whose answers tell one model from another
 

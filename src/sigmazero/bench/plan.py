@@ -34,10 +34,9 @@ from typing import Any, get_args
 from sigmazero import attacks as registry
 from sigmazero import models
 from sigmazero.bench.toml import Lines, PlanError, Table, hint
-from sigmazero.core.attack import Attack, Goal
+from sigmazero.core.attack import Attack, Goal, Precision
 from sigmazero.core.problem import Unit
 from sigmazero.data import DATASETS
-from sigmazero.run.hardware import Precision
 
 PRECISIONS = (*get_args(Precision), "fp64")
 SETTINGS = ("steps", "budgets", "unit", "goal", "target", "seed", "precision")

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 from sigmazero.bench.cells import Cell, Loader, in_format
 from sigmazero.bench.provenance import peak_device, peak_process, provenance, reset_peak
+from sigmazero.core.attack import Precision
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.result import Result
 from sigmazero.data import Rows
 from sigmazero.models.doctor import CODES, ROWS, examine
-from sigmazero.run.hardware import Precision
 from sigmazero.run.progress import Advance, bar
 from sigmazero.store.facts import Facts
 from sigmazero.store.store import Store

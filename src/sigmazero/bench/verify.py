@@ -18,7 +18,7 @@ from sigmazero.bench.plan import ModelSpec
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.problem import Problem, count_features, count_pixels
 from sigmazero.data import Rows
-from sigmazero.run.hardware import full_precision, quiet
+from sigmazero.run.precision import full_precision, quiet
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store
 from sigmazero.store.trace import Trace

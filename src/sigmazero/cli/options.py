@@ -8,9 +8,9 @@ import torch
 import typer
 
 import sigmazero as sz
+from sigmazero.core.attack import Precision
 from sigmazero.core.files import writable
 from sigmazero.core.problem import Unit
-from sigmazero.run.hardware import Precision
 
 Model = Annotated[
     str,

@@ -10,14 +10,14 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 
 from sigmazero.core.inputs import Bounds, make_problem
-from sigmazero.core.oracle import Model, Oracle, Tally
+from sigmazero.core.oracle import Model, Oracle
 from sigmazero.core.problem import Problem, Unit, integer
 from sigmazero.core.result import Result
-from sigmazero.run import session as drive
-from sigmazero.run.hardware import Engine, Precision
+from sigmazero.core.tally import Tally
 
 Goal = Literal["untargeted", "targeted"]
-WIDTHS = (0.5, 2.0)  # of boxes in which absolute step sizes do
+Precision = Literal["fp32", "tf32", "bf16"]
+WIDTHS = (0.5, 2.0)  # of boxes in which step sizes made for [0, 1] still work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,9 @@ class Attack(ABC):
         fuse       compile the attack's own arithmetic; pays on long runs of small models
         max_memory bytes of device memory to stay below
         """
-        self._check_goal(targeted, budget)
+        # The contract does not know its driver: it is loaded when a run begins.
+        from sigmazero.run import Hardware, Session
+
         problem = make_problem(
             x,
             y,
@@ -138,9 +140,18 @@ class Attack(ABC):
             start=start,
             pool=pool,
         )
+        hardware = Hardware(precision, capture, fuse, max_memory)
+        with Session(self, model, hardware, batch_size=batch_size) as session:
+            return session.run(problem, progress=progress)
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a question that this attack does not answer."""
+        goal = "targeted" if problem.targeted else "untargeted"
+        if goal not in self.goals:
+            raise ValueError(f"{self.name} has no {goal} form; it supports: {', '.join(self.goals)}")
+        if self.kind == "budget" and problem.budget is None:
+            raise ValueError(f"{self.name} searches within a fixed budget; pass budget=k")
         self._check_width(problem)
-        engine = Engine(precision, capture, fuse, max_memory)
-        return drive.run(self, model, problem, batch_size=batch_size, progress=progress, engine=engine)
 
     def _check_width(self, problem: Problem) -> None:
         """Warn where absolute step sizes do not fit; without any width, or with an infinite one, there is no scale."""
@@ -149,15 +160,8 @@ class Attack(ABC):
             warnings.warn(
                 f"the step sizes of {self.name} are made for inputs in [0, 1], and this box is {width:g} wide: it may "
                 "change more than needed; scale the inputs to [0, 1] and let the model scale them back",
-                stacklevel=3,
+                stacklevel=6,  # the caller of `run`
             )
-
-    def _check_goal(self, targeted: bool, budget: int | None) -> None:
-        goal = "targeted" if targeted else "untargeted"
-        if goal not in self.goals:
-            raise ValueError(f"{self.name} has no {goal} form; it supports: {', '.join(self.goals)}")
-        if self.kind == "budget" and budget is None:
-            raise ValueError(f"{self.name} searches within a fixed budget; pass budget=k")
 
     def parameters(self) -> dict[str, Any]:
         """Hyper-parameters by name, without the attack's own name."""

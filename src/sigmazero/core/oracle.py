@@ -5,101 +5,19 @@ On a device nothing here reads a tensor's value on the host, so a step made of t
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import NamedTuple, TypeVar, cast
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from sigmazero.core import ops
+from sigmazero.core.batched import put, take
 from sigmazero.core.problem import Problem
+from sigmazero.core.tally import Tally
 
 Model = Callable[[Tensor], Tensor]
 Loss = Callable[[Tensor], Tensor]
-Rows = TypeVar("Rows")
-Method = TypeVar("Method", bound=Callable[..., Tensor])
-
-
-def _uncompiled(method: Method) -> Method:
-    """Keep a call to the model out of what `fuse` compiles."""
-    return cast(Method, torch.compiler.disable(method))  # type: ignore[no-untyped-call]
-
-
-def each(change: Callable[..., Tensor], *states: Rows) -> Rows:
-    """A dataclass of tensors, field by field from others of its kind; one may hold another, and None stays None."""
-    first = states[0]
-    changed = {}
-    for f in fields(first):  # type: ignore[arg-type]
-        values = [getattr(state, f.name) for state in states]
-        if isinstance(values[0], Tensor):
-            changed[f.name] = change(*values)
-        elif is_dataclass(values[0]):
-            changed[f.name] = each(change, *values)
-    return replace(first, **changed)  # type: ignore[type-var]
-
-
-def take(rows_of: Rows, index: Tensor) -> Rows:
-    """The same dataclass of tensors with some of its rows; fields that are None stay so."""
-    return each(lambda v: v[index], rows_of)
-
-
-def put(rows_of: Rows, index: Tensor, part: Rows) -> Rows:
-    """The same dataclass of tensors with some of its rows replaced: what `take` took, put back."""
-    return each(lambda v, new: v.index_copy(0, index, new), rows_of, part)
-
-
-@dataclass
-class Tally:
-    """What is known of each sample so far; the first dimension of every field is the batch.
-
-    `points` holds the last few records of each sample, newest and best first, so that a record which does not
-    survive its verification has a successor; `counts` and `step_found` belong to them. A search that is not exact also
-    keeps `sure`, the best point that was confirmed so far, its `sure_l0` and `sure_step`, and whether a record was ever
-    `refuted`.
-    """
-
-    points: Tensor
-    counts: Tensor
-    step_found: Tensor
-    forwards: Tensor
-    backwards: Tensor
-    broken: Tensor
-    unstarted: Tensor
-    alive: Tensor
-    sure: Tensor | None = None
-    sure_l0: Tensor | None = None
-    sure_step: Tensor | None = None
-    refuted: Tensor | None = None
-
-    @classmethod
-    def start(cls, problem: Problem, depth: int, exact: bool = True) -> "Tally":
-        """The clean input was asked about; nothing is found."""
-        x, n = problem.x, len(problem)
-        zeros = torch.zeros(n, dtype=torch.int64, device=x.device)
-        return cls(
-            points=x[:, None].repeat(1, depth, *[1] * (x.ndim - 1)),
-            counts=torch.full((n, depth), problem.sites + 1, device=x.device),
-            step_found=torch.full((n, depth), -1, device=x.device),
-            forwards=torch.ones_like(zeros),
-            backwards=zeros,
-            broken=torch.zeros_like(zeros, dtype=torch.bool),
-            unstarted=torch.zeros_like(zeros, dtype=torch.bool),
-            alive=torch.ones_like(zeros, dtype=torch.bool),
-            sure=None if exact else x.clone(),
-            sure_l0=None if exact else torch.full_like(zeros, problem.sites + 1),
-            sure_step=None if exact else torch.full_like(zeros, -1),
-            refuted=None if exact else torch.zeros_like(zeros, dtype=torch.bool),
-        )
-
-    @property
-    def best_l0(self) -> Tensor:
-        """Fewest changes so far; one more than there are sites where nothing was found."""
-        return self.counts[:, 0]
-
-    @property
-    def best(self) -> Tensor:
-        """The sparsest adversarial point so far; the clean input where nothing was found."""
-        return self.points[:, 0]
 
 
 class Verdict(NamedTuple):
@@ -138,13 +56,6 @@ def _slope(loss: Loss, logits: Tensor) -> tuple[Tensor, Tensor]:
     return value.detach(), slope
 
 
-@_uncompiled
-def _sent(table: Tensor, like: Tensor) -> Tensor:
-    """A copy on the device and in the dtype of `like`; nobody waits for its arrival."""
-    table = table.to(like.dtype)
-    return table.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else table
-
-
 class Oracle:
     """Asks the model about the samples still alive."""
 
@@ -164,13 +75,11 @@ class Oracle:
     def logits(self, x: Tensor, copies: int | None = None) -> Tensor:
         """Logits at one point per sample, or at `copies` of them: x is (N, copies, ...), so is the answer."""
         if copies is None:
-            with torch.no_grad():
-                logits = self.model(x)
+            logits = self._ask(x)
             self._count(forwards=1)
             self._record(x, self._judge(x, logits))
             return logits
-        with torch.no_grad():
-            parts = [self.model(part) for part in torch.split(x.flatten(0, 1), self.chunk)]
+        parts = [self._ask(part) for part in torch.split(x.flatten(0, 1), self.chunk)]
         logits = torch.cat(parts).view(len(x), copies, -1)
         self._count(forwards=copies)
         verdicts = [self._judge(x[:, k], logits[:, k]) for k in range(copies)]
@@ -217,7 +126,7 @@ class Oracle:
         """The numbers of step i in a schedule of shape (steps, numbers), on the problem's device and dtype."""
         if id(table) not in self._tables:
             # The table itself is kept beside its copy: an id alone could be reused by another table.
-            self._tables[id(table)] = table, _sent(table, self.problem.x)
+            self._tables[id(table)] = table, self._send(table)
         here = self._tables[id(table)][1]
         return here.index_select(0, i.reshape(1)).squeeze(0).unbind()
 
@@ -252,9 +161,18 @@ class Oracle:
         """Let go of an answer that nobody went on with."""
         self._open = None
 
-    @_uncompiled
+    def _send(self, table: Tensor) -> Tensor:
+        """A copy on the problem's device, in its dtype; nobody waits for its arrival."""
+        table, x = table.to(self.problem.x.dtype), self.problem.x
+        return table.pin_memory().to(x.device, non_blocking=True) if x.is_cuda else table
+
+    def _ask(self, x: Tensor) -> Tensor:
+        """Logits without a way back."""
+        with torch.no_grad():
+            return self.model(x)
+
     def _forward(self, x: Tensor) -> Tensor:
-        """Logits, with the way back kept open for `_backward`. The model itself is never compiled."""
+        """Logits, with the way back kept open for `_backward`."""
         with torch.enable_grad():
             point = x.detach().requires_grad_()
             logits = self.model(point)
@@ -266,7 +184,6 @@ class Oracle:
         self._open = point, logits
         return logits.detach()
 
-    @_uncompiled
     def _backward(self, slope: Tensor, again: bool = False) -> Tensor:
         """The gradient at the last point asked, for a gradient with respect to the logits."""
         assert self._open is not None  # by `_forward`

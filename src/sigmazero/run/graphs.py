@@ -1,77 +1,125 @@
 """A step recorded once as a CUDA graph and replayed: the host no longer launches its hundred small kernels.
 
 A frame holds, for one number of rows, the tensors a recorded step reads and writes. Batches of fewer rows are padded
-with rows that are not alive. Frames are kept for the whole run, so later batches replay what earlier ones recorded. The
-step before a recording, in which libraries choose their kernels, is a step of the search like any other.
+with rows that are not alive. Frames are kept as long as the session: later batches replay what earlier ones recorded.
+The step before a recording, in which libraries choose their kernels, is a step of the search like any other.
 """
 
+import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sigmazero.core.oracle import Oracle, Tally, each, take
+from sigmazero.core.attack import Attack
+from sigmazero.core.batched import each, take
+from sigmazero.core.oracle import Oracle
 from sigmazero.core.problem import Problem
-from sigmazero.run.search import Steps, one_step
+from sigmazero.core.tally import Tally
+from sigmazero.run.memory import out_of_memory
+from sigmazero.run.steppers import Eager, Stepper, one_step
 
+log = logging.getLogger(__name__)
+Step = Callable[[Attack, Oracle, Any], Any]
 _SMALLEST = 16  # rows; below this a replay takes as long as with fewer
-_TRIALS = {False: 0, True: 2}  # steps thrown away before a recording, besides the one that counts; fused ones need them
+
+
+def _nothing() -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+class Unrecordable(RuntimeError):
+    """A step cannot be recorded. It has been taken once all the same: `frame` holds the rows after it."""
+
+    def __init__(self, reason: str, frame: "Frame") -> None:
+        super().__init__(reason)
+        self.frame = frame
+
+
+class Recordings:
+    """What all recordings on one model share: they are replayed one at a time, so one pool of memory serves them all.
+
+    The pool lives as long as this object. After memory ran out the recordings are dropped with their pool, and others
+    are made in a new one: a pool whose recordings are all gone is gone too, and its handle must not be used again.
+    """
+
+    def __init__(self, fuse: bool = False, insist: bool = False) -> None:
+        """`insist` makes a step that cannot be recorded an error."""
+        self.pool, self.stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self.insist = insist
+        self.step: Step = one_step
+        self.trials, self.variants = 0, _nothing
+        self.made = 0  # how many steps were recorded
+        if fuse:
+            from sigmazero.run import fused
+
+            self.step, self.trials, self.variants = fused.compiled_step(), fused.TRIALS, fused.many_variants
+
+    def record(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        """What `work` launches, as a graph. Not with torch.cuda.graph, which waits for the device."""
+        graph = torch.cuda.CUDAGraph()
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            # What other threads do meanwhile on the device is none of this recording's business.
+            graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
+            try:
+                work()
+            finally:
+                graph.capture_end()
+        torch.cuda.current_stream().wait_stream(self.stream)
+        self.made += 1
+        return graph
 
 
 class Frame:
     """The recorded step of one batch size, and its tensors."""
 
-    def __init__(self, step: Callable[[Steps, Oracle, Any], Any], attack: Steps, oracle: Oracle, state: Any) -> None:
+    def __init__(self, attack: Attack, oracle: Oracle, state: Any, shared: Recordings) -> None:
         """Take over an oracle and a state that nobody else writes to."""
-        self.attack, self.rows = attack, len(oracle.problem)
+        self.attack, self.rows, self.shared = attack, len(oracle.problem), shared
         self.oracle, self.state = oracle, state
-        self.oracle.problem = replace(oracle.problem, pool=None)  # only the start of an attack looks at the pool
+        self.oracle.problem = _owned(oracle.problem)
         self.oracle.iteration = oracle.iteration.clone()
-        self._step = step
 
-    def record(self, trials: int, pool: Any) -> None:
-        """Take one step, then record; all recordings of a run use the memory of `pool` in turn."""
-        # Every frame and attack is one more variant of the same function for the compiler, which else gives up at 8.
-        with torch._dynamo.config.patch(recompile_limit=256):
-            for _ in range(trials):
+    def record(self) -> None:
+        """Take one step, then record."""
+        with self.shared.variants():
+            for _ in range(self.shared.trials):
                 with self._own_tensors():
-                    self._step(self.attack, self.oracle, self.state)
+                    self.shared.step(self.attack, self.oracle, self.state)
             self._advance(1)
-            self._capture(pool)
+            try:
+                self._capture()
+            except RuntimeError as error:
+                if out_of_memory(error):
+                    raise
+                raise Unrecordable(str(error).splitlines()[0], self) from error
 
-    def _capture(self, pool: Any) -> None:
+    def _capture(self) -> None:
         try:
-            self.graph = self._recording(pool)
+            self.graph = self.shared.record(self._unrolled)
             return
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                raise
             self.oracle.forget()
         # What the step before left in the allocator's cache is out of a recording's reach. Not inside the handler: that
         # keeps the tensors of the first try.
         torch.cuda.empty_cache()
-        self.graph = self._recording(pool)
+        self.graph = self.shared.record(self._unrolled)
 
-    def _recording(self, pool: Any) -> torch.cuda.CUDAGraph:
-        """Not with torch.cuda.graph, which waits for the device: it has work while the host records."""
-        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            graph.capture_begin(pool=pool)
-            try:
-                self._advance(self.attack.unroll)
-            finally:
-                graph.capture_end()
-        torch.cuda.current_stream().wait_stream(stream)
-        return graph
+    def _unrolled(self) -> None:
+        self._advance(self.attack.unroll)
 
     def _advance(self, steps: int) -> None:
         """Step, and copy what came out over what went in."""
         with self._own_tensors() as (tally, iteration):
             state = self.state
             for _ in range(steps):
-                state = self._step(self.attack, self.oracle, state)
+                state = self.shared.step(self.attack, self.oracle, state)
             new = [*_tensors(self.oracle.tally), *_tensors(state), self.oracle.iteration]
             _overwrite([*_tensors(tally), *_tensors(self.state), iteration], new)
 
@@ -94,25 +142,34 @@ class Frame:
 
     def load(self, problem: Problem, tally: Tally, state: Any, iteration: Tensor) -> None:
         """Put rows in; what is left of the frame repeats the first row and is not alive."""
-        n = len(problem)
-        mine = replace(problem, pool=None)
-        pairs = [(self.oracle.problem, mine), (self.oracle.tally, tally), (self.state, state)]
-        for held, rows in pairs:
-            for to, new in zip(_tensors(held), _tensors(rows), strict=True):
-                if len(to) == self.rows:
-                    to[:n] = new
-                    to[n:] = new[:1]
+        n, mine = len(problem), self.oracle.problem
+        by_row = [(self.oracle.tally, tally), (self.state, state)]
+        pairs = [pair for held, new in by_row for pair in zip(_tensors(held), _tensors(new), strict=True)]
+        for name, held in _named(mine).items():
+            new = getattr(problem, name)
+            if name in _BOX and not mine.own_box:
+                held.copy_(new)  # one box for all rows
+            else:
+                pairs.append((held, new))
+        for held, new in pairs:
+            held[:n] = new
+            held[n:] = new[:1]
         self.oracle.tally.alive[n:] = False
         self.oracle.iteration.copy_(iteration)
 
+    def part(self, rows: int) -> Oracle:
+        """The first rows, as an oracle of their own."""
+        mine = self.oracle.part(torch.arange(rows, device=self.oracle.problem.x.device))
+        mine.iteration = self.oracle.iteration.clone()
+        return mine
+
 
 class Frames:
-    """The frames of a run, by number of rows; all of them step the same attack on the same model."""
+    """The frames of a phase, by number of rows."""
 
-    def __init__(self, attack: Steps, size: int, fuse: bool, pool: Any) -> None:
-        self.attack, self.size, self.pool, self.trials = attack, size, pool, _TRIALS[fuse]
-        # The shapes of a frame never change: compile for each of them, not for all.
-        self._step = torch.compile(one_step, dynamic=False) if fuse else one_step
+    def __init__(self, attack: Attack, size: int, shared: Recordings) -> None:
+        self.attack, self.size, self.shared = attack, size, shared
+        self.recordable = True  # until a recording fails
         self._frames: dict[int, Frame] = {}
 
     def bucket(self, rows: int) -> int:
@@ -131,29 +188,41 @@ class Frames:
             return frame, 0
         rows = len(oracle.problem)
         padded = torch.arange(size, device=oracle.problem.x.device).clamp(max=rows - 1)
-        frame = Frame(self._step, self.attack, oracle.part(padded), take(state, padded))
+        frame = Frame(self.attack, oracle.part(padded), take(state, padded), self.shared)
         frame.oracle.tally.alive[rows:] = False
-        frame.record(self.trials, self.pool)
+        frame.record()
         self._frames[size] = frame
         return frame, 1
+
+
+def stepper(frames: Frames, oracle: Oracle, state: Any, ahead: int = 0) -> Stepper:
+    """A stepper that replays a recording; one by one, after a word, where the step cannot be recorded."""
+    rows = len(oracle.problem)
+    try:
+        return Captured(frames, oracle, state, ahead)
+    except Unrecordable as error:
+        if frames.shared.insist:
+            raise
+        frames.recordable = False
+        log.warning("stepping eagerly: the step could not be captured (%s)", error)
+        # The step before the recording was taken, counted and is not taken again.
+        return Eager(frames.attack, error.frame.part(rows), _head(error.frame.state, rows), ahead + 1)
 
 
 class Captured:
     """Replays a recorded step; the host looks at the rows only now and then."""
 
-    def __init__(self, attack: Steps, oracle: Oracle, frames: Frames, state: Any) -> None:
+    def __init__(self, frames: Frames, oracle: Oracle, state: Any, ahead: int = 0) -> None:
         self.frames = frames
-        self.interval = max(10, 5 * attack.unroll)
+        self.interval = max(10, 5 * frames.attack.unroll)
         self.rows = len(oracle.problem)
-        self.frame, self.ahead = frames.hold(oracle, state)  # steps taken that nobody has asked for yet
+        self.frame, taken = frames.hold(oracle, state)
+        self.ahead = ahead + taken  # steps taken that nobody has asked for yet
 
     @property
     def oracle(self) -> Oracle:
         """The rows' own part of the frame, as an oracle."""
-        held = self.frame.oracle
-        mine = held.part(torch.arange(self.rows, device=held.problem.x.device))
-        mine.iteration = held.iteration.clone()
-        return mine
+        return self.frame.part(self.rows)
 
     @property
     def tally(self) -> Tally:
@@ -176,13 +245,28 @@ class Captured:
         """Whether a smaller frame holds the rows that are left."""
         return self.frames.bucket(alive) < self.frame.rows
 
-    def take(self, keep: Tensor) -> None:
+    def take(self, keep: Tensor) -> Stepper:
         """Move some of the rows to a smaller frame."""
         mine, state = self.oracle, take(self.state, keep)
         mine.take(keep)
-        self.rows = len(mine.problem)
-        self.frame, more = self.frames.hold(mine, state)
-        self.ahead += more
+        return stepper(self.frames, mine, state, self.ahead)
+
+
+_BOX = ("lower", "upper", "free")
+
+
+def _owned(problem: Problem) -> Problem:
+    """The same question in tensors that a frame may write to; only the start of an attack looks at the pool."""
+    # Rows were copied when they were taken; a box that holds for all rows was not.
+    common = () if problem.own_box else _BOX
+    box: dict[str, Any] = {name: t.clone() for name, t in _named(problem).items() if name in common}
+    return replace(problem, pool=None, **box)
+
+
+def _named(problem: Problem) -> dict[str, Tensor]:
+    """The tensors of a problem by name, without the pool."""
+    values = {f.name: getattr(problem, f.name) for f in fields(problem) if f.name != "pool"}
+    return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
 
 def _tensors(rows_of: Any) -> list[Tensor]:

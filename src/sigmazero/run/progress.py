@@ -7,7 +7,8 @@ from contextlib import contextmanager
 Advance = Callable[[float], None]
 
 
-def _ignore(amount: float) -> None:
+def ignore(amount: float) -> None:
+    """Move no bar."""
     del amount
 
 
@@ -15,7 +16,7 @@ def _ignore(amount: float) -> None:
 def bar(title: str, total: float, show: bool = True, unit: str = "rows") -> Iterator[Advance]:
     """Yield a function that moves the bar; it does nothing if `show` is off or stderr is not a terminal."""
     if not show or not sys.stderr.isatty():
-        yield _ignore
+        yield ignore
         return
     try:
         from rich.console import Console

@@ -1,154 +1,225 @@
-"""A whole run: clean check of every row, then search and verification of the rest, batch by batch.
+"""A session: an attack on a model, and everything that outlives a batch.
+
+    with Session(attack, model, hardware) as session:
+        for rows, result in session.batches(problem):
+            ...
 
 Rows that have their answer leave, so the model only sees rows that still ask. Nothing an attack computes for a row
 depends on the other rows, so neither batch size nor order nor compaction changes a result.
 """
 
 import time
-from dataclasses import dataclass, replace
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from sigmazero.core.oracle import Model, Oracle, Tally
-from sigmazero.core.problem import Problem
+from sigmazero.core import faults
+from sigmazero.core.attack import Attack
+from sigmazero.core.oracle import Model
+from sigmazero.core.problem import Problem, integer
 from sigmazero.core.result import Outcome, Result
-from sigmazero.run.hardware import Engine, Steppers, quiet
-from sigmazero.run.memory import Batches
-from sigmazero.run.progress import Advance, bar
-from sigmazero.run.search import Found, Phases, Stepper, search
-from sigmazero.run.verify import Verifier
+from sigmazero.core.tally import Tally
+from sigmazero.run.hardware import Hardware
+from sigmazero.run.memory import choose_batch_size, limited, out_of_memory
+from sigmazero.run.precision import search_precision
+from sigmazero.run.prepared import Prepared
+from sigmazero.run.progress import Advance, bar, ignore
+from sigmazero.run.search import Found, search
+from sigmazero.run.turns import turn
+from sigmazero.run.verify import Verifier, check_logits
+
+Part = TypeVar("Part")
 
 
-def run(
-    attack: Phases,
-    model: Model,
-    problem: Problem,
-    *,
-    batch_size: int | None = None,
-    progress: bool = False,
-    compact: bool = True,
-    engine: Engine | None = None,
-) -> Result:
-    """Attack every row of a problem."""
-    began = time.perf_counter()
-    engine = engine or Engine()
-    engine.check(problem)
-    _check_device(model, problem)
-    with (
-        quiet(model),
-        torch.inference_mode(False),
-        torch.no_grad(),
-        torch.cuda.device_of(problem.x),  # type: ignore[no-untyped-call]
-        engine.room(problem.x.device),
-        bar(attack.name, len(problem), show=progress) as advance,
-    ):
-        session = Session(attack, model, problem, Batches(model, problem, batch_size, engine), engine, compact, advance)
-        result = session.run()
-    if problem.x.is_cuda:
-        torch.cuda.synchronize(problem.x.device)
-    return replace(result, seconds=time.perf_counter() - began)
-
-
-@dataclass
 class Session:
-    """What the parts of a run share."""
+    """An attack on a model: its lowered copy, its recordings and its batch size are made once and kept.
 
-    attack: Phases
-    model: Model
-    problem: Problem
-    batches: Batches
-    engine: Engine
-    compact: bool
-    advance: Advance
+    batch_size  rows at a time; None chooses a number when the first problem comes. It is halved when memory runs out,
+                and stays so
+    compact     let rows leave that have their answer; False keeps them, which changes nothing but the time
+    prepared    what another session on the same model has made already, to be shared
 
-    def run(self) -> Result:
+    Sessions in several threads are safe: their batches take turns (see `turns`). One session belongs to one thread.
+    """
+
+    def __init__(
+        self,
+        attack: Attack,
+        model: Model,
+        hardware: Hardware | None = None,
+        *,
+        batch_size: int | None = None,
+        compact: bool = True,
+        prepared: Prepared | None = None,
+    ) -> None:
+        if batch_size is not None and not (integer(batch_size) and batch_size >= 1):
+            raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more (None picks one)")
+        self.attack, self.model, self.size, self.compact = attack, model, batch_size, compact
+        self._shares = prepared is not None
+        self.prepared = Prepared(model, hardware or Hardware()) if prepared is None else prepared
+        self._exact: Prepared | None = None  # for a second search of what a coarse one misjudged
+        self._verifier = Verifier(model)
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the lowered model and of the recordings, unless others share them."""
+        if not self._shares:
+            self.prepared.close()
+        self._exact = None
+
+    def run(self, problem: Problem, progress: bool = False) -> Result:
+        """Attack every row of a problem; the results in the order of its rows."""
+        with bar(self.attack.name, len(problem), show=progress) as advance:
+            parts = list(self.batches(problem, advance))
+        with torch.inference_mode(False):
+            order = torch.cat([rows for rows, _ in parts]).argsort()
+            return Result.join([result for _, result in parts]).take(order)
+
+    def batches(self, problem: Problem, advance: Advance = ignore) -> Iterator[tuple[Tensor, Result]]:
+        """Verified results, batch by batch, each with the places of its rows in the problem; every row comes once.
+
+        First come the rows that end with the clean check. The seconds of a result are those since the one before,
+        without what the caller did in between. Between two batches the model and all flags are the caller's own.
+        """
+        began = time.perf_counter()
+        for rows, result in self._verified(problem, advance):
+            faults.reach("batch.done")
+            yield rows, replace(result, seconds=time.perf_counter() - began)
+            began = time.perf_counter()
+
+    def _verified(self, problem: Problem, advance: Advance) -> Iterator[tuple[Tensor, Result]]:
         """Clean check, then the rows that need a search, then again in fp32 those a coarse search misjudged."""
-        problem = self.problem
-        every = torch.arange(len(problem), device=problem.x.device)
-        verifier = Verifier(self.model)
-        parts = self.batches.apply(every, lambda rows: _checked(verifier.ask(problem.x[rows]), problem.take(rows)))
-        clean = torch.cat(parts) if parts else problem.x.new_zeros(0, 2)
+        self.attack.check(problem)
+        self.prepared.hardware.check(problem)
+        _check_device(self.model, problem)
+        clean = self._clean(problem)
         finite = clean.isfinite().all(1)
         if len(problem) and not bool(finite.any()):
             raise ValueError("the model returned NaN or Inf for every clean input; check weights and normalisation")
         asks = finite & ~problem.fooled(clean)
-        settled, asking = every[~asks], every[asks]
-        results = [self._settle(verifier, settled, clean)]
-        self.advance(len(settled))
-        results += self._search(verifier, asking, clean, self.engine)
-        result = Result.join(results).take(torch.cat([settled, asking]).argsort())
-        # A second search would break a limit of queries.
-        once = self.engine.exact or self.attack.limit is not None
-        return result if once else self._again(verifier, result, clean)
+        settled, asking = (~asks).nonzero().squeeze(1), asks.nonzero().squeeze(1)
+        if len(settled) or not len(asking):
+            advance(len(settled))
+            yield settled, self._settle(problem, settled, clean)
+        again: list[tuple[Tensor, Result]] = []
+        for rows, result in self._search(self.prepared, problem, asking, clean, advance):
+            doubtful = self._doubtful(result)
+            again.append((rows[doubtful], result.take(doubtful)))
+            if not bool(doubtful.all()):
+                yield rows[~doubtful], result.take(~doubtful)
+        if any(len(rows) for rows, _ in again):
+            rows, first = torch.cat([rows for rows, _ in again]), Result.join([result for _, result in again])
+            yield rows, self._search_again(problem, rows, first, clean)
 
-    def _settle(self, verifier: Verifier, rows: Tensor, clean: Tensor) -> Result:
+    def _clean(self, problem: Problem) -> Tensor:
+        """The logits of every clean input."""
+        every = torch.arange(len(problem), device=problem.x.device)
+
+        def ask(rows: Tensor) -> Tensor:
+            return check_logits(self._verifier.ask(problem.x[rows]), problem.take(rows))
+
+        parts = [logits for _, logits in self._cut(problem, every, ask)]
+        return torch.cat(parts) if parts else problem.x.new_zeros(0, 2)
+
+    @torch.inference_mode(False)
+    def _settle(self, problem: Problem, rows: Tensor, clean: Tensor) -> Result:
         """The rows that end with the clean check: already at the goal, or without finite logits."""
-        part = self.problem.take(rows)
+        part = problem.take(rows)
         tally = Tally.start(part, depth=1)
         tally.broken = ~clean[rows].isfinite().all(1)
         tally.counts = torch.where(tally.broken[:, None], tally.counts, 0)
-        return verifier.settle(part, Found(tally, part.x if self.attack.keeps_own else None), clean[rows])
+        return self._verifier.settle(part, Found(tally, part.x if self.attack.keeps_own else None), clean[rows])
 
-    def _search(self, verifier: Verifier, rows: Tensor, clean: Tensor, engine: Engine) -> list[Result]:
-        lowered = engine.lower(self.model)
-        pool = torch.cuda.graph_pool_handle() if self.problem.x.is_cuda else None
-        steppers = [Steppers(phase, engine, pool) for phase in self.attack.phases(self.problem)]
+    def _search(
+        self, prepared: Prepared, problem: Problem, rows: Tensor, clean: Tensor, advance: Advance
+    ) -> Iterator[tuple[Tensor, Result]]:
+        """Search and verify some rows, batch by batch."""
+        exact = prepared.hardware.exact
 
-        def begin(phase: int, oracle: Oracle, before: Any) -> Stepper:
-            return steppers[phase].begin(oracle, self.batches.size, before)
+        def attack(rows: Tensor) -> Result:
+            assert self.size is not None  # as `_cut` has made sure
+            part = problem.take(rows)
+            phases = prepared.phases(self.attack, problem, self.size)
+            recheck = None if exact else self._verifier.recheck
+            with search_precision(prepared.hardware.precision):
+                found = search(phases, prepared.oracle(part, self.size), self.compact, recheck, advance)
+            return self._verifier.report(part, found, clean[rows])
 
-        def one_batch(rows: Tensor) -> Result:
-            part = self.problem.take(rows)
-            # Forward-only queries need less memory than the batch with its backward pass: twice the rows at once.
-            oracle = Oracle(lowered, part, exact=engine.exact, chunk=2 * self.batches.size)
-            recheck = None if engine.exact else verifier.recheck
-            with engine.numbers():
-                found = search(self.attack, oracle, begin, self.compact, recheck, self.advance)
-            return verifier.report(part, found, clean[rows])
+        return self._cut(problem, rows, attack)
 
-        return self.batches.apply(rows, one_batch)
-
-    def _again(self, verifier: Verifier, result: Result, clean: Tensor) -> Result:
-        """Search once more, in fp32, where a coarse search found something that did not hold, and nothing that did.
+    def _doubtful(self, result: Result) -> Tensor:
+        """Rows to search again: a coarse search found something for them that did not hold, and nothing that did.
 
         A sample for which it found nothing at all is a failure like any other: a second search would be a second try.
+        Nor is there one where it would break a limit of queries.
         """
-        failed = (result.outcome == Outcome.UNVERIFIED).nonzero().squeeze(1)
-        if not len(failed):
-            return result
-        second = Result.join(self._search(verifier, failed, clean, replace(self.engine, precision="fp32")))
-        spent = result.take(failed)
-        second = replace(
-            second,
-            # The clean check was made once.
-            forwards=second.forwards + spent.forwards - 1,
-            backwards=second.backwards + spent.backwards,
-        )
-        if second.own is not None:
-            second = replace(second, own=replace(second.own, forwards=second.forwards, backwards=second.backwards))
-        order = torch.arange(len(result), device=failed.device)
-        order[failed] = len(result) + torch.arange(len(failed), device=failed.device)
-        return Result.join([result, second]).take(order)
+        once = self.prepared.hardware.exact or self.attack.limit is not None
+        return torch.zeros_like(result.success) if once else result.outcome == Outcome.UNVERIFIED
 
+    def _search_again(self, problem: Problem, rows: Tensor, first: Result, clean: Tensor) -> Result:
+        """Once more in fp32; what both searches asked counts."""
+        if self._exact is None:
+            self._exact = Prepared(self.model, replace(self.prepared.hardware, precision="fp32"))
+        second = Result.join([result for _, result in self._search(self._exact, problem, rows, clean, ignore)])
+        # The clean check was made once.
+        spent: dict[str, Any] = {
+            "forwards": second.forwards + first.forwards - 1,
+            "backwards": second.backwards + first.backwards,
+        }
+        own = None if second.own is None else replace(second.own, **spent)
+        return replace(second, **spent | {"own": own})
 
-def _checked(logits: Tensor, problem: Problem) -> Tensor:
-    """The logits of clean inputs, if they are logits and the labels fit them."""
-    n = len(problem)
-    if not isinstance(logits, Tensor):
-        raise TypeError(f"the model returned a {type(logits).__name__}, not a tensor of logits")
-    if logits.ndim != 2 or len(logits) != n or logits.shape[1] < 2:
-        raise ValueError(
-            f"the model returned shape {tuple(logits.shape)} for {n} inputs; expected ({n}, classes), 2 classes or more"
-        )
-    if not logits.dtype.is_floating_point:
-        raise TypeError(f"the model returned dtype {logits.dtype}; logits must be floating point")
-    top = int(problem.y.max())
-    if top >= logits.shape[1]:
-        classes, sample = logits.shape[1], int(problem.ids[problem.y.argmax()])
-        raise ValueError(f"label {top} (id {sample}) does not exist: the model knows classes 0 to {classes - 1}")
-    return logits
+    def _cut(self, problem: Problem, rows: Tensor, work: Callable[[Tensor], Part]) -> Iterator[tuple[Tensor, Part]]:
+        """`work` on consecutive batches of the rows; a batch that does not fit is tried again in halves."""
+        start = 0
+        while start < len(rows):
+            failure = None
+            with self._turn(problem):
+                if self.size is None:
+                    hardware = self.prepared.hardware
+                    self.size = choose_batch_size(
+                        self.prepared.lowered, problem, hardware.precision, hardware.max_memory
+                    )
+                part = rows[start : start + self.size]
+                try:
+                    done = work(part)
+                except (RuntimeError, MemoryError) as error:
+                    if not out_of_memory(error):
+                        raise
+                    failure = str(error)  # not the error: it holds the frames of the failed batch, and their tensors
+            if failure is None:
+                yield part, done
+                start += len(part)
+            else:
+                self._halve(len(part), failure, problem)
+
+    def _halve(self, tried: int, failure: str, problem: Problem) -> None:
+        if tried == 1:
+            raise MemoryError(f"out of memory with one input at a time; use a smaller model or device ({failure})")
+        self.size = tried // 2
+        for prepared in filter(None, (self.prepared, self._exact)):
+            prepared.forget_recordings()
+        if problem.x.is_cuda:
+            torch.cuda.empty_cache()
+        warnings.warn(f"out of memory with {tried} inputs at a time, going on with {self.size}", stacklevel=3)
+
+    @contextmanager
+    def _turn(self, problem: Problem) -> Iterator[None]:
+        """This batch's turn: nobody else asks the model, and the device's memory is as limited as was asked for."""
+        with ExitStack() as stack:
+            stack.enter_context(turn(self.model, problem.x.device))
+            stack.enter_context(limited(problem.x.device, self.prepared.hardware.max_memory))
+            yield
 
 
 def _check_device(model: Model, problem: Problem) -> None:

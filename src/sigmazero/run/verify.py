@@ -5,10 +5,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from sigmazero.core.oracle import Model, Tally
+from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, count_features, count_pixels
 from sigmazero.core.result import Outcome, Result
-from sigmazero.run.hardware import full_precision
+from sigmazero.core.tally import Tally
+from sigmazero.run.precision import full_precision
 from sigmazero.run.search import Found
 
 
@@ -67,7 +68,7 @@ class Verifier:
         if found.own is None:
             return best
         claims = torch.where(problem.feasible(found.own), problem.l0(found.own), problem.sites + 1)
-        # An untouched point claims nothing, unless nothing had to be touched.
+        # A point without changes is no answer, unless the clean input was one.
         claims = torch.where((claims == 0) & (tally.best_l0 > 0), problem.sites + 1, claims)
         own = self._report(problem, found.own[:, None], claims[:, None], tally, clean, nobody)
         spent = best.forwards + own.forwards - tally.forwards
@@ -121,3 +122,21 @@ def _outcomes(tally: Tally, claimed: Tensor, confirmed: Tensor, already: Tensor)
     outcome[confirmed] = Outcome.FOUND
     outcome[already] = Outcome.ALREADY
     return outcome
+
+
+def check_logits(logits: Tensor, problem: Problem) -> Tensor:
+    """The logits of clean inputs, if they are logits and the labels fit them."""
+    n = len(problem)
+    if not isinstance(logits, Tensor):
+        raise TypeError(f"the model returned a {type(logits).__name__}, not a tensor of logits")
+    if logits.ndim != 2 or len(logits) != n or logits.shape[1] < 2:
+        raise ValueError(
+            f"the model returned shape {tuple(logits.shape)} for {n} inputs; expected ({n}, classes), 2 classes or more"
+        )
+    if not logits.dtype.is_floating_point:
+        raise TypeError(f"the model returned dtype {logits.dtype}; logits must be floating point")
+    top = int(problem.y.max())
+    if top >= logits.shape[1]:
+        classes, sample = logits.shape[1], int(problem.ids[problem.y.argmax()])
+        raise ValueError(f"label {top} (id {sample}) does not exist: the model knows classes 0 to {classes - 1}")
+    return logits

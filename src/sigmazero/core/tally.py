@@ -1,0 +1,62 @@
+"""What is known of each sample while a search goes on."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sigmazero.core.problem import Problem
+
+
+@dataclass
+class Tally:
+    """What is known of each sample so far; the first dimension of every field is the batch.
+
+    `points` holds the last few records of each sample, newest and best first, so that a record which does not
+    survive its verification has a successor; `counts` and `step_found` belong to them. A search that is not exact also
+    keeps `sure`, the best point that was confirmed so far, its `sure_l0` and `sure_step`, and whether a record was ever
+    `refuted`.
+    """
+
+    points: Tensor
+    counts: Tensor
+    step_found: Tensor
+    forwards: Tensor
+    backwards: Tensor
+    broken: Tensor
+    unstarted: Tensor
+    alive: Tensor
+    sure: Tensor | None = None
+    sure_l0: Tensor | None = None
+    sure_step: Tensor | None = None
+    refuted: Tensor | None = None
+
+    @classmethod
+    def start(cls, problem: Problem, depth: int, exact: bool = True) -> "Tally":
+        """The clean input was asked about; nothing is found."""
+        x, n = problem.x, len(problem)
+        zeros = torch.zeros(n, dtype=torch.int64, device=x.device)
+        return cls(
+            points=x[:, None].repeat(1, depth, *[1] * (x.ndim - 1)),
+            counts=torch.full((n, depth), problem.sites + 1, device=x.device),
+            step_found=torch.full((n, depth), -1, device=x.device),
+            forwards=torch.ones_like(zeros),
+            backwards=zeros,
+            broken=torch.zeros_like(zeros, dtype=torch.bool),
+            unstarted=torch.zeros_like(zeros, dtype=torch.bool),
+            alive=torch.ones_like(zeros, dtype=torch.bool),
+            sure=None if exact else x.clone(),
+            sure_l0=None if exact else torch.full_like(zeros, problem.sites + 1),
+            sure_step=None if exact else torch.full_like(zeros, -1),
+            refuted=None if exact else torch.zeros_like(zeros, dtype=torch.bool),
+        )
+
+    @property
+    def best_l0(self) -> Tensor:
+        """Fewest changes so far; one more than there are sites where nothing was found."""
+        return self.counts[:, 0]
+
+    @property
+    def best(self) -> Tensor:
+        """The sparsest adversarial point so far; the clean input where nothing was found."""
+        return self.points[:, 0]

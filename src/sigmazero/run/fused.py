@@ -1,0 +1,49 @@
+"""Steps whose arithmetic is compiled. Importing this loads torch's compiler, so it is imported only where it is used.
+
+The model itself is never compiled: a step is cut before and after each call of it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sigmazero.core.attack import Attack
+from sigmazero.core.oracle import Oracle
+from sigmazero.run.steppers import one_step
+
+TRIALS = 2  # steps thrown away before a recording, in which the compiler works
+
+
+class FusedOracle(Oracle):
+    """An oracle whose calls of the model the compiler leaves alone."""
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _send(self, table: Tensor) -> Tensor:
+        return super()._send(table)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _ask(self, x: Tensor) -> Tensor:
+        return super()._ask(x)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _forward(self, x: Tensor) -> Tensor:
+        return super()._forward(x)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _backward(self, slope: Tensor, again: bool = False) -> Tensor:
+        return super()._backward(slope, again)
+
+
+def compiled_step() -> Callable[[Attack, Oracle, Any], Any]:
+    """`one_step`, compiled for each shape apart: the shapes of a recording never change."""
+    return torch.compile(one_step, dynamic=False)
+
+
+@contextmanager
+def many_variants() -> Iterator[None]:
+    """Let the compiler make a variant for every recording and attack; by default it gives up at the eighth."""
+    with torch._dynamo.config.patch(recompile_limit=256):
+        yield

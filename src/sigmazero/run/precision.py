@@ -1,0 +1,90 @@
+"""Number formats: strict fp32 for whatever must hold, and copies of a model that search in coarser numbers."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from sigmazero.core.attack import Precision
+from sigmazero.core.oracle import Model
+
+
+def full_precision() -> AbstractContextManager[None]:
+    """Without TF32, for checks that must hold."""
+    return _tf32(False)
+
+
+def search_precision(precision: Precision) -> AbstractContextManager[None]:
+    """The numbers a search computes in: TF32 only where it was asked for."""
+    return _tf32(precision != "fp32")
+
+
+@contextmanager
+def _tf32(allowed: bool) -> Iterator[None]:
+    if not torch.cuda.is_available():
+        yield
+        return
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+def lower(model: Model, precision: Precision) -> Model:
+    """The model as a search in these numbers asks it."""
+    if precision == "fp32":
+        return model  # in fp32 channels-last is slower for most networks
+    return _Coarse(model, torch.bfloat16 if precision == "bf16" else torch.float32)
+
+
+class _Coarse:
+    """A copy of a model in another number format and channels-last, taking and giving fp32.
+
+    A callable that is not a module cannot be copied: it runs under autocast, in its own layout.
+    """
+
+    def __init__(self, model: Model, dtype: torch.dtype) -> None:
+        self.model, self.dtype = model, dtype
+        if isinstance(model, nn.Module):
+            self.model = copy.deepcopy(model).requires_grad_(False).to(dtype)
+            for parameter in self.model.parameters():
+                if parameter.ndim == 4:
+                    parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if not isinstance(self.model, nn.Module):
+            with torch.autocast(x.device.type, self.dtype, enabled=self.dtype != torch.float32):
+                return self.model(x).float()
+        x = x.to(self.dtype)
+        logits: Tensor = self.model(x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x)
+        return logits.float()
+
+
+@contextmanager
+def quiet(model: Model) -> Iterator[None]:
+    """Eval mode, frozen parameters and no autocast while a model is asked; all get their own back.
+
+    Frozen parameters let autograd forget what only their gradients would need. What is verified in fp32 must be asked
+    in fp32, whatever surrounds the call.
+    """
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    parameters = list(model.parameters()) if isinstance(model, nn.Module) else []
+    modes, needs = [m.training for m in modules], [p.requires_grad for p in parameters]
+    try:
+        for module in modules:
+            module.training = False
+        for parameter in parameters:
+            parameter.requires_grad_(False)
+        with ExitStack() as stack:
+            for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
+                stack.enter_context(torch.autocast(device, enabled=False))
+            yield
+    finally:
+        for module, mode in zip(modules, modes, strict=True):
+            module.training = mode
+        for parameter, need in zip(parameters, needs, strict=True):
+            parameter.requires_grad_(need)

@@ -1,0 +1,111 @@
+"""A model made ready for searches: the copy that they ask, and the steps recorded on it, for all who search it."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from sigmazero.core.attack import Attack
+from sigmazero.core.oracle import Model, Oracle
+from sigmazero.core.problem import Problem
+from sigmazero.run.graphs import Frames, Recordings, stepper
+from sigmazero.run.hardware import Hardware
+from sigmazero.run.precision import lower
+from sigmazero.run.steppers import Eager, Stepper
+
+_WORTH_RECORDING = 4  # recordings' worth of steps; fewer cost less than a recording
+
+
+class Prepared:
+    """Holds what is made once for a model and a number format; sessions of several attacks may share it.
+
+    Steps are recorded per attack and question: two problems that differ in nothing but their rows share recordings.
+    """
+
+    def __init__(self, model: Model, hardware: Hardware) -> None:
+        self.model, self.hardware = model, hardware
+        self._lowered: Model | None = None
+        self._recordings: Recordings | None = None
+        self._phases: dict[Hashable, list[PhaseRunner]] = {}
+
+    @property
+    def lowered(self) -> Model:
+        """The model as the search asks it; made when first asked for, which must be while the model is quiet."""
+        if self._lowered is None:
+            self._lowered = lower(self.model, self.hardware.precision)
+        return self._lowered
+
+    @property
+    def recordings(self) -> int:
+        """How many steps were recorded, and are still held."""
+        return 0 if self._recordings is None else self._recordings.made
+
+    def oracle(self, problem: Problem, size: int) -> Oracle:
+        """Who asks the lowered model about a batch of a problem cut into batches of `size`."""
+        kind: type[Oracle] = Oracle
+        if self.hardware.fuse and problem.x.is_cuda:
+            from sigmazero.run.fused import FusedOracle
+
+            kind = FusedOracle
+        # Forward-only queries need less memory than the batch with its backward pass: twice the rows at once.
+        return kind(self.lowered, problem, exact=self.hardware.exact, chunk=2 * size)
+
+    def phases(self, attack: Attack, problem: Problem, size: int) -> "Sequence[PhaseRunner]":
+        """The phases of an attack on a problem cut into batches of `size`, each with who takes its steps."""
+        key = (_same_attack(attack), _question(problem), size)
+        if key not in self._phases:
+            shared = self._shared_recordings(problem)
+            self._phases[key] = [PhaseRunner(one, size, self.hardware, shared) for one in attack.phases(problem)]
+        return self._phases[key]
+
+    def _shared_recordings(self, problem: Problem) -> Recordings | None:
+        if not problem.x.is_cuda or self.hardware.capture is False:
+            return None
+        if self._recordings is None:
+            self._recordings = Recordings(self.hardware.fuse, insist=bool(self.hardware.capture))
+        return self._recordings
+
+    def forget_recordings(self) -> None:
+        """Let go of every recording and of the memory they share; others are made when they are needed."""
+        self._phases, self._recordings = {}, None
+
+    def close(self) -> None:
+        """Let go of everything but the model itself."""
+        self.forget_recordings()
+        self._lowered = None
+
+
+class PhaseRunner:
+    """Chooses, for each batch, how a phase's steps are taken; its recordings serve all batches."""
+
+    def __init__(self, attack: Attack, size: int, hardware: Hardware, shared: Recordings | None) -> None:
+        self.attack = attack
+        if hardware.capture and not attack.capturable:
+            raise ValueError(
+                f"{attack.name} looks at values between its steps and cannot be captured; leave capture out"
+            )
+        worth = attack.capturable and attack.iterations >= _WORTH_RECORDING * attack.unroll
+        self.frames = Frames(attack, size, shared) if shared is not None and worth else None
+
+    def begin(self, oracle: Oracle, before: Any) -> Stepper:
+        """A stepper for one batch, after the state `before` of an earlier phase."""
+        state = self.attack.init(oracle) if before is None else self.attack.follow(oracle, before)
+        if self.frames is None or not self.frames.recordable:
+            return Eager(self.attack, oracle, state)
+        return stepper(self.frames, oracle, state)
+
+
+def _same_attack(attack: Attack) -> Hashable:
+    """Equal for attacks with equal parameters, whatever they are called."""
+    try:
+        hash(attack)
+    except TypeError:  # a parameter such as a list: the attack is only itself
+        return id(attack)
+    return attack
+
+
+def _question(problem: Problem) -> Hashable:
+    """All that a recorded step has built into it besides the rows: equal questions may share recordings."""
+    x = problem.x
+    tensors = {name: getattr(problem, name) for name in ("lower", "upper", "free", "start")}
+    shapes = tuple((name, t.shape[1:]) for name, t in tensors.items() if t is not None)
+    plain = (problem.targeted, problem.unit, problem.budget, problem.seed, problem.own_box)
+    return (x.shape[1:], x.dtype, x.device, plain, shapes)

@@ -1,0 +1,52 @@
+"""Who may ask a model when: several threads may run attacks at once, and their batches take turns.
+
+While a batch is attacked its model is in eval mode with frozen parameters, and on a CUDA device flags of the whole
+process say how numbers are rounded. Two threads that changed these at the same time would restore each other's changes
+and search in each other's numbers. So a batch holds the lock of its model, and on a CUDA device also the one lock of
+all CUDA devices, from its first question to its verification. Between two batches all modes and flags are the caller's.
+
+Threads that attack different models on a CPU run side by side. Threads on CUDA devices do not: use a process for each
+device. A thread that calls the model itself, without an attack, does not wait for anybody and may find it in eval mode.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+
+from sigmazero.core.oracle import Model
+from sigmazero.run.precision import quiet
+
+# Reentrant: a model may run an attack of its own inside its forward pass.
+_cuda = threading.RLock()
+_models: "WeakKeyDictionary[nn.Module, threading.RLock]" = WeakKeyDictionary()
+_registry = threading.Lock()
+
+
+@contextmanager
+def turn(model: Model, device: torch.device) -> Iterator[None]:
+    """Ask the model undisturbed: in eval mode, without gradients around, on its device; then all is as it was."""
+    with ExitStack() as stack:
+        if device.type == "cuda":
+            stack.enter_context(_cuda)
+            stack.enter_context(torch.cuda.device(device))
+        for lock in _locks(model):
+            stack.enter_context(lock)
+        stack.enter_context(quiet(model))
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.no_grad())
+        yield
+
+
+def _locks(model: Model) -> list[threading.RLock]:
+    """The locks of a module and of all modules in it, in an order that is the same for everybody.
+
+    Two models may share a part, such as a backbone under two heads: its mode is one of both.
+    """
+    if not isinstance(model, nn.Module):
+        return []
+    with _registry:
+        return [_models.setdefault(part, threading.RLock()) for part in sorted(model.modules(), key=id)]
