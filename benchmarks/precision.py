@@ -12,8 +12,8 @@ import torch
 
 import sigmazero as sz
 from sigmazero import data, models
+from sigmazero.core.attack import Precision
 from sigmazero.report.measure import paired_bootstrap
-from sigmazero.run.hardware import Precision
 
 FORMATS: tuple[Precision, ...] = ("fp32", "tf32", "bf16")
 

@@ -16,7 +16,8 @@ from torch import nn
 
 import sigmazero as sz
 from benchmarks.speed import bare, captured, clock, stepping
-from sigmazero.run.hardware import Engine, quiet
+from sigmazero.run import Hardware
+from sigmazero.run.precision import quiet, search_precision
 
 SERIES: dict[str, list[int]] = {
     "batch": [16, 32, 64, 128, 256, 512, 1024],
@@ -33,14 +34,14 @@ def network(classes: int) -> nn.Module:
     )
 
 
-def milliseconds(name: str, at: dict[str, int], engine: Engine, device: torch.device) -> tuple[float, float]:
+def milliseconds(name: str, at: dict[str, int], hardware: Hardware, device: torch.device) -> tuple[float, float]:
     """Time of all the steps, and of as many bare passes."""
     torch.manual_seed(0)
     model = network(at["classes"]).to(device).eval()
     x = torch.rand(at["batch"], 3, at["side"], at["side"], device=device)
     attack = sz.get(name, steps=20 * at["steps"])  # a schedule long enough for every repetition
-    with quiet(model), torch.no_grad(), engine.numbers():
-        stepper = stepping(attack, model, x, model(x).argmax(1), engine)
+    with quiet(model), torch.no_grad(), search_precision(hardware.precision):
+        stepper = stepping(attack, model, x, model(x).argmax(1), hardware)
         work = bare(model, x)
         floor = clock(captured(work) if device.type == "cuda" else work, 20, device) * at["steps"]
         return clock(lambda: stepper.go(at["steps"]), 1, device), floor
@@ -60,7 +61,7 @@ def main() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     for axis, series in SERIES.items():
         sizes = series if device.type == "cuda" else series[:4]  # the largest would take a processor minutes each
-        pairs = [milliseconds(args.attack, FIXED | {axis: n}, Engine(fuse=args.fuse), device) for n in sizes]
+        pairs = [milliseconds(args.attack, FIXED | {axis: n}, Hardware(fuse=args.fuse), device) for n in sizes]
         ours, floor = ([pair[k] for pair in pairs] for k in (0, 1))
         measured = "  ".join(f"{n}: {a:.2f} ({b:.2f})" for n, a, b in zip(sizes, ours, floor, strict=True))
         fit = f"slope {slope(sizes, ours):.2f} (floor {slope(sizes, floor):.2f})"

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 import sigmazero as sz
 from sigmazero.core.inputs import make_problem
-from sigmazero.core.oracle import Oracle
 from sigmazero.models.architectures import build
-from sigmazero.run.hardware import Engine, Steppers, quiet
-from sigmazero.run.search import Stepper
+from sigmazero.run import Hardware, Prepared
+from sigmazero.run.precision import lower, quiet, search_precision
+from sigmazero.run.steppers import Stepper
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int]] = {
     "smallcnn": (lambda: build("smallcnn"), (1, 28, 28), 10),
@@ -73,11 +73,12 @@ def captured(work: Callable[[], object]) -> Callable[[], object]:
     return graph.replay
 
 
-def stepping(attack: sz.Attack, model: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, engine: Engine) -> Stepper:
+def stepping(attack: sz.Attack, model: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, hardware: Hardware) -> Stepper:
     """An attack under way on a batch that never finishes."""
-    budget = x[0].numel() // 50 if attack.kind == "budget" else None
-    oracle = Oracle(engine.lower(model), make_problem(x, y, budget=budget), exact=engine.exact, chunk=2 * len(x))
-    return Steppers(attack, engine).begin(oracle, len(x))
+    problem = make_problem(x, y, budget=x[0].numel() // 50 if attack.kind == "budget" else None)
+    prepared = Prepared(model, hardware)
+    oracle = prepared.oracle(problem, len(x))
+    return prepared.phases(attack, problem, len(x))[0].begin(oracle, None)
 
 
 def queries(attack: sz.Attack, model: nn.Module, x: Tensor, y: Tensor) -> float:
@@ -91,7 +92,7 @@ def queries(attack: sz.Attack, model: nn.Module, x: Tensor, y: Tensor) -> float:
             logits.register_hook(lambda grad: rows.__setitem__(1, rows[1] + len(grad)))
         return logits
 
-    stepper = stepping(attack, counting, x, y, Engine(capture=False))
+    stepper = stepping(attack, counting, x, y, Hardware(capture=False))
     rows[:] = 0, 0
     stepper.go(4)
     return (rows[0] + rows[1]) / (2 * 4 * len(x))  # towards the input both cost about the same
@@ -115,16 +116,16 @@ def advlib_step(name: str, model: nn.Module, x: Tensor, y: Tensor) -> float | No
     return (long - short) / 40
 
 
-def measure(name: str, model_name: str, batch: int, engine: Engine, device: torch.device) -> dict[str, object]:
+def measure(name: str, model_name: str, batch: int, hardware: Hardware, device: torch.device) -> dict[str, object]:
     """One row of the table."""
     make, shape, classes = MODELS[model_name]
     torch.manual_seed(0)
     model = make().to(device).eval()
     x = torch.rand(batch, *shape, device=device)
     attack = sz.get(name, steps=2000)
-    with quiet(model), torch.no_grad(), engine.numbers():
+    with quiet(model), torch.no_grad(), search_precision(hardware.precision):
         y = model(x).argmax(1)
-        work = bare(engine.lower(model), x)
+        work = bare(lower(model, hardware.precision), x)
         times = max(5, min(100, int(2e4 // (batch * shape[-1]))))
         row: dict[str, object] = {"attack": name, "model": model_name, "batch": batch, "classes": classes}
         row["bare"] = clock(work, times, device)
@@ -133,7 +134,7 @@ def measure(name: str, model_name: str, batch: int, engine: Engine, device: torc
         if device.type == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
-        stepper = stepping(attack, model, x, y, engine)
+        stepper = stepping(attack, model, x, y, hardware)
 
         def some_steps() -> None:
             stepper.go(stepper.interval)
@@ -164,7 +165,7 @@ def main() -> None:
         for spec in args.models:
             model_name, _, batch = spec.partition(":")
             for name in names:
-                row = measure(name, model_name, int(batch), Engine(precision=precision, fuse=args.fuse), device)
+                row = measure(name, model_name, int(batch), Hardware(precision=precision, fuse=args.fuse), device)
                 row |= {"precision": precision, "fuse": args.fuse, "torch": torch.__version__}
                 cells = "".join(f"{row[c]:>17.3f}" if row[c] is not None else f"{'–':>17}" for c in columns)
                 print(f"{name:<22}{model_name:<16}{batch:>6}{precision:>7}{cells}", flush=True)
