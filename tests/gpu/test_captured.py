@@ -152,10 +152,10 @@ def test_batches_and_problems_share_recordings():
         whole = session.run(problem)
         assert session.prepared.recordings == 1
         again = session.run(problem)
-        other = session.run(make_problem(problem.x * 0.5, problem.y, bounds=(-1.0, 2.0)))
+        other = session.run(make_problem(problem.x * 0.5, problem.y, bounds=(-0.5, 1.0)))
         assert session.prepared.recordings == 1
     equal(whole, again)
-    alone = attack.run(net, problem.x * 0.5, problem.y, bounds=(-1.0, 2.0), batch_size=16)
+    alone = attack.run(net, problem.x * 0.5, problem.y, bounds=(-0.5, 1.0), batch_size=16)
     equal(other, alone)
 
 

@@ -48,7 +48,8 @@ class Recordings:
 
     def __init__(self, fuse: bool = False, insist: bool = False) -> None:
         """`insist` makes a step that cannot be recorded an error."""
-        self.pool, self.stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self.pool: Any = None
+        self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self.insist = insist
         self.step: Step = one_step
         self.trials, self.variants = 0, _nothing
@@ -60,6 +61,9 @@ class Recordings:
 
     def record(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
         """What `work` launches, as a graph. Not with torch.cuda.graph, which waits for the device."""
+        if self.made == 0:
+            # A recording that failed has left a pool that nobody uses, and torch does not take such a one again.
+            self.pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
