@@ -1,0 +1,137 @@
+"""A cell and a span of its rows in, facts out: no store in sight, and nothing that depends on the span before.
+
+What is costly to make stays warm from one span to the next: the rows on the device, the model in its number format, its
+lowered copy, the recordings, the batch size that fits.
+"""
+
+import copy
+from collections.abc import Hashable
+from dataclasses import asdict, dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from sigmazero.bench.cells import Cell, Loader
+from sigmazero.bench.provenance import peak_device, peak_process, reset_peak
+from sigmazero.core.attack import Precision
+from sigmazero.core.inputs import make_problem
+from sigmazero.core.problem import Problem
+from sigmazero.data import Rows
+from sigmazero.models.doctor import CODES, ROWS, examine
+from sigmazero.run import Hardware, Prepared, Session
+from sigmazero.store.facts import Facts
+from sigmazero.store.trace import Recorder, Trace
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a cell asks about: a network, and a question about all of its rows, on the device and in its numbers."""
+
+    network: nn.Module
+    problem: Problem
+    rows: Rows
+    targets: Tensor | None
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """What a span of rows brought, and what it took."""
+
+    facts: Facts
+    trace: Trace | None
+    seconds: float
+    peak_device: int | None
+    peak_process: int | None
+
+
+class Worker:
+    """Attacks spans of cells. Cells of one model share its lowered copy, those of one question also the recordings."""
+
+    def __init__(self, loader: Loader) -> None:
+        self.loader = loader
+        self._subject: tuple[Hashable, Subject] | None = None
+        self._double: tuple[nn.Module, nn.Module] | None = None
+        self._prepared: tuple[nn.Module, Prepared] | None = None
+        self._session: tuple[str, Session] | None = None
+
+    def attack(self, cell: Cell, span: slice) -> Attacked:
+        """The facts of some consecutive rows of a cell; one row, where its trace is asked for."""
+        reset_peak(self.loader.device)
+        subject, q = self.subject(cell), cell.question
+        part = subject.problem.take(torch.arange(span.start, span.stop, device=self.loader.device))
+        recorder = _recorder(cell, subject.network, part) if q.trace else None
+        # A recorded step would be noted once and replayed unseen.
+        session = self._of(cell) if recorder is None else Session(q.attack, recorder, Hardware(capture=False))
+        result = session.run(part)
+        targets = None if subject.targets is None else subject.targets[span]
+        return Attacked(
+            facts=Facts.from_result(result, subject.rows.labels[span], targets, part.x),
+            trace=None if recorder is None else recorder.trace(),
+            seconds=result.seconds,
+            peak_device=peak_device(self.loader.device),
+            peak_process=peak_process(),
+        )
+
+    def subject(self, cell: Cell) -> Subject:
+        """Model and rows of a cell, in single precision unless it asks for double."""
+        q = cell.question
+        key = (q.model, q.data, q.precision, q.target, q.seed, q.unit, q.budget)
+        if self._subject is None or self._subject[0] != key:
+            self._subject = None  # make room first
+            self._subject = key, self._load(cell)
+        return self._subject[1]
+
+    def _load(self, cell: Cell) -> Subject:
+        q = cell.question
+        rows, targets = self.loader.asked(q.data, q.model, q.target, q.seed)
+        network, x = self.loader.model(q.model), rows.images.to(self.loader.device)
+        if q.precision == "fp64":
+            network, x = self._in_double(network), x.double()
+        y = (rows.labels if targets is None else targets).to(self.loader.device)
+        problem = make_problem(
+            x, y, targeted=targets is not None, unit=q.unit, budget=q.budget, seed=q.seed, ids=rows.ids
+        )
+        return Subject(network, problem, rows, targets)
+
+    def _in_double(self, network: nn.Module) -> nn.Module:
+        if self._double is None or self._double[0] is not network:
+            self._double = network, copy.deepcopy(network).double()
+        return self._double[1]
+
+    def _of(self, cell: Cell) -> Session:
+        """The session of a cell, on what is prepared of its model."""
+        network, hardware = self.subject(cell).network, _hardware(cell)
+        if self._prepared is None or self._prepared[0] is not network or self._prepared[1].hardware != hardware:
+            self._session, self._prepared = None, (network, Prepared(network, hardware))
+        if self._session is None or self._session[0] != cell.info.key:
+            size = cell.question.batch_size
+            shared = Session(cell.question.attack, network, batch_size=size, prepared=self._prepared[1])
+            self._session = cell.info.key, shared
+        return self._session[1]
+
+    def diagnose(self, cell: Cell) -> list[dict[str, str]]:
+        """What the doctor says of a cell's model: each finding as texts, with what its code means.
+
+        It sees no more rows at a time than an attack does, so that it needs no more memory.
+        """
+        subject = self.subject(cell)
+        count = len(subject.rows)
+        picks = torch.linspace(0, count - 1, min(count, cell.question.batch_size, ROWS)).round().long()
+        x = subject.problem.x[picks.to(self.loader.device)]
+        return [
+            {**asdict(finding), "about": CODES[finding.code]}
+            for finding in examine(subject.network, x, subject.rows.labels[picks])
+        ]
+
+
+def _hardware(cell: Cell) -> Hardware:
+    """How a cell's search computes; one in double precision computes in the inputs' own type."""
+    precision = cell.question.precision
+    return Hardware(precision="fp32" if precision == "fp64" else cast(Precision, precision))
+
+
+def _recorder(cell: Cell, network: nn.Module, problem: Problem) -> Recorder:
+    if (precision := cell.question.precision) not in ("fp32", "fp64"):
+        raise ValueError(f"a trace needs fp32 or fp64: a search in {precision} rounds the points it asks about")
+    return Recorder(network, problem)
