@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from sigmazero.bench.cells import Cell, Loader, in_format
 from sigmazero.bench.provenance import peak_device, peak_process, provenance, reset_peak
+from sigmazero.bench.recorder import Recorder
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.result import Result
 from sigmazero.data import Rows
@@ -27,7 +28,6 @@ from sigmazero.run.hardware import Precision
 from sigmazero.run.progress import Advance, bar
 from sigmazero.store.facts import Facts
 from sigmazero.store.store import Store
-from sigmazero.store.trace import Recorder
 
 Say = Callable[[str], None]
 
