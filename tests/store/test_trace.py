@@ -8,13 +8,14 @@ import torch
 from sigmazero import attacks, models
 from sigmazero.bench.cells import Loader, expand, load_rows
 from sigmazero.bench.plan import DataSpec, parse_plan
+from sigmazero.bench.recorder import Recorder
 from sigmazero.bench.run import execute
 from sigmazero.bench.toml import PlanError
 from sigmazero.bench.verify import verify
 from sigmazero.core.inputs import make_problem
 from sigmazero.models.toys import two_dimensions
 from sigmazero.store.store import Store, StoreError
-from sigmazero.store.trace import SIDE, Recorder, Trace
+from sigmazero.store.trace import SIDE, Trace
 from tests.plans import assert_same, contents, run
 
 PLAN = """

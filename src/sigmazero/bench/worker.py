@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from sigmazero.bench.cells import Cell, Loader
 from sigmazero.bench.provenance import peak_device, peak_process, reset_peak
+from sigmazero.bench.recorder import Recorder
 from sigmazero.core.attack import Precision
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.problem import Problem
@@ -21,7 +22,7 @@ from sigmazero.data import Rows
 from sigmazero.models.doctor import CODES, ROWS, examine
 from sigmazero.run import Hardware, Prepared, Session
 from sigmazero.store.facts import Facts
-from sigmazero.store.trace import Recorder, Trace
+from sigmazero.store.trace import Trace
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import typer
 
 from sigmazero.bench.cells import Loader, Missing, expand
 from sigmazero.bench.plan import Plan, read_plan
-from sigmazero.bench.run import Report, execute
+from sigmazero.bench.run import RunSummary, execute
 from sigmazero.cli import options
 from sigmazero.cli.app import INTERRUPTED
 from sigmazero.cli.console import err, out
@@ -86,7 +86,7 @@ def show_missing(missing: list[Missing]) -> None:
         tell(f"missing: {one.what} ({one.questions} cells). {one.advice}")
 
 
-def finish(report: Report, missing: list[Missing], path: Path) -> None:
+def finish(report: RunSummary, missing: list[Missing], path: Path) -> None:
     """The last line, and the exit code."""
     kept = f"{report.rows} rows stored in {path}"
     if report.interrupted:

@@ -1,4 +1,4 @@
-"""The store's file: opening it safely, one writer at a time, and errors in words."""
+"""The store's file: recognised before it is touched, opened safely, one writer at a time, and errors in words."""
 
 import getpass
 import os
@@ -7,42 +7,14 @@ import sqlite3
 import struct
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-APPLICATION = 0x516D615A  # marks a SQLite file as ours
-SCHEMA = 1
-TABLES = """
-CREATE TABLE cells (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, info TEXT NOT NULL, error TEXT);
-CREATE TABLE runs (id INTEGER PRIMARY KEY, provenance TEXT NOT NULL);
-CREATE TABLE batches (
-  id INTEGER PRIMARY KEY,
-  cell INTEGER NOT NULL REFERENCES cells(id),
-  start INTEGER NOT NULL,
-  count INTEGER NOT NULL,
-  run INTEGER NOT NULL REFERENCES runs(id),
-  seconds REAL NOT NULL,
-  peak_device INTEGER,
-  peak_process INTEGER,
-  UNIQUE (cell, start)
-);
-CREATE TABLE facts (batch INTEGER PRIMARY KEY REFERENCES batches(id), columns BLOB NOT NULL, changes BLOB NOT NULL);
-CREATE TABLE writer (one INTEGER PRIMARY KEY CHECK (one = 1), who TEXT NOT NULL);
-"""
-# Came later; a store without it is whole, and gets it when it is next written to.
-TRACES = """
-CREATE TABLE IF NOT EXISTS traces (
-  cell INTEGER NOT NULL REFERENCES cells(id),
-  position INTEGER NOT NULL,
-  points BLOB NOT NULL,
-  PRIMARY KEY (cell, position)
-);
-"""
-# Stores from before the doctor was asked lack it, and older versions do not look for it: no reason for a new schema.
-# The same holds for the inputs of runs from Python.
-INPUTS = "CREATE TABLE IF NOT EXISTS inputs (hash TEXT PRIMARY KEY, rows BLOB NOT NULL)"
-DOCTOR = "CREATE TABLE IF NOT EXISTS doctor (cell INTEGER PRIMARY KEY REFERENCES cells(id), findings TEXT NOT NULL)"
+from sigmazero.store.migrations import APPLICATION, SCHEMA, migrate, missing
+
+LEFT = "It was left as it is; restore a copy, or start another store"
 
 
 class StoreError(RuntimeError):
@@ -61,7 +33,7 @@ def explained(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         reason = str(error)
         if "malformed" in reason or "not a database" in reason:
-            advice = "the file is damaged or no store; it was left as it is. Restore a copy, or start another store"
+            advice = f"the file is damaged or no store. {LEFT}"
         elif "full" in reason or "I/O error" in reason:
             advice = (
                 "nothing more can be written (is the disk full?). All finished batches are kept: make room, run again"
@@ -71,51 +43,138 @@ def explained(path: Path) -> Iterator[None]:
         elif "locked" in reason:
             advice = "another process is using it; try again when it has finished"
         else:
-            advice = "nothing of the last batch was stored; earlier batches are kept"
+            advice = "SQLite cannot do what was asked; what was stored before is kept"
         raise StoreError(f"{path}: {advice} ({reason})") from error
 
 
 def open_reading(path: Path) -> sqlite3.Connection:
-    """A connection that cannot change anything; it may read while another process writes."""
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no store {path}; sigmazero run PLAN makes one")
-    log = path.with_name(f"{path.name}-wal")
-    # Without its log a store in a folder that may not be written to cannot change, and SQLite must be told so.
-    frozen = "&immutable=1" if not os.access(path.parent, os.W_OK) and not log.exists() else ""
-    with explained(path):
-        base = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{frozen}", uri=True, isolation_level=None)
-        if _is_blank(base):
+    """A connection that cannot change the file; it may read while another process writes.
+
+    A store of an older schema is copied to a temporary place and migrated there.
+    """
+    with explained(path), _closed_on_error(_reader(path)) as base:
+        schema = _checked(base, path)
+        if schema is None:
             raise StoreError(f"{path} is empty: no run has stored anything in it yet")
-        _check(base, path)
-    return base
+        if schema == SCHEMA:
+            return base
+        with _closed_on_error(_prepared(sqlite3.connect("", isolation_level=None))) as copy:  # on disk if it is large
+            base.backup(copy)
+            migrate(copy, schema)
+        base.close()
+        return copy
 
 
 def open_writing(path: Path) -> sqlite3.Connection:
-    """A connection for the one writer; makes the file if it is not there."""
-    with explained(path):
-        base = sqlite3.connect(path, isolation_level=None, timeout=30)
-        new = _is_blank(base)
-        if not new:
-            _check(base, path)
+    """A connection for the one writer; makes the file if it is not there, and migrates an older store."""
+    with explained(path), _closed_on_error(_prepared(sqlite3.connect(path, isolation_level=None, timeout=30))) as base:
+        schema = _checked(base, path) or 0
+        if schema:
             found = base.execute("PRAGMA quick_check(1)").fetchone()[0]
             if found != "ok":
                 raise sqlite3.DatabaseError(f"malformed: {found}")
         base.execute("PRAGMA journal_mode=WAL")
         base.execute("PRAGMA synchronous=FULL")  # a finished batch survives a power cut too
-        if new:
-            statements = "".join((TABLES, f"PRAGMA application_id={APPLICATION};", f"PRAGMA user_version={SCHEMA};"))
-            base.executescript(f"BEGIN IMMEDIATE; {statements} COMMIT;")
-        base.execute(TRACES)
-        base.execute(DOCTOR)
-        base.execute(INPUTS)
+        if schema < SCHEMA:
+            base.execute("BEGIN IMMEDIATE")  # undone by closing, unless it comes to its end
+            migrate(base, schema)
+            base.execute("COMMIT")
+        return base
+
+
+@contextmanager
+def _closed_on_error(base: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    try:
+        yield base
+    except BaseException:
+        base.close()
+        raise
+
+
+def recognise(path: Path) -> None:
+    """Refuse a file that is no store of ours, by what it is, without writing to it or beside it."""
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder; name a file in it, such as {path / 'run.db'}")
+    if not path.exists():
+        return
+    if path.with_name(f"{path.name}-journal").exists():
+        # A transaction was cut off, which only a connection that may write can undo: the first bytes must do.
+        _check_head(path)
+        with path.open("rb") as file:
+            if len(head := file.read(72)) == 72 and struct.unpack_from(">I", head, 68)[0] != APPLICATION:
+                raise StoreError(f"{path} is in the middle of a transaction of another program; name another file")
+        return
+    with explained(path), closing(_reader(path)) as base:
+        _checked(base, path)
+
+
+def _reader(path: Path) -> sqlite3.Connection:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no store {path}; a run into it makes one")
+    _check_head(path)
+    log = path.with_name(f"{path.name}-wal")
+    # Without its log a store in a folder that may not be written to cannot change, and SQLite must be told so.
+    frozen = "&immutable=1" if not os.access(path.parent, os.W_OK) and not log.exists() else ""
+    with explained(path):
+        address = f"{path.absolute().as_uri()}?mode=ro{frozen}"
+        return _prepared(sqlite3.connect(address, uri=True, isolation_level=None))
+
+
+def _prepared(base: sqlite3.Connection) -> sqlite3.Connection:
+    """Text that is not UTF-8 any more is still read, so that its checksum can tell."""
+    base.text_factory = lambda raw: raw.decode(errors="surrogateescape")
     return base
 
 
-def _is_blank(base: sqlite3.Connection) -> bool:
-    """Whether nothing was ever stored here: a new file, or one whose maker was killed before its first commit."""
+def _check_head(path: Path) -> None:
+    """Refuse what the first bytes show to be something else."""
+    with path.open("rb") as file:
+        head = file.read(100)
+    if head[:4] == b"PK\x03\x04":
+        raise StoreError(f"{path} is {_archive(path)}, not a store; name another file")
+    if not head:
+        return
+    if not head.startswith(b"SQLite format 3\0"):
+        raise StoreError(f"{path} is damaged or no store: it does not begin as one. {LEFT}")
+    if len(head) < 100:
+        raise StoreError(f"{path} was cut short: it has {len(head)} bytes. {LEFT}")
+    if struct.unpack_from(">I", head, 68)[0] not in (0, APPLICATION):
+        raise StoreError(f"{path} is a SQLite file of another program, no store of sigmazero; name another file")
+    page, pages = struct.unpack_from(">H", head, 16)[0], struct.unpack_from(">I", head, 28)[0]
+    whole, size = pages * (65536 if page == 1 else page), path.stat().st_size
+    if size < whole and not path.with_name(f"{path.name}-wal").exists():
+        raise StoreError(f"{path} was cut short: it has {size:,} of {whole:,} bytes. {LEFT}")
+
+
+def _archive(path: Path) -> str:
+    """A zip file in words."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = set(archive.namelist())
+    except (zipfile.BadZipFile, OSError):
+        return "a damaged zip file"
+    if {"question.npy", "answers.npy"} <= names:
+        return "a state file of SparseAutoAttack as earlier versions kept it"
+    return "a file of arrays (.npz)" if names and all(name.endswith(".npy") for name in names) else "a zip file"
+
+
+def _checked(base: sqlite3.Connection, path: Path) -> int | None:
+    """The schema of a store, None if nothing was ever stored in it; anything else is refused."""
     tables = base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    marks = [base.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
-    return tables == 0 and marks == [0, 0]
+    application, schema = (base.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+    if (tables, application, schema) == (0, 0, 0):
+        return None  # a new file, or one whose maker was killed before its first commit
+    if application != APPLICATION:
+        raise StoreError(f"{path} is a SQLite file of another program, no store of sigmazero; name another file")
+    if schema > SCHEMA:
+        raise StoreError(
+            f"{path} was written by a newer sigmazero (its schema is {schema}, this one knows {SCHEMA}); "
+            "upgrade sigmazero to use it. It was left as it is"
+        )
+    if schema < 1 or (lost := missing(base, schema)):
+        what = ", ".join(lost) if schema else "a schema"
+        raise StoreError(f"{path} is a damaged store: it lacks {what}. {LEFT}")
+    return int(schema)
 
 
 def settle(base: sqlite3.Connection) -> None:
@@ -125,27 +184,6 @@ def settle(base: sqlite3.Connection) -> None:
         base.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.OperationalError:  # a reader is at work, or the disk is full: the log stays, and is read as well
         return
-
-
-def _check(base: sqlite3.Connection, path: Path) -> None:
-    """Refuse what is no store, a store cut short, and one from the future."""
-    application, version = (base.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-    if application != APPLICATION:
-        raise StoreError(f"{path} is no store of sigmazero; name another file")
-    if version > SCHEMA:
-        raise StoreError(
-            f"{path} was written by a newer sigmazero (its schema is {version}, this one knows {SCHEMA}); "
-            "upgrade sigmazero to use it. It was left as it is"
-        )
-    with path.open("rb") as file:
-        head = file.read(100)
-    page, pages = struct.unpack_from(">H", head, 16)[0], struct.unpack_from(">I", head, 28)[0]
-    whole = pages * (65536 if page == 1 else page)
-    if path.stat().st_size < whole and not path.with_name(f"{path.name}-wal").exists():
-        raise StoreError(
-            f"{path} was cut short: it has {path.stat().st_size:,} of {whole:,} bytes. It was left as it is; restore a "
-            "copy, or start another store"
-        )
 
 
 class WriterLock:
@@ -190,8 +228,8 @@ def is_held(path: Path) -> bool:
 def holder(path: Path) -> str | None:
     """Who wrote to the store last, in words; None as long as it has not got that far."""
     try:
-        with closing(open_reading(path)) as base, explained(path):
-            found = base.execute("SELECT who FROM writer").fetchone()
+        with closing(_reader(path)) as base, explained(path):
+            found = base.execute("SELECT who FROM writer").fetchone() if _checked(base, path) else None
     except (FileNotFoundError, StoreError):
         return None
     return found[0] if found else None

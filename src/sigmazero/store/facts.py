@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, cast
 
 import numpy as np
@@ -33,6 +34,8 @@ KINDS: dict[str, Any] = {
     "seconds": np.float64,
 }
 COLUMNS = tuple(KINDS)
+# What stands in a column for batches that were stored before there was such a column: a new column needs a line here.
+DEFAULTS: dict[str, float] = {}
 
 
 @dataclass(frozen=True)
@@ -157,9 +160,10 @@ def _array(values: Tensor, kind: Any) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class CellInfo:
-    """What one cell asks; everything up to `data_hash` except the two names determines the answer.
+    """What one cell asks.
 
-    `parameters` has all of the attack's (`steps` among them), `precision` is the number format of the search,
+    `identity` is all that determines the answer, and `key` its hash; cells of older stores have none. `parameters` has
+    all of the attack's (`steps` among them), `precision` is the number format of the search, `bounds` is the box,
     `origin` says how to load model and data again. `provenance` is filled when a store is read: versions, device and
     commit of the runs that made the facts (a list where they differ), seconds, peak memory over all batches.
     """
@@ -179,5 +183,18 @@ class CellInfo:
     rows: int
     model_sha256: str
     data_hash: str
+    bounds: tuple[float | str, float | str] = (0.0, 1.0)
+    identity: dict[str, Any] = field(default_factory=dict)
     origin: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """As a store keeps it."""
+        return json.dumps({k: v for k, v in asdict(self).items() if k != "provenance"}, sort_keys=True)
+
+    @staticmethod
+    def parse(text: str) -> CellInfo:
+        """From what a store keeps."""
+        known = json.loads(text)
+        known["bounds"] = tuple(known.get("bounds", (0.0, 1.0)))
+        return CellInfo(**known)

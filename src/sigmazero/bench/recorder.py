@@ -1,0 +1,70 @@
+"""A network that notes what it is asked about one sample, for a trace of the search."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sigmazero.core.problem import Problem
+from sigmazero.store.trace import SIDE, Trace
+
+
+@dataclass
+class Notes:
+    """What was asked, call by call."""
+
+    margin: list[Tensor] = field(default_factory=list)
+    prediction: list[Tensor] = field(default_factory=list)
+    adversarial: list[Tensor] = field(default_factory=list)
+    count: list[Tensor] = field(default_factory=list)
+    index: list[Tensor] = field(default_factory=list)
+    value: list[Tensor] = field(default_factory=list)
+
+
+class Recorder(nn.Module):
+    """A network that notes what it is asked about one sample; the answers are the network's own."""
+
+    def __init__(self, network: nn.Module, problem: Problem) -> None:
+        super().__init__()
+        if len(problem) != 1:
+            raise ValueError(f"a trace is of one sample; {len(problem)} were given")
+        self.network, self.problem, self.notes = network, problem, Notes()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Ask, and note."""
+        logits: Tensor = self.network(x)
+        with torch.no_grad():
+            self._note(x.detach(), logits.detach())
+        return logits
+
+    def _note(self, x: Tensor, logits: Tensor) -> None:
+        asked = self.problem.take(torch.zeros(len(x), dtype=torch.int64, device=x.device))
+        changed = (x != asked.x).flatten(1)
+        notes = self.notes
+        notes.margin.append(asked.margin(logits).cpu())
+        notes.prediction.append(logits.argmax(1).cpu())
+        notes.adversarial.append((asked.fooled(logits) & asked.feasible(x)).cpu())
+        notes.count.append(changed.sum(1).cpu())
+        notes.index.append(changed.nonzero()[:, 1].cpu())
+        notes.value.append(x.flatten(1)[changed].cpu())
+
+    def trace(self) -> Trace:
+        """Everything noted, and the landscape of a problem that can be drawn."""
+        kept = {name: torch.cat(values).numpy() for name, values in vars(self.notes).items()}
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept.pop("count"))])
+        kept["margin"] = kept["margin"].astype(np.float64)
+        clean = self.problem.x[0].cpu().numpy()
+        return Trace(clean, offsets=offsets, landscape=self._landscape(), **kept)
+
+    @torch.no_grad()
+    def _landscape(self) -> NDArray[np.float64] | None:
+        x = self.problem.x
+        if self.problem.features != 2:
+            return None
+        along = [torch.linspace(0, 1, SIDE, dtype=x.dtype, device=x.device)] * 2
+        down, across = torch.meshgrid(*along, indexing="ij")
+        points = torch.stack([across, down], -1).reshape(-1, *x.shape[1:])
+        asked = self.problem.take(torch.zeros(len(points), dtype=torch.int64, device=x.device))
+        return asked.margin(self.network(points)).double().cpu().numpy().reshape(SIDE, SIDE)

@@ -1,0 +1,179 @@
+"""Checksums: whatever is altered in a store, or taken out of it, is noticed.
+
+Every row of every table has a checksum over all its values, bound to the key of the cell it belongs to: values that
+are changed, or moved to another cell or position, no longer fit. A batch's row has the checksums of its two blobs of
+facts, so each blob can be checked when it is read, and not before. The sum of the checksums of each table is kept in
+`seals`: a row that is deleted, or put back from an older copy, is missed there.
+
+This is made against accidents and careless edits. Whoever writes new checksums for what they changed is not noticed
+here, only by asking the model again (`sigmazero.bench.verify`); whoever puts back a whole older file is not noticed.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+SIZE = 16  # bytes of a checksum
+
+# The columns that a row's checksum covers, and by how many of them (the first ones) a row is found.
+TABLES: dict[str, tuple[int, tuple[str, ...]]] = {
+    "cells": (1, ("id", "key", "info", "error", "stored")),
+    "runs": (1, ("id", "provenance")),
+    "batches": (
+        1,
+        ("id", "cell", "start", "stop", "count", "places", "run", "seconds", "peak_device", "peak_process")
+        + ("names", "columns_sum", "changes_sum"),
+    ),
+    "traces": (2, ("cell", "position", "points")),
+    "doctor": (1, ("cell", "findings")),
+    "answers": (1, ("cell", "logits")),
+    "inputs": (1, ("hash", "rows")),
+    "history": (1, ("schema", "date", "batches")),
+    "writer": (1, ("one", "who")),
+}
+WORDS = {
+    "cells": "the description of cell {key!s:.12}",
+    "runs": "the provenance of run {id}",
+    "batches": "the facts of rows {start} up to {stop}",
+    "traces": "the trace of row {position}",
+    "doctor": "what the doctor found",
+    "answers": "the model's answers",
+    "inputs": "the inputs with the hash {hash!s:.12}",
+    "history": "the note of the migration to schema {schema}",
+    "writer": "the name of the last writer",
+}
+ALTERED = "not as it was written (another checksum)"
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """Something in a store that is not as it was written; `key` is that of the cell, if it concerns one."""
+
+    what: str
+    key: str | None = None
+
+
+def blob_sum(blob: bytes) -> bytes:
+    """The checksum of some bytes."""
+    return blake2b(blob, digest_size=SIZE).digest()
+
+
+def row_sum(table: str, key: str | None, values: tuple[Any, ...]) -> bytes:
+    """The checksum of a row that belongs to the cell with this key, or to none."""
+    short = tuple(blob_sum(value) if isinstance(value, bytes) else value for value in values)
+    return blob_sum(repr((table, key, short)).encode())
+
+
+def selected(table: str) -> str:
+    """The columns to select for `checked`."""
+    return ", ".join(f"{table}.{name}" for name in (*TABLES[table][1], "checksum"))
+
+
+def is_whole(table: str, key: str | None, row: tuple[Any, ...]) -> bool:
+    """Whether the columns of a row have the checksum that follows them."""
+    width = len(TABLES[table][1])
+    return bool(row_sum(table, key, row[:width]) == row[width])
+
+
+def put(base: sqlite3.Connection, table: str, key: str | None, *values: Any) -> None:
+    """Write a row with its checksum, in place of the one it may replace, and carry it into the table's sum."""
+    found_by, columns = TABLES[table]
+    where = " AND ".join(f"{name} = ?" for name in columns[:found_by])
+    old = base.execute(f"SELECT checksum FROM {table} WHERE {where}", values[:found_by]).fetchone()
+    new = row_sum(table, key, values)
+    names, marks = ", ".join((*columns, "checksum")), ", ".join("?" * (len(columns) + 1))
+    word = "INSERT" if old is None else "REPLACE"
+    base.execute(f"{word} INTO {table} ({names}) VALUES ({marks})", (*values, new))
+    count, total = base.execute("SELECT count, total FROM seals WHERE name = ?", (table,)).fetchone()
+    changed = _plus(total, new) if old is None else _plus(total, new, minus=old[0])
+    base.execute("UPDATE seals SET count = ?, total = ? WHERE name = ?", (count + (old is None), changed, table))
+
+
+def take(base: sqlite3.Connection) -> None:
+    """Take the checksums of everything anew."""
+    keys = dict(base.execute("SELECT id, key FROM cells"))
+    for (batch,) in base.execute("SELECT batch FROM facts").fetchall():
+        blobs = base.execute("SELECT columns, changes FROM facts WHERE batch = ?", (batch,)).fetchone()
+        both = (*map(blob_sum, blobs), batch)
+        base.execute("UPDATE batches SET columns_sum = ?, changes_sum = ? WHERE id = ?", both)
+    for table in TABLES:
+        total, count = bytes(SIZE), 0
+        for (place,) in base.execute(f"SELECT rowid FROM {table}").fetchall():
+            *values, _ = base.execute(f"SELECT {selected(table)} FROM {table} WHERE rowid = ?", (place,)).fetchone()
+            new = row_sum(table, _owner(table, tuple(values), keys), tuple(values))
+            base.execute(f"UPDATE {table} SET checksum = ? WHERE rowid = ?", (new, place))
+            total, count = _plus(total, new), count + 1
+        base.execute("INSERT OR REPLACE INTO seals VALUES (?, ?, ?)", (table, count, total))
+
+
+def audit(base: sqlite3.Connection) -> Iterator[Flaw]:
+    """Everything in a store that is not as it was written."""
+    for table in TABLES:
+        try:
+            yield from _audit(base, table)
+        except sqlite3.DatabaseError as error:
+            yield Flaw(f"the table {table} cannot be read ({error})")
+    lost = "SELECT count(*) FROM facts LEFT JOIN batches ON batches.id = facts.batch WHERE batches.id IS NULL"
+    if count := base.execute(lost).fetchone()[0]:
+        yield Flaw(f"{count} of the facts belong to no batch")
+    seals = [name for (name,) in base.execute("SELECT name FROM seals")]
+    if extra := set(map(repr, seals)) - set(map(repr, TABLES)):
+        yield Flaw(f"the table seals has rows that are not known: {', '.join(sorted(extra))}")
+
+
+def _audit(base: sqlite3.Connection, table: str) -> Iterator[Flaw]:
+    keys = dict(base.execute("SELECT id, key FROM cells"))
+    total, count, sound = bytes(SIZE), 0, True
+    for (place,) in base.execute(f"SELECT rowid FROM {table}").fetchall():
+        row = base.execute(f"SELECT {selected(table)} FROM {table} WHERE rowid = ?", (place,)).fetchone()
+        key = _owner(table, row, keys)
+        wrong = [] if is_whole(table, key, row) else [ALTERED]
+        wrong += _wrong_blobs(base, row) if table == "batches" and not wrong else []
+        wrong += _wrong_count(base, row) if table == "cells" and not wrong else []
+        owner = row[1] if table == "cells" else key
+        yield from (Flaw(f"{label(table, row)}: {one}", owner if isinstance(owner, str) else None) for one in wrong)
+        sound &= not wrong
+        total, count = _plus(total, row[-1]), count + 1
+    seal = base.execute("SELECT count, total FROM seals WHERE name = ?", (table,)).fetchone()
+    if seal is None:
+        yield Flaw(f"the sum of the table {table} is missing")
+    elif seal[0] != count:
+        yield Flaw(f"the table {table} has {count} rows and should have {seal[0]}")
+    elif seal[1] != total and sound:
+        yield Flaw(f"the table {table} has other rows than those written last")
+
+
+def label(table: str, row: tuple[Any, ...]) -> str:
+    """What a row is, in words."""
+    return WORDS[table].format(**dict(zip(TABLES[table][1], row, strict=False)))
+
+
+def _wrong_blobs(base: sqlite3.Connection, row: tuple[Any, ...]) -> list[str]:
+    """What is wrong with the facts of a batch."""
+    named = dict(zip(TABLES["batches"][1], row, strict=False))
+    blobs = base.execute("SELECT columns, changes FROM facts WHERE batch = ?", (named["id"],)).fetchone()
+    if blobs is None:
+        return ["missing"]
+    kept = (named["columns_sum"], named["changes_sum"])
+    whole = all(isinstance(blob, bytes) and blob_sum(blob) == wanted for blob, wanted in zip(blobs, kept, strict=True))
+    return [] if whole else [ALTERED]
+
+
+def _wrong_count(base: sqlite3.Connection, row: tuple[Any, ...]) -> list[str]:
+    """Whether a cell has as many rows of facts as were stored."""
+    named = dict(zip(TABLES["cells"][1], row, strict=False))
+    held = base.execute("SELECT coalesce(sum(count), 0) FROM batches WHERE cell = ?", (named["id"],)).fetchone()[0]
+    return [] if held == named["stored"] else [f"facts of {named['stored']} rows were stored, there are {held}"]
+
+
+def _owner(table: str, row: tuple[Any, ...], keys: dict[Any, Any]) -> str | None:
+    """The key that a row's checksum is bound to."""
+    columns = TABLES[table][1]
+    return keys.get(row[columns.index("cell")]) if "cell" in columns else None
+
+
+def _plus(total: bytes, new: bytes, minus: bytes = b"") -> bytes:
+    numbers = [int.from_bytes(each, "big") if isinstance(each, bytes) else 0 for each in (total, new, minus)]
+    return ((numbers[0] + numbers[1] - numbers[2]) % 2 ** (8 * SIZE)).to_bytes(SIZE, "big")

@@ -1,0 +1,276 @@
+"""Reading a store: every value that is handed out was checked against its checksum."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sigmazero.store import checksums, database
+from sigmazero.store.batches import Packed, unpack_facts, unpack_places
+from sigmazero.store.checksums import Flaw
+from sigmazero.store.database import StoreError
+from sigmazero.store.facts import CellInfo, Facts, Integers
+from sigmazero.store.pack import unpack
+from sigmazero.store.trace import Trace
+
+Stage = Literal["done", "running", "begun", "waiting", "failed"]
+
+
+@dataclass(frozen=True)
+class CellStatus:
+    """How far a cell is; `seconds` is what its stored rows took."""
+
+    cell: CellInfo
+    done: int
+    seconds: float
+    error: str | None
+    state: Stage
+
+
+class CellRow(NamedTuple):
+    """A cell as its table has it; `stored` counts the rows with facts."""
+
+    id: int
+    key: str
+    info: str
+    error: str | None
+    stored: int
+
+
+class BatchRow(NamedTuple):
+    """A batch as its table has it; its rows are those from `start` up to `stop`, or those in `places`."""
+
+    id: int
+    cell: int
+    start: int
+    stop: int
+    count: int
+    places: bytes | None
+    run: int
+    seconds: float
+    peak_device: int | None
+    peak_process: int | None
+    names: str
+    columns_sum: bytes
+    changes_sum: bytes
+
+
+class Reader:
+    """What can be asked of an open store. A value that is not as it was written is an error that names the place."""
+
+    path: Path
+    _base: sqlite3.Connection
+    _lock: database.WriterLock | None
+
+    def _ask(self, question: str, *values: Any) -> list[Any]:
+        with database.explained(self.path):
+            return self._base.execute(question, values).fetchall()
+
+    def _rows(self, table: str, key: str | None, rest: str = "", *values: Any) -> list[Any]:
+        """Rows of a table that belong to the cell with this key, or to none."""
+        found = self._ask(f"SELECT {checksums.selected(table)} FROM {table} {rest}", *values)
+        for row in found:
+            if not checksums.is_whole(table, key, row):
+                raise self._altered(f"{checksums.label(table, row)}", key)
+        return [row[:-1] for row in found]
+
+    def _altered(self, what: str, key: str | None, why: str = checksums.ALTERED) -> StoreError:
+        place = self.path if key is None else f"{self.path}, cell {key[:12]}"
+        return StoreError(f"{place}: {what}: {why}; restore a copy of the store, or run into another one")
+
+    def _cell(self, key: str) -> CellRow:
+        found = self._rows("cells", None, "WHERE key = ?", key)
+        if not found:
+            raise KeyError(f"{self.path} has no cell {key!r}; its keys() are all there are")
+        return CellRow(*found[0])
+
+    def _parse(self, row: CellRow) -> CellInfo:
+        try:
+            return CellInfo.parse(row.info)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise self._altered("its description", row.key, f"cannot be read ({error})") from error
+
+    def _batches(self, cell: CellRow) -> list[BatchRow]:
+        rows = [BatchRow(*row) for row in self._rows("batches", cell.key, "WHERE cell = ? ORDER BY start", cell.id)]
+        if (held := sum(row.count for row in rows)) != cell.stored:
+            raise self._altered("its facts", cell.key, f"{cell.stored} rows were stored, there are {held}")
+        return rows
+
+    # Cells -----------------------------------------------------------------------------------------------------------
+
+    def keys(self) -> list[str]:
+        """The keys of all cells, in the order they were registered."""
+        return [key for (key,) in self._ask("SELECT key FROM cells ORDER BY id")]
+
+    def cell(self, key: str) -> CellInfo:
+        """What a cell asks, without the provenance of its facts."""
+        return self._parse(self._cell(key))
+
+    def cells(self) -> list[CellInfo]:
+        """Every cell, in the order they were registered, with the provenance of what is stored of it."""
+        made: dict[int, list[tuple[Any, ...]]] = {}
+        for cell, *rest in self._ask(
+            "SELECT cell, run, sum(seconds), max(peak_device), max(peak_process) FROM batches "
+            "GROUP BY cell, run ORDER BY cell, run"
+        ):
+            made.setdefault(cell, []).append(tuple(rest))
+        runs = {run: json.loads(text) for run, text in self._rows("runs", None)}
+        rows = [CellRow(*row) for row in self._rows("cells", None, "ORDER BY id")]
+        return [replace(self._parse(row), provenance=_provenance(made.get(row.id, []), runs)) for row in rows]
+
+    def status(self) -> list[CellStatus]:
+        """How far every cell is; one is running if it has begun, is not done, and some process writes here."""
+        cells = {cell.key: cell for cell in self.cells()}
+        rows = self._ask(
+            "SELECT key, error, coalesce(sum(count), 0), coalesce(sum(seconds), 0), max(batches.id) "
+            "FROM cells LEFT JOIN batches ON batches.cell = cells.id GROUP BY cells.id ORDER BY cells.id"
+        )
+        held = self._lock is not None or database.is_held(self.path)
+        latest = max((last for *_, last in rows if last is not None), default=None)
+
+        def stage(rows: int, error: str | None, done: int, last: int | None) -> Stage:
+            if error is not None:
+                return "failed"
+            if done >= rows:
+                return "done"
+            return "waiting" if not done else "running" if held and last == latest else "begun"
+
+        return [
+            CellStatus(cells[key], done, seconds, error, stage(cells[key].rows, error, done, last))
+            for key, error, done, seconds, last in rows
+        ]
+
+    # What is known of a cell's rows ----------------------------------------------------------------------------------
+
+    def stored(self, key: str) -> NDArray[np.bool_]:
+        """Which positions of a cell have their facts."""
+        cell = self._cell(key)
+        done = np.zeros(self._parse(cell).rows, np.bool_)
+        for row in self._batches(cell):
+            done[unpack_places(row.start, row.stop, row.places)] = True
+        return done
+
+    def positions(self, key: str) -> Integers:
+        """The positions of the rows whose facts `facts` gives, in the same order."""
+        return np.flatnonzero(self.stored(key))
+
+    def facts(self, key: str, perturbations: bool = True) -> Facts:
+        """What is stored of a cell, in the order of its rows; without perturbations every row seems unchanged."""
+        cell = self._cell(key)
+        batches = self._batches(cell)
+        blobs: dict[int, tuple[bytes, bytes | None]] = {
+            batch: (columns, changes)
+            for batch, columns, changes in self._ask(
+                f"SELECT batch, columns, {'changes' if perturbations else 'NULL'} FROM batches "
+                "JOIN facts ON facts.batch = batches.id WHERE cell = ?",
+                cell.id,
+            )
+        }
+        packed = [self._packed(cell.key, row, blobs.get(row.id)) for row in batches]
+        try:
+            facts = unpack_facts(packed)
+        except ValueError as error:
+            raise StoreError(f"{self.path}, cell {key[:12]}: {error}") from error
+        places = [unpack_places(row.start, row.stop, row.places) for row in batches]
+        order = np.concatenate([*places, np.zeros(0, np.int64)])
+        return facts if (np.diff(order) > 0).all() else facts.take(np.argsort(order))
+
+    def _packed(self, key: str, row: BatchRow, blobs: tuple[bytes, bytes | None] | None) -> Packed:
+        """A batch's blobs, if they are those that were written."""
+        if blobs is None:
+            raise self._altered(checksums.label("batches", row), key, "missing")
+        for blob, wanted in zip(blobs, (row.columns_sum, row.changes_sum), strict=True):
+            if blob is not None and (not isinstance(blob, bytes) or checksums.blob_sum(blob) != wanted):
+                raise self._altered(checksums.label("batches", row), key)
+        return Packed(row.names, *blobs)
+
+    def traced(self, key: str) -> NDArray[np.bool_]:
+        """Which positions of a cell have a trace."""
+        cell = self._cell(key)
+        done = np.zeros(self._parse(cell).rows, np.bool_)
+        for (position,) in self._ask("SELECT position FROM traces WHERE cell = ?", cell.id):
+            done[position] = True
+        return done
+
+    def trace(self, key: str, position: int) -> Trace:
+        """What a search asked about the cell's row at a position."""
+        cell = self._cell(key)
+        found = self._rows("traces", key, "WHERE cell = ? AND position = ?", cell.id, position)
+        if not found:
+            raise KeyError(
+                f"{self.path} has no trace of row {position} of cell {key[:12]}; write trace = true in its plan"
+            )
+        try:
+            return Trace.unpack(found[0][2])
+        except ValueError as error:
+            raise StoreError(f"{self.path}, cell {key[:12]}: {error}") from error
+
+    def answers(self, key: str) -> Tensor | None:
+        """The model's logits for a few clean rows of a cell, in double precision; None where none were kept."""
+        found = self._rows("answers", key, "WHERE cell = ?", self._cell(key).id)
+        if not found:
+            return None
+        shape, logits = unpack(found[0][1])
+        return torch.from_numpy(logits.astype(np.float64)).view(shape.tolist())
+
+    def findings(self) -> dict[str, list[dict[str, str]]]:
+        """What the doctor said, by cell key; cells that it was not asked about are not in it."""
+        found: dict[str, list[dict[str, str]]] = {}
+        for cell, key in self._ask("SELECT cell, key FROM doctor JOIN cells ON cells.id = cell ORDER BY cell"):
+            found[key] = json.loads(self._rows("doctor", key, "WHERE cell = ?", cell)[0][1])
+        return found
+
+    # The store itself ------------------------------------------------------------------------------------------------
+
+    def inputs(self, content_hash: str) -> bytes | None:
+        """Inputs kept under a hash, packed; None where there are none."""
+        found = self._rows("inputs", None, "WHERE hash = ?", content_hash)
+        return bytes(found[0][1]) if found else None
+
+    def writer(self) -> str | None:
+        """The process that writes here now, in words."""
+        return database.holder(self.path) if database.is_held(self.path) else None
+
+    def audit(self) -> list[Flaw]:
+        """Everything that is not as it was written, or is missing; nothing is asked of a model."""
+        with database.explained(self.path):
+            return list(checksums.audit(self._base))
+
+    def notes(self) -> list[str]:
+        """What a reader should know of the store's past."""
+        return [
+            f"the checksums of the first {batches} batches were taken when the store was migrated to schema {schema} "
+            f"({date}): they do not tell what was altered before"
+            for schema, date, batches in self._rows("history", None)
+            if schema == 2
+        ]
+
+
+def _provenance(made: list[tuple[Any, ...]], runs: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """What the runs that filled a cell have in common, lists of values where they differ, and what they took."""
+    if not made:
+        return {}
+    about = [runs[run] for run, *_ in made]
+    merged: dict[str, Any] = {}
+    for name in dict.fromkeys(name for one in about for name in one):
+        values = [
+            value for i, one in enumerate(about) if (value := one.get(name)) not in [o.get(name) for o in about[:i]]
+        ]
+        merged[name] = values[0] if len(values) == 1 else values
+    peaks = [
+        [peak for peak in column if peak is not None] for column in zip(*(rest[1:] for _, *rest in made), strict=True)
+    ]
+    return merged | {
+        "runs": len(made),
+        "seconds": sum(seconds for _, seconds, *_ in made),
+        "peak_memory_device": max(peaks[0], default=None),
+        "peak_memory_process": max(peaks[1], default=None),
+    }
