@@ -1,0 +1,250 @@
+"""What outlives a batch is made once, every row comes once, and between batches all is the caller's."""
+
+import copy
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import nn
+
+import sigmazero as sz
+from sigmazero.core.inputs import make_problem
+from sigmazero.core.result import Outcome
+from sigmazero.run import Hardware, Prepared, Session
+from sigmazero.run import session as module
+from sigmazero.run.memory import limited, out_of_memory
+from tests.networks import TinyNet
+
+ATTACK = sz.get("sigma-zero", steps=12)
+
+
+class Copied(nn.Module):
+    """Counts how often it is copied."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net, self.copies = net, [0]
+
+    def forward(self, x):
+        return self.net(x)
+
+    def __deepcopy__(self, memo):
+        self.copies[0] += 1
+        twin = Copied(copy.deepcopy(self.net, memo))
+        twin.copies = self.copies
+        return twin
+
+
+def question(net: TinyNet, rows: int = 30, **options):
+    x, y = net.x.repeat(6, 1, 1, 1)[:rows], net.y.repeat(6)[:rows].clone()
+    y[3] = (y[3] + 1) % 3  # wrong from the start
+    return make_problem(x, y, **options)
+
+
+def test_every_row_comes_once_and_settled_ones_first():
+    net = TinyNet("conv")
+    problem = question(net)
+    with Session(ATTACK, net, batch_size=8) as session:
+        parts = list(session.batches(problem))
+        whole = session.run(problem)
+    wrong = (net(problem.x).argmax(1) != problem.y).nonzero().squeeze(1)
+    assert parts[0][0].tolist() == wrong.tolist()
+    assert (parts[0][1].outcome == Outcome.ALREADY).all()
+    assert sorted(torch.cat([rows for rows, _ in parts]).tolist()) == list(range(30))
+    assert [len(rows) for rows, _ in parts[1:]] == [8, 8, 8]
+    for rows, result in parts:
+        assert torch.equal(result.x_adv, whole.x_adv[rows])
+        assert torch.equal(result.forwards, whole.forwards[rows])
+
+
+def test_nothing_to_attack_is_an_empty_result():
+    net = TinyNet("conv")
+    parts = list(Session(ATTACK, net).batches(question(net).take(torch.arange(0))))
+    assert [len(rows) for rows, _ in parts] == [0]
+
+
+def test_phases_are_asked_for_once_per_question():
+    asked = []
+
+    @dataclass(frozen=True, kw_only=True)
+    class Asked(type(ATTACK)):  # type: ignore[misc]
+        def phases(self, problem=None):
+            asked.append(problem)
+            return (self,)
+
+    net = TinyNet("conv")
+    with Session(Asked(steps=12), net, batch_size=5) as session:
+        session.run(question(net))
+        assert len(asked) == 1
+        session.run(question(net, rows=9))  # other rows, the same question
+        assert len(asked) == 1
+        session.run(question(net, rows=9, budget=4))
+        assert len(asked) == 2
+
+
+def test_one_copy_of_the_model_serves_all_batches_and_attacks():
+    net = Copied(TinyNet("conv", torch.float32))
+    tiny = net.net
+    assert isinstance(tiny, TinyNet)
+    problem = question(tiny)
+    hardware = Hardware(precision="tf32")
+    with Session(ATTACK, net, hardware, batch_size=4) as session:
+        session.run(problem)
+        session.run(problem)
+    assert net.copies == [1]
+    prepared = Prepared(net, hardware)
+    for attack in (ATTACK, sz.get("fmn", steps=12)):
+        Session(attack, net, batch_size=4, prepared=prepared).run(problem)
+    assert net.copies == [2]
+
+
+def test_a_halved_batch_stays_halved():
+    net, sizes = TinyNet("conv"), []
+
+    def small_machine(x):
+        sizes.append(len(x))
+        if len(x) > 3:
+            raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+        return net(x)
+
+    with Session(ATTACK, small_machine, batch_size=12) as session:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            first = session.run(question(net, rows=12))
+        assert [str(one.message)[-15:] for one in caught] == ["going on with 6", "going on with 3"]
+        assert session.size == 3
+        sizes.clear()
+        second = session.run(question(net, rows=12))
+    assert max(sizes) == 3
+    assert torch.equal(first.x_adv, second.x_adv)
+
+
+def test_between_batches_the_model_is_the_callers():
+    net = TinyNet("conv").train()
+    session = Session(ATTACK, net, batch_size=8)
+    for _ in session.batches(question(net)):
+        assert net.training
+        assert all(parameter.requires_grad for parameter in net.parameters())
+        assert torch.is_grad_enabled()
+
+
+def test_the_callers_time_is_not_the_runs(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+    net = TinyNet("conv")
+    for _, result in Session(ATTACK, net, batch_size=8).batches(question(net)):
+        assert result.seconds == 0
+        now[0] += 1000
+
+
+def test_rows_that_a_coarse_search_misjudged_come_last_and_count_both_searches():
+    net = TinyNet("conv", torch.float32)
+    problem = question(net, rows=6).take(torch.tensor([0, 1, 2, 4]))
+
+    class Fickle(nn.Module):
+        """Contradicts its copy, on which a coarse search runs, until a search runs on itself."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.net, self.searched = net, False
+
+        def __deepcopy__(self, memo):
+            return copy.deepcopy(self.net, memo)
+
+        def forward(self, x):
+            self.searched |= torch.is_grad_enabled()
+            far = (x[:, None] - problem.x[None]).flatten(2).abs().amax(2)
+            doubt = (far.amin(1) > 0) & (not self.searched)
+            return self.net(x) + 1000 * doubt[:, None] * nn.functional.one_hot(problem.y[far.argmin(1)], 5)
+
+    parts = list(Session(ATTACK, Fickle(), Hardware(precision="tf32"), batch_size=2).batches(problem))
+    assert sorted(torch.cat([rows for rows, _ in parts]).tolist()) == [0, 1, 2, 3]
+    exact = Session(ATTACK, net).run(problem)
+    rows, again = parts[-1]
+    assert len(rows) == 4
+    assert again.success.any()
+    assert torch.equal(again.l0, exact.l0[rows])
+    assert (again.backwards == 2 * exact.backwards[rows]).all()
+    assert (again.forwards > 2 * exact.backwards[rows] + 1).all()
+
+
+class Moody(nn.Module):
+    """Right only in eval mode; notes whether it was ever asked in another."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 3)).double()
+        self.asked_in_training = 0
+
+    def forward(self, x):
+        self.asked_in_training += self.training
+        return self.body(x) * (-1 if self.training else 1)
+
+
+@pytest.mark.parametrize("models", [1, 3])
+def test_eight_threads_take_turns(models):
+    """Modes and parameters are restored exactly, and every result is that of a run alone."""
+    nets = [Moody(seed) for seed in range(models)]
+    for net in nets:
+        net.train()
+        net.body[1].weight.requires_grad_(False)  # type: ignore[union-attr]
+    x = TinyNet("conv").x
+    ys = [copy.deepcopy(net).eval()(x).argmax(1) for net in nets]
+    wanted = [ATTACK.run(net, x, y, batch_size=2) for net, y in zip(nets, ys, strict=True)]
+    needs = [[p.requires_grad for p in net.parameters()] for net in nets]
+    for net in nets:
+        net.asked_in_training = 0
+    gate = threading.Barrier(8)
+
+    def work(thread: int):
+        gate.wait(timeout=60)
+        k = thread % models
+        return k, ATTACK.run(nets[k], x, ys[k], batch_size=2)
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(work, range(8)))
+    for k, result in results:
+        assert torch.equal(result.x_adv, wanted[k].x_adv)
+        assert torch.equal(result.forwards, wanted[k].forwards)
+    for net, need in zip(nets, needs, strict=True):
+        assert net.asked_in_training == 0
+        assert all(part.training for part in net.modules())
+        assert [p.requires_grad for p in net.parameters()] == need
+
+
+def test_heads_on_one_backbone_wait_for_each_other():
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Dropout(0.5)).double()
+    heads = [nn.Sequential(backbone, nn.Linear(8, 3).double()) for _ in range(2)]
+    x, wanted = TinyNet("conv").x, []
+    for head in heads:
+        head.eval()
+        wanted.append((y := head(x).argmax(1), ATTACK.run(head, x, y)))
+        head.train()
+    with ThreadPoolExecutor(2) as pool:
+        jobs = [pool.submit(ATTACK.run, head, x, y) for head, (y, _) in zip(heads * 4, wanted * 4, strict=True)]
+    for job, (_, result) in zip(jobs, wanted * 4, strict=True):
+        assert torch.equal(job.result().x_adv, result.x_adv)
+    assert all(part.training for head in heads for part in head.modules())
+
+
+def test_whoever_reports_it_memory_is_out():
+    said = ("CUDNN_STATUS_ALLOC_FAILED", "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED")
+    assert all(out_of_memory(RuntimeError(f"RuntimeError: {text}")) for text in said)
+    assert out_of_memory(MemoryError())
+    assert not out_of_memory(ValueError("out of memory, says somebody"))
+
+
+def test_the_memory_limit_puts_back_what_it_found(monkeypatch):
+    set_to: list[float] = []
+    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 0.5)
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda share, _: set_to.append(share))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: type("", (), {"total_memory": 1000}))
+    with pytest.raises(KeyError), limited(torch.device("cuda"), 250):
+        raise KeyError
+    with limited(torch.device("cuda"), 900):
+        pass
+    assert set_to == [0.25, 0.5, 0.5, 0.5]
