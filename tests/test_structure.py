@@ -1,108 +1,145 @@
-"""The house rules that a machine can check: who imports whom, and how long things may get."""
+"""The house rules that a machine can check: who imports whom, directly or through others, and how long things get."""
 
 import ast
 import importlib
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SOURCES = sorted((ROOT / "src" / "sigmazero").rglob("*.py"))
+PACKAGE = ROOT / "src" / "sigmazero"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
 EVERYWHERE = [
     p for folder in ("src", "tests", "benchmarks", "examples", "scripts") for p in (ROOT / folder).rglob("*.py")
 ]
 
-# A room may import from the rooms listed for it, besides itself; what is not listed (cli, docs) may use all.
+# What a package may load, directly or through others, besides itself. docs/architecture.md draws it.
 ALLOWED: dict[str, set[str]] = {
-    "problem": set(),
-    "ops": set(),
-    "noise": set(),
-    "progress": set(),
-    "result": {"problem"},
-    "pose": {"problem"},
-    "oracle": {"problem", "ops"},
-    "loop": {"ops", "oracle", "problem", "progress"},
-    "capture": {"loop", "oracle", "problem"},
-    "engine": {"capture", "loop", "oracle", "problem"},
-    "batches": {"engine", "oracle", "problem"},
-    "verify": {"engine", "loop", "oracle", "problem", "result"},
-    "drive": {"batches", "engine", "loop", "oracle", "problem", "progress", "result", "verify"},
-    "attack": {"drive", "engine", "oracle", "pose", "problem", "result"},
-    "attacks": {"attack", "oracle", "problem", "noise", "ops"},
-    "models": set(),
-    "data": set(),
-    "doctor": set(),
-    "files": set(),
-    "auto": {"attack", "attacks", "doctor", "engine", "files", "oracle", "pose", "problem", "result"},
-    "bench": {
-        "attack",
-        "attacks",
-        "data",
-        "doctor",
-        "engine",
-        "files",
-        "models",
-        "pose",
-        "problem",
-        "progress",
-        "result",
-    },
-    "report": {"bench", "files", "result"},
+    "core": set(),
+    "run": {"core"},
+    "attacks": {"core"},
+    "data": {"core"},
+    "models": {"core", "data"},
+    "store": {"core"},
+    "report": {"core", "store"},
+    "bench": {"core", "run", "attacks", "data", "models", "store", "report"},
+    "auto": {"core", "run", "attacks", "data", "models", "store", "report", "bench"},
+    "cli": {"core", "run", "attacks", "data", "models", "store", "report", "bench", "auto"},
 }
+# Loaded when a function is called, not with the module: the contract opens a session, and nothing else looks up.
+LATE = {("core.attack", "run")}
 
 
-def room(path: Path) -> str:
-    """The part of the package a file belongs to: its folder, or its own name at the top."""
-    first = path.relative_to(ROOT / "src" / "sigmazero").parts[0]
-    return first.removesuffix(".py")
+def module(path: Path) -> str:
+    """The name of a file's module below the package: `core.ops`, or `core` for its __init__."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
 
 
-def imported(path: Path) -> set[str]:
-    """Rooms of ours that a file imports, wherever in the file."""
-    rooms = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module] if node.module != "sigmazero" else [f"sigmazero.{a.name}" for a in node.names]
-        rooms |= {name.split(".")[1] for name in names if name.startswith("sigmazero.")}
-    return rooms
+MODULES = {module(path): path for path in SOURCES}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_flow_one_way(path):
-    here = room(path)
-    if here not in ALLOWED:
-        return
-    wrong = imported(path) - ALLOWED[here] - {here}
-    assert not wrong, f"{here} may not import {', '.join(sorted(wrong))}"
+@cache
+def imported(name: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The modules of ours that a module imports when it is loaded, and those that it imports later."""
+    tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
+    hints = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
+    checked = {id(child) for node in hints for child in ast.walk(node)}
+    inside = {id(child) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for child in ast.walk(node)}
+    now: set[str] = set()
+    late: set[str] = set()
+    for node in ast.walk(tree):
+        if id(node) not in checked:
+            (late if id(node) in inside else now).update(_targets(node))
+    return frozenset(now), frozenset(late)
+
+
+def _targets(node: ast.AST) -> set[str]:
+    """The modules of ours that an import names; the packages around a module are loaded with it."""
+    names: list[str] = []
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "sigmazero":
+        names = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+    found = set()
+    for name in names:
+        parts = name.split(".")[1:] if name.startswith("sigmazero.") else []
+        found |= {".".join(parts[: k + 1]) for k in range(len(parts))}
+    return found & MODULES.keys()
+
+
+@cache
+def loaded(name: str) -> frozenset[str]:
+    """Every module of ours that is loaded with a module, through whatever chain."""
+    found, waiting = set(), [name]
+    while waiting:
+        for other in imported(waiting.pop())[0] - found:
+            found.add(other)
+            waiting.append(other)
+    return frozenset(found)
+
+
+def package(name: str) -> str:
+    return name.split(".")[0]
+
+
+def test_the_root_holds_the_packages_alone():
+    assert {name for name in MODULES if "." not in name} == {*ALLOWED, "", "__main__"}
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if package(name) in ALLOWED])
+def test_imports_flow_one_way(name):
+    allowed = ALLOWED[package(name)] | {package(name)}
+    wrong = sorted(other for other in loaded(name) if package(other) not in allowed)
+    assert not wrong, f"{name} loads {len(wrong)} modules it may not, {', '.join(wrong[:5])} among them"
+    late = {package(other) for other in imported(name)[1]} - allowed
+    assert {(name, other) for other in late} <= LATE, f"{name} imports {', '.join(late)} inside a function"
+
+
+def test_what_is_allowed_late_is_needed():
+    assert all(any(package(other) == far for other in imported(name)[1]) for name, far in LATE)
+
+
+def test_no_module_loads_itself():
+    """A package is loaded before the modules in it, so chains that pass through one say nothing."""
+    packages = {name for name, path in MODULES.items() if path.name == "__init__.py"}
+
+    def chain(name: str) -> set[str]:
+        found: set[str] = set()
+        waiting = [name]
+        while waiting:
+            new = imported(waiting.pop())[0] - packages - found
+            found |= new
+            waiting += new
+        return found
+
+    assert not [name for name in MODULES if name not in packages and name in chain(name)]
 
 
 def test_attacks_round_alike_everywhere():
     """exp2 rounds differently at the end of a vector on a CPU: a result would depend on the place in the batch."""
-    for path in (ROOT / "src" / "sigmazero" / "attacks").glob("*.py"):
+    for path in (PACKAGE / "attacks").glob("*.py"):
         assert "torch.exp2(" not in path.read_text(encoding="utf-8"), f"{path.name} uses exp2; write it with exp"
 
 
 def test_no_attack_imports_another():
-    folder = ROOT / "src" / "sigmazero" / "attacks"
-    public = {p.stem for p in folder.glob("*.py") if not p.name.startswith("_")}
-    for path in folder.glob("*.py"):
-        if path.name == "__init__.py":
-            continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sigmazero.attacks."):
-                assert (node.module or "").split(".")[-1] not in public, f"{path.name} imports {node.module}"
+    public = {name for name in MODULES if name.startswith("attacks.") and not name.split(".")[1].startswith("_")}
+    for name in MODULES:
+        if name.startswith("attacks.") and name != "attacks.functions":
+            assert not imported(name)[0] & public, f"{name} imports another attack"
 
 
 def test_core_needs_torch_and_numpy_alone():
-    code = "import sys, sigmazero; print(sorted(m for m in sys.modules if '.' not in m))"
+    code = (
+        "import sys, sigmazero; print(sorted(m for m in sys.modules if '.' not in m), 'torch._dynamo' in sys.modules)"
+    )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     for extra in ("typer", "rich", "matplotlib", "PIL", "sklearn", "mlxtend", "pandas", "torchvision", "safetensors"):
         assert f"'{extra}'" not in out
+    assert "torch._dynamo" not in out, "importing sigmazero loads torch's compiler, which takes seconds"
 
 
 @pytest.mark.parametrize("path", EVERYWHERE, ids=lambda p: str(p.relative_to(ROOT)))
