@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from sigmazero.cli.commands import names
 from sigmazero.cli.console import err, out
 
 # What a user can cause and mend. Torch reports wrong shapes and full devices as RuntimeError.
@@ -17,6 +18,10 @@ INTERRUPTED = 130
 
 class Guarded(TyperGroup):
     """Turns errors of users into one message and exit code 2, and Ctrl-C into exit code 130."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The commands in their declared order; typer would put those with commands of their own last."""
+        return [name for name in names() if name in self.commands]
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""

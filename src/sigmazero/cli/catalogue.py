@@ -147,8 +147,8 @@ def _command_sections(command: Any, path: str) -> Iterator[str]:
     yield _help(command.help or "")
     if shown:
         yield markdown([_parameter(p) for p in shown])
-    for name, child in sub.items():
-        yield from _command_sections(child, f"{path} {name}")
+    for name in command.list_commands(None) if sub else ():
+        yield from _command_sections(sub[name], f"{path} {name}")
 
 
 def _help(text: str) -> str:

@@ -1,8 +1,8 @@
 """`sigmazero validate`: is a plan what it should be?"""
 
 from sigmazero.bench.plan import read_plan
+from sigmazero.cli.commands.run import PlanFile
 from sigmazero.cli.console import out
-from sigmazero.cli.run import PlanFile
 
 
 def validate(plan: PlanFile) -> None:

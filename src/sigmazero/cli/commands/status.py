@@ -10,8 +10,8 @@ import typer
 from sigmazero.bench.cells import Loader, Missing, expand
 from sigmazero.bench.plan import read_plan
 from sigmazero.cli import options
+from sigmazero.cli.commands.run import Numbers, StoreFile, Trial, show_missing, store_path, tell
 from sigmazero.cli.console import out
-from sigmazero.cli.run import Numbers, StoreFile, Trial, show_missing, store_path, tell
 from sigmazero.report.tables.summary import LEFT, duration, status_rows, time_left
 from sigmazero.report.tables.text import rich_table
 from sigmazero.store.store import CellStatus, Store
