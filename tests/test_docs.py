@@ -10,7 +10,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from sigmazero.cli import app
-from sigmazero.cli import catalogue as docs
+from sigmazero.cli.commands import docs
 
 ROOT = Path(__file__).parents[1]
 WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from sigmazero.core.findings import CODES, Finding, render
 from sigmazero.data import load
-from sigmazero.models.doctor import CODES, Finding, examine, render
+from sigmazero.models.doctor import examine
 
 
 @pytest.fixture(scope="module")

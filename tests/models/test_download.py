@@ -99,7 +99,7 @@ def test_default_folder_is_the_first_one_searched(published, tmp_path, monkeypat
 
 def test_interrupted_transfer_is_resumed(server, published, tmp_path):
     server.cut = 100_000
-    with pytest.raises(DownloadError, match=r"100000 of 512000 bytes.*run the same command again.*the page of X1"):
+    with pytest.raises(DownloadError, match=r"100000 of 512000 bytes.*fetch it again to go on.*the page of X1"):
         fetch("X1", tmp_path)
     assert not (tmp_path / "deep" / "x1.pt").exists()
     server.cut = None

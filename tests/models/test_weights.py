@@ -281,7 +281,8 @@ def test_missing_weights_say_what_to_do(code, tmp_path, monkeypatch):
     assert entry.source in message
     assert all(str(place) in message for place in weights.folders(tmp_path / "given"))
     assert f"Save the file as {tmp_path / 'given' / entry.weights[0].file}" in message
-    assert (f"sigmazero fetch {code}" in message) == bool(entry.weights[0].url)
+    assert (f'sigmazero.models.fetch("{code}")' in message) == bool(entry.weights[0].url)
+    assert caught.value.fetch == (code if entry.weights[0].url else None)
 
 
 def test_a_wrong_hash_names_both(tmp_path):

@@ -25,11 +25,11 @@ from sigmazero.auto.state import CLOSE, StateFile, describe
 from sigmazero.auto.versions import choose
 from sigmazero.core.attack import Attack
 from sigmazero.core.files import writable
+from sigmazero.core.findings import render
 from sigmazero.core.inputs import Bounds, make_problem
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, Unit, whole
 from sigmazero.core.result import Result
-from sigmazero.models.doctor import render
 from sigmazero.run.precision import full_precision, quiet
 
 PROBES = 16  # clean inputs whose answers tell one model from another

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from sigmazero.auto.progress import Progress, fewest
 from sigmazero.core.attack import Attack
+from sigmazero.core.findings import Finding, coded, render
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
-from sigmazero.models.doctor import Finding, coded, render
 
 LUCK, SHARE = 2, 0.01  # so many samples, or this share of them, may fall to a random search by luck
 BUDGETS = (10, 24, 50)  # at which a report without a budget of its own shows robust accuracy

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import importlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -34,11 +34,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Missing:
-    """Questions that cannot be asked here, and what to fetch first."""
+    """Questions that cannot be asked here; the error says what to fetch first."""
 
     what: str
-    advice: str
+    error: Exception
     questions: int
+
+    @property
+    def advice(self) -> str:
+        """What the error says."""
+        return str(self.error)
 
 
 class Loader:
@@ -166,21 +171,26 @@ def expand(questions: Sequence[Question], loader: Loader) -> tuple[list[Cell], l
     # Rows first: those of one data set stay loaded while its models come and go.
     order = {spec: place for place, spec in reversed(list(enumerate(q.data for q in questions)))}
     cells: list[Cell] = []
-    absent: dict[tuple[str, str], int] = {}
+    absent: dict[tuple[str, str], Missing] = {}
+
+    def note(what: str, error: Exception, count: int) -> None:
+        known = absent.get((what, str(error)), Missing(what, error, 0))
+        absent[what, str(error)] = replace(known, questions=known.questions + count)
+
     weights: dict[ModelSpec, str] = {}
     for (spec, network), group in sorted(groups.items(), key=lambda item: order[item[0][0]]):
         try:
             loader.rows(spec)
         except ABSENT as error:
-            absent[spec.name, str(error)] = absent.get((spec.name, str(error)), 0) + len(group)
+            note(spec.name, error, len(group))
             continue
         try:
             if network not in weights:
                 weights[network] = identity.hash_weights(loader.model(network))
             cells += [_cell(question, loader, weights[network]) for question in group]
         except ABSENT as error:
-            absent[network.name, str(error)] = absent.get((network.name, str(error)), 0) + len(group)
-    return cells, [Missing(what, advice, count) for (what, advice), count in absent.items()]
+            note(network.name, error, len(group))
+    return cells, list(absent.values())
 
 
 def _cell(question: Question, loader: Loader, weights: str) -> Cell:

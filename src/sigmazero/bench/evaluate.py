@@ -148,7 +148,7 @@ def _check(
 def _run(questions: Sequence[Question], path: Path, loader: Loader, keeps: bool, progress: bool) -> Evaluation:
     cells, missing = expand(questions, loader)
     if missing:
-        raise FileNotFoundError(missing[0].advice)
+        raise missing[0].error
     with Store(path, write=True) as store:
         if keeps:
             keep(store, without_target(loader.rows(questions[0].data), questions[0].target))

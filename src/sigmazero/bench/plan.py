@@ -99,7 +99,7 @@ class Plan:
     def override(
         self, *, limit: int | None = None, batch_size: int | None = None, precision: str | None = None
     ) -> Plan:
-        """The same plan with what the command line says instead."""
+        """The same plan with these values instead of its own; a limit never raises the plan's."""
         if precision is not None and precision not in PRECISIONS:
             raise ValueError(f"precision {precision!r} is not allowed; {hint(precision, PRECISIONS)}")
         for name, value in (("limit", limit), ("batch size", batch_size)):

@@ -16,10 +16,11 @@ from sigmazero.bench.cells import Cell, Loader
 from sigmazero.bench.provenance import peak_device, peak_process, reset_peak
 from sigmazero.bench.recorder import Recorder
 from sigmazero.core.attack import Precision
+from sigmazero.core.findings import CODES
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.problem import Problem
 from sigmazero.data import Rows
-from sigmazero.models.doctor import CODES, ROWS, examine
+from sigmazero.models.doctor import ROWS, examine
 from sigmazero.run import Hardware, Prepared, Session
 from sigmazero.store.facts import Facts
 from sigmazero.store.trace import Trace

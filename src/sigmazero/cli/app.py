@@ -7,7 +7,9 @@ import typer
 from typer.core import TyperGroup
 
 from sigmazero.cli.commands import names
-from sigmazero.cli.console import err, out
+from sigmazero.cli.console import say, tell
+from sigmazero.data import MissingData
+from sigmazero.models import MissingWeights
 
 # What a user can cause and mend. Torch reports wrong shapes and full devices as RuntimeError.
 MENDABLE = (ValueError, LookupError, TypeError, OSError, ImportError, MemoryError, RuntimeError)
@@ -28,30 +30,40 @@ class Guarded(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            err().print("interrupted")
+            tell("interrupted")
             raise typer.Exit(INTERRUPTED) from None
         except (typer.Exit, typer.Abort, BrokenPipeError):  # typer knows what to do with these
             raise
         except (*MENDABLE, *FOREIGN) as error:
             if ctx.params.get("debug") or os.environ.get("SIGMAZERO_DEBUG", "0") not in ("", "0"):
                 raise
-            err().print(f"error: {message(error)}", style="red", markup=False, highlight=False, soft_wrap=True)
+            tell(f"error: {message(error)}", style="red")
             raise typer.Exit(2) from None
 
 
 def message(error: BaseException) -> str:
     """The text of an error; a KeyError would show its own in quotes."""
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    if not isinstance(error, FOREIGN):
-        return text or type(error).__name__
-    return f"{type(error).__name__}: {text} (sigmazero --debug ... shows where)"
+    if isinstance(error, FOREIGN):
+        text = f"{type(error).__name__}: {text}"
+    return (text or type(error).__name__) + hint(error)
+
+
+def hint(error: BaseException) -> str:
+    """What the library cannot say, since it does not know the command line: which command or option helps."""
+    match error:
+        case MissingWeights(fetch=str(code)):
+            return f" (on the command line: sigmazero fetch {code})"
+        case MissingData():
+            return " (on the command line: --data-dir names a folder, sigmazero list datasets shows the data sets)"
+    return " (sigmazero --debug ... shows where)" if isinstance(error, FOREIGN) else ""
 
 
 def _version(wanted: bool) -> None:
     if wanted:
         import sigmazero
 
-        out().print(f"sigmazero {sigmazero.__version__}", highlight=False)
+        say(f"sigmazero {sigmazero.__version__}")
         raise typer.Exit
 
 

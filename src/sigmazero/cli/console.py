@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 from rich.console import Console
 
@@ -16,3 +17,18 @@ def out() -> Console:
 def err() -> Console:
     """The console for warnings and errors."""
     return Console(stderr=True)
+
+
+def say(text: str, style: str | None = None) -> None:
+    """Print a line of the result; it is not broken, however long, and brackets in it are no markup."""
+    out().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def tell(text: str, style: str | None = None) -> None:
+    """Print a line for people, beside the results."""
+    err().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def show_path(path: Path) -> None:
+    """Print where a file was written, on a line of its own."""
+    say(f"wrote {path}")

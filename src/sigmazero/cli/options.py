@@ -12,20 +12,22 @@ from sigmazero.core.attack import Precision
 from sigmazero.core.files import writable
 from sigmazero.core.problem import Unit
 
-Model = Annotated[
+ModelName = Annotated[
     str,
     typer.Option(metavar="SPEC", help="M1, C5, ..., file.py:build, package.module:build, file.pt2 or file.onnx."),
 ]
-Data = Annotated[
+DataName = Annotated[
     str, typer.Option("--data", metavar="NAME", help="A data set's name, or an .npz file with images and labels.")
 ]
-Weights = Annotated[Path | None, typer.Option(metavar="FILE", help="State dict for the model, also as safetensors.")]
+WeightsFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="State dict for the model, also as safetensors.")
+]
 ModelDir = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder with weight files.")]
 DataDir = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder with data files.")]
-Normalize = Annotated[
+MeanAndStd = Annotated[
     str | None, typer.Option(metavar="MEAN,STD", help="Normalisation to put in front of the network, in that order.")
 ]
-Attack = Annotated[str, typer.Option("--attack", metavar="NAME", help="See: sigmazero list attacks.")]
+AttackName = Annotated[str, typer.Option("--attack", metavar="NAME", help="See: sigmazero list attacks.")]
 Steps = Annotated[int | None, typer.Option(metavar="N", help="Steps; the attack's own number by default.")]
 Setting = Annotated[
     list[str] | None,
@@ -35,12 +37,14 @@ Budget = Annotated[int | None, typer.Option(metavar="K", help="End a sample once
 UnitName = Annotated[str, typer.Option("--unit", metavar="UNIT", help="What counts as one change: feature or pixel.")]
 Targeted = Annotated[bool, typer.Option("--targeted", help="Reach a class; needs one of the next two options.")]
 TargetClass = Annotated[int | None, typer.Option(metavar="C", help="Reach class C from all other classes.")]
-Targets = Annotated[Path | None, typer.Option(metavar="FILE", help="Reach these classes: one per row, text or .npy.")]
+TargetsFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Reach these classes: one per row, text or .npy.")
+]
 Limit = Annotated[int | None, typer.Option(metavar="N", help="At most N rows: the first, or with --seed a choice.")]
-Rows = Annotated[str | None, typer.Option(metavar="ROWS", help="Rows of the data set: 0:100, or 5,7,9, or both.")]
+RowNumbers = Annotated[str | None, typer.Option(metavar="ROWS", help="Rows of the data set: 0:100, or 5,7,9, or both.")]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="For the choice of rows and for random attacks.")]
 BatchSize = Annotated[int | None, typer.Option(metavar="N", help="Rows at a time; chosen for you by default.")]
-Device = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, or auto: cuda where there is one.")]
+DeviceName = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, or auto: cuda where there is one.")]
 PrecisionName = Annotated[
     str,
     typer.Option("--precision", metavar="NAME", help="Search in fp32, tf32 or bf16; successes are checked in fp32."),
@@ -49,7 +53,7 @@ Fuse = Annotated[bool, typer.Option("--fuse", help="Compile the attack's own ari
 MaxMemory = Annotated[
     float | None, typer.Option("--max-memory", metavar="GB", help="Stay below this much memory of a CUDA device.")
 ]
-Out = Annotated[
+OutPath = Annotated[
     Path | None, typer.Option("--out", metavar="PATH", help="Folder or .npz file for the result and its picture.")
 ]
 NoDoctor = Annotated[bool, typer.Option("--no-doctor", help="Do not examine the model first.")]

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from sigmazero.bench.cells import Loader
-from sigmazero.cli.show import show_path
+from sigmazero.cli.console import show_path
 from sigmazero.report.figures.figure_one import save_figure_one
 from sigmazero.report.figures.gallery import ROWS, save_gallery
 from sigmazero.store.store import Store

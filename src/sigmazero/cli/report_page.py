@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sigmazero.bench.cells import Loader
-from sigmazero.cli.show import show_path
+from sigmazero.cli.console import show_path
 from sigmazero.report.html.page import make_page, save_page
 from sigmazero.report.tables.layout import KS
 from sigmazero.store.store import Store

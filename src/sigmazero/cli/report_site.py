@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sigmazero import models
-from sigmazero.cli.show import show_path
+from sigmazero.cli.console import show_path
 from sigmazero.report.measure import Cell
 from sigmazero.report.site.folder import write_site
 from sigmazero.report.site.ranking import KS

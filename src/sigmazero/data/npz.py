@@ -61,7 +61,7 @@ def _guess(shape: tuple[int, ...], path: Path) -> str:
 
 def _arrays(path: Path) -> dict[str, Array]:
     if not path.is_file():
-        raise MissingData(f"{path}: no such file; check the path, or see `sigmazero list datasets` for names")
+        raise MissingData(f"{path}: no such file; check the path, or give one of the names in sigmazero.data.DATASETS")
     with path.open("rb") as file:
         head = file.read(64)
     refuse_page(head, path)

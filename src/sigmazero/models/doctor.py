@@ -1,59 +1,27 @@
 """Look at a model on a few rows before attacking it, and name what would make the numbers meaningless.
 
-Every finding has a stable code. Nothing is changed: modes are restored, no gradients are left behind, inputs are
-copied, and the random state is put back. A model that fails is reported, never raised.
+Nothing is changed: modes are restored, no gradients are left behind, inputs are copied, and the random state is put
+back. A model that raises an exception is a finding too.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-Model: TypeAlias = Callable[[Tensor], Tensor]
-Bound: TypeAlias = float | Tensor
-Severity: TypeAlias = Literal["error", "warning"]
+from sigmazero.core.findings import Finding, coded
+from sigmazero.core.inputs import Bounds
+from sigmazero.core.oracle import Model
 
 ROWS = 64  # enough to tell chance from skill, few enough to be unnoticed before an attack
 CHANCE = 0.15  # guessing does at least this well with this probability: the score says nothing
 
 STEADY = "switch the randomness off, or fix its seed inside the model; otherwise success may be luck"
 
-CODES: dict[str, str] = {
-    "SZ001": "The outputs look like probabilities: attacks need logits, whose gradients do not vanish.",
-    "SZ002": "The model is in training mode: dropout and batch statistics change its answers.",
-    "SZ003": "The outputs are random: the same input gives different logits in two calls.",
-    "SZ004": "The gradient of the margin is exactly zero: gradient attacks cannot see where to go.",
-    "SZ005": "The accuracy is at chance: the normalisation, the labels or the weights are probably wrong.",
-    "SZ006": "Some inputs lie outside the bounds: the attack's box does not contain the data.",
-    "SZ007": "Some logits are not finite: margins and gradients of those rows mean nothing.",
-    "SZ008": "The output is not a table of logits: one row per input and one column per class is needed.",
-    "SZ009": "The output has fewer than two classes: there is nothing to be confused with.",
-    "SZ010": "Some labels are not columns of the output: they must be whole numbers from 0 to classes - 1.",
-    "SZ011": "The model raised an exception on these inputs.",
-    "SZ012": "The outputs do not depend differentiably on the inputs: only gradient-free attacks can work.",
-    "SZ013": "Some input gradients are not finite: gradient attacks stop at those rows.",
-    "SZ014": "A black-box attack beat the gradient-based ones: their gradients mislead, and robustness is overstated.",
-}
 
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong, and what to do about it."""
-
-    code: str
-    title: str
-    detail: str
-    fix: str
-    severity: Severity
-
-
-def examine(model: Model, images: Tensor, labels: Tensor, *, bounds: tuple[Bound, Bound] = (0.0, 1.0)) -> list[Finding]:
+def examine(model: Model, images: Tensor, labels: Tensor, *, bounds: Bounds = (0.0, 1.0)) -> list[Finding]:
     """What is wrong with this model on these rows (at most 64, evenly spread), in the order of the codes.
 
     >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.Softmax(dim=1)).eval()
@@ -82,19 +50,6 @@ def examine(model: Model, images: Tensor, labels: Tensor, *, bounds: tuple[Bound
     return sorted(findings, key=lambda finding: finding.code)
 
 
-def render(findings: list[Finding]) -> str:
-    """Plain text for a terminal.
-
-    >>> print(render([]))
-    The doctor found nothing wrong.
-    """
-    if not findings:
-        return "The doctor found nothing wrong."
-    return "\n".join(
-        f"{found.code} {found.severity}: {found.title}\n  {found.detail}\n  Fix: {found.fix}" for found in findings
-    )
-
-
 @contextmanager
 def _untouched(model: Model, images: Tensor) -> Iterator[None]:
     """Put every module's mode and the random state back, whatever the model does."""
@@ -108,12 +63,7 @@ def _untouched(model: Model, images: Tensor) -> Iterator[None]:
             part.training = mode
 
 
-def coded(code: str, detail: str, fix: str, severity: Severity = "error") -> Finding:
-    """A finding under one of the codes, which gives it its title."""
-    return Finding(code, CODES[code].split(":")[0].removesuffix("."), detail, fix, severity)
-
-
-def _check_bounds(x: Tensor, bounds: tuple[Bound, Bound]) -> list[Finding]:
+def _check_bounds(x: Tensor, bounds: Bounds) -> list[Finding]:
     low, high = (torch.as_tensor(bound, dtype=x.dtype, device=x.device) for bound in bounds)
     inside = (x >= low) & (x <= high)  # a NaN is inside nothing
     if bool(inside.all()):

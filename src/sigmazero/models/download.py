@@ -49,8 +49,8 @@ def _fetch(entry: Entry, weight: WeightFile, target: Path, progress: Progress | 
         _receive(weight.url, part, progress)
     except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
         raise DownloadError(
-            f"downloading {entry.code} from {weight.url} failed ({error}); run the same command again to "
-            f"go on from where it stopped, or get the file by hand from {entry.source} and save it as {target}"
+            f"downloading {entry.code} from {weight.url} failed ({error}); fetch it again to go on from where it "
+            f"stopped, or get the file by hand from {entry.source} and save it as {target}"
         ) from error
     try:
         verify(part, weight.sha256)

@@ -5,7 +5,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sigmazero.core.oracle import Model
 from sigmazero.models import weights as files
 from sigmazero.models import zoo
 from sigmazero.models.architectures.external import require
 from sigmazero.models.normalize import Normalize, Statistics, parse_normalize
 from sigmazero.models.zoo import Entry
 
-Model = Callable[[Tensor], Tensor]
 CHECKPOINTS = (".pt", ".pth", ".th", ".ckpt", ".safetensors")
 KINDS = (
     "a model is a name (M1, C5, Carmon2019Unlabeled, ...), file.py:build, package.module:build, "

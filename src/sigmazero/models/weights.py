@@ -24,7 +24,14 @@ SHOWN = 5
 
 
 class MissingWeights(FileNotFoundError):
-    """A weight file is in none of the folders; the message says where to get it and where to put it."""
+    """A weight file is in none of the folders; the message says where to get it and where to put it.
+
+    `fetch` is what to give to `models.fetch`, None where the file must be downloaded by hand.
+    """
+
+    def __init__(self, message: str, fetch: str | None = None) -> None:
+        super().__init__(message)
+        self.fetch = fetch
 
 
 class WeightsError(ValueError):
@@ -65,10 +72,11 @@ def _locate(entry: Entry, weight: WeightFile, places: list[Path]) -> Path:
             if path.is_file():
                 return path
     searched = "\n".join(f"  {place}" for place in places)
-    fetch = f", or run: sigmazero fetch {entry.code}" if weight.url else ""
+    fetch = f', or download it with sigmazero.models.fetch("{entry.code}")' if weight.url else ""
     raise MissingWeights(
         f"the weights of {entry.code} ({entry.title}) are missing: no file {bare!r} in\n{searched}\n"
-        f"Published at: {entry.source}\nSave the file as {places[0] / weight.file}{fetch}"
+        f"Published at: {entry.source}\nSave the file as {places[0] / weight.file}{fetch}",
+        entry.code if weight.url else None,
     )
 
 

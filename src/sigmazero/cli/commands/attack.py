@@ -7,36 +7,36 @@ from torch import Tensor
 import sigmazero as sz
 from sigmazero import data, models
 from sigmazero.cli import options
-from sigmazero.cli.console import err
-from sigmazero.cli.show import show_figures, show_findings, write_result
+from sigmazero.cli.console import tell
+from sigmazero.cli.results import show_figures, show_findings, write_result
 from sigmazero.cli.targets import away_from_target, targets_for
 from sigmazero.models.doctor import examine
 
 
 def attack(
-    model: options.Model,
-    data_name: options.Data,
-    weights: options.Weights = None,
+    model: options.ModelName,
+    data_name: options.DataName,
+    weights: options.WeightsFile = None,
     model_dir: options.ModelDir = None,
     data_dir: options.DataDir = None,
-    normalize: options.Normalize = None,
-    attack_name: options.Attack = "sigma-zero",
+    normalize: options.MeanAndStd = None,
+    attack_name: options.AttackName = "sigma-zero",
     steps: options.Steps = None,
     setting: options.Setting = None,
     budget: options.Budget = None,
     unit: options.UnitName = "feature",
     targeted: options.Targeted = False,
     target_class: options.TargetClass = None,
-    targets: options.Targets = None,
+    targets: options.TargetsFile = None,
     limit: options.Limit = None,
-    rows: options.Rows = None,
+    rows: options.RowNumbers = None,
     seed: options.Seed = None,
     batch_size: options.BatchSize = None,
-    device: options.Device = "auto",
+    device: options.DeviceName = "auto",
     precision: options.PrecisionName = "fp32",
     fuse: options.Fuse = False,
     max_memory: options.MaxMemory = None,
-    out: options.Out = None,
+    out: options.OutPath = None,
     no_doctor: options.NoDoctor = False,
 ) -> None:
     """Count how many input values must change before a model is wrong.
@@ -70,6 +70,5 @@ def _with_goals(chosen: data.Rows, goals: Tensor | None) -> tuple[data.Rows, Ten
     if goals is None:
         return chosen, None
     kept, goals = away_from_target(chosen, goals)
-    note = f"{len(chosen) - len(kept)} of {len(chosen)} rows left out: they are of their target class"
-    err().print(note, highlight=False)
+    tell(f"{len(chosen) - len(kept)} of {len(chosen)} rows left out: they are of their target class")
     return kept, goals

@@ -14,7 +14,8 @@ from sigmazero import data, models
 from sigmazero.auto import Report
 from sigmazero.cli import options
 from sigmazero.cli.console import out as console
-from sigmazero.cli.show import show_findings, write_result
+from sigmazero.cli.console import say
+from sigmazero.cli.results import show_findings, write_result
 from sigmazero.models.doctor import examine
 from sigmazero.report.tables.text import number, rich_table
 
@@ -26,22 +27,22 @@ State = Annotated[
 
 
 def auto(
-    model: options.Model,
-    data_name: options.Data,
-    weights: options.Weights = None,
+    model: options.ModelName,
+    data_name: options.DataName,
+    weights: options.WeightsFile = None,
     model_dir: options.ModelDir = None,
     data_dir: options.DataDir = None,
-    normalize: options.Normalize = None,
+    normalize: options.MeanAndStd = None,
     eps: Eps = None,
     version: VersionName = "standard",
     unit: options.UnitName = "feature",
     limit: options.Limit = None,
-    rows: options.Rows = None,
+    rows: options.RowNumbers = None,
     seed: options.Seed = None,
     batch_size: options.BatchSize = None,
-    device: options.Device = "auto",
+    device: options.DeviceName = "auto",
     state: State = None,
-    out: options.Out = None,
+    out: options.OutPath = None,
     no_doctor: options.NoDoctor = False,
 ) -> None:
     """Measure robust accuracy with several strong attacks, each on what the ones before it could not fool.
@@ -69,9 +70,9 @@ def auto(
 
 
 def _show(report: Report, title: str) -> None:
-    console().print(title, style="bold", markup=False, highlight=False, soft_wrap=True)
-    console().print(report.headline, markup=False, highlight=False, soft_wrap=True)
+    say(title, style="bold")
+    say(report.headline)
     console().print(rich_table(report.rows(), down=True))
     if report.eps is None:
-        console().print(f"median l0 {number(report.result.median_l0, 1)}", highlight=False)
+        say(f"median l0 {number(report.result.median_l0, 1)}")
     show_findings(list(report.findings))

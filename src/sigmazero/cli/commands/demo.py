@@ -15,7 +15,8 @@ from sigmazero.bench.run import execute
 from sigmazero.cli import options
 from sigmazero.cli.app import INTERRUPTED
 from sigmazero.cli.console import out as console
-from sigmazero.cli.show import show_path, write_picture
+from sigmazero.cli.console import say, show_path
+from sigmazero.cli.results import write_picture
 from sigmazero.data import Rows
 from sigmazero.report.html.page import make_page, save_page
 from sigmazero.report.tables.text import figures, rich_table
@@ -28,11 +29,11 @@ BUDGET = 24  # of attacks that need one
 def demo(
     limit: Annotated[int, typer.Option(metavar="N", help="How many digits, at most 1000.")] = 100,
     steps: Annotated[int, typer.Option(metavar="N", help="Steps of each attack.")] = 300,
-    attack_name: options.Attack = "sigma-zero",
+    attack_name: options.AttackName = "sigma-zero",
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the picture, the page and the store.")] = Path(
         "demo"
     ),
-    device: options.Device = "auto",
+    device: options.DeviceName = "auto",
     seed: Annotated[int, typer.Option(metavar="N", help="For the choice of digits and for random attacks.")] = 0,
 ) -> None:
     """Attack the bundled network on handwritten digits that it was not trained on, and show what changed.
@@ -49,7 +50,7 @@ def demo(
     loader, path = Loader(options.device(device)), out / "demo.db"
     cells, missing = expand(questions, loader)
     if missing:
-        raise ImportError(missing[0].advice)
+        raise missing[0].error
     path.unlink(missing_ok=True)  # an earlier demo may have had other digits or steps
     with Store(path, write=True) as store:
         run(cells, store, loader)
@@ -79,7 +80,7 @@ def show(cells: list[Cell], store: Store, rows: Rows, picture: Path, steps: int)
     results = {cell.info.attack: store.facts(cell.info.key).to_result(rows.images, cell.info) for cell in cells}
     *others, last = results
     against = f"against the bundled network, {len(rows)} digits, {steps} steps"
-    console().print(f"{', '.join(others)} and {last} {against}", style="bold", highlight=False, soft_wrap=True)
+    say(f"{', '.join(others)} and {last} {against}", style="bold")
     table = [{"attack": name, **figures(result, rows.labels)} for name, result in results.items()]
     console().print(rich_table(table, down=True))
     first = next(iter(results))

@@ -1,14 +1,22 @@
-"""`sigmazero docs`: the pages that are made from the code."""
+"""`sigmazero docs`: the pages that are made from the code, so that they cannot disagree with it."""
 
+import inspect
+from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from sigmazero.cli import catalogue as generated
-from sigmazero.cli.console import err
-from sigmazero.cli.show import show_path
+from sigmazero.attacks import ATTACKS
+from sigmazero.cli.catalogue import attack_rows, dataset_rows, model_rows, without
+from sigmazero.cli.console import show_path, tell
+from sigmazero.core.attack import Attack
 from sigmazero.core.files import replacing
+from sigmazero.core.findings import CODES
+from sigmazero.report.tables.text import markdown
+
+MADE = "<!-- Made by `make docs`. Change the code, not this page. -->"
 
 
 def docs(
@@ -24,12 +32,95 @@ def docs(
     """
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder} here; run this in the repository, or name it with --dir")
-    pages = generated.pages(ctx.find_root().command)
-    stale = [name for name, text in pages.items() if generated.read(folder / name) != text]
+    made = pages(ctx.find_root().command)
+    stale = [name for name, text in made.items() if _read(folder / name) != text]
     if check and stale:
-        err().print(f"stale: {', '.join(stale)}; run: make docs", style="red", highlight=False)
+        tell(f"stale: {', '.join(stale)}; run: make docs", style="red")
         raise typer.Exit(1)
     for name in stale:
         with replacing(folder / name) as part:
-            part.write_text(pages[name], encoding="utf-8")
+            part.write_text(made[name], encoding="utf-8")
         show_path(folder / name)
+
+
+def pages(command: Any) -> dict[str, str]:
+    """Every generated page by file name; `command` is the top of the command line."""
+    return {
+        "cli.md": _page("Commands", *_command_sections(command, "sigmazero")),
+        "attacks.md": _page("Attacks", *_attack_sections()),
+        "models.md": _page(
+            "Models and data sets",
+            "Name a model with `--model CODE`, its RobustBench name, or see [cli.md](cli.md) for models of your own.",
+            markdown(model_rows()),
+            "## Data sets",
+            "Name a data set with `--data NAME`, or give an `.npz` file with the arrays `images` and `labels`.",
+            markdown(without(dataset_rows(), "needs")),
+        ),
+        "doctor.md": _page(
+            "The doctor",
+            "Before an attack the model is examined on a few rows (`sigmazero doctor MODEL DATA` does only that). Each "
+            "finding has a code:",
+            markdown([{"code": code, "what it means": text} for code, text in CODES.items()]),
+        ),
+    }
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+def _page(title: str, *sections: str) -> str:
+    return "\n\n".join((f"# {title}", MADE, *sections)) + "\n"
+
+
+def _attack_sections() -> Iterator[str]:
+    # A method of our own has a page beside this one instead of a paper.
+    rows = [row | {"paper": row["paper"].removeprefix("docs/")} for row in attack_rows()]
+    yield markdown(without(rows, "defaults"))
+    for attack in ATTACKS.values():
+        yield f"## {attack.name}"
+        yield _describe(attack)
+        yield markdown(
+            [{"parameter": f"`{key}`", "default": f"`{value!r}`"} for key, value in attack.parameters().items()]
+        )
+
+
+def _describe(attack: Attack) -> str:
+    """The docstring of an attack; for a preset, the attack it is a preset of."""
+    base = next(field.default for field in fields(attack) if field.name == "name")
+    if base in ATTACKS and base != attack.name:
+        return f"[{base}](#{base}) with other parameters."
+    return inspect.cleandoc(type(attack).__doc__ or "")
+
+
+def _command_sections(command: Any, path: str) -> Iterator[str]:
+    """Help, arguments and options of a command, then those of its sub-commands."""
+    shown = [p for p in command.params if not p.hidden and "--help" not in p.opts] if command.params else []
+    arguments = " ".join(p.metavar for p in shown if p.param_type_name == "argument")
+    sub = getattr(command, "commands", {})
+    yield f"{'##' if sub or path.count(' ') < 2 else '###'} {path}"
+    yield f"```\n{path} [OPTIONS] {'COMMAND ...' if sub else arguments}".rstrip() + "\n```"
+    yield _help(command.help or "")
+    if shown:
+        yield markdown([_parameter(p) for p in shown])
+    for name in command.list_commands(None) if sub else ():
+        yield from _command_sections(sub[name], f"{path} {name}")
+
+
+def _help(text: str) -> str:
+    """The help of a command, its examples as code."""
+    words, _, examples = inspect.cleandoc(text.replace("\b", "")).partition("Example:")
+    lines = "\n".join(line.strip() for line in examples.strip().splitlines())
+    return f"{words.strip()}\n\n```sh\n{lines}\n```" if lines else words.strip()
+
+
+def _parameter(parameter: Any) -> dict[str, str]:
+    names = ", ".join(f"`{name}`" for name in parameter.opts)
+    flag = getattr(parameter, "is_flag", False) or parameter.param_type_name == "argument"
+    default = "" if parameter.default is None or parameter.default is False else f"`{parameter.default}`"
+    return {
+        "option": f"`{parameter.metavar}`" if parameter.param_type_name == "argument" else names,
+        "value": "" if flag else (parameter.metavar or ""),
+        "default": "required" if parameter.required else default,
+        "meaning": parameter.help or "",
+    }

@@ -6,21 +6,22 @@ import typer
 
 from sigmazero import data, models
 from sigmazero.cli import options
-from sigmazero.cli.console import out
-from sigmazero.models.doctor import examine, render
+from sigmazero.cli.console import say
+from sigmazero.core.findings import render
+from sigmazero.models.doctor import examine
 
 
 def doctor(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model, as for attack --model.")],
     data_name: Annotated[str, typer.Argument(metavar="DATA", help="A data set, as for attack --data.")],
-    weights: options.Weights = None,
+    weights: options.WeightsFile = None,
     model_dir: options.ModelDir = None,
     data_dir: options.DataDir = None,
-    normalize: options.Normalize = None,
-    rows: options.Rows = None,
+    normalize: options.MeanAndStd = None,
+    rows: options.RowNumbers = None,
     limit: options.Limit = None,
     seed: options.Seed = None,
-    device: options.Device = "auto",
+    device: options.DeviceName = "auto",
 ) -> None:
     """Examine a model on a few rows; exit code 1 if an attack on it would mean nothing.
 
@@ -32,6 +33,6 @@ def doctor(
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
     findings = examine(network, chosen.images.to(place), chosen.labels.to(place))
-    out().print(render(findings), markup=False, highlight=False, soft_wrap=True)
+    say(render(findings))
     if any(finding.severity == "error" for finding in findings):
         raise typer.Exit(1)

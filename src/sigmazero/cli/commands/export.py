@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sigmazero.cli.show import show_path
+from sigmazero.cli.console import show_path
 from sigmazero.store import export as bench
 from sigmazero.store.store import Store
 

@@ -8,7 +8,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from sigmazero import models
 from sigmazero.cli import options
-from sigmazero.cli.console import err, out
+from sigmazero.cli.console import err, say
 
 
 def fetch(
@@ -30,4 +30,4 @@ def fetch(
             progress.update(task, completed=done, total=total)
 
         path = models.fetch(code, model_dir, advance)
-    out().print(f"{code} is at {path}", markup=False, highlight=False, soft_wrap=True)
+    say(f"{code} is at {path}")

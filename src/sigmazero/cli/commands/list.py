@@ -2,7 +2,7 @@
 
 import typer
 
-from sigmazero.cli import catalogue as docs
+from sigmazero.cli.catalogue import WORDS, attack_rows, dataset_rows, model_rows, without
 from sigmazero.cli.console import out
 from sigmazero.report.tables.text import rich_table
 
@@ -27,8 +27,8 @@ def attacks() -> None:
     Example:
       sigmazero list attacks
     """
-    rows = docs.attack_rows()
-    out().print(rich_table(docs.without(rows, "defaults", "paper"), left=docs.WORDS))
+    rows = attack_rows()
+    out().print(rich_table(without(rows, "defaults", "paper"), left=WORDS))
     for row in rows:
         out().print(f"{row['name']}: {row['defaults']}\n  {row['paper']}", markup=False, highlight=False)
 
@@ -41,15 +41,15 @@ def models() -> None:
     Example:
       sigmazero list models
     """
-    out().print(rich_table(docs.without(docs.model_rows(), "parameters", "RobustBench name"), left=docs.WORDS))
+    out().print(rich_table(without(model_rows(), "parameters", "RobustBench name"), left=WORDS))
 
 
 @app.command()
 def datasets() -> None:
-    """Every known data set by name, docs/models.md says where to get each.
+    """Every known data set by name; docs/models.md says where to get each.
 
     \b
     Example:
       sigmazero list datasets
     """
-    out().print(rich_table(docs.without(docs.dataset_rows(), "files", "from"), left=docs.WORDS))
+    out().print(rich_table(without(dataset_rows(), "files", "from"), left=WORDS))

@@ -9,12 +9,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from sigmazero.cli.console import err
+from sigmazero.cli.console import err, show_path
 from sigmazero.cli.console import out as console
 from sigmazero.cli.report_figures import DataDir, FigureOne, Pictures, Rows, write_pictures
 from sigmazero.cli.report_page import Samples, is_page, refuse_for_page, write_page
 from sigmazero.cli.report_site import Bundle, More, write_bundle
-from sigmazero.cli.show import show_path
 from sigmazero.core.files import replacing
 from sigmazero.report.figures import ablation as parts
 from sigmazero.report.figures import curves as drawn

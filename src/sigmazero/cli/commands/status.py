@@ -10,8 +10,8 @@ import typer
 from sigmazero.bench.cells import Loader, Missing, expand
 from sigmazero.bench.plan import read_plan
 from sigmazero.cli import options
-from sigmazero.cli.commands.run import Numbers, StoreFile, Trial, show_missing, store_path, tell
-from sigmazero.cli.console import out
+from sigmazero.cli.console import out, say, tell
+from sigmazero.cli.plans import PlanPrecision, PlanStore, Trial, show_missing, store_path
 from sigmazero.report.tables.summary import LEFT, duration, status_rows, time_left
 from sigmazero.report.tables.text import rich_table
 from sigmazero.store.store import CellStatus, Store
@@ -19,9 +19,9 @@ from sigmazero.store.store import CellStatus, Store
 
 def status(
     source: Annotated[Path, typer.Argument(metavar="STORE|PLAN", help="A store (.db), or a plan (.toml).")],
-    store: StoreFile = None,
+    store: PlanStore = None,
     limit: Trial = None,
-    precision: Numbers = None,
+    precision: PlanPrecision = None,
     model_dir: options.ModelDir = None,
     data_dir: options.DataDir = None,
 ) -> None:
@@ -60,9 +60,9 @@ def show(cells: list[CellStatus], missing: list[Missing], writer: str | None) ->
         parts.append(f"{sum(one.questions for one in missing)} missing")
     unknown = len(time_left(cells)) > len(left)
     when = "" if not time_left(cells) else f"; time left {'at least ' if unknown else ''}{duration(sum(left))}"
-    out().print(f"{', '.join(parts)}{when}", markup=False, highlight=False, soft_wrap=True)
+    say(f"{', '.join(parts)}{when}")
     if writer is not None:
-        out().print(f"written by {writer}", markup=False, highlight=False, soft_wrap=True)
+        say(f"written by {writer}")
     for one in cells:
         if one.error is not None:
             tell(f"failed: {one.cell.attack} against {one.cell.model}: {one.error.strip().splitlines()[-1]}")

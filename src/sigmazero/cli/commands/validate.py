@@ -1,8 +1,8 @@
 """`sigmazero validate`: is a plan what it should be?"""
 
 from sigmazero.bench.plan import read_plan
-from sigmazero.cli.commands.run import PlanFile
-from sigmazero.cli.console import out
+from sigmazero.cli.console import say
+from sigmazero.cli.plans import PlanFile
 
 
 def validate(plan: PlanFile) -> None:
@@ -15,5 +15,4 @@ def validate(plan: PlanFile) -> None:
     asked = read_plan(plan)
     models = {question.model.name for question in asked.questions}
     attacks = {question.label for question in asked.questions}
-    text = f"{plan} is a plan of {len(asked.questions)} cells: {len(models)} models, {len(attacks)} attacks"
-    out().print(text, markup=False, highlight=False, soft_wrap=True)
+    say(f"{plan} is a plan of {len(asked.questions)} cells: {len(models)} models, {len(attacks)} attacks")

@@ -8,7 +8,7 @@ import typer
 from sigmazero.bench import verify as recheck
 from sigmazero.bench.cells import Loader
 from sigmazero.cli import options
-from sigmazero.cli.console import err, out
+from sigmazero.cli.console import say, tell
 from sigmazero.store.store import Store
 
 SHOWN = 50
@@ -19,7 +19,7 @@ def verify(
     batch_size: Annotated[
         int, typer.Option(metavar="N", help="Rows at a time; other than the run's.")
     ] = recheck.BATCH_SIZE,
-    device: options.Device = "auto",
+    device: options.DeviceName = "auto",
     model_dir: options.ModelDir = None,
     data_dir: options.DataDir = None,
     export_8bit: Annotated[
@@ -39,12 +39,11 @@ def verify(
         verdict = recheck.verify(opened, loader, batch_size=batch_size, export_8bit=export_8bit)
     wrong = [*verdict.disagreements, *verdict.skipped]
     for one in wrong[:SHOWN]:
-        err().print(str(one), markup=False, highlight=False, soft_wrap=True)
+        tell(str(one))
     if len(wrong) > SHOWN:
-        err().print(f"and {len(wrong) - SHOWN} more")
-    out().print(f"{verdict.rows} rows checked, {len(verdict.disagreements)} disagreements", highlight=False)
+        tell(f"and {len(wrong) - SHOWN} more")
+    say(f"{verdict.rows} rows checked, {len(verdict.disagreements)} disagreements")
     if verdict.survive_8bit is not None:
-        share = f"{verdict.survive_8bit} of {verdict.found} adversarial examples survive rounding to 8 bits"
-        out().print(share, highlight=False)
+        say(f"{verdict.survive_8bit} of {verdict.found} adversarial examples survive rounding to 8 bits")
     if wrong:
         raise typer.Exit(1)

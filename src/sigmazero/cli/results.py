@@ -1,13 +1,13 @@
-"""What the commands print and write after a run."""
+"""What the commands print and write of an attack's result."""
 
 from pathlib import Path
 
 from torch import Tensor
 
-from sigmazero.cli.console import err, out
+from sigmazero.cli.console import out, say, show_path, tell
+from sigmazero.core.findings import Finding, render
 from sigmazero.core.result import Result
 from sigmazero.data import Rows
-from sigmazero.models.doctor import Finding, render
 from sigmazero.report.figures.picture import is_image, save_picture
 from sigmazero.report.tables.text import figures, rich_table
 from sigmazero.store.results import save_result
@@ -15,14 +15,14 @@ from sigmazero.store.results import save_result
 
 def show_figures(result: Result, rows: Rows, name: str, title: str) -> None:
     """Print the table of a run."""
-    out().print(title, style="bold", markup=False, highlight=False, soft_wrap=True)
+    say(title, style="bold")
     out().print(rich_table([{"attack": name, **figures(result, rows.labels)}], down=True))
 
 
 def show_findings(findings: list[Finding]) -> None:
     """Print what the doctor found as warnings; nothing if all is well."""
     if findings:
-        err().print(render(findings), style="yellow", markup=False, highlight=False, soft_wrap=True)
+        tell(render(findings), style="yellow")
 
 
 def write_result(path: Path, result: Result, rows: Rows, targets: Tensor | None, title: str) -> None:
@@ -37,8 +37,3 @@ def write_picture(path: Path, result: Result, rows: Rows, title: str) -> None:
     """Write the picture of a run and print its path."""
     save_picture(path, result, rows.images, rows.labels, title=title)
     show_path(path)
-
-
-def show_path(path: Path) -> None:
-    """Print where a file was written, on a line of its own however long."""
-    out().print(f"wrote {path}", markup=False, highlight=False, soft_wrap=True)

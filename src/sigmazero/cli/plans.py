@@ -1,0 +1,31 @@
+"""What the commands about plans share: their options, where a plan's store is, and what is missing."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sigmazero.bench.cells import Missing
+from sigmazero.bench.plan import Plan
+from sigmazero.cli.app import hint
+from sigmazero.cli.console import tell
+
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan, such as experiments/small.toml.")]
+PlanStore = Annotated[
+    Path | None, typer.Option("--store", metavar="FILE", help="The store; runs/NAME.db by default, NAME the plan's.")
+]
+Trial = Annotated[int | None, typer.Option("--limit", metavar="N", help="A trial: at most N rows, in its own store.")]
+PlanPrecision = Annotated[
+    str | None, typer.Option("--precision", metavar="NAME", help="fp32, tf32, bf16 or fp64, instead of the plan's.")
+]
+
+
+def store_path(plan: Plan, store: Path | None, limit: int | None) -> Path:
+    """Where a plan's facts go; a trial's go elsewhere, since its rows are others."""
+    return store or Path("runs") / (f"{plan.name}.db" if limit is None else f"{plan.name}-limit-{limit}.db")
+
+
+def show_missing(missing: list[Missing]) -> None:
+    """Say what to fetch."""
+    for one in missing:
+        tell(f"missing: {one.what} ({one.questions} cells). {one.error}{hint(one.error)}")

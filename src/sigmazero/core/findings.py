@@ -1,0 +1,52 @@
+"""Findings: what makes an attack's numbers doubtful, each kind under a code that never changes."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning"]
+
+CODES: dict[str, str] = {
+    "SZ001": "The outputs look like probabilities: attacks need logits, whose gradients do not vanish.",
+    "SZ002": "The model is in training mode: dropout and batch statistics change its answers.",
+    "SZ003": "The outputs are random: the same input gives different logits in two calls.",
+    "SZ004": "The gradient of the margin is exactly zero: gradient attacks cannot see where to go.",
+    "SZ005": "The accuracy is at chance: the normalisation, the labels or the weights are probably wrong.",
+    "SZ006": "Some inputs lie outside the bounds: the attack's box does not contain the data.",
+    "SZ007": "Some logits are not finite: margins and gradients of those rows mean nothing.",
+    "SZ008": "The output is not a table of logits: one row per input and one column per class is needed.",
+    "SZ009": "The output has fewer than two classes: there is nothing to be confused with.",
+    "SZ010": "Some labels are not columns of the output: they must be whole numbers from 0 to classes - 1.",
+    "SZ011": "The model raised an exception on these inputs.",
+    "SZ012": "The outputs do not depend differentiably on the inputs: only gradient-free attacks can work.",
+    "SZ013": "Some input gradients are not finite: gradient attacks stop at those rows.",
+    "SZ014": "A black-box attack beat the gradient-based ones: their gradients mislead, and robustness is overstated.",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong, and what to do about it."""
+
+    code: str
+    title: str
+    detail: str
+    fix: str
+    severity: Severity
+
+
+def coded(code: str, detail: str, fix: str, severity: Severity = "error") -> Finding:
+    """A finding under one of the codes, which gives it its title."""
+    return Finding(code, CODES[code].split(":")[0].removesuffix("."), detail, fix, severity)
+
+
+def render(findings: list[Finding]) -> str:
+    """Plain text for a terminal.
+
+    >>> print(render([]))
+    The doctor found nothing wrong.
+    """
+    if not findings:
+        return "The doctor found nothing wrong."
+    return "\n".join(
+        f"{found.code} {found.severity}: {found.title}\n  {found.detail}\n  Fix: {found.fix}" for found in findings
+    )
