@@ -91,7 +91,7 @@ def test_one_file_of_two(tmp_path: Path, pixels: np.ndarray, write_idx: Writer) 
         (lambda data: data[:-5], "cut short or damaged"),
         (lambda data: data + b"x", "cut short or damaged"),
         (lambda data: data[:7], "ends inside its header after 7 bytes"),
-        (lambda data: b"", "begins with nothing"),
+        (lambda data: b"", "is an empty file"),
         (lambda data: b"\x00\x00\x0d\x03" + data[4:], "begins with 00000d03"),
         (lambda data: b"  <!DOCTYPE html><html>not found", "web page"),
         (lambda data: gzip.compress(data)[:-20], "cannot be unpacked"),

@@ -102,7 +102,7 @@ def test_bad_arrays(tmp_path: Path, arrays: dict[str, np.ndarray], message: str)
         (lambda data: data[:200] + b"\xff" * 40 + data[240:], "cannot be read"),
         (lambda data: b"<html>404</html>", "web page"),
         (lambda data: b"\x93NUMPY", "begins with 934e554d"),
-        (lambda data: b"", "begins with nothing"),
+        (lambda data: b"", "is an empty file"),
     ],
 )
 def test_damaged_files(tmp_path: Path, damage: Callable[[bytes], bytes], message: str) -> None:

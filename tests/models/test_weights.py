@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from sigmazero.core.folders import search
 from sigmazero.models import MissingWeights, WeightsError, load, weights, zoo
 from sigmazero.models.architectures import build, external
 from sigmazero.models.zoo import Entry
@@ -238,7 +239,7 @@ def test_look_up_order(tmp_path, monkeypatch):
     places = [tmp_path / "given", home / "models", home, tmp_path / "cache" / "sigmazero" / "models"]
     monkeypatch.setenv("SIGMAZERO_HOME", str(home))
     monkeypatch.setattr(sys, "platform", "linux")
-    assert weights.folders(tmp_path / "given") == places
+    assert search("models", tmp_path / "given") == places
     entry = zoo.get("C1")
     for place in reversed(places):  # each file found hides the ones after it
         place.mkdir(parents=True, exist_ok=True)
@@ -250,26 +251,6 @@ def test_look_up_order(tmp_path, monkeypatch):
     assert weights.locate(entry, places[0]) == [nested]
 
 
-@pytest.mark.parametrize(
-    ("platform", "variable", "tail"),
-    [
-        ("linux", "XDG_CACHE_HOME", "sigmazero"),
-        ("linux", None, ".cache/sigmazero"),
-        ("darwin", None, "Library/Caches/sigmazero"),
-        ("win32", "LOCALAPPDATA", "sigmazero"),
-        ("win32", None, "AppData/Local/sigmazero"),
-    ],
-)
-def test_cache_folder_of_each_platform(platform, variable, tail, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
-        monkeypatch.delenv(name, raising=False)
-    if variable:
-        monkeypatch.setenv(variable, str(tmp_path))
-    assert weights.cache_folder() == tmp_path / tail
-
-
 @pytest.mark.parametrize("code", [code for code, entry in zoo.entries().items() if not entry.bundled])
 def test_missing_weights_say_what_to_do(code, tmp_path, monkeypatch):
     monkeypatch.setenv("SIGMAZERO_HOME", str(tmp_path / "home"))
@@ -279,7 +260,7 @@ def test_missing_weights_say_what_to_do(code, tmp_path, monkeypatch):
     message = str(caught.value)
     assert entry.weights[0].file.rpartition("/")[2] in message
     assert entry.source in message
-    assert all(str(place) in message for place in weights.folders(tmp_path / "given"))
+    assert all(str(place) in message for place in search("models", tmp_path / "given"))
     assert f"Save the file as {tmp_path / 'given' / entry.weights[0].file}" in message
     assert (f'sigmazero.models.fetch("{code}")' in message) == bool(entry.weights[0].url)
     assert caught.value.fetch == (code if entry.weights[0].url else None)

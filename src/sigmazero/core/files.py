@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, in places that were tried before the work."""
+"""Files: written whole or not at all, to places tried before the work; and what pretends to be a file."""
 
 import os
 from collections.abc import Iterator
@@ -29,3 +29,15 @@ def writable(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(f"nothing can be written to {path.parent}; name another file than {path}")
+
+
+def disguise(head: bytes) -> str | None:
+    """What a failed download left instead of the file, judging by its first bytes; None if nothing is amiss."""
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    if not head:
+        return "an empty file"
+    if text.startswith((b"<!doctype", b"<html", b"<head", b"<body", b"<?xml", b"<!--")):
+        return "a web page saved in place of the file"
+    if text.startswith(b"version https://git-lfs"):
+        return "a Git LFS pointer, not the file it points to"
+    return None

@@ -1,6 +1,7 @@
 """Data sets by name, or from files: images in [0, 1], labels, row ids and a content hash."""
 
-from sigmazero.data.errors import DataError, MissingData, MissingExtra
+from sigmazero.core.extras import MissingExtra
+from sigmazero.data.errors import DataError, MissingData
 from sigmazero.data.load import load
 from sigmazero.data.registry import DATASETS, Dataset
 from sigmazero.data.rows import PAPER_SEED, Rows, RowSpec, choose, paper_subset, parse_rows

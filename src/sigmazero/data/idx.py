@@ -13,7 +13,7 @@ import numpy as np
 from sigmazero.data.errors import DataError
 from sigmazero.data.places import first_match
 from sigmazero.data.registry import DATASETS, Dataset
-from sigmazero.data.source import Array, Source, in_memory, refuse_page
+from sigmazero.data.source import Array, Source, in_memory, refuse_disguise
 
 IMAGES = ("t10k-images-idx3-ubyte", "t10k-images.idx3-ubyte")
 LABELS = ("t10k-labels-idx1-ubyte", "t10k-labels.idx1-ubyte")
@@ -37,11 +37,11 @@ def find(dataset: Dataset, folders: list[Path]) -> Source | None:
 def read(path: Path, rank: int) -> Array:
     """One idx file of unsigned bytes with this many dimensions."""
     data = _bytes(path)
-    refuse_page(data[:64], path)
+    refuse_disguise(data[:64], path)
     magic, expected = data[:4], bytes([0, 0, 8, rank])
     if magic != expected:
         raise DataError(
-            f"{path}: begins with {magic.hex() or 'nothing'} instead of {expected.hex()}; it is not an idx file of "
+            f"{path}: begins with {magic.hex()} instead of {expected.hex()}; it is not an idx file of "
             f"bytes with {rank} dimension{'s' * (rank > 1)}, so check that images and labels are not swapped"
         )
     start = 4 + 4 * rank

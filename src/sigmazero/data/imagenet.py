@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from sigmazero.data.errors import DataError, optional
+from sigmazero.core.extras import require
+from sigmazero.data.errors import DataError
 from sigmazero.data.registry import Dataset
-from sigmazero.data.source import Array, Source, refuse_page
+from sigmazero.data.source import Array, Source, refuse_disguise
 
 SIDE, SHORTER, CLASSES = 224, 256, 1000
 WNID = re.compile(r"n\d{8}")
@@ -35,13 +36,13 @@ def find(dataset: Dataset, folders: list[Path]) -> Source | None:
 
 def prepare(path: Path, resize: bool) -> Array:
     """One picture as (3, 224, 224) bytes: resized straight, or shorter side to 256 and centre crop."""
-    pillow = optional("PIL.Image", "pillow")
+    pillow = require("PIL.Image", "data", "reading pictures")
     try:
         with pillow.open(path) as file:
             picture: Any = file.convert("RGB")
     except OSError as error:
         with path.open("rb") as head:
-            refuse_page(head.read(64), path)
+            refuse_disguise(head.read(64), path)
         raise DataError(f"{path}: is not a readable picture ({error}); unpack the archive again") from error
     bilinear = pillow.Resampling.BILINEAR
     if resize:
@@ -134,7 +135,7 @@ def _devkit(path: Path) -> dict[str, int]:
     meta = next((p for p in (path.parent / "meta.mat", path.parent / "data" / "meta.mat") if p.is_file()), None)
     if meta is None:
         raise DataError(f"{path}: numbers classes in the development kit's own order; put the kit's meta.mat beside it")
-    synsets = optional("scipy.io", "scipy").loadmat(meta, squeeze_me=True)["synsets"]
+    synsets = require("scipy.io", "data", f"reading {meta.name}").loadmat(meta, squeeze_me=True)["synsets"]
     names = {int(entry["ILSVRC2012_ID"]): str(entry["WNID"]) for entry in synsets}
     leaves = sorted(name for number, name in names.items() if number <= CLASSES)
     numbers = path.read_text(encoding="utf-8").split()

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from sigmazero.data.errors import DataError, MissingData
-from sigmazero.data.source import Array, Source, in_memory, refuse_page
+from sigmazero.data.source import Array, Source, in_memory, refuse_disguise
 
 CHANNELS = (1, 3, 4)
 LAYOUTS = ("NCHW", "NHWC", "raw")
@@ -64,9 +64,9 @@ def _arrays(path: Path) -> dict[str, Array]:
         raise MissingData(f"{path}: no such file; check the path, or give one of the names in sigmazero.data.DATASETS")
     with path.open("rb") as file:
         head = file.read(64)
-    refuse_page(head, path)
+    refuse_disguise(head, path)
     if not head.startswith(b"PK"):
-        raise DataError(f"{path}: begins with {head[:4].hex() or 'nothing'}; it is not an .npz file (numpy.savez)")
+        raise DataError(f"{path}: begins with {head[:4].hex()}; it is not an .npz file (numpy.savez)")
     try:
         # Pickled objects could run code; plain arrays cannot.
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:

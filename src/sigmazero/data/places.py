@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from sigmazero.core.folders import search
 from sigmazero.data.errors import DataError, MissingData
 from sigmazero.data.registry import Dataset
 
 
-def cache_dir() -> Path:
-    """The platform's cache folder for our data."""
-    home = Path.home()
-    if sys.platform == "darwin":
-        base = home / "Library" / "Caches"
-    elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
-    return base / "sigmazero" / "data"
-
-
 def search_dirs(data_dir: str | Path | None = None) -> list[Path]:
-    """The folders searched, in order: the one asked for, $SIGMAZERO_HOME/data, the platform's cache."""
-    places = []
-    if data_dir is not None:
-        asked = Path(data_dir).expanduser()
-        if not asked.is_dir():
-            raise DataError(f"data_dir {str(asked)!r} is not a folder; create it or name another")
-        places.append(asked)
-    if home := os.environ.get("SIGMAZERO_HOME"):
-        places.append(Path(home).expanduser() / "data")
-    return [*places, cache_dir()]
+    """Folders searched for data, in order: the given one, those of $SIGMAZERO_HOME, the platform's cache."""
+    if data_dir is not None and not Path(data_dir).expanduser().is_dir():
+        raise DataError(f"data_dir {str(data_dir)!r} is not a folder; create it or name another")
+    return search("data", data_dir)
 
 
 def candidate_dirs(dataset: Dataset, data_dir: str | Path | None) -> list[list[Path]]:

@@ -124,9 +124,7 @@ class _Unpickler(pickle.Unpickler):
 def read_batch(data: bytes, path: Path) -> tuple[Array, list[object]]:
     """Pixels of shape (rows, 3072) and labels of one pickled batch."""
     if data[:1] != b"\x80":
-        raise DataError(
-            f"{path}: begins with {data[:4].hex() or 'nothing'}, which no CIFAR-10 batch does; fetch it again"
-        )
+        raise DataError(f"{path}: begins with {data[:4].hex()}, which no CIFAR-10 batch does; fetch it again")
     try:
         batch = _Unpickler(io.BytesIO(data), encoding="latin-1").load()
     except _Refused as error:

@@ -10,11 +10,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from sigmazero.core.files import disguise
 from sigmazero.data.errors import DataError
 
 Array: TypeAlias = npt.NDArray[Any]
-
-_PAGE_STARTS = (b"<!doctype", b"<html", b"<?xml", b"<head")
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,8 @@ def in_memory(images: Array, labels: Array, where: object) -> Source:
     return Source(labels.astype(np.int64), lambda rows: np.ascontiguousarray(images[rows]))
 
 
-def refuse_page(head: bytes, path: Path) -> None:
-    """Raise when a download saved a web page in place of data."""
-    if head.lstrip().lower().startswith(_PAGE_STARTS):
-        raise DataError(f"{path}: is a web page, not data; the download went wrong, fetch the file again")
+def refuse_disguise(head: bytes, path: Path) -> None:
+    """Raise when a download left something else in place of data, such as a web page."""
+    found = disguise(head)
+    if found:
+        raise DataError(f"{path}: is {found}; the download went wrong, get the file again")

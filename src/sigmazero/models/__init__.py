@@ -1,6 +1,6 @@
 """Models: the zoo of the paper, its architectures, and loaders for any other network."""
 
-from sigmazero.models.architectures.external import MissingExtra
+from sigmazero.core.extras import MissingExtra
 from sigmazero.models.download import DownloadError, fetch
 from sigmazero.models.load import load
 from sigmazero.models.normalize import Normalize, parse_normalize

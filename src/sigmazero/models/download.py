@@ -7,8 +7,10 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+from sigmazero.core.files import disguise
+from sigmazero.core.folders import search
 from sigmazero.models import zoo
-from sigmazero.models.weights import WeightsError, folders, locate, sniff, verify
+from sigmazero.models.weights import WeightsError, locate, verify
 from sigmazero.models.zoo import Entry, WeightFile
 
 CHUNK = 1 << 16
@@ -30,7 +32,7 @@ def fetch(code: str, directory: str | os.PathLike[str] | None = None, progress: 
     entry = zoo.get(code)
     if entry.bundled:
         return locate(entry)[0]
-    place = folders(directory)[0]
+    place = search("models", directory)[0]
     paths = [_fetch(entry, weight, place / weight.file, progress) for weight in entry.weights]
     return paths[0]
 
@@ -106,9 +108,9 @@ def _store(url: str, response: http.client.HTTPResponse, part: Path, start: int,
     length = response.headers.get("Content-Length")
     total = done + int(length) if length is not None else None
     chunk = response.read(CHUNK)
-    disguise = None if resumes else sniff(chunk[:512])
-    if disguise:
-        raise DownloadError(f"{url} sent {disguise}; open the address in a browser to see why")
+    found = None if resumes else disguise(chunk[:512])
+    if found:
+        raise DownloadError(f"{url} sent {found}; open the address in a browser to see why")
     with part.open("ab" if resumes else "wb") as file:
         while chunk:
             file.write(chunk)

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sigmazero.core.extras import require
 from sigmazero.core.oracle import Model
 from sigmazero.models import weights as files
 from sigmazero.models import zoo
-from sigmazero.models.architectures.external import require
 from sigmazero.models.normalize import Normalize, Statistics, parse_normalize
 from sigmazero.models.zoo import Entry
 

@@ -7,7 +7,6 @@ import hashlib
 import os
 import pickle
 import re
-import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sigmazero.models.architectures.external import convert, require
+from sigmazero.core.extras import require
+from sigmazero.core.files import disguise
+from sigmazero.core.folders import search
+from sigmazero.models.architectures.external import convert
 from sigmazero.models.zoo import Entry, WeightFile
 
 CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "network", "params")
@@ -38,31 +40,11 @@ class WeightsError(ValueError):
     """A weight file cannot be used; the message says why and what to do."""
 
 
-def cache_folder() -> Path:
-    """The platform's cache folder for sigmazero."""
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "sigmazero"
-
-
-def folders(model_dir: str | os.PathLike[str] | None = None) -> list[Path]:
-    """Folders searched for weights, in order: the given one, $SIGMAZERO_HOME, the platform's cache."""
-    found = [Path(model_dir).expanduser()] if model_dir is not None else []
-    home = os.environ.get("SIGMAZERO_HOME")
-    if home:
-        found += [Path(home).expanduser() / "models", Path(home).expanduser()]
-    return [*found, cache_folder() / "models"]
-
-
 def locate(entry: Entry, model_dir: str | os.PathLike[str] | None = None) -> list[Path]:
     """Find an entry's files, by their path in RobustBench's folder layout or by their bare name."""
     if entry.bundled:
         return [Path(__file__).with_name("weights") / entry.bundled]
-    return [_locate(entry, weight, folders(model_dir)) for weight in entry.weights]
+    return [_locate(entry, weight, search("models", model_dir)) for weight in entry.weights]
 
 
 def _locate(entry: Entry, weight: WeightFile, places: list[Path]) -> Path:
@@ -92,25 +74,13 @@ def verify(path: Path, sha256: str | None) -> None:
         )
 
 
-def sniff(head: bytes) -> str | None:
-    """Say what a file is that pretends to be weights, judging by its first bytes."""
-    text = head.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
-    if not head:
-        return "an empty file"
-    if text.startswith((b"<!doctype", b"<html", b"<head", b"<body", b"<?xml", b"<!--")):
-        return "a web page saved in place of the weights"
-    if text.startswith(b"version https://git-lfs"):
-        return "a Git LFS pointer, not the file it points to"
-    return None
-
-
 def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     """Read a state dict (.pt, .pth, .th, .ckpt, .safetensors) onto the CPU in single precision."""
     path = Path(path)
     with path.open("rb") as file:
-        disguise = sniff(file.read(512))
-    if disguise:
-        raise WeightsError(f"{path} is {disguise}; download it again, in a browser if need be")
+        found = disguise(file.read(512))
+    if found:
+        raise WeightsError(f"{path} is {found}; download it again, in a browser if need be")
     data = _safetensors(path) if path.suffix == ".safetensors" else _checkpoint(path)
     state = _unwrap(path, data)
     return {key: value.float() if value.is_floating_point() else value for key, value in state.items()}

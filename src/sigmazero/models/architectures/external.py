@@ -1,25 +1,10 @@
 """Networks that other packages define, imported only when asked for."""
 
-import importlib
 import sys
-from typing import Any
 
 from torch import Tensor, nn
 
-
-class MissingExtra(ImportError):
-    """An optional package is needed and cannot be imported."""
-
-
-def require(module: str, extra: str, purpose: str) -> Any:
-    """Import an optional package, or say which extra installs it."""
-    try:
-        return importlib.import_module(module)
-    except Exception as error:  # a broken installation fails in many ways besides ImportError
-        raise MissingExtra(
-            f"{purpose} needs the package {module.partition('.')[0]!r}, which cannot be imported "
-            f"({type(error).__name__}: {error}); install it with: pip install 'sigmazero[{extra}]'"
-        ) from error
+from sigmazero.core.extras import require
 
 
 def timm(name: str) -> nn.Module:

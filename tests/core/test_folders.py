@@ -1,0 +1,70 @@
+"""Where models and data are looked for, on every platform, with platformdirs and without."""
+
+import importlib.util
+import sys
+from pathlib import Path, PurePath
+
+import platformdirs
+import pytest
+from platformdirs import windows
+from platformdirs.macos import MacOS
+from platformdirs.unix import Unix
+
+from sigmazero.core.extras import MissingExtra
+from sigmazero.core.folders import caches, search
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path, monkeypatch):
+    """An empty home folder, and no folder named by the environment."""
+    for name in ("SIGMAZERO_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+
+
+def without_platformdirs(monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setitem(sys.modules, "platformdirs", None)
+    monkeypatch.setattr("sigmazero.core.folders.find_spec", lambda name: None if name == "platformdirs" else find(name))
+
+
+def test_the_given_folder_comes_first_then_the_home_then_the_cache(tmp_path, monkeypatch):
+    (cache,) = caches()
+    assert search("models") == [cache / "models"]
+    monkeypatch.setenv("SIGMAZERO_HOME", "~/mine")
+    home = tmp_path / "mine"
+    assert search("data", "~/given") == [tmp_path / "given", home / "data", home, cache / "data"]
+
+
+@pytest.mark.parametrize(("system", "tail"), [(Unix, ".cache/sigmazero"), (MacOS, "Library/Caches/sigmazero")])
+def test_the_cache_is_where_it_always_was(system, tail, tmp_path, monkeypatch):
+    def asked(name, **how):
+        return system(name, **how).user_cache_path
+
+    monkeypatch.setattr(platformdirs, "user_cache_path", asked)
+    assert caches() == [tmp_path / tail]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert caches() == [tmp_path / "xdg" / "sigmazero"]
+    # Earlier versions did not heed that variable on macOS: what they left is still found.
+    former = tmp_path / "Library" / "Caches" / "sigmazero"
+    former.mkdir(parents=True)
+    assert search("models") == [tmp_path / "xdg" / "sigmazero" / "models", former / "models"]
+
+
+def test_on_windows_neither_an_author_nor_a_folder_called_cache_is_added(monkeypatch):
+    monkeypatch.setattr(windows, "get_win_folder", lambda _: r"C:\Users\me\AppData\Local")
+    monkeypatch.setattr(
+        platformdirs, "user_cache_path", lambda name, **how: Path(windows.Windows(name, **how).user_cache_dir)
+    )
+    (folder,) = caches()
+    assert PurePath(str(folder).replace("\\", "/")) == PurePath("C:/Users/me/AppData/Local/sigmazero")
+
+
+def test_without_platformdirs_only_named_folders_are_searched(tmp_path, monkeypatch):
+    without_platformdirs(monkeypatch)
+    with pytest.raises(MissingExtra, match=r"platformdirs.*pip install 'sigmazero\[cli\]', or .* SIGMAZERO_HOME"):
+        search("models")
+    assert search("models", tmp_path) == [tmp_path]
+    monkeypatch.setenv("SIGMAZERO_HOME", str(tmp_path))
+    assert search("data") == [tmp_path / "data", tmp_path]
