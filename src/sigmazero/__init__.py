@@ -5,6 +5,7 @@
 100
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from sigmazero.attacks import ATTACKS, get
@@ -19,15 +20,21 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["ATTACKS", "Attack", "Outcome", "Result", "SparseAutoAttack", "evaluate", "get", "refine", "sigma_zero"]
 
+# Loaded when they are asked for: the core stays light.
+_LATER = {"SparseAutoAttack": "sigmazero.auto", "evaluate": "sigmazero.bench.evaluate"}
+# Packages to import from: sigmazero.models, sigmazero.data and so on. What is not named here is our own business.
+_PACKAGES = ("attacks", "auto", "bench", "data", "models", "report", "store")
+
 
 def __getattr__(name: str) -> object:
-    """The benchmark and the cascade are loaded when they are asked for: the core stays light."""
-    if name == "evaluate":
-        from sigmazero.bench.evaluate import evaluate
-
-        return evaluate
-    if name == "SparseAutoAttack":
-        from sigmazero.auto import SparseAutoAttack
-
-        return SparseAutoAttack
+    """A name of another package, or a package, that nobody asked for before."""
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
+    if name in _PACKAGES:
+        return import_module(f"sigmazero.{name}")
     raise AttributeError(f"module 'sigmazero' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names alone."""
+    return sorted([*__all__, *_PACKAGES, "__version__"])

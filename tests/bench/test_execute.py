@@ -175,7 +175,7 @@ def test_absent_weights_data_and_files_are_missing_and_the_rest_runs(folder, mon
     told = {one.what: (one.questions, one.advice) for one in missing}
     assert told["M1"][0] == told["none.py:build"][0] == 3
     assert told["absent.npz"][0] == 9
-    assert "sigmazero fetch M1" in told["M1"][1]
+    assert 'sigmazero.models.fetch("M1")' in told["M1"][1]
 
 
 def test_targeted_cells(folder):

@@ -134,6 +134,9 @@ def test_lines_see_through_long_values():
     assert lines.of("b") == 8
     assert lines.of("c", "d e", "f", "g", "h") == 10
     assert lines.of("k", 1, "l", "m") == 14
+    assert lines.of("a", 0) == lines.of("a") == 1
+    for path, line in ((("b",), 8), (("t",), 4)):
+        assert Lines(text.replace("\n", "\r\n")).of(*path) == line
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda p: p.stem)

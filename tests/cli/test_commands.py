@@ -86,6 +86,20 @@ def test_fetch_asks_the_zoo(sigmazero, tmp_path, monkeypatch):
     assert str(tmp_path / "weights.pt") in done.stdout
 
 
+def test_errors_of_the_library_get_the_command_or_option_that_helps(sigmazero, own, monkeypatch):
+    monkeypatch.setenv("SIGMAZERO_HOME", str(own))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(own))
+    for model, help_ in (("M1", True), ("C1", False)):
+        done = sigmazero("attack", "--model", model, "--data", "mine.npz")
+        assert done.exit_code == 2
+        assert "are missing: no file" in done.stderr
+        assert (f"(on the command line: sigmazero fetch {model})" in done.stderr) == help_
+    for name in ("mnist", "none.npz"):
+        done = sigmazero("attack", "--model", "net.py:build", "--data", name)
+        assert done.exit_code == 2
+        assert "(on the command line: --data-dir" in done.stderr
+
+
 def test_fetch_of_an_unknown_model(sigmazero):
     done = sigmazero("fetch", "M3")
     assert done.exit_code == 2

@@ -73,7 +73,7 @@ def test_a_bundled_entry_needs_no_weights():
     ("change", "message"),
     [
         ('colour = "red"', "zoo entry X1: unknown key 'colour'"),
-        ("meen = [0.5]", r"unknown key 'meen' \(did you mean 'mean'\?\)"),
+        ("meen = [0.5]", r"unknown key 'meen'; did you mean 'mean'\?"),
         ("mean = [0.5]", "mean and std come together"),
         ("mean = [0.5]\nstd = [0.0]", "std must be positive"),
         ("mean = 0.5\nstd = 0.5", "mean must be"),

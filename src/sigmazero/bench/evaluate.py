@@ -19,10 +19,9 @@ from sigmazero.bench.cells import Loader, expand, without_target
 from sigmazero.bench.inputs import GIVEN, keep
 from sigmazero.bench.plan import BATCH_SIZE, PRECISIONS, DataSpec, ModelSpec, Question
 from sigmazero.bench.run import execute
-from sigmazero.bench.toml import hint
 from sigmazero.bench.verify import Verdict, verify
 from sigmazero.core.attack import Attack, Goal
-from sigmazero.core.inputs import check_inputs, check_labels
+from sigmazero.core.inputs import check_inputs, check_labels, hint
 from sigmazero.core.problem import Unit, whole
 from sigmazero.data import Rows
 from sigmazero.report import measure

@@ -33,8 +33,9 @@ from typing import Any, get_args
 
 from sigmazero import attacks as registry
 from sigmazero import models
-from sigmazero.bench.toml import Lines, PlanError, Table, hint
+from sigmazero.bench.toml import Lines, PlanError, TomlTable
 from sigmazero.core.attack import Attack, Goal, Precision
+from sigmazero.core.inputs import hint
 from sigmazero.core.problem import Unit
 from sigmazero.data import DATASETS
 
@@ -136,7 +137,7 @@ def parse_plan(text: str, file: str = "plan", name: str = "plan") -> Plan:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise PlanError(f"{file}: not TOML: {error}") from None
-    top = Table(values, file, Lines(text))
+    top = TomlTable(values, file, Lines(text))
     top.only(("name", "description", *SETTINGS, "batch_size", "models", "data", "attacks", "grid"))
     grids = top.each("grid")
     if not grids:
@@ -145,7 +146,7 @@ def parse_plan(text: str, file: str = "plan", name: str = "plan") -> Plan:
         grid.only(("models", "data", "attacks", *SETTINGS, "batch_size"))
     made = [(q, grid) for grid in grids for q in _questions(top, grid)]
     _refuse_unused(top, grids)
-    seen: dict[Question, Table] = {}
+    seen: dict[Question, TomlTable] = {}
     for question, grid in made:
         same = replace(
             question,
@@ -163,7 +164,7 @@ def parse_plan(text: str, file: str = "plan", name: str = "plan") -> Plan:
     return Plan(top.text("name") or name, top.text("description") or "", tuple(q for q, _ in made))
 
 
-def _refuse_unused(top: Table, grids: list[Table]) -> None:
+def _refuse_unused(top: TomlTable, grids: list[TomlTable]) -> None:
     """A table that no grid names is a slip: what it sets would not hold."""
     for key in ("models", "data", "attacks"):
         named = [grid.texts(key) for grid in grids]
@@ -175,7 +176,7 @@ def _refuse_unused(top: Table, grids: list[Table]) -> None:
                 raise top.error(f"[{key}.{name}] is used by no grid; {hint(name, sorted(used))}", key, name)
 
 
-def _questions(top: Table, grid: Table) -> Iterator[Question]:
+def _questions(top: TomlTable, grid: TomlTable) -> Iterator[Question]:
     """Every cell of one grid."""
     named = grid.texts("models")
     if named is None:
@@ -203,19 +204,19 @@ def _questions(top: Table, grid: Table) -> Iterator[Question]:
             )
 
 
-def _setting(levels: list[Table], key: str, read: Any) -> Any:
+def _setting(levels: list[TomlTable], key: str, read: Any) -> Any:
     """A setting from the nearest table that has it."""
     return next((read(table) for table in levels if key in table), None)
 
 
-def _names(top: Table, grid: Table, key: str) -> list[str]:
+def _names(top: TomlTable, grid: TomlTable, key: str) -> list[str]:
     names = grid.texts(key) or list(top.below(key).values)
     if not names:
         raise grid.error(f"a grid needs {key} = [...]", key)
     return names
 
 
-def _model(top: Table, grid: Table, name: str) -> ModelSpec:
+def _model(top: TomlTable, grid: TomlTable, name: str) -> ModelSpec:
     if name not in top.below("models"):
         if models.find(name) is None and ":" not in name and not name.endswith((".pt2", ".onnx")):
             known = [*top.below("models").values, *models.entries()]
@@ -226,7 +227,7 @@ def _model(top: Table, grid: Table, name: str) -> ModelSpec:
     return ModelSpec(name, table.text("spec") or name, table.text("weights"), table.text("normalize"))
 
 
-def _data(top: Table, grid: Table, name: str) -> DataSpec:
+def _data(top: TomlTable, grid: TomlTable, name: str) -> DataSpec:
     if name not in top.below("data"):
         if name not in DATASETS and not name.endswith(".npz"):
             known = [*top.below("data").values, *DATASETS]
@@ -256,7 +257,7 @@ def is_code(source: str) -> bool:
     return bool(colon) and name.isidentifier() and all(part.isidentifier() for part in place.split("."))
 
 
-def _attacks(top: Table, grid: Table, name: str) -> Iterator[tuple[Table, str, Attack]]:
+def _attacks(top: TomlTable, grid: TomlTable, name: str) -> Iterator[tuple[TomlTable, str, Attack]]:
     """The attack of a name, or one for each combination of its sweep."""
     table = top.below("attacks").below(name)
     if name not in top.below("attacks") and name not in registry.ATTACKS:
@@ -277,7 +278,7 @@ def _attacks(top: Table, grid: Table, name: str) -> Iterator[tuple[Table, str, A
         yield table, label, _attack(table, base, label, {**fixed.values, **swept}, steps)
 
 
-def _attack(table: Table, base: str, label: str, given: dict[str, Any], steps: int | None) -> Attack:
+def _attack(table: TomlTable, base: str, label: str, given: dict[str, Any], steps: int | None) -> Attack:
     known = registry.get(base).parameters()
     if "steps" in given:
         raise table.error("write steps beside parameters, not among them", "parameters")
@@ -295,7 +296,7 @@ def _attack(table: Table, base: str, label: str, given: dict[str, Any], steps: i
         raise table.error(f"{base}: {error}", "parameters") from None
 
 
-def _like(table: Table, where: str, key: str, value: Any, default: Any) -> Any:
+def _like(table: TomlTable, where: str, key: str, value: Any, default: Any) -> Any:
     """A parameter's value as the kind its default has: 1 and 1.0 are one threshold and must give one key."""
     if isinstance(default, Attack) and isinstance(value, str):
         if value not in registry.ATTACKS:
@@ -310,7 +311,7 @@ def _like(table: Table, where: str, key: str, value: Any, default: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _goal(levels: list[Table], attack: Attack, label: str) -> tuple[Goal, str | int | None]:
+def _goal(levels: list[TomlTable], attack: Attack, label: str) -> tuple[Goal, str | int | None]:
     goal: Goal = _setting(levels, "goal", lambda t: t.choice("goal", get_args(Goal))) or "untargeted"
     if goal not in attack.goals:
         raise levels[0].error(f"{label} has no {goal} form; allowed: {', '.join(attack.goals)}", "goal")
@@ -327,7 +328,7 @@ def _goal(levels: list[Table], attack: Attack, label: str) -> tuple[Goal, str | 
     return goal, target
 
 
-def _budgets(levels: list[Table], attack: Attack, label: str) -> list[int] | list[None]:
+def _budgets(levels: list[TomlTable], attack: Attack, label: str) -> list[int] | list[None]:
     found: list[int] | None = _setting(levels, "budgets", lambda t: t.wholes("budgets", 0))
     if found is None and attack.kind == "budget":
         raise levels[1].error(f"{label} searches within a fixed budget; write budgets = [...], such as [24, 50]")

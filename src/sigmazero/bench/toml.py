@@ -5,23 +5,18 @@ The standard library's reader does not say where in a text a key stands; `Lines`
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Iterable, Mapping
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
-_WORD = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)"""
-_KEYS = rf"{_WORD}(?:\s*\.\s*{_WORD})*"
-_HEADER = re.compile(rf"\s*(\[\[?)\s*({_KEYS})\s*\]")
-_ENTRY = re.compile(rf"\s*({_KEYS})\s*=(.*)", re.DOTALL)
-_STRING = re.compile(r'"""|\'\'\'|"(?:[^"\\]|\\.)*"|\'[^\']*\'|#.*')
-_BRACKETS = {"[": 1, "{": 1, "]": -1, "}": -1}
+from sigmazero.core.inputs import hint
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 
 class Lines:
-    """Line numbers of the tables and keys of a TOML text.
+    """Line numbers of the tables and keys of a TOML text, found by reading ever longer beginnings of it.
 
     >>> lines = Lines("name = 'a'\\n[[grid]]\\n[[grid]]\\nsteps = 3")
     >>> lines.of("name"), lines.of("grid", 1, "steps"), lines.of("grid", 1, "unknown")
@@ -29,34 +24,22 @@ class Lines:
     """
 
     def __init__(self, text: str) -> None:
-        self._found: dict[Path, int] = {}
-        self._counts: dict[Path, int] = {}
-        table: Path = ()
-        depth, quote = 0, ""
-        for number, line in enumerate(text.splitlines(), 1):
-            value = line
-            if not depth and not quote:
-                if header := _HEADER.match(line):
-                    table = self._header(header[1], _split(header[2]))
-                    self._found.setdefault(table, number)
-                    continue
-                entry = _ENTRY.match(line)
-                if not entry:
-                    continue
-                self._found.setdefault((*table, *_split(entry[1])), number)
-                value = entry[2]
-            depth, quote = _after(value, depth, quote)
+        self._lines = text.replace("\r\n", "\n").split("\n")
 
-    def _header(self, brackets: str, names: list[str]) -> Path:
-        """The path of a header, with the number of each array of tables it lies in."""
-        path: Path = ()
-        for place, name in enumerate(names):
-            path = (*path, name)
-            if brackets == "[[" and place == len(names) - 1:
-                self._counts[path] = self._counts.get(path, -1) + 1
-            if path in self._counts:
-                path = (*path, self._counts[path])
-        return path
+    @cached_property
+    def _found(self) -> dict[KeyPath, int]:
+        """The line in which each key first appears; worked out only when there is an error to report."""
+        found: dict[KeyPath, int] = {}
+        start = 1
+        for end in range(1, len(self._lines) + 1):
+            try:
+                values = tomllib.loads("\n".join(self._lines[:end]))
+            except tomllib.TOMLDecodeError:
+                continue  # in the middle of a value that takes several lines
+            for path in _paths(values):
+                found.setdefault(path, start)
+            start = end + 1
+        return found
 
     def of(self, *path: str | int) -> int:
         """The line of a key, or of the nearest thing around it that has a line; 1 if nothing does."""
@@ -65,36 +48,22 @@ class Lines:
         return self._found.get(path, 1)
 
 
-def _split(keys: str) -> list[str]:
-    return [word.strip("\"'") for word in re.findall(_WORD, keys)]
-
-
-def _after(text: str, depth: int, quote: str) -> tuple[int, str]:
-    """How many brackets are open after a piece of a value, and which long string, if any."""
-    while True:
-        if quote:
-            end = text.find(quote)
-            if end < 0:
-                return depth, quote
-            text, quote = text[end + 3 :], ""
-        match = _STRING.search(text)
-        plain = text[: match.start()] if match else text
-        depth += sum(_BRACKETS.get(character, 0) for character in plain)
-        if match is None:
-            return depth, ""
-        if match[0] in ('"""', "'''"):
-            quote = match[0]
-        text = text[match.end() :]
+def _paths(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
+    """The paths of all keys in a value; items of a list are numbered."""
+    yield path
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inside:
+        yield from _paths(item, (*path, key))
 
 
 class PlanError(ValueError):
     """A plan that cannot be meant; the message begins with the file and the line."""
 
 
-class Table:
+class TomlTable:
     """A TOML table that knows where it stands in which file."""
 
-    def __init__(self, values: Mapping[str, Any], file: str, lines: Lines, path: tuple[str | int, ...] = ()) -> None:
+    def __init__(self, values: Mapping[str, Any], file: str, lines: Lines, path: KeyPath = ()) -> None:
         self.values, self.file, self.lines, self.path = values, file, lines, path
 
     def __contains__(self, key: str) -> bool:
@@ -111,19 +80,19 @@ class Table:
             if key not in known:
                 raise self.error(f"unknown key {key!r}; {hint(key, known)}", key)
 
-    def below(self, key: str) -> Table:
+    def below(self, key: str) -> TomlTable:
         """A table inside this one; empty if it is not there."""
         value = self.values.get(key, {})
         if not isinstance(value, dict):
             raise self.error(f"{key} must be a table, written [{key}.NAME]", key)
-        return Table(value, self.file, self.lines, (*self.path, key))
+        return TomlTable(value, self.file, self.lines, (*self.path, key))
 
-    def each(self, key: str) -> list[Table]:
+    def each(self, key: str) -> list[TomlTable]:
         """The tables of an array of tables."""
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise self.error(f"{key} must be one or more tables, each written [[{key}]]", key)
-        return [Table(item, self.file, self.lines, (*self.path, key, i)) for i, item in enumerate(value)]
+        return [TomlTable(item, self.file, self.lines, (*self.path, key, i)) for i, item in enumerate(value)]
 
     def text(self, key: str) -> str | None:
         """A text, None if absent."""
@@ -184,14 +153,3 @@ class Table:
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def hint(word: str, known: Iterable[str]) -> str:
-    """The names near to a wrong one, or all there are.
-
-    >>> hint("bugdets", ["budgets", "unit"]), hint("x", ["budgets", "unit"])
-    ("did you mean 'budgets'? allowed: budgets, unit", 'allowed: budgets, unit')
-    """
-    names = list(known)
-    near = difflib.get_close_matches(word, names, 1)
-    return (f"did you mean {near[0]!r}? " if near else "") + f"allowed: {', '.join(names) or 'none'}"

@@ -1,6 +1,7 @@
 """From what a user hands in to a Problem: every wrong value is named here, before the first query."""
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from typing import get_args
 
 import numpy as np
@@ -154,3 +155,14 @@ def _ids(ids: Tensor | Sequence[int] | None, x: Tensor) -> Tensor:
     if array.shape != x.shape[:1] or array.dtype.is_floating_point:
         raise ValueError(f"ids have shape {tuple(array.shape)} and dtype {array.dtype}; give {len(x)} integers")
     return array.to(torch.int64)
+
+
+def hint(word: str, known: Iterable[str]) -> str:
+    """The names near to a wrong one, or all there are.
+
+    >>> hint("bugdets", ["budgets", "unit"]), hint("x", ["budgets", "unit"])
+    ("did you mean 'budgets'? allowed: budgets, unit", 'allowed: budgets, unit')
+    """
+    names = list(known)
+    near = difflib.get_close_matches(word, names, 1)
+    return (f"did you mean {near[0]!r}? " if near else "") + f"allowed: {', '.join(names) or 'none'}"

@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 
 from torch import nn
 
+from sigmazero.core.inputs import hint
 from sigmazero.models.architectures import ARCHITECTURES, build
 from sigmazero.models.normalize import Normalize, check_statistics
 
@@ -103,33 +104,31 @@ def _one_of(name: str, value: str, known: Any) -> None:
 
 def _read(kind: type[Any], table: Mapping[str, Any]) -> Any:
     """Make a dataclass of a TOML table: every key known, every value of the declared type."""
-    hints = get_type_hints(kind)
-    unknown = sorted(set(table) - set(hints))
+    declared = get_type_hints(kind)
+    unknown = sorted(set(table) - set(declared))
     if unknown:
-        near = difflib.get_close_matches(unknown[0], hints, 1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise ValueError(f"unknown key {unknown[0]!r}{hint}; known: {', '.join(hints)}")
+        raise ValueError(f"unknown key {unknown[0]!r}; {hint(unknown[0], declared)}")
     required = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
     missing = [name for name in required if name not in table]
     if missing:
         raise ValueError(f"missing key {missing[0]!r}")
-    return kind(**{name: _value(name, hints[name], value) for name, value in table.items()})
+    return kind(**{name: _value(name, declared[name], value) for name, value in table.items()})
 
 
-def _value(name: str, hint: Any, value: Any) -> Any:
+def _value(name: str, declared: Any, value: Any) -> Any:
     """Check one value against its declared type; TOML arrays become tuples."""
-    if hint == tuple[WeightFile, ...] and isinstance(value, list):
+    if declared == tuple[WeightFile, ...] and isinstance(value, list):
         return tuple(_read(WeightFile, table) for table in value)
-    text = str(hint)
+    text = str(declared)
     if isinstance(value, list) and "tuple" in text:
         kinds: tuple[type, ...] = (str,) if "str" in text else (int,) if "int" in text else (int, float)
         if all(isinstance(item, kinds) and not isinstance(item, bool) for item in value):
             return tuple(value)
     simple: dict[Any, Any] = {str: str, int: int, float: (int, float), Mapping[str, Any]: Mapping}
-    for declared, accepted in simple.items():
-        if hint in (declared, declared | None) and isinstance(value, accepted) and not isinstance(value, bool):
+    for kind, accepted in simple.items():
+        if declared in (kind, kind | None) and isinstance(value, accepted) and not isinstance(value, bool):
             return value
-    raise ValueError(f"{name} must be {getattr(hint, '__name__', text)}, not {value!r}")
+    raise ValueError(f"{name} must be {getattr(declared, '__name__', text)}, not {value!r}")
 
 
 def parse(text: str) -> dict[str, Entry]:
@@ -196,5 +195,5 @@ def unknown(name: str) -> str:
     """Say that a model is not known, and which names are near."""
     lower = {known.casefold(): known for known in names()}
     near = [lower[match] for match in difflib.get_close_matches(name.casefold(), lower, 4, 0.5)]
-    hint = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(entries())}"
-    return f"unknown model {name!r}: {hint}"
+    advice = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(entries())}"
+    return f"unknown model {name!r}: {advice}"
