@@ -11,7 +11,7 @@ from torch import nn
 from sigmazero.core.folders import search
 from sigmazero.models import MissingWeights, WeightsError, load, weights, zoo
 from sigmazero.models.architectures import build, external
-from sigmazero.models.zoo import Entry
+from sigmazero.models.zoo import ZooEntry
 from tests.models.conftest import LAYOUT_OF, published_state
 
 
@@ -50,7 +50,7 @@ PUBLISHED = {
 }
 
 
-def save(entry: Entry, folder: Path, data) -> None:
+def save(entry: ZooEntry, folder: Path, data) -> None:
     for weight in entry.weights:
         path = folder / weight.file
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -71,7 +71,7 @@ def _optional(figure: float | None) -> str:
     return "–" if figure is None else f"{figure:.2f}"
 
 
-def _weights(entry: models.Entry) -> str:
+def _weights(entry: models.ZooEntry) -> str:
     if entry.bundled:
         return "included"
     return "fetch" if all(weight.url for weight in entry.weights) else "by hand"

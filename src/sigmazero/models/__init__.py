@@ -5,16 +5,16 @@ from sigmazero.models.download import DownloadError, fetch
 from sigmazero.models.load import load
 from sigmazero.models.normalize import Normalize, parse_normalize
 from sigmazero.models.weights import MissingWeights, WeightsError
-from sigmazero.models.zoo import Entry, UnknownModel, entries, find, get
+from sigmazero.models.zoo import UnknownModel, ZooEntry, entries, find, get
 
 __all__ = [
     "DownloadError",
-    "Entry",
     "MissingExtra",
     "MissingWeights",
     "Normalize",
     "UnknownModel",
     "WeightsError",
+    "ZooEntry",
     "entries",
     "fetch",
     "find",

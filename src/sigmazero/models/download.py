@@ -11,7 +11,7 @@ from sigmazero.core.files import disguise
 from sigmazero.core.folders import search
 from sigmazero.models import zoo
 from sigmazero.models.weights import WeightsError, locate, verify
-from sigmazero.models.zoo import Entry, WeightFile
+from sigmazero.models.zoo import WeightFile, ZooEntry
 
 CHUNK = 1 << 16
 TIMEOUT_SECONDS = 60
@@ -37,7 +37,7 @@ def fetch(code: str, directory: str | os.PathLike[str] | None = None, progress: 
     return paths[0]
 
 
-def _fetch(entry: Entry, weight: WeightFile, target: Path, progress: Progress | None) -> Path:
+def _fetch(entry: ZooEntry, weight: WeightFile, target: Path, progress: Progress | None) -> Path:
     if _in_place(target, weight):
         return target
     if weight.url is None:

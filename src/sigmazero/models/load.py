@@ -18,7 +18,7 @@ from sigmazero.core.oracle import Model
 from sigmazero.models import weights as files
 from sigmazero.models import zoo
 from sigmazero.models.normalize import Normalize, Statistics, parse_normalize
-from sigmazero.models.zoo import Entry
+from sigmazero.models.zoo import ZooEntry
 
 CHECKPOINTS = (".pt", ".pth", ".th", ".ckpt", ".safetensors")
 KINDS = (
@@ -82,7 +82,7 @@ def load(
 
 
 def _known(
-    entry: Entry,
+    entry: ZooEntry,
     weights: str | os.PathLike[str] | None,
     model_dir: str | os.PathLike[str] | None,
     normalize: str | Statistics | None,

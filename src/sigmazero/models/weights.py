@@ -18,7 +18,7 @@ from sigmazero.core.extras import require
 from sigmazero.core.files import disguise
 from sigmazero.core.folders import search
 from sigmazero.models.architectures.external import convert
-from sigmazero.models.zoo import Entry, WeightFile
+from sigmazero.models.zoo import WeightFile, ZooEntry
 
 CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "network", "params")
 PREFIXES = ("module.", "model.")
@@ -40,14 +40,14 @@ class WeightsError(ValueError):
     """A weight file cannot be used; the message says why and what to do."""
 
 
-def locate(entry: Entry, model_dir: str | os.PathLike[str] | None = None) -> list[Path]:
+def locate(entry: ZooEntry, model_dir: str | os.PathLike[str] | None = None) -> list[Path]:
     """Find an entry's files, by their path in RobustBench's folder layout or by their bare name."""
     if entry.bundled:
         return [Path(__file__).with_name("weights") / entry.bundled]
     return [_locate(entry, weight, search("models", model_dir)) for weight in entry.weights]
 
 
-def _locate(entry: Entry, weight: WeightFile, places: list[Path]) -> Path:
+def _locate(entry: ZooEntry, weight: WeightFile, places: list[Path]) -> Path:
     bare = weight.file.rpartition("/")[2]
     for place in places:
         for path in (place / weight.file, place / bare):
@@ -180,12 +180,12 @@ def _some(keys: Collection[Any]) -> str:
     return f"{shown}, ..." if len(keys) > SHOWN else shown
 
 
-def load_file(network: nn.Module, path: str | os.PathLike[str], entry: Entry | None = None) -> None:
+def load_file(network: nn.Module, path: str | os.PathLike[str], entry: ZooEntry | None = None) -> None:
     """Load one file with all the weights of a network, with an entry's key clean-ups where it is known."""
     _load(network, [(Path(path), "")], entry)
 
 
-def load_entry(network: nn.Module, entry: Entry, model_dir: str | os.PathLike[str] | None = None) -> None:
+def load_entry(network: nn.Module, entry: ZooEntry, model_dir: str | os.PathLike[str] | None = None) -> None:
     """Find, verify and load the published files of an entry."""
     paths = locate(entry, model_dir)
     for path, weight in zip(paths, entry.weights, strict=False):
@@ -194,7 +194,7 @@ def load_entry(network: nn.Module, entry: Entry, model_dir: str | os.PathLike[st
     _load(network, list(zip(paths, parts, strict=True)), entry)
 
 
-def _load(network: nn.Module, files: list[tuple[Path, str]], entry: Entry | None) -> None:
+def _load(network: nn.Module, files: list[tuple[Path, str]], entry: ZooEntry | None) -> None:
     own = set(network.state_dict())
     cut, drop, optional = (entry.strip_characters, entry.drop, entry.optional) if entry else (0, (), ())
     state: dict[str, Tensor] = {}

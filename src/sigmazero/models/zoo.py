@@ -42,7 +42,7 @@ class WeightFile:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ZooEntry:
     """What is known about one model; the fields are explained at the top of zoo.toml."""
 
     code: str
@@ -131,21 +131,21 @@ def _value(name: str, declared: Any, value: Any) -> Any:
     raise ValueError(f"{name} must be {getattr(declared, '__name__', text)}, not {value!r}")
 
 
-def parse(text: str) -> dict[str, Entry]:
+def parse(text: str) -> dict[str, ZooEntry]:
     """Read entries from TOML text; an error names the entry and the key."""
     entries = {}
     for code, table in tomllib.loads(text).items():
         if not isinstance(table, dict):
             raise ValueError(f"zoo: {code!r} must be a table")
         try:
-            entries[code] = _read(Entry, {"code": code, **table})
+            entries[code] = _read(ZooEntry, {"code": code, **table})
         except ValueError as error:
             raise ValueError(f"zoo entry {code}: {error}") from None
     return entries
 
 
 @cache
-def entries() -> Mapping[str, Entry]:
+def entries() -> Mapping[str, ZooEntry]:
     """All known models by code, in the order of zoo.toml."""
     return parse(resources.files("sigmazero.models").joinpath("zoo.toml").read_text("utf-8"))
 
@@ -159,7 +159,7 @@ def names() -> Iterator[str]:
             yield f"{entry.dataset}/{entry.robustbench}"
 
 
-def find(name: str) -> Entry | None:
+def find(name: str) -> ZooEntry | None:
     """Look a model up by code or RobustBench name, whatever the case; None if there is no such model.
 
     >>> find("c5").robustbench
@@ -183,7 +183,7 @@ def find(name: str) -> Entry | None:
     return found[0] if found else None
 
 
-def get(name: str) -> Entry:
+def get(name: str) -> ZooEntry:
     """Look a model up by code or RobustBench name, or fail with the nearest known names."""
     entry = find(name)
     if entry is None:
