@@ -33,7 +33,7 @@ from sigmazero.store.store import Store
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a store knows about the cells asked for; nothing is kept in memory."""
+    """The cells that were asked for; every figure is read from the store when it is wanted."""
 
     store: Path
     keys: tuple[str, ...]
@@ -129,7 +129,7 @@ def evaluate(
 def _check(
     attacks: Sequence[str | Attack], goal: str, target: str | int | None, unit: str, precision: str, batch_size: int
 ) -> None:
-    """Refuse what cannot be meant, before a store is made."""
+    """Refuse wrong arguments before a store is made."""
     names = {"goal": (goal, get_args(Goal)), "unit": (unit, get_args(Unit)), "precision": (precision, PRECISIONS)}
     for word, (given, allowed) in names.items():
         if given not in allowed:

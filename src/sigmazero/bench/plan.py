@@ -66,7 +66,7 @@ class DataSpec:
     seed: int | None = None
 
     def limited(self, limit: int | None) -> DataSpec:
-        """At most so many rows."""
+        """The same rows, but at most `limit`; a smaller limit of its own stays."""
         known = [n for n in (self.limit, limit) if n is not None]
         return replace(self, limit=min(known, default=None))
 
@@ -165,7 +165,7 @@ def parse_plan(text: str, file: str = "plan", name: str = "plan") -> Plan:
 
 
 def _refuse_unused(top: TomlTable, grids: list[TomlTable]) -> None:
-    """A table that no grid names is a slip: what it sets would not hold."""
+    """Refuse a table that no grid names: it is a slip, and what it sets would do nothing."""
     for key in ("models", "data", "attacks"):
         named = [grid.texts(key) for grid in grids]
         if None in named:
@@ -297,7 +297,7 @@ def _attack(table: TomlTable, base: str, label: str, given: dict[str, Any], step
 
 
 def _like(table: TomlTable, where: str, key: str, value: Any, default: Any) -> Any:
-    """A parameter's value as the kind its default has: 1 and 1.0 are one threshold and must give one key."""
+    """A parameter's value with the type of its default: a threshold of 1 and one of 1.0 are the same question."""
     if isinstance(default, Attack) and isinstance(value, str):
         if value not in registry.ATTACKS:
             raise table.error(f"{key} = {value!r} is no attack; {hint(value, registry.ATTACKS)}", where, key)

@@ -1,6 +1,6 @@
-"""TOML read key by key: every wrong value is named with its line and with what is allowed.
+"""Read TOML key by key: an error names the wrong value, its line and what is allowed.
 
-The standard library's reader does not say where in a text a key stands; `Lines` does.
+The standard library's reader does not say in which line a key stands; `Lines` finds out.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _paths(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
 
 
 class PlanError(ValueError):
-    """A plan that cannot be meant; the message begins with the file and the line."""
+    """A plan with a mistake; the message begins with the file and the line."""
 
 
 class TomlTable:
@@ -102,28 +102,28 @@ class TomlTable:
         return value
 
     def flag(self, key: str) -> bool:
-        """Yes or no; no if absent."""
+        """True or false; false if absent."""
         value = self.values.get(key, False)
         if not isinstance(value, bool):
             raise self.error(f"{key} = {value!r} must be true or false", key)
         return value
 
     def choice(self, key: str, allowed: Iterable[str]) -> str | None:
-        """One of some texts."""
+        """One of the allowed texts, None if absent."""
         value, known = self.text(key), list(allowed)
         if value is not None and value not in known:
             raise self.error(f"{key} = {value!r} is not allowed; {hint(value, known)}", key)
         return value
 
     def whole(self, key: str, least: int) -> int | None:
-        """A whole number, at least so large."""
+        """A whole number that is not below `least`; None if absent."""
         value = self.values.get(key)
         if value is not None and (not _is_whole(value) or value < least):
             raise self.error(f"{key} = {value!r} must be a whole number, {least} or more", key)
         return value
 
     def wholes(self, key: str, least: int) -> list[int] | None:
-        """Distinct whole numbers."""
+        """A list of different whole numbers, none below `least`; None if absent."""
         value = self.values.get(key)
         if value is None:
             return None
@@ -135,7 +135,7 @@ class TomlTable:
         return value
 
     def texts(self, key: str) -> list[str] | None:
-        """Distinct texts; a single one may stand without brackets."""
+        """A list of different texts, None if absent; a single one may stand without brackets."""
         value = self.values.get(key)
         if value is None:
             return None

@@ -79,7 +79,9 @@ app = typer.Typer(
 
 @app.callback()
 def top(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show where an error came from (or set SIGMAZERO_DEBUG=1).")
     ] = False,

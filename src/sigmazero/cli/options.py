@@ -25,7 +25,8 @@ WeightsFile = Annotated[
 ModelDir = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder with weight files.")]
 DataDir = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder with data files.")]
 MeanAndStd = Annotated[
-    str | None, typer.Option(metavar="MEAN,STD", help="Normalisation to put in front of the network, in that order.")
+    str | None,
+    typer.Option(metavar="MEAN,STD", help="Normalise inputs before the network: 0.5,0.25 or mnist, cifar10, imagenet."),
 ]
 AttackName = Annotated[str, typer.Option("--attack", metavar="NAME", help="See: sigmazero list attacks.")]
 Steps = Annotated[int | None, typer.Option(metavar="N", help="Steps; the attack's own number by default.")]
@@ -33,15 +34,19 @@ Setting = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Another parameter of the attack; may be repeated."),
 ]
-Budget = Annotated[int | None, typer.Option(metavar="K", help="End a sample once K changes or fewer suffice.")]
+Budget = Annotated[
+    int | None, typer.Option(metavar="K", help="End a sample's search once K changes or fewer are enough.")
+]
 UnitName = Annotated[str, typer.Option("--unit", metavar="UNIT", help="What counts as one change: feature or pixel.")]
-Targeted = Annotated[bool, typer.Option("--targeted", help="Reach a class; needs one of the next two options.")]
+Targeted = Annotated[bool, typer.Option("--targeted", help="Reach a class; needs --target-class or --targets.")]
 TargetClass = Annotated[int | None, typer.Option(metavar="C", help="Reach class C from all other classes.")]
 TargetsFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Reach these classes: one per row, text or .npy.")
 ]
-Limit = Annotated[int | None, typer.Option(metavar="N", help="At most N rows: the first, or with --seed a choice.")]
-RowNumbers = Annotated[str | None, typer.Option(metavar="ROWS", help="Rows of the data set: 0:100, or 5,7,9, or both.")]
+Limit = Annotated[int | None, typer.Option(metavar="N", help="At most N rows: the first, or with --seed random ones.")]
+RowNumbers = Annotated[
+    str | None, typer.Option(metavar="ROWS", help="Rows of the data set: 0:100, or 5,7,9, or 0:100,250.")
+]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="For the choice of rows and for random attacks.")]
 BatchSize = Annotated[int | None, typer.Option(metavar="N", help="Rows at a time; chosen for you by default.")]
 DeviceName = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, or auto: cuda where there is one.")]
@@ -136,7 +141,7 @@ def precision(name: str) -> Precision:
 
 
 def memory(gigabytes: float | None) -> int | None:
-    """Bytes.
+    """Gigabytes as bytes.
 
     >>> memory(0.5)
     536870912
@@ -147,7 +152,7 @@ def memory(gigabytes: float | None) -> int | None:
 
 
 def destination(path: Path | None) -> Path | None:
-    """The .npz file that --out means, itself or one in a folder; refused before the run rather than after it."""
+    """The .npz file that --out names, or result.npz in the folder it names; tried before the run, not after it."""
     if path is None:
         return None
     if path.suffix != ".npz" and path.exists() and not path.is_dir():

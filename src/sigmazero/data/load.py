@@ -1,4 +1,4 @@
-"""A name or a path, and row numbers, to images, labels, ids and a content hash."""
+"""Load rows of a data set by its name, or of an .npz file by its path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the name of a model, whatever its kind, to a network in evaluation mode."""
+"""Load a model by name or file: a known one, Python code, an exported program or an ONNX file."""
 
 import importlib
 import importlib.util
@@ -28,9 +28,9 @@ KINDS = (
 
 
 class Opaque(nn.Module):
-    """A callable, or a module that must not be switched between modes, as a module.
+    """A module around a callable, or around a program whose mode must not be set.
 
-    The callable is no submodule: exported programs raise when their mode is set.
+    What is inside is hidden from torch: exported programs raise when `eval()` or `train()` reaches them.
     """
 
     def __init__(self, function: Model, name: str) -> None:
@@ -184,7 +184,7 @@ def _package(name: str) -> Any:
 
 @contextmanager
 def _named(place: str, file: str | None, hint: str) -> Iterator[None]:
-    """Say whose code failed, and in which line of the file: a user's code may raise anything."""
+    """Report an error in a user's code, which may raise anything, with its file and line."""
     try:
         yield
     except ImportError:

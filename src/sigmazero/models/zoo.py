@@ -68,7 +68,7 @@ class ZooEntry:
     note: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot be meant."""
+        """Refuse values that cannot be right."""
         _one_of("architecture", self.architecture, ARCHITECTURES)
         _one_of("dataset", self.dataset, CLASSES)
         _one_of("threat_model", self.threat_model, THREAT_MODELS)

@@ -12,9 +12,7 @@ import typer
 import sigmazero as sz
 from sigmazero import data, models
 from sigmazero.auto import Report
-from sigmazero.cli import options
-from sigmazero.cli.console import out as console
-from sigmazero.cli.console import say
+from sigmazero.cli import console, options
 from sigmazero.cli.results import show_findings, write_result
 from sigmazero.models.doctor import examine
 from sigmazero.report.tables.text import number, rich_table
@@ -70,9 +68,9 @@ def auto(
 
 
 def _show(report: Report, title: str) -> None:
-    say(title, style="bold")
-    say(report.headline)
-    console().print(rich_table(report.rows(), down=True))
+    console.say(title, style="bold")
+    console.say(report.headline)
+    console.out().print(rich_table(report.rows(), down=True))
     if report.eps is None:
-        say(f"median l0 {number(report.result.median_l0, 1)}")
+        console.say(f"median l0 {number(report.result.median_l0, 1)}")
     show_findings(list(report.findings))

@@ -12,10 +12,8 @@ import sigmazero as sz
 from sigmazero.bench.cells import Cell, Loader, expand
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question
 from sigmazero.bench.run import execute
-from sigmazero.cli import options
+from sigmazero.cli import console, options
 from sigmazero.cli.app import INTERRUPTED
-from sigmazero.cli.console import out as console
-from sigmazero.cli.console import say, show_path
 from sigmazero.cli.results import write_picture
 from sigmazero.data import Rows
 from sigmazero.report.html.page import make_page, save_page
@@ -56,7 +54,7 @@ def demo(
         run(cells, store, loader)
         show(cells, store, loader.rows(digits), out / "demo.png", steps)
         save_page(out / "report.html", make_page(store, loader))
-    show_path(out / "report.html")
+    console.show_path(out / "report.html")
 
 
 def _question(name: str, digits: DataSpec, steps: int, seed: int) -> Question:
@@ -80,16 +78,16 @@ def show(cells: list[Cell], store: Store, rows: Rows, picture: Path, steps: int)
     results = {cell.info.attack: store.facts(cell.info.key).to_result(rows.images, cell.info) for cell in cells}
     *others, last = results
     against = f"against the bundled network, {len(rows)} digits, {steps} steps"
-    say(f"{', '.join(others)} and {last} {against}", style="bold")
+    console.say(f"{', '.join(others)} and {last} {against}", style="bold")
     table = [{"attack": name, **figures(result, rows.labels)} for name, result in results.items()]
-    console().print(rich_table(table, down=True))
+    console.out().print(rich_table(table, down=True))
     first = next(iter(results))
     write_picture(picture, results[first], rows, f"{first} {against}")
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """So small a network gains little from threads, and on a busy machine they wait for each other at each layer."""
+    """Use one thread: a network this small gains little from more, which wait for each other on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,1 +1,1 @@
-"""Problems small enough to hold in the hand, for trials without downloads."""
+"""Small problems made in code, for trials without downloads."""
