@@ -1,4 +1,4 @@
-"""The data sets known by name: one record of facts each, read by the loaders and by `list datasets`."""
+"""The data sets known by name: one record of facts each, read by the loaders and by whoever lists them."""
 
 from __future__ import annotations
 
