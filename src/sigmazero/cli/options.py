@@ -62,6 +62,7 @@ OutPath = Annotated[
     Path | None, typer.Option("--out", metavar="PATH", help="Folder or .npz file for the result and its picture.")
 ]
 NoDoctor = Annotated[bool, typer.Option("--no-doctor", help="Do not examine the model first.")]
+StoreFile = Annotated[Path, typer.Argument(metavar="STORE", help="A store, such as runs/small.db.")]
 
 WORDS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
 

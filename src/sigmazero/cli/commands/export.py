@@ -5,13 +5,14 @@ from typing import Annotated
 
 import typer
 
+from sigmazero.cli import options
 from sigmazero.cli.console import show_path
-from sigmazero.store import export as bench
+from sigmazero.store import export as formats
 from sigmazero.store.store import Store
 
 
 def export(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="A store, as made by a benchmark.")],
+    store: options.StoreFile,
     to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="csv, jsonl or parquet (needs pyarrow).")] = "csv",
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Where to; by default beside the store.")
@@ -26,8 +27,8 @@ def export(
     Example:
       sigmazero export runs/small.db --to csv --out small.csv
     """
-    form = bench.known(to)
+    form = formats.known(to)
     target = store.with_suffix(f".{form}") if out is None else out
     with Store(store) as opened:
-        bench.export(opened, target, form, perturbations)
+        formats.export(opened, target, form, perturbations)
     show_path(target)

@@ -1,6 +1,5 @@
 """`sigmazero verify`: check every stored number again."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,7 +14,7 @@ SHOWN = 50
 
 
 def verify(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="A store, such as runs/small.db.")],
+    store: options.StoreFile,
     batch_size: Annotated[
         int, typer.Option(metavar="N", help="Rows at a time; other than the run's.")
     ] = recheck.BATCH_SIZE,
