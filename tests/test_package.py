@@ -29,9 +29,7 @@ def test_the_benchmark_and_the_cascade_are_loaded_when_they_are_asked_for():
 
 
 def test_nothing_optional_is_imported():
-    code = (
-        "import sys, sigmazero, sigmazero.models, sigmazero.data; print({m.split('.')[0] for m in sys.modules})"
-    )
+    code = "import sys, sigmazero, sigmazero.models, sigmazero.data; print({m.split('.')[0] for m in sys.modules})"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert not [name for name in ("platformdirs", "typer", "rich", "safetensors", "PIL") if f"'{name}'" in out]
 
