@@ -28,10 +28,10 @@ def threshold_problem(targeted: bool = False):
 
 
 @pytest.mark.parametrize("targeted", [False, True])
-@pytest.mark.parametrize("start", [1, 4, 100])
-def test_finds_the_smallest_budget(start, targeted):
+@pytest.mark.parametrize("first", [1, 4, 100])
+def test_finds_the_smallest_budget(first, targeted):
     x, y, options = threshold_problem(targeted)
-    attack = sz.get("pgd-l0-min", steps=150, rounds=10, start=start)
+    attack = sz.get("pgd-l0-min", steps=150, rounds=10, first_budget=first)
     result = attack.run(threshold_model, x, y, **options)
     assert torch.equal(result.l0[:-1], NEEDED[:-1].double())
     assert not result.success[-1]
@@ -95,7 +95,7 @@ def test_tries_share_the_steps():
     assert tries(restarts=500) == 500  # at least one step of each
 
 
-@pytest.mark.parametrize("wrong", [{"rounds": 0}, {"start": 0}, {"rounds": 1.5}, {"start": True}, {"steps": 0}])
+@pytest.mark.parametrize("wrong", [{"rounds": 0}, {"first_budget": 0}, {"rounds": 1.5}, {"steps": 0}])
 def test_wrong_values_are_named(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         sz.get("pgd-l0-min", **wrong)

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from typing import Any
 
 import pytest
 
@@ -126,7 +127,7 @@ def test_code_that_cannot_be_told_has_no_hash(module):
     m = module()
     assert code_hash(m.one) is None  # two in a line
     assert code_hash(m.alone) is not None
-    space = {"__name__": "nowhere"}
+    space: dict[str, Any] = {"__name__": "nowhere"}
     exec("class Made: pass", space)
     assert code_hash(space["Made"]) is None
 

@@ -57,7 +57,7 @@ class Opening(Attack):
 
     walker: Walker
     choices: float
-    memory: float
+    momentum: float
     jitter: float
     queries: int
     name: str = "sigma-swap"
@@ -117,4 +117,4 @@ class Opening(Attack):
         answer = oracle.value_and_grad(point, p.margin)
         downhill = answer.grad * ops.per_row(answer.value > 0, answer.grad)
         walk = self.walker.descend(i, s.walk, downhill, answer.fooled, oracle)
-        return walk, torch.lerp(sites.scaled(p, answer.grad), s.g, self.memory)
+        return walk, torch.lerp(sites.scaled(p, answer.grad), s.g, self.momentum)

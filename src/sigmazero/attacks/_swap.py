@@ -29,7 +29,7 @@ jittered: quick where gradients can be trusted, and again as it has served.
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -41,7 +41,7 @@ from sigmazero.attacks._sites import Box, Ends, Sources
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
-from sigmazero.core.problem import integer
+from sigmazero.core.parameters import Count, Momentum, NotNegative, Positive, Range, Whole
 from sigmazero.core.tally import Tally
 
 LEAST = 5  # queries of the clean check, of the start and its gradient, and of two verifications
@@ -115,42 +115,27 @@ class SwapSearch(Attack):
     choices    how many times as much as an exchange a whole new choice is thought to save, at first; 0 for none
     trust      how many proposals it takes to change the mind about the places
     heat       how much of its margin a point that is stuck may lose, on average, at the start of a long search
-    memory     weight of the past in the running gradient, at first
+    momentum   weight of the past in the running gradient, at first
     jitter     by how much of itself a gain may vary in a whole new choice
     queries    no sample asks more than this in all, forwards and backwards; None for no limit
     """
 
     name: str = "swap-search"
-    steps: int = 200
-    proposals: int = 5
-    radius: int = 1
-    sharpness: int = 2
-    choices: float = 5.0
-    trust: float = 10.0
-    heat: float = 0.2
-    memory: float = 0.7
-    jitter: float = 0.25
-    queries: int | None = None
+    steps: Count = 200
+    proposals: Count = 5
+    radius: Whole = 1
+    sharpness: Whole = 2
+    choices: NotNegative = 5.0
+    trust: Positive = 10.0
+    heat: NotNegative = 0.2
+    momentum: Momentum = 0.7
+    jitter: NotNegative = 0.25
+    queries: Annotated[int, Range(least=LEAST)] | None = None
 
     paper: ClassVar[str] = "docs/stronger.md"
     version: ClassVar[int] = 4
     unroll: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        super().__post_init__()
-        for name, least in (("proposals", 1), ("radius", 0), ("sharpness", 0)):
-            if not isinstance(value := getattr(self, name), int) or isinstance(value, bool) or value < least:
-                raise ValueError(f"{name}={value!r} must be a whole number, {least} or more")
-        if not 0 <= self.memory < 1:
-            raise ValueError(f"memory={self.memory!r} must be at least 0 and less than 1")
-        if self.queries is not None and not (integer(self.queries) and self.queries >= LEAST):
-            raise ValueError(f"queries={self.queries!r} must be a whole number, {LEAST} or more (None for no limit)")
-        if not self.trust > 0:
-            raise ValueError(f"trust={self.trust!r} must be greater than 0")
-        for name in ("choices", "heat", "jitter"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name}={getattr(self, name)!r} must be 0 or greater")
+    renamed: ClassVar[dict[str, str]] = {"memory": "momentum"}
 
     @property
     def limit(self) -> int | None:
@@ -159,10 +144,10 @@ class SwapSearch(Attack):
 
     @cached_property
     def rates(self) -> Tensor:
-        """Per step: the heat, the gradient's memory, and the sites of a whole choice where nothing was found yet."""
+        """Per step: the heat, the gradient's momentum, and the sites of a whole choice where nothing was found yet."""
         heat = self.heat * min(1.0, self.steps * self.proposals / PATIENCE)
         numbers = [
-            (heat * (1 - i / self.steps), self.memory * 2 ** (-i / FORGETS), 2.0 ** min(i + 3, 30))
+            (heat * (1 - i / self.steps), self.momentum * 2 ** (-i / FORGETS), 2.0 ** min(i + 3, 30))
             for i in range(self.steps)
         ]
         return torch.tensor(numbers, dtype=torch.float64)
@@ -209,7 +194,7 @@ class SwapSearch(Attack):
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Some proposals, the last with a gradient."""
         p, k = oracle.problem, self.proposals
-        heat, memory, many = oracle.row(self.rates, i)
+        heat, momentum, many = oracle.row(self.rates, i)
         u = noise.drawn(s.luck, i, p.sites + 2 * k + 2, p.x.dtype)
         wave, luck, fate, size, turn = torch.split(u, [p.sites, k, k, 1, 1], 1)
         box = sites.box(p)
@@ -233,7 +218,7 @@ class SwapSearch(Attack):
         # A whole new choice must be better than what is there; without a margin to compare it must succeed.
         allowed = torch.where(chosen, torch.where(s.m.isinf(), -torch.inf, s.m), s.m * slack[:, -1])
         s, plan, outcome = self._judge(one, m, allowed, s, plan, oracle)
-        s = replace(s, g=torch.lerp(sites.scaled(p, answer.grad), s.g, memory))
+        s = replace(s, g=torch.lerp(sites.scaled(p, answer.grad), s.g, momentum))
         return self._learnt(s, plan, [*outcomes, outcome], chosen, oracle)
 
     def _plan(self, s: State, box: Box, ends: Ends, wave: Tensor, fate: Tensor, oracle: Oracle) -> Plan:

@@ -23,7 +23,7 @@ again before the search. In pixel unit the sub-problem counts and moves position
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ from sigmazero.attacks import _bb_solver, _bb_start
 from sigmazero.core import ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
+from sigmazero.core.parameters import Count, Momentum, NotNegative, Positive, Range, Whole
 from sigmazero.core.problem import Problem
 
 
@@ -47,7 +48,7 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class BrendelBethge(Attack):
-    """Brendel & Bethge. `start` says where starting points come from; points passed to `run` are taken instead.
+    """Brendel & Bethge. `start_from` says where starting points come from; points passed to `run` are taken instead.
 
     radius is the first trust radius per feature and sample of a batch of `radius_batch`; it is multiplied by
     radius_decay about radius_decays times during a run. The reference's radius grows with its batch; 32 is the batch of
@@ -55,34 +56,22 @@ class BrendelBethge(Attack):
     """
 
     name: str = "bb"
-    steps: int = 1000
-    overshoot: float = 1.1
-    radius: float = 1e-3
-    radius_batch: int = 32
-    radius_decay: float = 0.5
-    radius_decays: int = 20
-    momentum: float = 0.8
-    halvings: int = 10
-    tolerance: float = 1e-4
-    start: Literal["noise", "pool"] = "noise"
-    directions: int = 1000
-    blends: int = 1000
+    steps: Count = 1000
+    overshoot: Annotated[float, Range(least=1, below=2)] = 1.1
+    radius: Positive = 1e-3
+    radius_batch: Count = 32
+    radius_decay: Positive = 0.5
+    radius_decays: Count = 20
+    momentum: Momentum = 0.8
+    halvings: Whole = 10
+    tolerance: NotNegative = 1e-4
+    start_from: Literal["noise", "pool"] = "noise"
+    directions: Count = 1000
+    blends: Count = 1000
 
     paper: ClassVar[str] = "https://arxiv.org/abs/1907.01003"
     keeps_own: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        super().__post_init__()
-        for name in ("radius", "radius_batch", "radius_decay", "radius_decays", "directions", "blends"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}={getattr(self, name)!r} must be greater than 0")
-        if not 1 <= self.overshoot < 2:
-            raise ValueError(f"overshoot={self.overshoot!r} must be at least 1 and less than 2")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum={self.momentum!r} must be at least 0 and less than 1")
-        if self.start not in ("noise", "pool"):
-            raise ValueError(f"start={self.start!r} is not one of 'noise', 'pool'")
+    renamed: ClassVar[dict[str, str]] = {"start": "start_from"}
 
     @cached_property
     def rates(self) -> Tensor:
@@ -112,7 +101,7 @@ class BrendelBethge(Attack):
         if p.start is not None:
             start = p.clip(p.start)
             return start, _bb_start.ask(oracle, every, start[:, None]).squeeze(1)
-        if self.start == "pool":
+        if self.start_from == "pool":
             return _bb_start.from_pool(oracle, every)
         start, found = _bb_start.from_noise(oracle, self.directions, self.blends)
         # The reference gives up the whole batch where noise never fools the model; an input of another class may.

@@ -25,6 +25,7 @@ from torch import Tensor
 from sigmazero.core import ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
+from sigmazero.core.parameters import Count, NotNegative, Positive
 from sigmazero.core.problem import Problem
 
 
@@ -55,33 +56,18 @@ class EAD(Attack):
     """
 
     name: str = "ead"
-    steps: int = 1000
+    steps: Count = 1000
     rule: Literal["l1", "elastic-net"] = "l1"
-    binary_search_steps: int = 9
-    initial_const: float = 1e-3
-    regularization: float = 0.01
-    step_size: float = 0.01
-    confidence: float = 0.0
+    binary_search_steps: Count = 9
+    initial_const: Positive = 1e-3
+    regularization: NotNegative = 0.01
+    step_size: Positive = 0.01
+    confidence: NotNegative = 0.0
     abort_early: bool = True
 
     keeps_own: ClassVar[bool] = True
     paper: ClassVar[str] = "https://arxiv.org/abs/1709.04114"
     unit_box: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        super().__post_init__()
-        if self.rule not in ("l1", "elastic-net"):
-            raise ValueError(f"rule={self.rule!r} is not one of 'l1', 'elastic-net'")
-        rounds = self.binary_search_steps
-        if isinstance(rounds, bool) or int(rounds) != rounds or rounds < 1:
-            raise ValueError(f"binary_search_steps={rounds!r} must be a whole number, 1 or more")
-        for name in ("initial_const", "step_size"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}={getattr(self, name)!r} must be greater than 0")
-        for name in ("regularization", "confidence"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name}={getattr(self, name)!r} must be 0 or greater")
 
     @property
     def iterations(self) -> int:

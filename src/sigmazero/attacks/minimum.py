@@ -20,7 +20,7 @@ The attacks are PGD-l0 (https://arxiv.org/abs/1909.05040), Sparse-RS (https://ar
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ from torch import Tensor
 from sigmazero.attacks._budget import BudgetAttack, start_again
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
-from sigmazero.core.problem import integer
+from sigmazero.core.parameters import Count, Kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,27 +36,23 @@ class MinimumNorm(Attack):
     """The search for the smallest budget, in `steps` steps of the attack altogether.
 
     rounds is how many tries without success fit into the steps: each has steps / rounds of them, whatever the
-    attack's own number. start is the first budget; in a run with a budget it is that one.
+    attack's own number. In a run with a budget that one is the first, whatever first_budget says.
     A sample ends when no budget is left to try. persistent=True spends the remaining steps on further tries with one
     change less than the best: worth it in a comparison at equal steps, since a try draws other numbers each time.
     """
 
     name: str
-    attack: BudgetAttack
-    steps: int = 1000
-    rounds: int = 10
-    start: int = 100
+    attack: Annotated[BudgetAttack, Kind(BudgetAttack, "an attack that searches within a fixed budget")]
+    steps: Count = 1000
+    rounds: Count = 10
+    first_budget: Count = 100
     persistent: bool = False
 
+    renamed: ClassVar[dict[str, str]] = {"start": "first_budget"}
+
     def __post_init__(self) -> None:
-        """Refuse values outside their range; what is said of the attack holds for the search."""
+        """What is said of the attack holds for the search."""
         super().__post_init__()
-        if not isinstance(self.attack, BudgetAttack):
-            raise ValueError(f"attack={getattr(self.attack, 'name', self.attack)!r} must search within a fixed budget")
-        for name in ("rounds", "start"):
-            value = getattr(self, name)
-            if not (integer(value) and value >= 1):
-                raise ValueError(f"{name}={value!r} must be a whole number, 1 or more")
         for name in ("goals", "gradients", "capturable", "paper", "version"):
             object.__setattr__(self, name, getattr(self.attack, name))
 
@@ -69,7 +65,7 @@ class MinimumNorm(Attack):
     def init(self, oracle: Oracle) -> Any:
         """Begin at the first budget; every budget is possible."""
         p = oracle.problem
-        first = torch.full_like(p.y, min(p.budget or self.start, p.sites))
+        first = torch.full_like(p.y, min(p.budget or self.first_budget, p.sites))
         return self.begin(oracle, first, torch.ones_like(first), torch.full_like(first, p.sites))
 
     def begin(self, oracle: Oracle, k: Tensor, low: Tensor, high: Tensor) -> Any:

@@ -12,17 +12,19 @@ a fair example soon (see _opening), the second makes it sparser (see _swap).
 """
 
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from sigmazero.attacks._opening import Opening, Walker
 from sigmazero.attacks._swap import SwapSearch
 from sigmazero.core.attack import Attack
+from sigmazero.core.parameters import Count, Kind, Share, Whole
 from sigmazero.core.problem import Problem
 
 BESIDES = 1 + 2  # queries of the clean check and, at most, of the verification
 LARGE = 10_000  # sites, from which on a problem is hard
 MOST = {False: 1 / 2, True: 1}  # of few queries, for the first phase, of an easy problem and of a hard one
 FEWEST = 30  # steps of the first phase before any search: from poorer examples it does not get far
+SigmaZeroLike = Annotated[Attack, Kind(Walker, "sigma-zero or a variant of it")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,27 +43,15 @@ class SigmaSwap(SwapSearch):
     """
 
     name: str = "sigma-swap"
-    steps: int = 1000
-    share: float = 0.2
-    warm_up: int = 50
-    first: Attack
-    warm_up_hard: int = 250
-    first_hard: Attack
+    steps: Count = 1000
+    share: Share = 0.2
+    warm_up: Whole = 50
+    first: SigmaZeroLike
+    warm_up_hard: Whole = 250
+    first_hard: SigmaZeroLike
 
     paper: ClassVar[str] = "docs/stronger.md"
     unit_box: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        super().__post_init__()
-        if not 0 < self.share <= 1:
-            raise ValueError(f"share={self.share!r} must be greater than 0 and at most 1")
-        for name in ("warm_up", "warm_up_hard"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name}={getattr(self, name)!r} must be 0 or greater")
-        for name in ("first", "first_hard"):
-            if not isinstance(one := getattr(self, name), Walker):
-                raise ValueError(f"{name}={one.name!r} must be sigma-zero or a variant of it")
 
     @property
     def limit(self) -> int:
@@ -71,7 +61,7 @@ class SigmaSwap(SwapSearch):
     def phases(self, problem: Problem | None = None) -> tuple[Attack, ...]:
         """The opening for its share of the queries and what does not fill a step of the search; then the search."""
         left, cost = self.limit - BESIDES, self.proposals + 1
-        hard = problem is not None and (problem.targeted or problem.sites > LARGE)
+        hard = problem is not None and (problem.narrow or problem.sites > LARGE)
         warm_up = self.warm_up_hard if hard else self.warm_up
         share = max(self.share * left, min(2 * warm_up, max(MOST[hard] * left, 2 * FEWEST), left))
         searches = int(left - share) // cost
@@ -82,7 +72,7 @@ class SigmaSwap(SwapSearch):
             walker=walker,
             steps=steps,
             choices=0.0 if hard else self.choices,
-            memory=self.memory,
+            momentum=self.momentum,
             jitter=self.jitter,
             queries=self.limit,
         )
