@@ -27,7 +27,11 @@ TRUST = 1.0  # proposals it takes to change the mind about a source
 
 @runtime_checkable
 class Walker(Protocol):
-    """An attack that goes on from outside, as σ-zero does: its state has a point `a`, a gradient there moves it on."""
+    """An attack like σ-zero: its state has a point `a`, and whoever has the gradient there can take its next step."""
+
+    @property
+    def loss(self) -> str:
+        """Name of the loss it descends on."""
 
     def init(self, oracle: Oracle) -> Any:
         """The state before the first step."""

@@ -53,6 +53,13 @@ class SigmaSwap(SwapSearch):
     paper: ClassVar[str] = "docs/stronger.md"
     unit_box: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        """Refuse a σ-zero with another loss: both phases go by the margin, and its own would be ignored."""
+        super().__post_init__()
+        for name in ("first", "first_hard"):
+            if (loss := getattr(self, name).loss) != "hinge":
+                raise ValueError(f"{name} has loss={loss!r}; in {self.name} it must be 'hinge'")
+
     @property
     def limit(self) -> int:
         """The most queries of a sample."""

@@ -4,6 +4,7 @@ steps: Count = 1000                                   momentum: Momentum = 0.9
 classes: Annotated[int, Range(least=2)] | None = 10   order: Literal["released", "paper"] = "released"
 """
 
+import math
 import sys
 from collections.abc import Collection
 from dataclasses import dataclass, fields
@@ -136,8 +137,9 @@ def _is(kind: Any, value: Any) -> bool:
     if kind is int:
         return integer(value)
     if kind is float:
-        most = sys.float_info.max
-        return (integer(value) or isinstance(value, float | np.floating)) and bool(-most <= value <= most)
+        if isinstance(value, float | np.floating):
+            return math.isfinite(value)
+        return integer(value) and abs(int(value)) <= sys.float_info.max
     return isinstance(value, kind)
 
 
