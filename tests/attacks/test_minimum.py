@@ -86,6 +86,17 @@ def test_says_of_itself_what_its_attack_says(name):
     assert sz.get(name, steps=50).gradients == attack.gradients
 
 
+def test_a_new_version_of_the_search_or_of_its_attack_is_a_new_version():
+    class Newer(MinimumNorm):
+        version = 3
+
+    class NewerAttack(PGDL0):
+        version = 5
+
+    made = (kind(name="", attack=attack()).version for kind in (MinimumNorm, Newer) for attack in (PGDL0, NewerAttack))
+    assert list(made) == [1, 5, 3, 7]
+
+
 def test_tries_share_the_steps():
     def tries(**settings) -> int:
         return MinimumNorm(name="", attack=PGDL0(**settings), steps=600, rounds=6).inner.iterations

@@ -66,8 +66,8 @@ def test_every_number_has_a_range_and_its_ends_are_allowed(name, field):
 
 
 def test_numbers_of_any_type_become_plain_ones():
-    attack = FMN(steps=np.int64(3), step_size=np.float32(0.5), budget_rate=0)
-    assert [type(value) for value in (attack.steps, attack.step_size, attack.budget_rate)] == [int, float, float]
+    attack = sz.get("fmn", steps=np.int64(3), step_size=np.float32(0.5), budget_rate=0)
+    assert [type(attack.parameters()[name]) for name in ("steps", "step_size", "budget_rate")] == [int, float, float]
     assert attack == FMN(steps=3, step_size=0.5, budget_rate=0.0)
 
 
