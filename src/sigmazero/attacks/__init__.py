@@ -79,7 +79,7 @@ def renamed(attack: Attack, parameter: str) -> str | None:
 
 
 def register(attack: Attack) -> None:
-    """Make an attack of your own known by its name, to `get`, to the benchmark and to the command line."""
+    """Make an attack of your own known by its name, to `get` and to plans of this process."""
     if attack.name in ATTACKS:
         raise ValueError(f"there is an attack called {attack.name!r} already; give this one another name")
     ATTACKS[attack.name] = attack

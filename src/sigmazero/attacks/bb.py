@@ -7,11 +7,15 @@ point and the sparsest point on that plane within a trust region and the box is 
     m    margin at a, negative when adversarial      c    change of the margin asked of a step
     r    radius of the trust region
 
-Differences from the reference, apart from those named where they are: the radius does not depend on the batch
-(`radius_batch` stands for its size); a change of at most 1e-4 of the box (`tolerance`), which the reference does not
-count, is undone at once, so that every point asked about has the number of changes that is counted (with tolerance=0
-the iterates are the reference's); a row without a start ends alone; points known to be adversarial are not asked about
-again before the search. In pixel unit the sub-problem counts and moves positions with all their channels.
+Differences from the reference, besides those named at their places in the code:
+
+* the radius does not depend on the batch; `radius_batch` stands for its size;
+* a change of at most 1e-4 of the box (`tolerance`), which the reference does not count, is undone at once, so that
+  every point asked about has the number of changes that is counted; with tolerance=0 iterates are the reference's;
+* a row without a start ends alone;
+* points known to be adversarial are not asked about again before the search.
+
+In pixel unit the sub-problem counts and moves positions with all their channels.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -118,7 +122,7 @@ class BrendelBethge(Attack):
         better = answer.fooled & (count < s.fewest)
         own, fewest = torch.where(ops.per_row(better, s.a), s.a, s.own), torch.where(better, count, s.fewest)
         m, b = answer.value, torch.lerp(s.b, answer.grad, weight)
-        # Beyond the boundary from outside; from inside not quite back to it.
+        # From outside, go a little beyond the boundary; from inside, not quite back to it.
         c = -torch.where(m > 0, self.overshoot * m, (2 - self.overshoot) * m)
         x, a, g = (_sites(v, p) for v in (p.x, s.a, b))
         lower, upper = (_sites(v.expand_as(p.x), p) for v in (p.lower, p.upper))

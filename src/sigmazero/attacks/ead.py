@@ -91,8 +91,8 @@ class EAD(Attack):
         α = self.step_size * (1 - k / self.steps).sqrt()
         u = self.shrink(s.v - ops.per_row(α, δ) * g, p)
         v = u + ops.per_row(k / (k + 3), u) * (u - s.u)
-        # foolbox sums the loss over the batch; here each sample looks at its own. It also leaves before the forward
-        # pass below. A batch makes it for every row, so it is made and counted: one more per aborted round.
+        # foolbox sums the loss over the batch; here each sample looks at its own. In a round that it aborts, foolbox
+        # skips the forward pass below. Here the other rows need it, so it is made and counted for all.
         looking = (s.k % -(-self.steps // 10) == 0) & self.abort_early
         stuck = looking & ~(loss <= 0.9999 * s.previous)
         logits = oracle.logits(u)
@@ -130,7 +130,7 @@ class EAD(Attack):
         return l1 if self.rule == "l1" else self.regularization * l1 + δ.square().flatten(1).sum(1)
 
     def next_const(self, c: Tensor, lo: Tensor, hi: Tensor, started: Tensor) -> Tensor:
-        """Ten times c until a round succeeds, then bisection; of ten rounds or more the last repeats the best."""
+        """Ten times c until a round succeeds, then bisection; the last of ten rounds or more repeats the best c."""
         c = torch.where(hi.isinf(), 10 * c, (lo + hi) / 2)
         last = (started == self.binary_search_steps - 1) & (self.binary_search_steps >= 10)
         return torch.where(last, hi.clamp(max=1e10), c)

@@ -1,9 +1,9 @@
 r"""Any fixed-budget attack as a minimum-norm attack: search the smallest budget k at which it succeeds.
 
-A sample starts at some budget. A success makes the number of changes it needed, less one, the new upper end; a run
-of the attack that ends without one makes k + 1 the new lower end. The next budget lies in the middle, or is doubled
-while nothing was found. A sample that succeeds goes on with its next budget at once, whatever the others do.
-An attack that fails once at k may succeed at another try, so the answer is an upper bound like every attack's.
+A sample starts at some budget. A try that succeeds with n changes makes n − 1 the new upper end; one that ends without
+success makes k + 1 the new lower end. The next budget lies in the middle, or is doubled while nothing was found. A
+sample that succeeds goes on with its next budget at once, whatever the others do. An attack that failed at k may
+succeed there in another try, so the answer is an upper bound, like every attack's.
 
 The attacks are PGD-l0 (https://arxiv.org/abs/1909.05040), Sparse-RS (https://arxiv.org/abs/2006.12834) and sPGD
 (https://arxiv.org/abs/2405.05075).
@@ -35,10 +35,10 @@ from sigmazero.core.parameters import Count, Kind
 class MinimumNorm(Attack):
     """The search for the smallest budget, in `steps` steps of the attack altogether.
 
-    rounds is how many tries without success fit into the steps: each has steps / rounds of them, whatever the
-    attack's own number. In a run with a budget that one is the first, whatever first_budget says.
-    A sample ends when no budget is left to try. persistent=True spends the remaining steps on further tries with one
-    change less than the best: worth it in a comparison at equal steps, since a try draws other numbers each time.
+    rounds        a try has steps / rounds steps, whatever the attack's own number
+    first_budget  the first budget to try; in a run with a budget that one
+    persistent    whether a sample with no budget left to try spends its remaining steps on further tries with one
+                  change less than its best: they draw other random numbers. Fair in a comparison at equal steps
     """
 
     name: str

@@ -1,4 +1,4 @@
-r"""σ-swap: σ-zero with whole new choices, then a swap search over the sites changed, within a hard limit of queries.
+r"""σ-swap: σ-zero with whole new choices, then a search that exchanges changed sites, within a hard limit of queries.
 
 At equal queries it ends with fewer changes than σ-zero on every network tried (docs/stronger.md). The first phase finds
 a fair example soon (see _opening), the second makes it sparser (see _swap).
@@ -21,25 +21,25 @@ from sigmazero.core.parameters import Count, Kind, Share, Whole
 from sigmazero.core.problem import Problem
 
 BESIDES = 1 + 2  # queries of the clean check and, at most, of the verification
-LARGE = 10_000  # sites, from which on a problem is hard
-MOST = {False: 1 / 2, True: 1}  # of few queries, for the first phase, of an easy problem and of a hard one
-FEWEST = 30  # steps of the first phase before any search: from poorer examples it does not get far
+LARGE = 10_000  # a problem with more sites is hard
+MOST = {False: 1 / 2, True: 1}  # largest share of the queries that the warm-up may take, in easy and in hard problems
+FEWEST = 30  # steps that the first phase gets before any search: from poorer examples the search does not get far
 SigmaZeroLike = Annotated[Attack, Kind(Walker, "sigma-zero or a variant of it")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SigmaSwap(SwapSearch):
-    """σ-swap within a limit of queries; what is not listed here belongs to the search.
+    """σ-swap within a limit of queries; parameters that are not listed here are those of the search.
 
-    queries  the most a sample may ask, forwards and backwards, clean check and verification included; None stands for
-             what sigma-zero may ask in that many `steps`
-    share    of the queries, for the first phase; more of few queries, until it has `warm_up` steps: half of them, or 30
-             steps
-    first    the σ-zero of the first phase; its steps are set from the share
+    queries  the most a sample may ask, forwards and backwards, clean check and verification included; with None as
+             many as sigma-zero asks in `steps` steps
+    share    part of the queries for the first phase
+    warm_up  steps that the first phase has at least, as far as half of the queries, or 30 steps, allow
+    first    the σ-zero of the first phase; its number of steps follows from the above
 
-    A target takes more changes than just any other class, and so does a large input. There σ-zero needs more steps to
-    come near the fewest, and whole choices do not pay: then `warm_up_hard` and `first_hard` hold, few queries all
-    go to the first phase, and it makes no whole choices.
+    A problem is hard if one class alone is the goal or the input is large. Then σ-zero needs more steps to come near
+    the fewest changes, and whole choices do not pay: `warm_up_hard` and `first_hard` hold instead, the warm-up may
+    take all queries, and no whole choices are made.
     """
 
     name: str = "sigma-swap"
@@ -66,7 +66,7 @@ class SigmaSwap(SwapSearch):
         return 2 * self.steps + BESIDES if self.queries is None else int(self.queries)
 
     def phases(self, problem: Problem | None = None) -> tuple[Attack, ...]:
-        """The opening for its share of the queries and what does not fill a step of the search; then the search."""
+        """The opening, which also gets the queries that do not fill a step of the search; then the search."""
         left, cost = self.limit - BESIDES, self.proposals + 1
         hard = problem is not None and (problem.narrow or problem.sites > LARGE)
         warm_up = self.warm_up_hard if hard else self.warm_up

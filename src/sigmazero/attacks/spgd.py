@@ -5,8 +5,8 @@ The perturbation is a magnitude at the k sites with the largest mask logits. Sig
 magnitude, normalised ones the logits, through which the gradient passes as if the mask were their sigmoid. A mask
 that does not change any more is drawn anew. Points where the released code differs:
 
-* its count of idle steps returns to 0 only when no sample of the batch was idle, so in a large batch it counts the
-  idle steps in total; here it is the sample's own, patience_counts says which of the two it counts;
+* its count of idle steps returns to 0 only when no sample of the batch was idle, so in a large batch it counts idle
+  steps in total; here each sample has its own count, and patience_counts says whether consecutive or all steps count;
 * it evaluates the starting point but never returns it; here an adversarial one ends the row like any other;
 * without success it returns the point of largest loss, which is not adversarial: here that row failed;
 * ε, 1 there, is the width of the box; sites without room to change are never chosen and not counted as sites.
