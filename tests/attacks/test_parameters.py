@@ -79,7 +79,7 @@ def test_numbers_of_any_type_become_plain_ones():
         ("bb", {"halvings": -1}, "halvings=-1 must be a whole number, 0 or more"),
         ("bb", {"momentum": 1}, "momentum=1 must be a finite number, at least 0 and less than 1"),
         ("fmn", {"step_size": 0.0}, "step_size=0.0 must be a finite number, greater than 0"),
-        ("swap-search", {"queries": 4}, "queries=4 must be a whole number, 5 or more or None"),
+        ("swap-search", {"queries": 4}, "queries=4 must be a whole number, 5 or more, or None"),
         ("sigma-zero", {"order": "other"}, "order='other' is not one of 'released', 'paper'"),
         ("sigma-zero", {"normalize": 1}, "normalize=1 must be True or False"),
         ("pgd-l0", {"loss": "focal"}, "loss='focal' is not one of 'margin', 'hinge', 'cross-entropy', 'probability'"),

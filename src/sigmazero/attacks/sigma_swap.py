@@ -34,7 +34,7 @@ class SigmaSwap(SwapSearch):
     queries  the most a sample may ask, forwards and backwards, clean check and verification included; with None as
              many as sigma-zero asks in `steps` steps
     share    part of the queries for the first phase
-    warm_up  steps that the first phase has at least, as far as half of the queries, or 30 steps, allow
+    warm_up  fewest steps of the first phase; they may take half of the queries, or 30 steps where that is more
     first    the σ-zero of the first phase; its number of steps follows from the above
 
     A problem is hard if one class alone is the goal or the input is large. Then σ-zero needs more steps to come near
@@ -63,7 +63,7 @@ class SigmaSwap(SwapSearch):
     @property
     def limit(self) -> int:
         """The most queries of a sample."""
-        return 2 * self.steps + BESIDES if self.queries is None else int(self.queries)
+        return 2 * self.steps + BESIDES if self.queries is None else self.queries
 
     def phases(self, problem: Problem | None = None) -> tuple[Attack, ...]:
         """The opening, which also gets the queries that do not fill a step of the search; then the search."""

@@ -1,7 +1,9 @@
 """Hyper-parameters: what a field may hold is declared as its type, and checked here for every attack.
 
-steps: Count = 1000                                   momentum: Momentum = 0.9
-classes: Annotated[int, Range(least=2)] | None = 10   order: Literal["released", "paper"] = "released"
+    steps: Count = 1000                                   momentum: Momentum = 0.9
+    classes: Annotated[int, Range(least=2)] | None = 10   order: Literal["released", "paper"] = "released"
+
+A number is always finite. Types that several attacks need have names below.
 """
 
 import math
@@ -111,7 +113,7 @@ def checked(owner: type, name: str, value: Any) -> Any:
             plain = kind(value) if kind in (int, float) else value
             if all(plain in limit for limit in limits):
                 return plain
-    words = " or ".join(_say(kind, limits) for kind, limits in allowed)
+    words = ", or ".join(_say(kind, limits) for kind, limits in allowed)
     shown = getattr(value, "name", value)  # of an attack inside another
     verb = "is not" if words.startswith("one of") else "must be"
     raise ValueError(f"{name}={shown!r} {verb} {words}")
