@@ -32,7 +32,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "places with fixed chances": {"trust": 1e9},
     "no neighbourhood": {"radius": 0},
     "gain instead of its square": {"sharpness": 1},
-    "gradient without memory": {"memory": 0.0},
+    "gradient without memory": {"momentum": 0.0},
     "three proposals per gradient": {"proposals": 3},
     "twelve proposals per gradient": {"proposals": 12},
 }

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import typer.main
 from typer.testing import CliRunner
 
@@ -65,22 +64,6 @@ def test_commands_in_the_readme_exist():
     for words in used:
         options = {option for parameter in command.commands[words[1]].params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= options
-
-
-def test_the_attack_on_the_page_about_attacks_works():
-    (block, *_) = _blocks(ROOT / "docs" / "adding-an-attack.md", "python")
-    # Dataclasses look their module up, so the block needs the name of a real one.
-    names: dict[str, object] = {"__name__": __name__}
-    exec(compile(block, "adding-an-attack.md", "exec"), names)
-    x = torch.full((3, 8), 0.9)
-    result = names["Greedy"]().run(_above_two, x, torch.zeros(3, dtype=torch.int64))  # type: ignore[operator]
-    assert result.l0.tolist() == [6, 6, 6]
-
-
-def _above_two(x: torch.Tensor) -> torch.Tensor:
-    """Class 0 while the values add up to more than 2: with eight of 0.9, six must go to 0."""
-    score = x.sum(1) - 2
-    return torch.stack([score, -score], 1)
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.name)

@@ -8,7 +8,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from sigmazero.attacks import ATTACKS, get
+from sigmazero.attacks import ATTACKS, get, register
 from sigmazero.attacks.functions import refine, sigma_zero
 from sigmazero.core.attack import Attack
 from sigmazero.core.result import Outcome, Result
@@ -18,7 +18,18 @@ if TYPE_CHECKING:
     from sigmazero.bench.evaluate import evaluate
 
 __version__ = "0.1.0"
-__all__ = ["ATTACKS", "Attack", "Outcome", "Result", "SparseAutoAttack", "evaluate", "get", "refine", "sigma_zero"]
+__all__ = [
+    "ATTACKS",
+    "Attack",
+    "Outcome",
+    "Result",
+    "SparseAutoAttack",
+    "evaluate",
+    "get",
+    "refine",
+    "register",
+    "sigma_zero",
+]
 
 # Loaded when they are asked for: the core stays light.
 _LATER = {"SparseAutoAttack": "sigmazero.auto", "evaluate": "sigmazero.bench.evaluate"}

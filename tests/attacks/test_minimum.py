@@ -28,10 +28,10 @@ def threshold_problem(targeted: bool = False):
 
 
 @pytest.mark.parametrize("targeted", [False, True])
-@pytest.mark.parametrize("start", [1, 4, 100])
-def test_finds_the_smallest_budget(start, targeted):
+@pytest.mark.parametrize("first", [1, 4, 100])
+def test_finds_the_smallest_budget(first, targeted):
     x, y, options = threshold_problem(targeted)
-    attack = sz.get("pgd-l0-min", steps=150, rounds=10, start=start)
+    attack = sz.get("pgd-l0-min", steps=150, rounds=10, first_budget=first)
     result = attack.run(threshold_model, x, y, **options)
     assert torch.equal(result.l0[:-1], NEEDED[:-1].double())
     assert not result.success[-1]
@@ -86,6 +86,17 @@ def test_says_of_itself_what_its_attack_says(name):
     assert sz.get(name, steps=50).gradients == attack.gradients
 
 
+def test_a_new_version_of_the_search_or_of_its_attack_is_a_new_version():
+    class Newer(MinimumNorm):
+        version = 3
+
+    class NewerAttack(PGDL0):
+        version = 5
+
+    made = (kind(name="", attack=attack()).version for kind in (MinimumNorm, Newer) for attack in (PGDL0, NewerAttack))
+    assert list(made) == [1, 5, 3, 7]
+
+
 def test_tries_share_the_steps():
     def tries(**settings) -> int:
         return MinimumNorm(name="", attack=PGDL0(**settings), steps=600, rounds=6).inner.iterations
@@ -95,7 +106,7 @@ def test_tries_share_the_steps():
     assert tries(restarts=500) == 500  # at least one step of each
 
 
-@pytest.mark.parametrize("wrong", [{"rounds": 0}, {"start": 0}, {"rounds": 1.5}, {"start": True}, {"steps": 0}])
+@pytest.mark.parametrize("wrong", [{"rounds": 0}, {"first_budget": 0}, {"rounds": 1.5}, {"steps": 0}])
 def test_wrong_values_are_named(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         sz.get("pgd-l0-min", **wrong)

@@ -118,7 +118,7 @@ def test_refuses(wrong):
         {"queries": 4},
         {"trust": 0.0},
         {"choices": -0.1},
-        {"memory": 1.0},
+        {"momentum": 1.0},
         {"heat": -1.0},
         {"radius": -1},
         {"proposals": 0},

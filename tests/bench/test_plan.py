@@ -34,6 +34,11 @@ GRID = '[[grid]]\nmodels = ["demo"]\ndata = ["digits-8x8"]\nattacks = ["sigma-ze
         (f"[attacks.x]\nattack = 'fmm'\n{GRID.replace('sigma-zero', 'x')}", 2, ["did you mean 'fmn'"]),
         ("[attacks.fmn]\nparameters = { stp = 3 }\n[[grid]]\nmodels='demo'\ndata='mnist'", 2, ["'stp'", "allowed:"]),
         (
+            "[attacks.fmn]\nparameters = { step_size_final = 0.1 }\n[[grid]]\nmodels='demo'\ndata='mnist'",
+            2,
+            ["parameter 'step_size_final' is now called 'step_size_end' (now as a share of step_size)"],
+        ),
+        (
             "[attacks.sigma-zero]\nparameters.threshold = 'a'\n[[grid]]\nmodels='demo'\ndata='mnist'",
             2,
             ["threshold = 'a'", "a number"],

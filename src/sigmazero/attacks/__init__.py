@@ -24,7 +24,7 @@ ATTACKS: dict[str, Attack] = {
     for attack in (
         SigmaZero(),
         SigmaZero(name="sigma-zero-star", step_size=0.1, smoothing=1.0, threshold=0.1, threshold_rate=0.0015),
-        SigmaSwap(first=SigmaZero(final_step=1.0, memory=0.99), first_hard=SigmaZero()),
+        SigmaSwap(first=SigmaZero(step_size_end=1.0, beta2=0.99), first_hard=SigmaZero()),
         SwapSearch(),
         FMN(),
         PDPGD(),
@@ -37,7 +37,7 @@ ATTACKS: dict[str, Attack] = {
         SparseFool(name="sparsefool-paper", classes=None, variant="torchattacks"),
         VFGA(),
         BrendelBethge(),
-        BrendelBethge(name="bb-dataset", start="pool"),
+        BrendelBethge(name="bb-dataset", start_from="pool"),
         SparseRS(),
         SparsePGD(name="spgd-projected", gradient="projected"),
         SparsePGD(),
@@ -60,8 +60,26 @@ def get(name: str, **parameters: Any) -> Attack:
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(ATTACKS)}"
         raise KeyError(f"no attack is called {name!r}; {hint}")
     attack = ATTACKS[name]
-    unknown = sorted(set(parameters) - set(attack.parameters()))
-    if unknown:
-        known = ", ".join(attack.parameters())
-        raise TypeError(f"{name} has no parameter {', '.join(map(repr, unknown))}; it has: {known}")
+    known = attack.parameters()
+    for unknown in sorted(set(parameters) - set(known)):
+        raise TypeError(renamed(attack, unknown) or f"{name} has no parameter {unknown!r}; it has: {', '.join(known)}")
     return replace(attack, **parameters)
+
+
+def renamed(attack: Attack, parameter: str) -> str | None:
+    """What to say of a parameter's old name; None if it is none.
+
+    >>> renamed(get("sigma-zero"), "memory")
+    "sigma-zero: parameter 'memory' is now called 'beta2'"
+    """
+    if parameter not in attack.renamed:
+        return None
+    name, _, remark = attack.renamed[parameter].partition(" ")
+    return f"{attack.name}: parameter {parameter!r} is now called {name!r} {remark}".rstrip()
+
+
+def register(attack: Attack) -> None:
+    """Make an attack of your own known by its name, to `get` and to plans of this process."""
+    if attack.name in ATTACKS:
+        raise ValueError(f"there is an attack called {attack.name!r} already; give this one another name")
+    ATTACKS[attack.name] = attack

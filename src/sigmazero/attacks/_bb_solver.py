@@ -79,7 +79,7 @@ def solve_by_operations(x: Tensor, a: Tensor, b: Tensor, c: Tensor, r: Tensor, l
 
 
 def _within_radius(p: Subproblem) -> Step:
-    """The answer where the radius matters: on the boundary if it can be reached, else as far towards it as possible."""
+    """The answer where the radius matters: on the boundary if it is in reach, else as far towards it as possible."""
     furthest = boundary_step(p)
     reachable = dot(p.b, furthest).abs() >= p.c.abs()
     within = trust_region(p)
@@ -97,7 +97,7 @@ def square(v: Tensor) -> Tensor:
 
 
 def _settled(now: Tensor, before: Tensor) -> bool:
-    """Whether another round would change nothing for any row; on a device the host does not look."""
+    """Whether another round would change nothing for any row; never on a device, where the host must not look."""
     return not now.is_cuda and torch.equal(now, before)
 
 

@@ -39,7 +39,7 @@ def first(oracle: Oracle, rows: Tensor, candidates: Candidates, blocks: Iterator
         hit = fooled.any(1)
         chosen = points[torch.arange(len(points), device=rows.device), fooled.int().argmax(1)]
         start[waiting[hit]], found[waiting[hit]] = chosen[hit], True
-    # A candidate without finite logits is one that does not serve; it breaks no row that finds another.
+    # A candidate with non-finite logits is only a bad candidate: a row that finds another one is not broken.
     failed = torch.ones_like(broken).index_copy(0, rows, ~found)
     oracle.tally.broken = broken | (oracle.tally.broken & failed)
     return start, found
@@ -80,7 +80,7 @@ def from_noise(oracle: Oracle, directions: int, blends: int) -> tuple[Tensor, Te
 
 
 def from_pool(oracle: Oracle, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """For some rows the first input of the pool, in an order drawn per row, that the model takes for another class."""
+    """For some rows the first input of the pool, in an order drawn per row, that reaches the goal."""
     p = oracle.problem.take(rows)
     pool = oracle.problem.x if p.pool is None else p.pool
     order = noise.uniform(p.seed, p.ids, 0, (len(pool),), stream=1, dtype=torch.float64).argsort(1)
@@ -96,8 +96,8 @@ def from_pool(oracle: Oracle, rows: Tensor) -> tuple[Tensor, Tensor]:
 def towards_clean(oracle: Oracle, rows: Tensor, start: Tensor, halvings: int) -> Tensor:
     """Binary search for the smallest level ε whose point is adversarial; the point of the upper end, for `rows`.
 
-    The point of ε takes from the start the sites that differ by less than ε of the box, so small differences come
-    first and one as wide as the box never does: the result need not be adversarial, as in the reference.
+    The point of level ε takes from the start all sites that differ from x by less than ε of the box. A difference as
+    wide as the box is never taken, so the result need not be adversarial; the reference does the same.
     """
     p = oracle.problem.take(rows)
     gap = p.join(((start - p.x) / (p.upper - p.lower).clamp(min=1e-30)).abs())

@@ -1,8 +1,7 @@
 """What the fixed-budget attacks share: a budget per row, and rows that can start again at any step.
 
-A row of age 0 draws its starting point inside its next step. So `begin` costs next to nothing, and whoever wants to
-start some rows again (restarts, a search for the smallest budget) writes fresh rows over them, without a look at
-the host.
+A row of age 0 draws its starting point inside its next step, so `begin` costs next to nothing. To start some rows again
+(for a restart, or with another budget) fresh rows are written over them, and no value has to be read on the host.
 """
 
 from abc import abstractmethod
@@ -21,7 +20,7 @@ from sigmazero.core.problem import Problem
 
 @dataclass(kw_only=True)
 class State:
-    """One row per sample: the sites it may change, the steps since it started; the rest belongs to `minimum`."""
+    """One row per sample: k, the sites it may change, and its steps since it started; the rest belongs to `minimum`."""
 
     k: Tensor
     age: Tensor
@@ -57,5 +56,5 @@ def by_site(p: Problem, values: Tensor) -> Tensor:
 
 
 def movable(p: Problem) -> Tensor:
-    """Which features the box and the mask leave any room, as (rows, features of a site, sites)."""
+    """Which features box and mask allow to change, as (rows, features of a site, sites)."""
     return by_site(p, p.lower < p.upper)

@@ -1,6 +1,6 @@
 """What SparseFool is made of: DeepFool (https://arxiv.org/abs/1511.04599) and the walk to a plane inside a box.
 
-Rows need different numbers of DeepFool steps; each step asks only about the rows that are still at it.
+Rows need different numbers of DeepFool steps; each step asks only about the rows that still need one.
 """
 
 import torch
@@ -21,9 +21,9 @@ def deepfool(
 ) -> tuple[Tensor, Tensor]:
     """A nearby point of another class for some of the rows, and that class.
 
-    As published (not `clipped`) steps leave the box, are at least 1e-4 long, and the test point lies `overshoot`
-    further than the point returned. `clipped`, each step is longer by `overshoot` and ends inside the box.
-    The class is the one reached, or the one last aimed at.
+    As published (not `clipped`), steps may leave the box and are at least 1e-4 long, and the point tested lies
+    `overshoot` further away than the point returned. With `clipped`, each step is longer by `overshoot` and ends
+    inside the box. The class is the one reached, or the one last aimed at.
     """
     points, reached = start.clone(), classes[:, 1].clone()
     active = torch.arange(len(rows), device=rows.device)
@@ -65,8 +65,8 @@ def walk_to_plane(start: Tensor, normal: Tensor, through: Tensor, lower: Tensor,
     """SparseFool's linear solver: move coordinates by decreasing |normal| until the plane is crossed. All (N, d).
 
     Each goes 0.001 beyond the plane or as far as the box lets it, so all but the last one end at the box, and the
-    sequence is a cumulative sum. Beyond the plane already, the method pushes every coordinate, each by what it then
-    finds to be the distance.
+    sequence is a cumulative sum. Where the start lies beyond the plane already, the method pushes every coordinate,
+    each by the distance at its turn.
     """
     steepness, order = normal.abs().sort(dim=1, descending=True, stable=True)
     room = torch.where(normal > 0, upper - start, start - lower).gather(1, order)

@@ -1,9 +1,9 @@
-"""The first phase of σ-swap: σ-zero, with whole new choices of sites in between, as often as they pay.
+"""The first phase of σ-swap: steps of σ-zero, and in between whole new choices of sites, as often as they pay.
 
-Where gradients can be trusted, the sites of largest gradient × room, one fewer than the best example has, are often
-adversarial at once; where they mislead, only σ-zero's small steps get anywhere. Every query asks for the gradient,
-which serves both, and each sample does mostly what has saved it more changes so far. The first half is σ-zero alone: a
-whole choice that beats an early, poor example is no sign that it will beat a good one.
+A whole new choice moves the sites of largest gradient × room to the ends of the box, one site fewer than the best
+example changes. Where gradients can be trusted that is often adversarial at once; where they mislead, only σ-zero's
+small steps get anywhere. Every query asks for the gradient, which serves both, and each sample mostly does what has
+saved it more changes so far. The first half is σ-zero alone: to beat an early, poor example is no sign of quality.
 """
 
 from dataclasses import dataclass, replace
@@ -21,26 +21,30 @@ from sigmazero.core.oracle import Oracle
 from sigmazero.core.tally import Tally
 
 COST = 2  # queries of a step
-ALONE, FIRST = 0.5, 20  # share of the steps for σ-zero alone, and how many at least
-TRUST = 1.0  # proposals it takes to change the mind about a source
+ALONE, FIRST = 0.5, 20  # share of the steps for σ-zero alone, and how many they are at least
+TRUST = 1.0  # how many proposals the first expectation of a source is worth
 
 
 @runtime_checkable
 class Walker(Protocol):
-    """An attack that goes on from outside, as σ-zero does: its state has a point `a`, a gradient there moves it on."""
+    """An attack like σ-zero: its state has a point `a`, and whoever has the gradient there can take its next step."""
+
+    @property
+    def loss(self) -> str:
+        """Name of the loss it descends on."""
 
     def init(self, oracle: Oracle) -> Any:
         """The state before the first step."""
 
     def descend(self, i: Tensor, s: Any, g: Tensor, fooled: Tensor, oracle: Oracle) -> Any:
-        """The state after step i, given the gradient of the margin's positive part at the point."""
+        """The state after step i, given the gradient of the loss at the point."""
 
 
 @dataclass
 class State:
     """One row per sample: σ-zero's own state, the running gradient by sites, what whole choices and σ-zero saved.
 
-    `luck` is the source of its random numbers.
+    `luck` is the source of random numbers; wins and tries are (rows, 2).
     """
 
     walk: Any
@@ -53,11 +57,11 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Opening(Attack):
-    """A step of σ-zero (`walker`) or a whole new choice; the other parameters are those of the search."""
+    """Each step is one of σ-zero (`walker`) or a whole new choice; the other parameters are those of the search."""
 
     walker: Walker
     choices: float
-    memory: float
+    momentum: float
     jitter: float
     queries: int
     name: str = "sigma-swap"
@@ -85,7 +89,7 @@ class Opening(Attack):
         return sites.spent(tally, COST, self.queries)
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
-        """Ask about σ-zero's point, or about a whole new choice."""
+        """Ask about σ-zero's point, or about a whole new choice, each sample as it pays."""
         if not self.choices:
             walk, g = self._asked(i, s, s.walk.a, oracle)
             return replace(s, walk=walk, g=g, done=sites.finished(oracle.tally, COST, self.queries))
@@ -112,9 +116,9 @@ class Opening(Attack):
         )
 
     def _asked(self, i: Tensor, s: State, point: Tensor, oracle: Oracle) -> tuple[Any, Tensor]:
-        """σ-zero's state after the answer about a point, and the running gradient."""
+        """Ask about a point; return σ-zero's state after a step with that gradient, and the running gradient."""
         p = oracle.problem
         answer = oracle.value_and_grad(point, p.margin)
         downhill = answer.grad * ops.per_row(answer.value > 0, answer.grad)
         walk = self.walker.descend(i, s.walk, downhill, answer.fooled, oracle)
-        return walk, torch.lerp(sites.scaled(p, answer.grad), s.g, self.memory)
+        return walk, torch.lerp(sites.scaled(p, answer.grad), s.g, self.momentum)

@@ -1,7 +1,8 @@
-"""What the phases of σ-swap share: the problem by sites, whole new choices of sites, and sources that earn their turn.
+"""What the phases of σ-swap share: the problem by sites, whole new choices of sites, and what is known of sources.
 
 A site is what counts as one change: a feature, or a pixel with all its channels. Tensors by site are (rows, features of
-a site, sites), or (rows, sites) where a site has one number.
+a site, sites), or (rows, sites) where a site has one number. A source is a way to find proposals; one that has saved
+more changes is asked more often.
 """
 
 from typing import NamedTuple
@@ -15,11 +16,11 @@ from sigmazero.core.problem import Problem
 from sigmazero.core.tally import Tally
 
 SPARE = {True: 2, False: 9}  # queries of the verification at most, after an exact search and after a coarse one
-FADE = 0.98  # what a proposal before counts against the current one
-USUAL = 0.1  # how many changes a proposal saves, before anything is known
-FAVOUR = 2  # power by which sources are preferred that saved more
-MOST = 8  # changes saved by one proposal that count
-FEW = 32  # from more changes than this a whole new choice may take off several at once
+FADE = 0.98  # weight of the proposal before, where the current one has weight 1
+USUAL = 0.1  # how many changes a proposal is expected to save, before anything is known
+FAVOUR = 2  # sources are asked in proportion to this power of what they save
+MOST = 8  # a proposal that saves more changes counts as one that saves so many
+FEW = 32  # with more changes than this, a whole new choice may try several fewer at once
 
 
 class Box(NamedTuple):
@@ -41,14 +42,14 @@ class Box(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """To which end each feature would go by the gradient, and what that promises per site, 1 for the best site."""
+    """The end of the box to which the gradient points, per feature, and the gain it promises, per site, at most 1."""
 
     end: Tensor
     gain: Tensor
 
 
 class Sources(NamedTuple):
-    """How many changes each source of proposals has saved, and how often it was asked, fading: (rows, sources)."""
+    """How many changes each source has saved and how often it was asked, older ones counting less: (rows, sources)."""
 
     wins: Tensor
     tries: Tensor
@@ -77,14 +78,14 @@ def scaled(p: Problem, grad: Tensor) -> Tensor:
 
 
 def whole_choice(b: Box, e: Ends, n: Tensor, wave: Tensor, jitter: float) -> Tensor:
-    """The n sites of largest gain, which vary by `jitter` of themselves, at the ends the gradient names."""
+    """The n sites of largest gain moved to their ends; `wave` in [0, 1) varies each gain by at most ±`jitter`."""
     score = torch.addcmul((1 - jitter) * e.gain, e.gain, wave, value=2 * jitter)
-    least = ops.kth_largest(score, n.clamp(min=1, max=wave.shape[1])).clamp(min=1e-30)  # a gain of 0 promises nothing
+    least = ops.kth_largest(score, n.clamp(min=1, max=wave.shape[1])).clamp(min=1e-30)  # no site without a gain
     return torch.where((score >= least[:, None])[:, None], e.end, b.x)
 
 
 def fewer(best: Tensor, draw: Tensor) -> Tensor:
-    """How many sites a whole new choice has: one fewer than the best, or several fewer where those are many."""
+    """How many sites a whole new choice changes: one fewer than the best example, or several fewer than a large one."""
     return best - 1 - (draw * (best - FEW).clamp(min=0) / 4).long()
 
 
@@ -95,24 +96,27 @@ def check(p: Problem, name: str) -> None:
 
 
 def finished(tally: Tally, cost: int, queries: int | None) -> Tensor:
-    """One change cannot become none; and a step of `cost` queries that could exceed the limit is not taken."""
+    """Which rows end: those with one change, which cannot become none, and those that `spent` names."""
     done = tally.best_l0 <= 1
     return done if queries is None else done | spent(tally, cost, queries)
 
 
 def spent(tally: Tally, cost: int, queries: int) -> Tensor:
-    """For which samples a step of `cost` queries, with what is asked after it, could exceed the limit."""
+    """Rows in which a step of `cost` queries, together with the verification, could exceed the limit."""
     exact = tally.sure is None
     return tally.forwards + tally.backwards > queries - cost - SPARE[exact]
 
 
 def saved(before: Tensor, after: Tensor) -> Tensor:
-    """Changes saved by a proposal; the first one, found far off, counts no more than a few."""
+    """Changes saved by a proposal; the first example found, which saves very many, counts as a few."""
     return (before - after).clamp(max=MOST)
 
 
 def learn(known: Sources, saved: Tensor, asked: Tensor, trust: float, proposals: int = 1) -> Sources:
-    """What is known after some proposals. None is ever given up: a little of what is usual returns to each."""
+    """What is known after some more proposals.
+
+    A little of the first expectation returns to each source, so that none is ever given up.
+    """
     fade = FADE**proposals
     usual, once = (1 - fade) * 0.1 * USUAL * trust, (1 - fade) * trust
     return Sources(

@@ -1,21 +1,22 @@
-r"""Swap search: makes an adversarial example sparser by exchanging what it changes, mostly without gradients.
+r"""Swap search: makes an adversarial example sparser by exchanging the sites it changes, mostly without gradients.
 
-σ-zero and its kin rarely leave a change that could simply be undone; what they waste lies in *which* sites they
-change. So the search stays one change below the best example known and exchanges one changed site for another as long
-as that does not hurt: a success lowers the best by one, and the search goes on below it. Every new site goes to an end
-of the box. A step is a few proposals, the last of which also asks for the gradient. What each part is worth stands in
-docs/stronger.md.
+σ-zero and its kin rarely leave a change that could simply be undone. What they can do better is choose *which* sites
+to change. So the search holds a point with one change fewer than the best example known, and exchanges one changed
+site for another as long as that does not hurt. A success lowers the best by one, and the search goes on one below it.
+A new site always goes to an end of the box. A step makes a few proposals; the last one also asks for the gradient.
+docs/stronger.md says what each part is worth.
 
     a    current point, one change fewer than the best            m      its margin; ∞ before it is known
     g    running mean of the margin's gradient                    gain   what a site's better end promises by it
-    w    how likely a site is proposed                            worn   logarithm of how much less, tried in vain
+    w    how likely a site is proposed                            worn   logarithm of the factor on w of tried sites
 
-A new site comes from one of four places: next to the changed sites by gain, or any there; from all sites by gain², or
-any at all. Where gradients mislead only the blind draws find it, so each sample draws from a place as it has served so
-far. A site proposed in vain becomes less likely. The site given up is drawn too, rather one that contributes little.
-A proposal is kept if it is no worse; after a step that brought nothing also if it is little worse, with a chance that
-falls to zero (annealing). The last proposal of a step may instead be a whole new choice, the sites of largest gain,
-jittered: quick where gradients can be trusted, and again as it has served.
+A new site is drawn from one of four places: near the changed sites, by gain or blindly; or anywhere, by gain² or
+blindly. Where gradients mislead, only blind draws find a good site; so each sample prefers the places that have helped
+it so far. A site that was proposed in vain becomes less likely. The site given up is drawn too, and is likely to be
+one that contributes little. A proposal is kept if its margin is no worse. After a step that improved nothing, one that
+is a little worse may be kept as well, with a chance that falls to zero (annealing). The last proposal of a step may
+instead be a whole new choice: the sites of largest gain, with some noise on the gains. That is quick where gradients
+can be trusted, and is preferred where it has helped, like the places.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -29,7 +30,7 @@ jittered: quick where gradients can be trusted, and again as it has served.
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -41,22 +42,22 @@ from sigmazero.attacks._sites import Box, Ends, Sources
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
-from sigmazero.core.problem import integer
+from sigmazero.core.parameters import Count, Momentum, NotNegative, Positive, Range, Whole
 from sigmazero.core.tally import Tally
 
 LEAST = 5  # queries of the clean check, of the start and its gradient, and of two verifications
 PLACES = 4
 HALF = math.log(0.5)  # powers of 2 as exp: exp2 and pow round differently at the end of a vector on a CPU
-CHOICE = PLACES  # the source after the places: whole new choices
-PATIENCE = 1000  # proposals from which on annealing has time to pay; fewer begin colder
-FORGETS = 10  # steps after which the running gradient remembers half as much: few queries need it, many are misled
+CHOICE = PLACES  # index of the source that follows the places: whole new choices
+PATIENCE = 1000  # proposals that annealing needs to pay off; a shorter search begins colder
+FORGETS = 10  # the momentum halves every so many steps: old gradients help a short search and mislead a long one
 
 
 @dataclass
 class State:
     """One row per sample; g is (rows, features of a site, sites), worn (rows, sites), wins and tries (rows, 5).
 
-    `stuck` says that the step before brought nothing: only then is a point kept that is worse.
+    `stuck` says that the step before improved nothing: only then may a worse point be kept.
     `luck` is the source of random numbers.
     """
 
@@ -72,11 +73,11 @@ class State:
     done: Tensor
 
 
-class Plan(NamedTuple):
-    """What a step proposes, a column per proposal: a site to take up and one to give up, drawn without replacement.
+class Draws(NamedTuple):
+    """The sites drawn for a step, one column per proposal: a new one to change and an old one to put back.
 
-    value, clean  what the new site becomes, and what it is in the clean input: (rows, features of a site, proposals)
-    credit        whose idea it was: (rows, places, proposals)
+    value, clean  values of the new site, changed and in the clean input: (rows, features of a site, proposals)
+    credit        which place proposed the new site, as weights that sum to 1: (rows, places, proposals)
     """
 
     new: Tensor
@@ -87,7 +88,7 @@ class Plan(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """The j-th point of a step, the fewest changes known before it, and whether it exchanges sites."""
+    """The j-th point of a step, the fewest changes known before it, and in which rows it exchanges two sites."""
 
     j: int
     point: Tensor
@@ -95,8 +96,8 @@ class Proposal(NamedTuple):
     swap: Tensor
 
 
-class Outcome(NamedTuple):
-    """What became of a proposal: the best and the margin before it, and then what it was."""
+class Judged(NamedTuple):
+    """A proposal after its query: the fewest changes and the margin before it, its margin, and whether it was kept."""
 
     best: Tensor
     before: Tensor
@@ -109,48 +110,33 @@ class Outcome(NamedTuple):
 class SwapSearch(Attack):
     """Swap search from the points passed as `start`, or from the best point known.
 
-    proposals  per step, the last of which asks for a gradient too: a step is one query more
-    radius     how far "next to" reaches by gain, for inputs with positions; blind draws reach twice as far
-    sharpness  power of the gain that sites from everywhere are drawn by
-    choices    how many times as much as an exchange a whole new choice is thought to save, at first; 0 for none
-    trust      how many proposals it takes to change the mind about the places
-    heat       how much of its margin a point that is stuck may lose, on average, at the start of a long search
-    memory     weight of the past in the running gradient, at first
-    jitter     by how much of itself a gain may vary in a whole new choice
-    queries    no sample asks more than this in all, forwards and backwards; None for no limit
+    proposals  points per step; the last one asks for a gradient too, so a step costs one query more
+    radius     how far "near" reaches, for inputs with positions; for blind draws twice as far
+    sharpness  power of the gain by which sites anywhere are drawn
+    choices    what a whole new choice is expected to save at first, in units of an exchange; 0 for no such choices
+    trust      how many proposals the first expectation of a place is worth
+    heat       share of its margin that a stuck point may lose, on average, at the start of a long search
+    momentum   weight of the past in the running gradient, at first
+    jitter     largest relative noise on a gain in a whole new choice
+    queries    the most a sample may ask, forwards and backwards; None for no limit
     """
 
     name: str = "swap-search"
-    steps: int = 200
-    proposals: int = 5
-    radius: int = 1
-    sharpness: int = 2
-    choices: float = 5.0
-    trust: float = 10.0
-    heat: float = 0.2
-    memory: float = 0.7
-    jitter: float = 0.25
-    queries: int | None = None
+    steps: Count = 200
+    proposals: Count = 5
+    radius: Whole = 1
+    sharpness: Whole = 2
+    choices: NotNegative = 5.0
+    trust: Positive = 10.0
+    heat: NotNegative = 0.2
+    momentum: Momentum = 0.7
+    jitter: NotNegative = 0.25
+    queries: Annotated[int, Range(least=LEAST)] | None = None
 
     paper: ClassVar[str] = "docs/stronger.md"
     version: ClassVar[int] = 4
     unroll: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        super().__post_init__()
-        for name, least in (("proposals", 1), ("radius", 0), ("sharpness", 0)):
-            if not isinstance(value := getattr(self, name), int) or isinstance(value, bool) or value < least:
-                raise ValueError(f"{name}={value!r} must be a whole number, {least} or more")
-        if not 0 <= self.memory < 1:
-            raise ValueError(f"memory={self.memory!r} must be at least 0 and less than 1")
-        if self.queries is not None and not (integer(self.queries) and self.queries >= LEAST):
-            raise ValueError(f"queries={self.queries!r} must be a whole number, {LEAST} or more (None for no limit)")
-        if not self.trust > 0:
-            raise ValueError(f"trust={self.trust!r} must be greater than 0")
-        for name in ("choices", "heat", "jitter"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name}={getattr(self, name)!r} must be 0 or greater")
+    renamed: ClassVar[dict[str, str]] = {"memory": "momentum"}
 
     @property
     def limit(self) -> int | None:
@@ -159,10 +145,10 @@ class SwapSearch(Attack):
 
     @cached_property
     def rates(self) -> Tensor:
-        """Per step: the heat, the gradient's memory, and the sites of a whole choice where nothing was found yet."""
+        """Per step: heat, momentum, and how many sites a whole choice has where no example was found yet."""
         heat = self.heat * min(1.0, self.steps * self.proposals / PATIENCE)
         numbers = [
-            (heat * (1 - i / self.steps), self.memory * 2 ** (-i / FORGETS), 2.0 ** min(i + 3, 30))
+            (heat * (1 - i / self.steps), self.momentum * 2 ** (-i / FORGETS), 2.0 ** min(i + 3, 30))
             for i in range(self.steps)
         ]
         return torch.tensor(numbers, dtype=torch.float64)
@@ -180,17 +166,17 @@ class SwapSearch(Attack):
     def follow(self, oracle: Oracle, before: Opened) -> State:
         """Begin at the best point known, with what the opening learnt about the gradient and about whole choices."""
         state = self._begin(oracle, before.g, (before.wins / before.tries)[:, 0])
-        oracle.retire(state.done)  # a step here asks more than one of the opening
+        oracle.retire(state.done)  # a step here costs more queries than one of the opening
         return state
 
     def _begin(self, oracle: Oracle, g: Tensor, choice: Tensor) -> State:
-        """The first state, given what a whole new choice is thought to save."""
-        best = oracle.tally.best  # a start that does not reach the goal is none: then the search begins at x
+        """The first state; `choice` is how many changes a whole new choice is expected to save."""
+        best = oracle.tally.best  # the clean input where the start does not reach the goal
         tries = g.new_full((len(g), PLACES + 1), self.trust)
         tries[:, CHOICE] /= 5  # a few failures are enough to do without whole choices
         usual = torch.full_like(choice, sites.USUAL)
         return State(
-            a=best.clone(),  # a coarse search corrects the records it finds untrue, in place
+            a=best.clone(),  # a search in a coarse number format may correct the record in place
             count=oracle.problem.l0(best),
             g=g,
             m=torch.full_like(choice, torch.inf),
@@ -207,37 +193,37 @@ class SwapSearch(Attack):
         return None if self.queries is None else sites.spent(tally, self.proposals + 1, self.queries)
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
-        """Some proposals, the last with a gradient."""
+        """Make the proposals one after the other, the last one with a gradient."""
         p, k = oracle.problem, self.proposals
-        heat, memory, many = oracle.row(self.rates, i)
+        heat, momentum, many = oracle.row(self.rates, i)
         u = noise.drawn(s.luck, i, p.sites + 2 * k + 2, p.x.dtype)
         wave, luck, fate, size, turn = torch.split(u, [p.sites, k, k, 1, 1], 1)
         box = sites.box(p)
         ends = sites.ends(box, s.g)
-        plan = self._plan(s, box, ends, wave, fate, oracle)
+        draws = self._draw(s, box, ends, wave, fate, oracle)
         slack = 1 - heat * s.stuck[:, None] * torch.log1p(-luck)
-        outcomes = []
+        judged = []
         for j in range(k - 1):
-            one = self._exchange(j, plan, s, box, oracle.tally.best_l0)
+            one = self._exchange(j, draws, s, box, oracle.tally.best_l0)
             m = p.margin(oracle.logits(one.point))
-            s, plan, outcome = self._judge(one, m, s.m * slack[:, j], s, plan, oracle)
-            outcomes.append(outcome)
+            s, draws, last = self._judge(one, m, s.m * slack[:, j], s, draws, oracle)
+            judged.append(last)
         best = oracle.tally.best_l0
         chosen = self._chosen(s, turn[:, 0])
         n = torch.where(best <= p.sites, sites.fewer(best, size[:, 0]), many.long())
         choice = sites.whole_choice(box, ends, n, wave, self.jitter).view_as(p.x)
-        one = self._exchange(k - 1, plan, s, box, best)
+        one = self._exchange(k - 1, draws, s, box, best)
         one = one._replace(point=torch.where(ops.per_row(chosen, p.x), choice, one.point))
         answer = oracle.value_and_grad(one.point, p.margin)
-        m = answer.value.masked_fill(oracle.l0(one.point) >= best, torch.inf)  # a choice among equals may be too large
-        # A whole new choice must be better than what is there; without a margin to compare it must succeed.
+        m = answer.value.masked_fill(oracle.l0(one.point) >= best, torch.inf)  # equal gains may make a choice too large
+        # A whole new choice must not be worse than the current point; where that has no margin yet, it must succeed.
         allowed = torch.where(chosen, torch.where(s.m.isinf(), -torch.inf, s.m), s.m * slack[:, -1])
-        s, plan, outcome = self._judge(one, m, allowed, s, plan, oracle)
-        s = replace(s, g=torch.lerp(sites.scaled(p, answer.grad), s.g, memory))
-        return self._learnt(s, plan, [*outcomes, outcome], chosen, oracle)
+        s, draws, last = self._judge(one, m, allowed, s, draws, oracle)
+        s = replace(s, g=torch.lerp(sites.scaled(p, answer.grad), s.g, momentum))
+        return self._learnt(s, draws, [*judged, last], chosen, oracle)
 
-    def _plan(self, s: State, box: Box, ends: Ends, wave: Tensor, fate: Tensor, oracle: Oracle) -> Plan:
-        """Draw the sites of all proposals of a step, the new ones from the mixture of the places."""
+    def _draw(self, s: State, box: Box, ends: Ends, wave: Tensor, fate: Tensor, oracle: Oracle) -> Draws:
+        """Draw the sites of all proposals of a step; new ones from a mixture of the four places."""
         a = s.a.view_as(box.x)
         changed = (a != box.x).any(1)
         near, wide = _beside(changed, s.a, self.radius)
@@ -245,78 +231,83 @@ class SwapSearch(Attack):
         w = torch.stack([ends.gain * near, wide, sharp, torch.ones_like(wide)], 1)
         w = w * torch.exp(s.worn).masked_fill(changed | (box.lower == box.upper).all(1), 0)[:, None]
         w = w * ((s.wins / s.tries)[:, :PLACES, None] / w.sum(2, keepdim=True).clamp(min=1e-30))
-        held = sites.total(s.g * (box.x - a))  # what each changed site contributes, to first order
+        held = sites.total(s.g * (box.x - a))  # by how much the margin rises if a site is put back, to first order
         ease = (held / held.amax(1, keepdim=True).clamp(min=1e-30)).clamp(min=1e-2).rsqrt()
-        # A race: times are exponential with the weights as rates, and the first ones to arrive are drawn.
+        # Drawing without replacement as a race: arrival times are exponential with the weights as rates.
         time = -torch.log1p(-wave) / torch.where(changed, ease, w.sum(1))
         fast, new = _first(time.masked_fill(changed, torch.inf), self.proposals)
         _, old = _first(torch.where(changed, time, torch.inf), self.proposals)
         turns = torch.arange(self.proposals, device=wave.device)
         old = old.gather(1, turns % s.count.clamp(1, self.proposals)[:, None])
         left = fast.isfinite()
-        new = torch.where(left, new, old)  # where no site is left to take up
+        new = torch.where(left, new, old)  # where no unchanged site is left
         credit = w.gather(2, new[:, None].expand(-1, PLACES, -1))
         blind = fate * credit.sum(1) < credit[:, 1] + credit[:, 3]
         credit = credit * torch.stack([~blind, blind] * 2, 1)
         here = box.at(new)
         end = ends.end.gather(2, new[:, None].expand(-1, box.x.shape[1], -1))
-        return Plan(
+        return Draws(
             new=new,
-            # Where nothing was found yet, nothing is given up but what comes anyway.
+            # Where no example was found yet, no site is put back: the old site is the new one.
             old=torch.where((oracle.tally.best_l0 <= wave.shape[1])[:, None], old, new),
             value=torch.where(left[:, None], torch.where(blind[:, None], here.far, end), here.x),
             clean=here.x,
             credit=credit / credit.sum(1, keepdim=True).clamp(min=1e-30),
         )
 
-    def _exchange(self, j: int, plan: Plan, s: State, box: Box, best: Tensor) -> Proposal:
-        """One changed site for another; with as many as the best, gives up one; without a best, takes one more."""
+    def _exchange(self, j: int, draws: Draws, s: State, box: Box, best: Tensor) -> Proposal:
+        """The point with an old site put back and a new one changed.
+
+        Where it has as many changes as the best example, none is changed; where there is no example, none is put back.
+        """
         a, swap = s.a.view_as(box.x), s.count < best
-        old, new = (v[:, j, None, None].expand(-1, a.shape[1], 1) for v in (plan.old, plan.new))
-        value = torch.where(swap[:, None, None], plan.value[:, :, j, None], plan.clean[:, :, j, None])
+        old, new = (v[:, j, None, None].expand(-1, a.shape[1], 1) for v in (draws.old, draws.new))
+        value = torch.where(swap[:, None, None], draws.value[:, :, j, None], draws.clean[:, :, j, None])
         point = a.scatter(2, old, box.x.gather(2, old)).scatter(2, new, value).view_as(s.a)
         return Proposal(j, point, best, swap)
 
     def _chosen(self, s: State, turn: Tensor) -> Tensor:
-        """Whether a sample tries a whole new choice: by what those saved, against the best of the places."""
+        """Which samples try a whole new choice: the more it has saved, compared with the best place, the likelier."""
         if not self.choices:
             return torch.zeros_like(s.stuck)
         worth = (s.wins / s.tries) ** sites.FAVOUR
         return turn * (worth[:, CHOICE] + worth[:, :PLACES].amax(1)) < worth[:, CHOICE]
 
     def _judge(
-        self, one: Proposal, m: Tensor, allowed: Tensor, s: State, plan: Plan, oracle: Oracle
-    ) -> tuple[State, Plan, Outcome]:
-        """Go on from a proposal if it succeeded, or if its margin is allowed."""
+        self, one: Proposal, m: Tensor, allowed: Tensor, s: State, draws: Draws, oracle: Oracle
+    ) -> tuple[State, Draws, Judged]:
+        """Move to the proposal where it succeeded or its margin is at most `allowed`."""
         j, point, best, swap = one
         won = oracle.tally.best_l0 < best
         kept = won | (m <= allowed)
         if j + 1 < self.proposals:
-            # What went cannot go again: in its place what came, or what goes next.
-            came = torch.where(swap, plan.new[:, j], plan.old[:, j + 1])[:, None]
-            plan = plan._replace(old=torch.where(kept[:, None] & (plan.old == plan.old[:, j, None]), came, plan.old))
+            # A site that was put back cannot be put back again. Later proposals that drew it take the site that came
+            # for it instead, or, where none came, the next one drawn.
+            came = torch.where(swap, draws.new[:, j], draws.old[:, j + 1])[:, None]
+            again = kept[:, None] & (draws.old == draws.old[:, j, None])
+            draws = draws._replace(old=torch.where(again, came, draws.old))
         new = replace(
             s,
             a=torch.where(ops.per_row(kept, point), point, s.a),
             count=torch.where(kept, oracle.l0(point), s.count),
-            # After a success there is one change too many again, and whichever goes, its point is where to go on from.
+            # After a success the point has as many changes as the best: one must go, whatever that does to the margin.
             m=torch.where(kept, m.masked_fill(won, torch.inf), s.m),
         )
-        return new, plan, Outcome(best, s.m, m, swap, kept)
+        return new, draws, Judged(best, s.m, m, swap, kept)
 
-    def _learnt(self, s: State, plan: Plan, outcomes: list[Outcome], chosen: Tensor, oracle: Oracle) -> State:
-        """Remember what was tried, and what each source saved: whole changes, and parts of the way to the next."""
-        best, before, m, swap, kept = (torch.stack(column, 1) for column in zip(*outcomes, strict=True))
+    def _learnt(self, s: State, draws: Draws, judged: list[Judged], chosen: Tensor, oracle: Oracle) -> State:
+        """Remember which sites were tried, and what each source saved: changes, or a part of the margin."""
+        best, before, m, swap, kept = (torch.stack(column, 1) for column in zip(*judged, strict=True))
         saved = sites.saved(best, torch.cat([best[:, 1:], oracle.tally.best_l0[:, None]], 1))
         part = ((before - m) / before.clamp(min=1e-30)).clamp(0, 1)
         closer = torch.where((saved == 0) & before.isfinite(), part, 0)
         gain = saved + closer
         swap[:, -1] &= ~chosen
         whole = F.pad(chosen.to(gain)[:, None, None], (self.proposals - 1, 0))
-        asked = torch.cat([plan.credit * swap[:, None], whole], 1)
+        asked = torch.cat([draws.credit * swap[:, None], whole], 1)
         known = Sources(s.wins, s.tries)
         known = sites.learn(known, (asked * gain[:, None]).sum(2), asked.sum(2), self.trust, self.proposals)
-        worn = s.worn.scatter_add(1, plan.new, HALF * swap.to(s.worn))
+        worn = s.worn.scatter_add(1, draws.new, HALF * swap.to(s.worn))
         return replace(
             s,
             worn=worn * torch.exp(HALF * kept.sum(1))[:, None],
@@ -328,7 +319,7 @@ class SwapSearch(Attack):
 
 
 def _first(time: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """The n shortest times of each row and where they are; again from the beginning where there are not so many."""
+    """The n shortest times of each row and their places; a row of fewer is repeated from its beginning."""
     shortest, where = time.topk(min(n, time.shape[1]), 1, largest=False)
     if n > time.shape[1]:
         again = torch.arange(n, device=time.device) % time.shape[1]
@@ -337,7 +328,7 @@ def _first(time: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
 
 def _beside(changed: Tensor, like: Tensor, radius: int) -> tuple[Tensor, Tensor]:
-    """1 at sites within `radius` of those changed, and within twice that, in any channel; at all without positions."""
+    """Ones at the sites within `radius` of a changed one, and within twice that; everywhere without positions."""
     if like.ndim not in (3, 4):
         return (torch.ones_like(changed, dtype=like.dtype),) * 2
     here = changed.view(len(changed), -1, *like.shape[2:])

@@ -7,11 +7,15 @@ point and the sparsest point on that plane within a trust region and the box is 
     m    margin at a, negative when adversarial      c    change of the margin asked of a step
     r    radius of the trust region
 
-Differences from the reference, apart from those named where they are: the radius does not depend on the batch
-(`radius_batch` stands for its size); a change of at most 1e-4 of the box (`tolerance`), which the reference does not
-count, is undone at once, so that every point asked about has the number of changes that is counted (with tolerance=0
-the iterates are the reference's); a row without a start ends alone; points known to be adversarial are not asked about
-again before the search. In pixel unit the sub-problem counts and moves positions with all their channels.
+Differences from the reference, besides those named at their places in the code:
+
+* the radius does not depend on the batch; `radius_batch` stands for its size;
+* a change of at most 1e-4 of the box (`tolerance`), which the reference does not count, is undone at once, so that
+  every point asked about has the number of changes that is counted; with tolerance=0 iterates are the reference's;
+* a row without a start ends alone;
+* points known to be adversarial are not asked about again before the search.
+
+In pixel unit the sub-problem counts and moves positions with all their channels.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -23,7 +27,7 @@ again before the search. In pixel unit the sub-problem counts and moves position
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -32,6 +36,7 @@ from sigmazero.attacks import _bb_solver, _bb_start
 from sigmazero.core import ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
+from sigmazero.core.parameters import Count, Momentum, NotNegative, Positive, Range, Whole
 from sigmazero.core.problem import Problem
 
 
@@ -47,7 +52,7 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class BrendelBethge(Attack):
-    """Brendel & Bethge. `start` says where starting points come from; points passed to `run` are taken instead.
+    """Brendel & Bethge. `start_from` says where starting points come from; points passed to `run` are taken instead.
 
     radius is the first trust radius per feature and sample of a batch of `radius_batch`; it is multiplied by
     radius_decay about radius_decays times during a run. The reference's radius grows with its batch; 32 is the batch of
@@ -55,34 +60,22 @@ class BrendelBethge(Attack):
     """
 
     name: str = "bb"
-    steps: int = 1000
-    overshoot: float = 1.1
-    radius: float = 1e-3
-    radius_batch: int = 32
-    radius_decay: float = 0.5
-    radius_decays: int = 20
-    momentum: float = 0.8
-    halvings: int = 10
-    tolerance: float = 1e-4
-    start: Literal["noise", "pool"] = "noise"
-    directions: int = 1000
-    blends: int = 1000
+    steps: Count = 1000
+    overshoot: Annotated[float, Range(least=1, below=2)] = 1.1
+    radius: Positive = 1e-3
+    radius_batch: Count = 32
+    radius_decay: Positive = 0.5
+    radius_decays: Count = 20
+    momentum: Momentum = 0.8
+    halvings: Whole = 10
+    tolerance: NotNegative = 1e-4
+    start_from: Literal["noise", "pool"] = "noise"
+    directions: Count = 1000
+    blends: Count = 1000
 
     paper: ClassVar[str] = "https://arxiv.org/abs/1907.01003"
     keeps_own: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        super().__post_init__()
-        for name in ("radius", "radius_batch", "radius_decay", "radius_decays", "directions", "blends"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}={getattr(self, name)!r} must be greater than 0")
-        if not 1 <= self.overshoot < 2:
-            raise ValueError(f"overshoot={self.overshoot!r} must be at least 1 and less than 2")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum={self.momentum!r} must be at least 0 and less than 1")
-        if self.start not in ("noise", "pool"):
-            raise ValueError(f"start={self.start!r} is not one of 'noise', 'pool'")
+    renamed: ClassVar[dict[str, str]] = {"start": "start_from"}
 
     @cached_property
     def rates(self) -> Tensor:
@@ -112,7 +105,7 @@ class BrendelBethge(Attack):
         if p.start is not None:
             start = p.clip(p.start)
             return start, _bb_start.ask(oracle, every, start[:, None]).squeeze(1)
-        if self.start == "pool":
+        if self.start_from == "pool":
             return _bb_start.from_pool(oracle, every)
         start, found = _bb_start.from_noise(oracle, self.directions, self.blends)
         # The reference gives up the whole batch where noise never fools the model; an input of another class may.
@@ -129,7 +122,7 @@ class BrendelBethge(Attack):
         better = answer.fooled & (count < s.fewest)
         own, fewest = torch.where(ops.per_row(better, s.a), s.a, s.own), torch.where(better, count, s.fewest)
         m, b = answer.value, torch.lerp(s.b, answer.grad, weight)
-        # Beyond the boundary from outside; from inside not quite back to it.
+        # From outside, go a little beyond the boundary; from inside, not quite back to it.
         c = -torch.where(m > 0, self.overshoot * m, (2 - self.overshoot) * m)
         x, a, g = (_sites(v, p) for v in (p.x, s.a, b))
         lower, upper = (_sites(v.expand_as(p.x), p) for v in (p.lower, p.upper))

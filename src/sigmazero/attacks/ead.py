@@ -25,6 +25,7 @@ from torch import Tensor
 from sigmazero.core import ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
+from sigmazero.core.parameters import Count, NotNegative, Positive
 from sigmazero.core.problem import Problem
 
 
@@ -55,33 +56,18 @@ class EAD(Attack):
     """
 
     name: str = "ead"
-    steps: int = 1000
+    steps: Count = 1000
     rule: Literal["l1", "elastic-net"] = "l1"
-    binary_search_steps: int = 9
-    initial_const: float = 1e-3
-    regularization: float = 0.01
-    step_size: float = 0.01
-    confidence: float = 0.0
+    binary_search_steps: Count = 9
+    initial_const: Positive = 1e-3
+    regularization: NotNegative = 0.01
+    step_size: Positive = 0.01
+    confidence: NotNegative = 0.0
     abort_early: bool = True
 
     keeps_own: ClassVar[bool] = True
     paper: ClassVar[str] = "https://arxiv.org/abs/1709.04114"
     unit_box: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        super().__post_init__()
-        if self.rule not in ("l1", "elastic-net"):
-            raise ValueError(f"rule={self.rule!r} is not one of 'l1', 'elastic-net'")
-        rounds = self.binary_search_steps
-        if isinstance(rounds, bool) or int(rounds) != rounds or rounds < 1:
-            raise ValueError(f"binary_search_steps={rounds!r} must be a whole number, 1 or more")
-        for name in ("initial_const", "step_size"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}={getattr(self, name)!r} must be greater than 0")
-        for name in ("regularization", "confidence"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name}={getattr(self, name)!r} must be 0 or greater")
 
     @property
     def iterations(self) -> int:
@@ -105,8 +91,8 @@ class EAD(Attack):
         α = self.step_size * (1 - k / self.steps).sqrt()
         u = self.shrink(s.v - ops.per_row(α, δ) * g, p)
         v = u + ops.per_row(k / (k + 3), u) * (u - s.u)
-        # foolbox sums the loss over the batch; here each sample looks at its own. It also leaves before the forward
-        # pass below. A batch makes it for every row, so it is made and counted: one more per aborted round.
+        # foolbox sums the loss over the batch; here each sample looks at its own. In a round that it aborts, foolbox
+        # skips the forward pass below. Here the other rows need it, so it is made and counted for all.
         looking = (s.k % -(-self.steps // 10) == 0) & self.abort_early
         stuck = looking & ~(loss <= 0.9999 * s.previous)
         logits = oracle.logits(u)
@@ -144,7 +130,7 @@ class EAD(Attack):
         return l1 if self.rule == "l1" else self.regularization * l1 + δ.square().flatten(1).sum(1)
 
     def next_const(self, c: Tensor, lo: Tensor, hi: Tensor, started: Tensor) -> Tensor:
-        """Ten times c until a round succeeds, then bisection; of ten rounds or more the last repeats the best."""
+        """Ten times c until a round succeeds, then bisection; the last of ten rounds or more repeats the best c."""
         c = torch.where(hi.isinf(), 10 * c, (lo + hi) / 2)
         last = (started == self.binary_search_steps - 1) & (self.binary_search_steps >= 10)
         return torch.where(last, hi.clamp(max=1e10), c)

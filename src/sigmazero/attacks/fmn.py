@@ -17,14 +17,16 @@ where the point is adversarial and grows where it is not.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
-from sigmazero.core import ops
+from sigmazero.core import losses, ops
 from sigmazero.core.attack import Attack
+from sigmazero.core.losses import LossName
 from sigmazero.core.oracle import Oracle
+from sigmazero.core.parameters import Count, Positive, Range
 
 
 @dataclass
@@ -37,33 +39,31 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class FMN(Attack):
-    """FMN for the l0 norm. In pixel unit ε counts pixels, and those with the largest l2 change are kept."""
+    """FMN for the l0 norm. In pixel unit ε counts pixels, and those with the largest l2 change are kept.
+
+    Step size and budget rate fall along a cosine to `step_size_end` and `budget_rate_end` times themselves.
+    """
 
     name: str = "fmn"
-    steps: int = 1000
-    step_size: float = 1.0
-    step_size_final: float = 0.01
-    budget_rate: float = 0.05
-    budget_rate_final: float = 0.001
+    steps: Count = 1000
+    step_size: Positive = 1.0
+    step_size_end: Positive = 0.01
+    budget_rate: Annotated[float, Range(least=0, below=1)] = 0.05
+    budget_rate_end: Annotated[float, Range(least=0, most=1)] = 0.02
+    loss: LossName = "margin"  # not clipped at 0: the descent goes on past the boundary
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2102.12827"
     unit_box: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        super().__post_init__()
-        for name in ("step_size", "step_size_final"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}={getattr(self, name)!r} must be greater than 0")
-        for name in ("budget_rate", "budget_rate_final"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)!r} must be in [0, 1)")
+    renamed: ClassVar[dict[str, str]] = {
+        "step_size_final": "step_size_end (now as a share of step_size)",
+        "budget_rate_final": "budget_rate_end (now as a share of budget_rate)",
+    }
 
     @cached_property
     def rates(self) -> Tensor:
         """Per step: α and γ."""
-        α = ops.cosine(self.steps, self.step_size, self.step_size_final)
-        γ = ops.cosine(self.steps, self.budget_rate, self.budget_rate_final)
+        α = ops.cosine(self.steps, self.step_size, self.step_size_end * self.step_size)
+        γ = ops.cosine(self.steps, self.budget_rate, self.budget_rate_end * self.budget_rate)
         return torch.stack([α, γ], 1)[: self.steps]
 
     def init(self, oracle: Oracle) -> State:
@@ -75,7 +75,7 @@ class FMN(Attack):
         """Evaluate, move ε, ascend, keep the ε largest changes."""
         p = oracle.problem
         α, γ = oracle.row(self.rates, i)
-        answer = oracle.value_and_grad(s.a, p.margin)  # not clipped at 0: the descent goes on past the boundary
+        answer = oracle.value_and_grad(s.a, losses.named(self.loss, p))
         # The query above may have set the record: ε never exceeds what is known to suffice.
         shrunk = torch.minimum(torch.minimum(s.ε - 1, (s.ε * (1 - γ)).floor()), oracle.tally.best_l0.to(s.ε))
         grown = torch.maximum(s.ε + 1, (s.ε * (1 + γ)).floor())

@@ -1,9 +1,9 @@
 r"""Any fixed-budget attack as a minimum-norm attack: search the smallest budget k at which it succeeds.
 
-A sample starts at some budget. A success makes the number of changes it needed, less one, the new upper end; a run
-of the attack that ends without one makes k + 1 the new lower end. The next budget lies in the middle, or is doubled
-while nothing was found. A sample that succeeds goes on with its next budget at once, whatever the others do.
-An attack that fails once at k may succeed at another try, so the answer is an upper bound like every attack's.
+A sample starts at some budget. A try that succeeds with n changes makes n − 1 the new upper end; one that ends without
+success makes k + 1 the new lower end. The next budget lies in the middle, or is doubled while nothing was found. A
+sample that succeeds goes on with its next budget at once, whatever the others do. An attack that failed at k may
+succeed there in another try, so the answer is an upper bound, like every attack's.
 
 The attacks are PGD-l0 (https://arxiv.org/abs/1909.05040), Sparse-RS (https://arxiv.org/abs/2006.12834) and sPGD
 (https://arxiv.org/abs/2405.05075).
@@ -20,7 +20,7 @@ The attacks are PGD-l0 (https://arxiv.org/abs/1909.05040), Sparse-RS (https://ar
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -28,37 +28,35 @@ from torch import Tensor
 from sigmazero.attacks._budget import BudgetAttack, start_again
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
-from sigmazero.core.problem import integer
+from sigmazero.core.parameters import Count, Kind
 
 
 @dataclass(frozen=True, kw_only=True)
 class MinimumNorm(Attack):
     """The search for the smallest budget, in `steps` steps of the attack altogether.
 
-    rounds is how many tries without success fit into the steps: each has steps / rounds of them, whatever the
-    attack's own number. start is the first budget; in a run with a budget it is that one.
-    A sample ends when no budget is left to try. persistent=True spends the remaining steps on further tries with one
-    change less than the best: worth it in a comparison at equal steps, since a try draws other numbers each time.
+    rounds        a try has steps / rounds steps, whatever the attack's own number
+    first_budget  the first budget to try; in a run with a budget that one
+    persistent    whether a sample with no budget left to try spends its remaining steps on further tries with one
+                  change less than its best: they draw other random numbers. Fair in a comparison at equal steps
     """
 
     name: str
-    attack: BudgetAttack
-    steps: int = 1000
-    rounds: int = 10
-    start: int = 100
+    attack: Annotated[BudgetAttack, Kind(BudgetAttack, "an attack that searches within a fixed budget")]
+    steps: Count = 1000
+    rounds: Count = 10
+    first_budget: Count = 100
     persistent: bool = False
 
+    renamed: ClassVar[dict[str, str]] = {"start": "first_budget"}
+
     def __post_init__(self) -> None:
-        """Refuse values outside their range; what is said of the attack holds for the search."""
+        """What is said of the attack holds for the search."""
         super().__post_init__()
-        if not isinstance(self.attack, BudgetAttack):
-            raise ValueError(f"attack={getattr(self.attack, 'name', self.attack)!r} must search within a fixed budget")
-        for name in ("rounds", "start"):
-            value = getattr(self, name)
-            if not (integer(value) and value >= 1):
-                raise ValueError(f"{name}={value!r} must be a whole number, 1 or more")
-        for name in ("goals", "gradients", "capturable", "paper", "version"):
+        for name in ("goals", "gradients", "capturable", "paper"):
             object.__setattr__(self, name, getattr(self.attack, name))
+        # Raised with the attack's version, and with the search's own.
+        object.__setattr__(self, "version", self.attack.version + type(self).version - 1)
 
     @cached_property
     def inner(self) -> BudgetAttack:
@@ -69,7 +67,7 @@ class MinimumNorm(Attack):
     def init(self, oracle: Oracle) -> Any:
         """Begin at the first budget; every budget is possible."""
         p = oracle.problem
-        first = torch.full_like(p.y, min(p.budget or self.start, p.sites))
+        first = torch.full_like(p.y, min(p.budget or self.first_budget, p.sites))
         return self.begin(oracle, first, torch.ones_like(first), torch.full_like(first, p.sites))
 
     def begin(self, oracle: Oracle, k: Tensor, low: Tensor, high: Tensor) -> Any:

@@ -20,7 +20,7 @@ the weight between both is a dual variable that rises while the point is not adv
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -28,9 +28,8 @@ from torch import Tensor
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
+from sigmazero.core.parameters import Count, Momentum, NotNegative, Positive, Share
 from sigmazero.core.problem import Problem
-
-Proximal = Literal["l2/3", "l0", "l0-pixel"]
 
 
 @dataclass
@@ -52,44 +51,38 @@ class PDPGD(Attack):
     Their second run at a hundredth of the step size is left out; the step size decays that far within the run, as in
     adv-lib. "l0-pixel" without a random start is adv-lib's default, which the σ-zero paper measured: it keeps or
     drops all channels of a position together even where features count. In pixel unit every operator does.
+    Both step sizes fall to their `_end` times themselves.
     """
 
     name: str = "pdpgd"
-    steps: int = 1000
-    proximal: Proximal = "l2/3"
-    random_start: float = 0.25
-    step_size: float = 0.1
-    step_size_decay: float = 0.01
-    dual_ratio: float = 0.01
-    dual_ratio_min: float = 1e-6
-    dual_step_size: float = 0.1
-    dual_step_size_decay: float = 0.1
-    dual_memory: float = 0.9
-    proximal_steps: int = 5
-    proximal_tolerance: float = 1e-2
+    steps: Count = 1000
+    proximal: Literal["l2/3", "l0", "l0-pixel"] = "l2/3"
+    random_start: NotNegative = 0.25
+    step_size: Positive = 0.1
+    step_size_end: Positive = 0.01
+    dual_ratio: Positive = 0.01
+    dual_ratio_min: Share = 1e-6
+    dual_step_size: NotNegative = 0.1
+    dual_step_size_end: NotNegative = 0.1
+    dual_momentum: Momentum = 0.9
+    proximal_steps: Count = 5
+    proximal_tolerance: NotNegative = 1e-2
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2106.01538"
     unit_box: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        super().__post_init__()
-        if self.proximal not in get_args(Proximal):
-            raise ValueError(f"proximal={self.proximal!r} is not one of {', '.join(map(repr, get_args(Proximal)))}")
-        for name in ("step_size", "step_size_decay", "dual_ratio", "dual_ratio_min", "proximal_steps"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}={getattr(self, name)!r} must be greater than 0")
-        for name in ("random_start", "dual_step_size", "dual_step_size_decay", "dual_memory", "proximal_tolerance"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name}={getattr(self, name)!r} must be 0 or greater")
+    renamed: ClassVar[dict[str, str]] = {
+        "step_size_decay": "step_size_end",
+        "dual_step_size_decay": "dual_step_size_end",
+        "dual_memory": "dual_momentum",
+    }
 
     @cached_property
     def rates(self) -> Tensor:
         """Per step: η, θ, Adam's two corrections."""
         i = torch.arange(self.steps, dtype=torch.float64)
-        η = self.step_size * self.step_size_decay ** (i / self.steps)
+        η = self.step_size * self.step_size_end ** (i / self.steps)
         left = 1 - i / max(self.steps - 1, 1)
-        θ = self.dual_step_size * (left * (1 - self.dual_step_size_decay) + self.dual_step_size_decay)
+        θ = self.dual_step_size * (left * (1 - self.dual_step_size_end) + self.dual_step_size_end)
         return torch.stack([η, θ, *ops.adam_corrections(self.steps)], 1)
 
     def init(self, oracle: Oracle) -> State:
@@ -118,7 +111,7 @@ class PDPGD(Attack):
         a = self.sparser(r, D / ψ, μ, p)
         λ_max = -math.log(self.dual_ratio_min)
         λ = (s.λ + θ * answer.value.sign()).clamp(-λ_max, λ_max)
-        return State(a, m, v, λ, torch.lerp(self.weights(λ), s.w, self.dual_memory))
+        return State(a, m, v, λ, torch.lerp(self.weights(λ), s.w, self.dual_momentum))
 
     def sparser(self, r: Tensor, H: Tensor, μ: Tensor, p: Problem) -> Tensor:
         """Proximal step in the metric H, by an inner iteration that each sample leaves when it stands still."""

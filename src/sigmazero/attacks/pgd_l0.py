@@ -28,9 +28,11 @@ import torch
 from torch import Tensor
 
 from sigmazero.attacks import _budget as budget
-from sigmazero.core import noise, ops
+from sigmazero.core import losses, noise, ops
+from sigmazero.core.losses import LossName
 from sigmazero.core.oracle import Oracle
-from sigmazero.core.problem import Problem, integer
+from sigmazero.core.parameters import Count, Positive
+from sigmazero.core.problem import Problem
 
 
 @dataclass(kw_only=True)
@@ -50,23 +52,14 @@ class PGDL0(budget.BudgetAttack):
     """
 
     name: str = "pgd-l0"
-    steps: int = 100
-    restarts: int = 5
-    step_size: float = 120000 / 255
+    steps: Count = 100
+    restarts: Count = 5
+    step_size: Positive = 120000 / 255
+    loss: LossName = "cross-entropy"
     group: Literal["unit", "pixel"] = "unit"
 
     paper: ClassVar[str] = "https://arxiv.org/abs/1909.05040"
     keeps_own: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        super().__post_init__()
-        if not (integer(self.restarts) and self.restarts >= 1):
-            raise ValueError(f"restarts={self.restarts!r} must be a whole number, 1 or more")
-        if not self.step_size > 0:
-            raise ValueError(f"step_size={self.step_size!r} must be greater than 0")
-        if self.group not in ("unit", "pixel"):
-            raise ValueError(f"group={self.group!r} is not one of 'unit', 'pixel'")
 
     @property
     def iterations(self) -> int:
@@ -86,7 +79,7 @@ class PGDL0(budget.BudgetAttack):
         fresh = ops.per_row(s.age % self.steps == 0, u)
         δ = torch.where(fresh, p.lower + u * width - p.x, s.δ + 1e-12 * width * (u - 0.5))
         a = self.project(δ, s.k, p)
-        answer = oracle.value_and_grad(a, p.cross_entropy)
+        answer = oracle.value_and_grad(a, losses.named(self.loss, p))
         g = answer.grad / ops.per_row(1e-10 + answer.grad.abs().flatten(1).sum(1), u)
         own = torch.where(ops.per_row(answer.fooled & oracle.tally.alive, a), a, s.own)
         return replace(s, age=s.age + 1, δ=a - p.x - self.step_size * width * g, own=own)

@@ -1,4 +1,4 @@
-r"""σ-swap: σ-zero with whole new choices, then a swap search over the sites changed, within a hard limit of queries.
+r"""σ-swap: σ-zero with whole new choices, then a search that exchanges changed sites, within a hard limit of queries.
 
 At equal queries it ends with fewer changes than σ-zero on every network tried (docs/stronger.md). The first phase finds
 a fair example soon (see _opening), the second makes it sparser (see _swap).
@@ -12,66 +12,63 @@ a fair example soon (see _opening), the second makes it sparser (see _swap).
 """
 
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from sigmazero.attacks._opening import Opening, Walker
 from sigmazero.attacks._swap import SwapSearch
 from sigmazero.core.attack import Attack
+from sigmazero.core.parameters import Count, Kind, Share, Whole
 from sigmazero.core.problem import Problem
 
 BESIDES = 1 + 2  # queries of the clean check and, at most, of the verification
-LARGE = 10_000  # sites, from which on a problem is hard
-MOST = {False: 1 / 2, True: 1}  # of few queries, for the first phase, of an easy problem and of a hard one
-FEWEST = 30  # steps of the first phase before any search: from poorer examples it does not get far
+LARGE = 10_000  # a problem with more sites is hard
+MOST = {False: 1 / 2, True: 1}  # largest share of the queries that the warm-up may take, in easy and in hard problems
+FEWEST = 30  # steps that the first phase gets before any search: from poorer examples the search does not get far
+SigmaZeroLike = Annotated[Attack, Kind(Walker, "sigma-zero or a variant of it")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SigmaSwap(SwapSearch):
-    """σ-swap within a limit of queries; what is not listed here belongs to the search.
+    """σ-swap within a limit of queries; parameters that are not listed here are those of the search.
 
-    queries  the most a sample may ask, forwards and backwards, clean check and verification included; None stands for
-             what sigma-zero may ask in that many `steps`
-    share    of the queries, for the first phase; more of few queries, until it has `warm_up` steps: half of them, or 30
-             steps
-    first    the σ-zero of the first phase; its steps are set from the share
+    queries  the most a sample may ask, forwards and backwards, clean check and verification included; with None as
+             many as sigma-zero asks in `steps` steps
+    share    part of the queries for the first phase
+    warm_up  fewest steps of the first phase; they may take half of the queries, or 30 steps where that is more
+    first    the σ-zero of the first phase; its number of steps follows from the above
 
-    A target takes more changes than just any other class, and so does a large input. There σ-zero needs more steps to
-    come near the fewest, and whole choices do not pay: then `warm_up_hard` and `first_hard` hold, few queries all
-    go to the first phase, and it makes no whole choices.
+    A problem is hard if one class alone is the goal or the input is large. Then σ-zero needs more steps to come near
+    the fewest changes, and whole choices do not pay: `warm_up_hard` and `first_hard` hold instead, the warm-up may
+    take all queries, and no whole choices are made.
     """
 
     name: str = "sigma-swap"
-    steps: int = 1000
-    share: float = 0.2
-    warm_up: int = 50
-    first: Attack
-    warm_up_hard: int = 250
-    first_hard: Attack
+    steps: Count = 1000
+    share: Share = 0.2
+    warm_up: Whole = 50
+    first: SigmaZeroLike
+    warm_up_hard: Whole = 250
+    first_hard: SigmaZeroLike
 
     paper: ClassVar[str] = "docs/stronger.md"
     unit_box: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse values outside their range."""
+        """Refuse a σ-zero with another loss: both phases go by the margin, and its own would be ignored."""
         super().__post_init__()
-        if not 0 < self.share <= 1:
-            raise ValueError(f"share={self.share!r} must be greater than 0 and at most 1")
-        for name in ("warm_up", "warm_up_hard"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name}={getattr(self, name)!r} must be 0 or greater")
         for name in ("first", "first_hard"):
-            if not isinstance(one := getattr(self, name), Walker):
-                raise ValueError(f"{name}={one.name!r} must be sigma-zero or a variant of it")
+            if (loss := getattr(self, name).loss) != "hinge":
+                raise ValueError(f"{name} has loss={loss!r}; in {self.name} it must be 'hinge'")
 
     @property
     def limit(self) -> int:
         """The most queries of a sample."""
-        return 2 * self.steps + BESIDES if self.queries is None else int(self.queries)
+        return 2 * self.steps + BESIDES if self.queries is None else self.queries
 
     def phases(self, problem: Problem | None = None) -> tuple[Attack, ...]:
-        """The opening for its share of the queries and what does not fill a step of the search; then the search."""
+        """The opening, which also gets the queries that do not fill a step of the search; then the search."""
         left, cost = self.limit - BESIDES, self.proposals + 1
-        hard = problem is not None and (problem.targeted or problem.sites > LARGE)
+        hard = problem is not None and (problem.narrow or problem.sites > LARGE)
         warm_up = self.warm_up_hard if hard else self.warm_up
         share = max(self.share * left, min(2 * warm_up, max(MOST[hard] * left, 2 * FEWEST), left))
         searches = int(left - share) // cost
@@ -82,7 +79,7 @@ class SigmaSwap(SwapSearch):
             walker=walker,
             steps=steps,
             choices=0.0 if hard else self.choices,
-            memory=self.memory,
+            momentum=self.momentum,
             jitter=self.jitter,
             queries=self.limit,
         )

@@ -24,9 +24,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from sigmazero.core import ops
+from sigmazero.core import losses, ops
 from sigmazero.core.attack import Attack
+from sigmazero.core.losses import LossName
 from sigmazero.core.oracle import Oracle
+from sigmazero.core.parameters import Count, Momentum, NotNegative, Positive
 from sigmazero.core.problem import Problem
 
 
@@ -46,17 +48,18 @@ class SigmaZero(Attack):
 
     order="paper" with optimizer="sgd" is the pseudo-code to the letter: the first projection uses the initial
     threshold, the threshold is not clamped, and the last iterate is evaluated too.
-    The step size falls along a cosine to `final_step` of itself; with 1 it stays. `memory` is Adam's β2.
+    The step size falls along a cosine to `step_size_end` times itself; with 1 it stays. `beta2` is Adam's.
     """
 
     name: str = "sigma-zero"
-    steps: int = 1000
-    step_size: float = 1.0
-    final_step: float = 0.1
-    memory: float = 0.999
-    smoothing: float = 1e-3
-    threshold: float = 0.3
-    threshold_rate: float = 0.01
+    steps: Count = 1000
+    step_size: Positive = 1.0
+    step_size_end: Positive = 0.1
+    beta2: Momentum = 0.999
+    loss: LossName = "hinge"
+    smoothing: Positive = 1e-3
+    threshold: NotNegative = 0.3
+    threshold_rate: NotNegative = 0.01
     normalize: bool = True
     adaptive_threshold: bool = True
     projection: bool = True
@@ -66,21 +69,7 @@ class SigmaZero(Attack):
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2402.01879"
     unit_box: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        super().__post_init__()
-        for name in ("step_size", "final_step", "smoothing"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}={getattr(self, name)!r} must be greater than 0")
-        if not 0 <= self.memory < 1:
-            raise ValueError(f"memory={self.memory!r} must be at least 0 and less than 1")
-        for name in ("threshold", "threshold_rate"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name}={getattr(self, name)!r} must be 0 or greater")
-        for name, allowed in (("optimizer", ("adam", "sgd")), ("order", ("released", "paper"))):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name}={getattr(self, name)!r} is not one of {', '.join(map(repr, allowed))}")
+    renamed: ClassVar[dict[str, str]] = {"memory": "beta2", "final_step": "step_size_end"}
 
     @property
     def iterations(self) -> int:
@@ -90,10 +79,10 @@ class SigmaZero(Attack):
     @cached_property
     def rates(self) -> Tensor:
         """Per step: step size, the step size that moves τ, Adam's two corrections."""
-        η = torch.cat([c := ops.cosine(self.steps, self.step_size, self.final_step * self.step_size), c[-1:]])
+        η = torch.cat([c := ops.cosine(self.steps, self.step_size, self.step_size_end * self.step_size), c[-1:]])
         moves = η[1:] if self.order == "released" else η
         n = self.iterations
-        return torch.stack([η[:n], moves[:n], *ops.adam_corrections(n, beta2=self.memory)], 1)
+        return torch.stack([η[:n], moves[:n], *ops.adam_corrections(n, beta2=self.beta2)], 1)
 
     def init(self, oracle: Oracle) -> State:
         """Start at the clean point."""
@@ -103,11 +92,11 @@ class SigmaZero(Attack):
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Evaluate, then descend."""
-        answer = oracle.value_and_grad(s.a, lambda logits: oracle.problem.margin(logits).relu())
+        answer = oracle.value_and_grad(s.a, losses.named(self.loss, oracle.problem))
         return self.descend(i, s, answer.grad, answer.fooled, oracle)
 
     def descend(self, i: Tensor, s: State, g: Tensor, fooled: Tensor, oracle: Oracle) -> State:
-        """Go downhill and prune, given the gradient of the margin's positive part at s.a."""
+        """Go downhill and prune, given the gradient of the loss at s.a."""
         p = oracle.problem
         η, η_τ, c1, c2 = oracle.row(self.rates, i)
         if self.l0_term:
@@ -116,7 +105,7 @@ class SigmaZero(Attack):
             g = g / ops.per_row(ops.largest(g).clamp(min=1e-12), g)
         m, v = s.m, s.v
         if m is not None and v is not None:
-            g, m, v = ops.adam(g, m, v, c1, c2, beta2=self.memory)
+            g, m, v = ops.adam(g, m, v, c1, c2, beta2=self.beta2)
         a = p.clip(s.a - η * g)
         τ = s.τ
         if self.adaptive_threshold:

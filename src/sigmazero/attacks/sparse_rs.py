@@ -22,14 +22,16 @@ fresh values; the change stays if the loss fell. Points where the released code 
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from sigmazero.attacks import _budget as budget
-from sigmazero.core import noise, ops
+from sigmazero.core import losses, noise, ops
+from sigmazero.core.losses import LossName
 from sigmazero.core.oracle import Oracle
+from sigmazero.core.parameters import Count, Share
 
 # After how many of 10,000 queries the share of exchanged sites becomes the initial share divided by what.
 SHRINK = ((0, 2), (50, 4), (200, 5), (500, 6), (1000, 8), (2000, 10), (4000, 12), (6000, 15), (8000, 20))
@@ -52,20 +54,12 @@ class SparseRS(budget.BudgetAttack):
     """
 
     name: str = "sparse-rs"
-    steps: int = 10_000
-    initial_share: float = 0.8
-    loss: Literal["margin", "cross-entropy"] = "margin"
+    steps: Count = 10_000
+    initial_share: Share = 0.8
+    loss: LossName = "margin"
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2006.12834"
     gradients: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        super().__post_init__()
-        if not 0 < self.initial_share <= 1:
-            raise ValueError(f"initial_share={self.initial_share!r} must be in (0, 1]")
-        if self.loss not in ("margin", "cross-entropy"):
-            raise ValueError(f"loss={self.loss!r} is not one of 'margin', 'cross-entropy'")
 
     @cached_property
     def drops(self) -> list[tuple[int, int]]:
@@ -103,9 +97,8 @@ class SparseRS(budget.BudgetAttack):
         proposal = torch.where(new[:, None], values, torch.where(out[:, None], budget.by_site(p, p.x), a))
         proposal = proposal.view_as(p.x)
         logits = oracle.logits(proposal)
-        margin = p.margin(logits)
-        loss = margin if self.loss == "margin" else p.cross_entropy(logits)
-        better = (loss < s.loss) | (margin < -1e-6)
+        loss = losses.named(self.loss, p)(logits)
+        better = (loss < s.loss) | (p.margin(logits) < -1e-6)
         return replace(
             s,
             age=s.age + 1,

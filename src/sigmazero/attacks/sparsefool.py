@@ -20,7 +20,7 @@ then every feature changes. There is no form for pixels: features are moved one 
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -29,6 +29,7 @@ from sigmazero.attacks._deepfool import deepfool, rank_classes, walk_to_plane
 from sigmazero.core import ops
 from sigmazero.core.attack import Attack, Goal
 from sigmazero.core.oracle import Oracle
+from sigmazero.core.parameters import Count, NotNegative, Positive, Range
 
 
 @dataclass
@@ -50,27 +51,17 @@ class SparseFool(Attack):
     """
 
     name: str = "sparsefool"
-    steps: int = 20
-    pull: float = 3.0
-    overshoot: float = 0.02
-    inner_steps: int = 50
-    classes: int | None = 10
+    steps: Count = 20
+    pull: Positive = 3.0
+    overshoot: NotNegative = 0.02
+    inner_steps: Count = 50
+    classes: Annotated[int, Range(least=2)] | None = 10
     variant: Literal["published", "torchattacks"] = "published"
 
     paper: ClassVar[str] = "https://arxiv.org/abs/1811.02248"
     goals: ClassVar[tuple[Goal, ...]] = ("untargeted",)
     capturable: ClassVar[bool] = False
     keeps_own: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        super().__post_init__()
-        if self.variant not in ("published", "torchattacks"):
-            raise ValueError(f"variant={self.variant!r} is not one of 'published', 'torchattacks'")
-        if not self.pull > 0 or not self.overshoot >= 0 or self.inner_steps < 1:
-            raise ValueError("pull must be greater than 0, overshoot 0 or greater, inner_steps 1 or more")
-        if self.classes is not None and self.classes < 2:
-            raise ValueError(f"classes={self.classes!r} must be 2 or more (None for all)")
 
     def init(self, oracle: Oracle) -> State:
         """Start at the clean point; its logits rank the classes."""

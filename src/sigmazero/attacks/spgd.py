@@ -5,8 +5,8 @@ The perturbation is a magnitude at the k sites with the largest mask logits. Sig
 magnitude, normalised ones the logits, through which the gradient passes as if the mask were their sigmoid. A mask
 that does not change any more is drawn anew. Points where the released code differs:
 
-* its count of idle steps returns to 0 only when no sample of the batch was idle, so in a large batch it counts the
-  idle steps in total; here it is the sample's own, patience_counts says which of the two it counts;
+* its count of idle steps returns to 0 only when no sample of the batch was idle, so in a large batch it counts idle
+  steps in total; here each sample has its own count, and patience_counts says whether consecutive or all steps count;
 * it evaluates the starting point but never returns it; here an adversarial one ends the row like any other;
 * without success it returns the point of largest loss, which is not adversarial: here that row failed;
 * ε, 1 there, is the width of the box; sites without room to change are never chosen and not counted as sites.
@@ -31,8 +31,10 @@ import torch
 from torch import Tensor
 
 from sigmazero.attacks import _budget as budget
-from sigmazero.core import noise, ops
+from sigmazero.core import losses, noise, ops
+from sigmazero.core.losses import LossName
 from sigmazero.core.oracle import Oracle
+from sigmazero.core.parameters import Count, Positive
 
 
 @dataclass(kw_only=True)
@@ -51,26 +53,16 @@ class SparsePGD(budget.BudgetAttack):
     """sPGD. gradient="projected" moves the magnitude at the chosen sites only, "unprojected" at every site."""
 
     name: str = "spgd-unprojected"
-    steps: int = 10_000
+    steps: Count = 10_000
     gradient: Literal["projected", "unprojected"] = "unprojected"
-    step_size: float = 0.25
-    mask_step_size: float = 0.25
-    patience: int = 3
+    step_size: Positive = 0.25
+    mask_step_size: Positive = 0.25
+    patience: Count = 3
     patience_counts: Literal["consecutive", "total"] = "consecutive"
+    loss: LossName = "cross-entropy"
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2405.05075"
     version: ClassVar[int] = 2
-
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        super().__post_init__()
-        for name in ("step_size", "mask_step_size", "patience"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}={getattr(self, name)!r} must be greater than 0")
-        allowed = {"gradient": ("projected", "unprojected"), "patience_counts": ("consecutive", "total")}
-        for name, words in allowed.items():
-            if getattr(self, name) not in words:
-                raise ValueError(f"{name}={getattr(self, name)!r} is not one of {', '.join(map(repr, words))}")
 
     @property
     def iterations(self) -> int:
@@ -102,7 +94,7 @@ class SparsePGD(budget.BudgetAttack):
         # The mask comes from the sigmoid, the idle test from the logits: they differ where the sigmoid saturates.
         M = self.largest(sigmoid, room, s.k)
         point = problem.clip(torch.where(M[:, None], x + p, x).view_as(problem.x))
-        g = budget.by_site(problem, oracle.value_and_grad(point, problem.cross_entropy).grad)
+        g = budget.by_site(problem, oracle.value_and_grad(point, losses.named(self.loss, problem)).grad)
         lowest = torch.where(before, u, torch.inf).amin(1)
         still = ~fresh & (lowest >= torch.where(before | ~room, -torch.inf, u).amax(1))  # the same k are the largest
         idle = torch.where(redrawn, 0, s.idle)

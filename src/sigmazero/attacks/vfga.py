@@ -24,9 +24,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from sigmazero.core import noise, ops
+from sigmazero.core import losses, noise, ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
+from sigmazero.core.parameters import Count
 from sigmazero.core.problem import Problem
 
 
@@ -47,17 +48,11 @@ class VFGA(Attack):
     """
 
     name: str = "vfga"
-    steps: int = 1000
-    samples: int = 10
+    steps: Count = 1000
+    samples: Count = 10
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2011.12423"
     keeps_own: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        super().__post_init__()
-        if self.samples < 1:
-            raise ValueError(f"samples={self.samples!r} must be 1 or more")
 
     def init(self, oracle: Oracle) -> State:
         """Start at the clean point."""
@@ -67,7 +62,7 @@ class VFGA(Attack):
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Name two features, try amounts, keep the best point."""
         p = oracle.problem
-        answer = oracle.value_and_grad(s.a, lambda logits: self._loss(logits, p))
+        answer = oracle.value_and_grad(s.a, losses.named("probability", p))
         up, down = self._features(s.a, -answer.grad, p)
         room_up, room_down = (p.upper - s.a).flatten(1).gather(1, up), (s.a - p.lower).flatten(1).gather(1, down)
         drawn = self._draw(i, p).abs()
@@ -81,11 +76,6 @@ class VFGA(Attack):
         stuck = ((room_up <= 0) & (room_down <= 0)).squeeze(1)
         used_up = ~self._unused(a, p).flatten(1).any(1)
         return State(a, torch.where(ops.per_row(fooled, a), a, p.x), fooled | stuck | used_up)
-
-    def _loss(self, logits: Tensor, p: Problem) -> Tensor:
-        """Probability of the true class, or minus that of the target."""
-        probability = logits.softmax(1).gather(1, p.y[:, None]).squeeze(1)
-        return -probability if p.targeted else probability
 
     def _unused(self, a: Tensor, p: Problem) -> Tensor:
         """Features that have their clean value and may change."""
@@ -107,7 +97,7 @@ class VFGA(Attack):
         p = oracle.problem
         answers = oracle.logits(points, copies=points.shape[1]).unbind(1)
         fooled = torch.stack([p.fooled(logits) for logits in answers], 1)
-        loss = torch.stack([self._loss(logits, p) for logits in answers], 1)
+        loss = torch.stack([losses.probability(logits, p) for logits in answers], 1)
         best = (loss - fooled.to(loss.dtype)).argmin(1)
         every = torch.arange(len(best), device=best.device)
         return points[every, best], fooled[every, best]

@@ -279,13 +279,15 @@ def _attacks(top: TomlTable, grid: TomlTable, name: str) -> Iterator[tuple[TomlT
 
 
 def _attack(table: TomlTable, base: str, label: str, given: dict[str, Any], steps: int | None) -> Attack:
-    known = registry.get(base).parameters()
+    attack = registry.get(base)
+    known = attack.parameters()
     if "steps" in given:
         raise table.error("write steps beside parameters, not among them", "parameters")
     for key in given:
         if key not in known:
             allowed = [k for k in known if k != "steps"]
-            raise table.error(f"{base} has no parameter {key!r}; {hint(key, allowed)}", "parameters", key)
+            said = registry.renamed(attack, key) or f"{base} has no parameter {key!r}; {hint(key, allowed)}"
+            raise table.error(said, "parameters", key)
     chosen: dict[str, Any] = {} if steps is None else {"steps": steps}
     for key, value in given.items():
         where = "sweep" if key in table.below("sweep") else "parameters"

@@ -1,6 +1,5 @@
 """What every attack is: a frozen dataclass of hyper-parameters with `init` and `step`."""
 
-import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,7 +10,8 @@ from torch import Tensor
 
 from sigmazero.core.inputs import Bounds, make_problem
 from sigmazero.core.oracle import Model, Oracle
-from sigmazero.core.problem import Problem, Unit, integer
+from sigmazero.core.parameters import Count, checked
+from sigmazero.core.problem import Problem, Unit
 from sigmazero.core.result import Result
 from sigmazero.core.tally import Tally
 
@@ -32,7 +32,7 @@ class Attack(ABC):
     """
 
     name: str
-    steps: int
+    steps: Count
 
     kind: ClassVar[Literal["minimum-norm", "budget"]] = "minimum-norm"
     goals: ClassVar[tuple[Goal, ...]] = ("untargeted", "targeted")
@@ -43,14 +43,12 @@ class Attack(ABC):
     unroll: ClassVar[int] = 5  # steps recorded together: the launch and the copies around a recording are shared
     paper: ClassVar[str]
     version: ClassVar[int] = 1
+    renamed: ClassVar[dict[str, str]] = {}  # old names of parameters: the new name, and a remark after a space
 
     def __post_init__(self) -> None:
-        """Refuse values that no run could use."""
-        if not (integer(self.steps) and self.steps >= 1):
-            raise ValueError(f"steps={self.steps!r} must be a whole number, 1 or more")
+        """Refuse values that the types of the fields do not allow."""
         for name, value in self.parameters().items():
-            if isinstance(value, float) and not math.isfinite(value):
-                raise ValueError(f"{name}={value!r} must be a finite number")
+            object.__setattr__(self, name, checked(type(self), name, value))
 
     @property
     def iterations(self) -> int:

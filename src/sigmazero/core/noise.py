@@ -48,9 +48,9 @@ def source(seed: int, ids: Tensor, stream: int = 0) -> Tensor:
 
 
 def drawn(source: Tensor, step: Tensor, n: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """n uniform numbers in [0, 1) of each sample's sequence; every step draws n of them.
+    """n uniform numbers in [0, 1) of each sample's sequence: step i takes those from i · n on.
 
-    That is SplitMix64 itself, with a third of the kernels of `uniform`, for which a step has a key of its own.
+    This is SplitMix64 itself. It needs a third of the kernels of `uniform`, which makes a new key for every step.
     """
     digits = 24 if dtype == torch.float32 else 53
     place = torch.arange(1, n + 1, device=source.device) + n * step

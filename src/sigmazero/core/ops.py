@@ -21,7 +21,7 @@ def largest(x: Tensor) -> Tensor:
 
 
 def cosine(steps: int, start: float, end: float) -> Tensor:
-    """Half a cosine from `start` at 0 to `end` at `steps`: one value per step and one more.
+    """Values along half a cosine, from `start` at step 0 to `end` at step `steps`: `steps` + 1 of them.
 
     >>> [round(v, 3) for v in cosine(4, 1.0, 0.1).tolist()]
     [1.0, 0.868, 0.55, 0.232, 0.1]
@@ -55,16 +55,12 @@ def adam(
 
 
 def keep_largest(values: Tensor, k: Tensor) -> Tensor:
-    """True at the k largest entries of each row of a 2-D tensor, exactly k of them: ties go to the lower index.
+    """True at the k largest entries of each row of a 2-D tensor, exactly k of them: of equal ones the first.
 
     >>> keep_largest(torch.tensor([[3., 1., 3., 2.]]), torch.tensor([1])).int().tolist()
     [[1, 0, 0, 0]]
     """
-    order = values.argsort(dim=1, descending=True, stable=True)
-    rank = torch.empty_like(order).scatter_(
-        1, order, torch.arange(values.shape[1], device=values.device).expand_as(order)
-    )
-    return rank < k[:, None]
+    return ranks(values, descending=True) < k[:, None]
 
 
 def sizes(δ: Tensor, grouped: bool) -> Tensor:
@@ -100,11 +96,11 @@ def prox_l23(size: Tensor, μ: Tensor) -> Tensor:
     return torch.where(size > 2**2.75 / 3**1.5 * (μ.sqrt() * μ.sqrt().sqrt()), s**3, 0.0)
 
 
-def ranks(keys: Tensor) -> Tensor:
-    """Place of every entry in its row when sorted upwards, from 0; ties go to the lower index.
+def ranks(keys: Tensor, descending: bool = False) -> Tensor:
+    """Place of every entry in its row when the row is sorted, from 0; of equal ones the lower index comes first.
 
     >>> ranks(torch.tensor([[30, 10, 20]])).tolist()
     [[2, 0, 1]]
     """
-    order = keys.argsort(dim=1, stable=True)
+    order = keys.argsort(dim=1, descending=descending, stable=True)
     return torch.empty_like(order).scatter_(1, order, torch.arange(keys.shape[1], device=keys.device).expand_as(order))

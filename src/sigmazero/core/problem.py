@@ -1,7 +1,7 @@
 """The question: which inputs, which goal, inside which box, counted in which unit.
 
 `margin` points downhill for either goal: negative means reached, positive means not yet. At an exact tie it is 0
-and `fooled` decides by argmax, which takes the lowest index; so no attack ever asks "if targeted".
+and `fooled` decides by argmax, which takes the lowest index; so no attack and no loss ever asks "if targeted".
 """
 
 import math
@@ -75,17 +75,20 @@ class Problem:
             start=None if self.start is None else self.start[rows],
         )
 
+    @property
+    def narrow(self) -> bool:
+        """Whether one class alone is the goal, rather than all but one: that takes more changes."""
+        return self.targeted
+
+    def downhill(self, score: Tensor) -> Tensor:
+        """How well class y scores, as a number that falls towards the goal: y is to be left, or as a target reached."""
+        return -score if self.targeted else score
+
     def margin(self, logits: Tensor) -> Tensor:
         """Own logit minus the best other one, or the reverse for a target: below 0 the goal is reached."""
         y = self.y[:, None]
         own = logits.gather(1, y).squeeze(1)
-        gap = own - logits.scatter(1, y, -torch.inf).amax(1)
-        return -gap if self.targeted else gap
-
-    def cross_entropy(self, logits: Tensor) -> Tensor:
-        """Cross-entropy of the target, or minus that of the true class: lower is closer to the goal."""
-        loss = torch.nn.functional.cross_entropy(logits, self.y, reduction="none")
-        return loss if self.targeted else -loss
+        return self.downhill(own - logits.scatter(1, y, -torch.inf).amax(1))
 
     def fooled(self, logits: Tensor) -> Tensor:
         """Whether the goal is reached, by argmax; the only place that decides it."""

@@ -34,11 +34,6 @@ def code_hash(thing: type | Callable[..., Any]) -> str | None:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def module_hash(module: ModuleType) -> str:
-    """SHA-256 of a module's source, without comments, docstrings and layout."""
-    return hashlib.sha256(_plain(ast.parse(inspect.getsource(module))).encode()).hexdigest()
-
-
 def _parts(thing: Any, seen: set[int]) -> Iterator[str]:
     """Name and code of a class or a function, of its bases and of what these use, each once."""
     for one in inspect.getmro(thing) if isinstance(thing, type) else (thing,):
@@ -46,7 +41,7 @@ def _parts(thing: Any, seen: set[int]) -> Iterator[str]:
             continue
         seen.add(id(one))
         node = _definition(one)
-        yield f"{one.__qualname__} {_plain(node)}"
+        yield f"{one.__qualname__} {plain(node)}"
         known = _names(one)
         for name in _used(node):
             first, *rest = name.split(".")
@@ -130,13 +125,13 @@ def _compiled(source: str) -> frozenset[CodeType]:
     return frozenset(found)
 
 
-def _plain(node: Any) -> str:
+def plain(node: Any) -> str:
     """A piece of code as text that no version of Python writes differently: no positions, empty fields, docstrings."""
     if isinstance(node, list):
-        return f"[{' '.join(_plain(one) for one in node if not _is_text(one))}]"
+        return f"[{' '.join(plain(one) for one in node if not _is_text(one))}]"
     if not isinstance(node, ast.AST):
         return repr(node)
-    fields = [f"{name}={_plain(value)}" for name, value in ast.iter_fields(node) if value is not None and value != []]
+    fields = [f"{name}={plain(value)}" for name, value in ast.iter_fields(node) if value is not None and value != []]
     return f"{type(node).__name__}({' '.join(fields)})"
 
 

@@ -1,0 +1,153 @@
+"""Hyper-parameters: what a field may hold is declared as its type, and checked here for every attack.
+
+    steps: Count = 1000                                   momentum: Momentum = 0.9
+    classes: Annotated[int, Range(least=2)] | None = 10   order: Literal["released", "paper"] = "released"
+
+A number is always finite. Types that several attacks need have names below.
+"""
+
+import math
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from sigmazero.core.problem import integer
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers between two ends: `least` and `most` belong to them, `above` and `below` do not."""
+
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    below: float | None = None
+
+    def __contains__(self, number: float) -> bool:
+        """Whether a number lies between the ends."""
+        return (
+            (self.least is None or number >= self.least)
+            and (self.above is None or number > self.above)
+            and (self.most is None or number <= self.most)
+            and (self.below is None or number < self.below)
+        )
+
+    def __str__(self) -> str:
+        """In words.
+
+        >>> str(Range(least=1)), str(Range(least=0, below=1))
+        ('1 or more', 'at least 0 and less than 1')
+        """
+        ends = {"at least": self.least, "greater than": self.above, "at most": self.most, "less than": self.below}
+        said = [f"{words} {end:g}" for words, end in ends.items() if end is not None]
+        return f"{self.least:g} or more" if self.least is not None and len(said) == 1 else " and ".join(said)
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Words out of a collection that may grow, such as a registry's names."""
+
+    words: Collection[object]
+
+    def __contains__(self, word: object) -> bool:
+        """Whether it is one of the words now."""
+        return word in self.words
+
+    def __str__(self) -> str:
+        """The words of now."""
+        return f"one of {', '.join(map(repr, self.words))}"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Objects of a class, which errors call `words`."""
+
+    kind: type
+    words: str
+
+    def __contains__(self, value: object) -> bool:
+        """Whether it is such an object."""
+        return isinstance(value, self.kind)
+
+    def __str__(self) -> str:
+        """What errors call it."""
+        return self.words
+
+
+Count = Annotated[int, Range(least=1)]
+Whole = Annotated[int, Range(least=0)]
+Positive = Annotated[float, Range(above=0)]
+NotNegative = Annotated[float, Range(least=0)]
+Share = Annotated[float, Range(above=0, most=1)]  # a part of something, all of it included
+Momentum = Annotated[float, Range(least=0, below=1)]  # the weight of the past in a running mean
+
+_WORDS: dict[Any, str] = {NoneType: "None", bool: "True or False", int: "a whole number", float: "a finite number"}
+
+
+@lru_cache(maxsize=256)
+def types(owner: type) -> dict[str, Any]:
+    """The type of every parameter of an attack; `steps` is a count even where a class says no more than int."""
+    hints = get_type_hints(owner, include_extras=True)
+    found = {field.name: hints[field.name] for field in fields(owner) if field.name != "name"}
+    return found | ({"steps": Count} if found.get("steps") is int else {})
+
+
+def checked(owner: type, name: str, value: Any) -> Any:
+    """The value of a parameter as a plain Python one; refuse it where the parameter's type does not allow it.
+
+    >>> from sigmazero.attacks.fmn import FMN
+    >>> checked(FMN, "steps", np.int64(3)), checked(FMN, "step_size", 1)
+    (3, 1.0)
+    >>> checked(FMN, "step_size", 0.0)
+    Traceback (most recent call last):
+    ValueError: step_size=0.0 must be a finite number, greater than 0
+    """
+    allowed = alternatives(types(owner)[name])
+    for kind, limits in allowed:
+        if _is(kind, value):
+            plain = kind(value) if kind in (int, float) else value
+            if all(plain in limit for limit in limits):
+                return plain
+    words = ", or ".join(_say(kind, limits) for kind, limits in allowed)
+    shown = getattr(value, "name", value)  # of an attack inside another
+    verb = "is not" if words.startswith("one of") else "must be"
+    raise ValueError(f"{name}={shown!r} {verb} {words}")
+
+
+def alternatives(hint: Any) -> list[tuple[Any, tuple[Any, ...]]]:
+    """The kinds of values a type allows, each with its limits: several for `int | None`."""
+    if get_origin(hint) in (Union, UnionType):
+        return [one for part in get_args(hint) for one in alternatives(part)]
+    if get_origin(hint) is Annotated:
+        base, *limits = get_args(hint)
+        return [(kind, (*inner, *limits)) for kind, inner in alternatives(base)]
+    if get_origin(hint) is Literal:
+        words = get_args(hint)
+        return [(tuple({type(word) for word in words}), (OneOf(words),))]
+    return [(get_origin(hint) or hint, ())]
+
+
+def _is(kind: Any, value: Any) -> bool:
+    """Whether a value is of a kind: 3 is a float too, 3.0 is no int, True is neither, and NaN is nothing."""
+    if kind is Any:
+        return True
+    if kind is int:
+        return integer(value)
+    if kind is float:
+        if isinstance(value, float | np.floating):
+            return math.isfinite(value)
+        return integer(value) and abs(int(value)) <= sys.float_info.max
+    return isinstance(value, kind)
+
+
+def _say(kind: Any, limits: tuple[Any, ...]) -> str:
+    """What a kind of value is called, with its limits."""
+    said = [str(limit) for limit in limits]
+    if kind in (int, float):
+        return ", ".join([_WORDS[kind], *said])
+    return " and ".join(said) or _WORDS.get(kind, f"of the kind {kind.__name__}")

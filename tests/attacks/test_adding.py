@@ -1,0 +1,93 @@
+"""docs/adding-an-attack.md, followed to the letter: a file and a line for an attack, a function for a loss."""
+
+import doctest
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import sigmazero as sz
+from sigmazero.core.losses import LOSSES
+from sigmazero.core.parameters import types
+from tests.attacks import test_attacks, test_parameters
+from tests.core import test_losses
+
+PAGE = (Path(__file__).parents[2] / "docs" / "adding-an-attack.md").read_text(encoding="utf-8")
+ATTACK, LINE, LOSS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """The attack of the page in a file of its own, and registered."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "greedy.py").write_text(ATTACK)
+    before = dict(sz.ATTACKS)
+    exec(LINE, {})
+    yield importlib.import_module("greedy")
+    sys.modules.pop("greedy")
+    sz.ATTACKS.clear()
+    sz.ATTACKS.update(before)
+
+
+@pytest.fixture
+def added_loss():
+    before = dict(LOSSES)
+    exec(LOSS, {"__name__": __name__})
+    yield "soft-margin"
+    LOSSES.clear()
+    LOSSES.update(before)
+
+
+def test_the_attack_is_there_and_works(module):
+    def above_two(x):
+        """Class 0 while the values add up to more than 2: with eight of 0.9, six must go to 0."""
+        score = x.sum(1) - 2
+        return torch.stack([score, -score], 1)
+
+    x, y = torch.full((3, 8), 0.9), torch.zeros(3, dtype=torch.int64)
+    assert sz.get("greedy").run(above_two, x, y).l0.tolist() == [6, 6, 6]
+    assert sz.get("greedy", reach=0.9).run(above_two, x, y).l0.tolist() == [7, 7, 7]
+    assert doctest.testmod(module).failed == 0
+    assert doctest.testmod(module).attempted > 0
+
+
+def test_the_checks_by_registration_cover_it(module):
+    test_attacks.test_documented("greedy")
+    test_attacks.test_claims_are_true("greedy", "rgb")
+    test_attacks.test_already_wrong_inputs_cost_one_forward_and_stay("greedy")
+    test_attacks.test_a_sample_is_the_same_in_any_company("greedy", (3, 4, 4))
+    test_attacks.test_counts_are_exact("greedy", 2, None)
+    test_attacks.test_near_the_optimum_of_linear_models("greedy", (3, 8, 8), 8)
+    test_attacks.test_goals("greedy")
+    test_attacks.test_any_box_and_mask("greedy")
+    for field in types(module.Greedy):
+        test_parameters.test_values_outside_are_named("greedy", field)
+        test_parameters.test_every_number_has_a_range_and_its_ends_are_allowed("greedy", field)
+    said = re.search(r"`(reach=1\.5 must[^`]*)`", PAGE.replace("\n", " "))
+    assert said is not None
+    with pytest.raises(ValueError, match=re.escape(said.group(1))):
+        sz.get("greedy", reach=1.5)
+
+
+def test_a_name_is_registered_once(module):
+    with pytest.raises(ValueError, match="an attack called 'greedy' already"):
+        sz.register(module.Greedy())
+
+
+@pytest.mark.parametrize("targeted", [False, True])
+def test_the_loss_is_one_of_the_losses(added_loss, targeted):
+    assert sz.get("sigma-zero", loss=added_loss).parameters()["loss"] == added_loss
+    test_losses.test_each_falls_towards_the_goal(added_loss, targeted)
+
+
+@pytest.mark.parametrize("name", test_losses.WITH_LOSS)
+def test_every_attack_with_a_loss_takes_it(added_loss, name):
+    test_losses.test_every_attack_with_a_loss_takes_every_loss(name, added_loss)
+
+
+def test_what_a_test_added_is_gone():
+    assert "greedy" not in sz.ATTACKS
+    assert "soft-margin" not in LOSSES

@@ -1,0 +1,69 @@
+"""Losses: what each is for either goal, and that every attack with a loss takes every one of them."""
+
+import pytest
+import torch
+
+import sigmazero as sz
+from sigmazero.core import losses
+from sigmazero.core.inputs import make_problem
+from tests.networks import TinyNet
+
+LOGITS = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0]], dtype=torch.float64)
+Y = torch.tensor([0, 2])
+WITH_LOSS = sorted(name for name, attack in sz.ATTACKS.items() if "loss" in attack.parameters())
+
+
+def problem(targeted: bool):
+    return make_problem(torch.zeros(2, 3, dtype=torch.float64), Y, targeted=targeted)
+
+
+@pytest.mark.parametrize("targeted", [False, True])
+def test_what_each_is(targeted):
+    p, sign = problem(targeted), -1 if targeted else 1
+    likely = LOGITS.softmax(1)[torch.arange(2), Y]
+    margin = sign * torch.tensor([1.0, -2.0], dtype=torch.float64)
+    wanted = {
+        "margin": margin,
+        "hinge": margin.clamp(min=0),
+        "cross-entropy": sign * likely.log(),
+        "probability": sign * likely,
+    }
+    assert set(losses.LOSSES) == set(wanted)
+    for name, values in wanted.items():
+        torch.testing.assert_close(losses.named(name, p)(LOGITS), values)
+
+
+@pytest.mark.parametrize("targeted", [False, True])
+@pytest.mark.parametrize("name", sorted(losses.LOSSES))
+def test_each_falls_towards_the_goal(name, targeted):
+    p = problem(targeted)
+    nearer = LOGITS.clone()
+    nearer[torch.arange(2), Y] += 1.0 if targeted else -1.0
+    before, after = (losses.named(name, p)(z) for z in (LOGITS, nearer))
+    assert (after <= before).all()
+    assert (after < before).any()
+
+
+@pytest.mark.parametrize("loss", sorted(losses.LOSSES))
+@pytest.mark.parametrize("name", WITH_LOSS)
+def test_every_attack_with_a_loss_takes_every_loss(name, loss):
+    net = TinyNet("rgb")
+    attack = sz.get(name, steps=30, loss=loss)
+    result = attack.run(net, net.x, net.y, budget=40 if attack.kind == "budget" else None)
+    assert result.success.any()
+
+
+@pytest.mark.parametrize("name", WITH_LOSS)
+def test_another_loss_leads_elsewhere(name):
+    net, usual = TinyNet("rgb"), sz.get(name).parameters()["loss"]
+    other = "cross-entropy" if usual != "cross-entropy" else "margin"
+    one, two = (sz.get(name, steps=30, loss=loss).run(net, net.x, net.y, budget=6) for loss in (usual, other))
+    assert not torch.equal(one.x_adv, two.x_adv)
+
+
+def test_a_name_is_given_once():
+    with pytest.raises(ValueError, match="a loss called 'margin' already"):
+
+        @losses.loss
+        def margin(logits, problem):
+            return problem.margin(logits)
