@@ -16,9 +16,11 @@ from torch import Tensor, nn
 
 from sigmazero import data, models
 from sigmazero.bench import identity
+from sigmazero.bench.model_identity import describe_code, describe_module
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question, is_code
 from sigmazero.data import Rows
 from sigmazero.store.facts import CellInfo
+from sigmazero.store.store import Store
 
 # What a folder, a file or an extra that is not here raises: such cells wait, the others run.
 ABSENT = (FileNotFoundError, ImportError)
@@ -101,8 +103,9 @@ class Loader:
 
     def code(self, spec: ModelSpec) -> dict[str, Any]:
         """What identifies the model besides its weights."""
-        given = self._given_models.get(spec)
-        return identity.describe_code(spec) if given is None else identity.describe_module(given)
+        network = self.model(spec)
+        given = spec in self._given_models
+        return describe_module(network) if given else describe_code(spec, network)
 
     def asked(
         self, spec: DataSpec, model: ModelSpec, target: str | int | None, seed: int
@@ -195,7 +198,7 @@ def expand(questions: Sequence[Question], loader: Loader) -> tuple[list[Cell], l
 
 def _cell(question: Question, loader: Loader, weights: str) -> Cell:
     rows, goals = loader.asked(question.data, question.model, question.target, question.seed)
-    key = identity.cell_key(
+    asked = identity.describe_cell(
         question.attack,
         weights=weights,
         code=loader.code(question.model),
@@ -207,7 +210,7 @@ def _cell(question: Question, loader: Loader, weights: str) -> Cell:
         precision=question.precision,
     )
     info = CellInfo(
-        key=key,
+        key=identity.digest(asked),
         model=question.model.name,
         dataset=question.data.name,
         attack=question.label,
@@ -222,6 +225,21 @@ def _cell(question: Question, loader: Loader, weights: str) -> Cell:
         rows=len(rows),
         model_sha256=weights,
         data_hash=rows.content_hash,
+        identity=asked,
         origin={"model": asdict(question.model), "data": asdict(question.data), "target": question.target},
     )
     return Cell(info, question)
+
+
+def adopt(cells: Sequence[Cell], store: Store) -> int:
+    """Give cells that an older version stored the keys they have now, so that they are not run again; how many.
+
+    Only where the old key covered everything that decides the answer: attacks of the registry, models of the zoo and
+    exported programs. What was stored of others stays as it is, under its old key.
+    """
+    held = set(store.cell_keys())
+    former = {identity.former_key(cell.info.identity): cell.info for cell in cells if cell.info.key not in held}
+    found = [(key, info) for key, info in former.items() if key in held]
+    for key, info in found:
+        store.adopt(str(key), info)
+    return len(found)

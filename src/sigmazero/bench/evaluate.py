@@ -19,7 +19,7 @@ from sigmazero.bench.cells import Loader, expand, without_target
 from sigmazero.bench.inputs import GIVEN, keep
 from sigmazero.bench.plan import BATCH_SIZE, PRECISIONS, DataSpec, ModelSpec, Question
 from sigmazero.bench.run import execute
-from sigmazero.bench.verify import Verdict, verify
+from sigmazero.bench.verify import Verification, verify
 from sigmazero.core.attack import Attack, Goal
 from sigmazero.core.inputs import check_inputs, check_labels, hint
 from sigmazero.core.problem import Unit, whole
@@ -62,7 +62,7 @@ class Evaluation:
         with Store(self.store) as store:
             return store.facts(key)
 
-    def verify(self) -> Verdict:
+    def verify(self) -> Verification:
         """Rebuild every adversarial example and ask the model again."""
         with Store(self.store) as store:
             return verify(store, self._loader or Loader(), keys=self.keys)

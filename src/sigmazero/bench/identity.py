@@ -1,21 +1,32 @@
-"""What makes two cells the same question: hashes of everything that determines the answer, and of nothing else."""
+"""What makes two cells the same question: hashes of everything that determines the answer, and of nothing else.
+
+An attack of the registry is known by its class and version: a test sees to it that its code has a new version when it
+changes. All other code that runs, of attacks and of models, is known by its source.
+"""
 
 import hashlib
-import importlib.util
 import json
 import re
+import secrets
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sigmazero import models
-from sigmazero.bench.plan import ModelSpec
+from sigmazero import attacks
 from sigmazero.core.attack import Attack
+from sigmazero.core.inputs import Bound, Bounds
+from sigmazero.core.source import code_hash
 from sigmazero.data import Rows
+from sigmazero.store.facts import CellInfo
 
-FORMAT = 1  # of the key; another one makes every stored cell a different one
+FORMAT = 2  # of the key; another one makes every stored cell a different one
+PROCESS = secrets.token_hex(16)  # stands for code that has no source: nothing of another process can be the same
+_unknown: set[str] = set()  # code without a source that the user was told of
 
 
 def canonical(value: Any) -> str:
@@ -33,14 +44,25 @@ def hash_integers(values: Tensor) -> str:
     return hashlib.sha256(values.detach().cpu().numpy().astype("<i8").tobytes()).hexdigest()
 
 
-def hash_weights(network: nn.Module) -> str:
-    """SHA-256 of a network's state dict, whatever file it came from and wherever it is now."""
+def hash_tensors(tensors: Mapping[str, Any]) -> str:
+    """SHA-256 of named tensors, wherever they are."""
     found = hashlib.sha256(b"state 1\n")
-    for name, value in sorted(network.state_dict().items()):
+    for name, value in sorted(tensors.items()):
+        if not isinstance(value, Tensor):  # what a layer saves besides tensors
+            found.update(f"{name} {without_addresses(repr(value))}\n".encode())
+            continue
         tensor = value.detach().cpu().contiguous()
         found.update(f"{name} {str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}\n".encode())
         found.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
     return found.hexdigest()
+
+
+def hash_weights(network: nn.Module) -> str:
+    """SHA-256 of a network's state dict, whatever file it came from and wherever it is now.
+
+    100 MB take a tenth of a second, so it can be taken again after a run to see whether something wrote to them.
+    """
+    return hash_tensors(network.state_dict())
 
 
 def hash_file(path: Path) -> str:
@@ -49,44 +71,48 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def describe_code(spec: ModelSpec) -> dict[str, Any]:
-    """What, besides its weights, decides what a model computes: a change of it makes another model.
-
-    For a model of the zoo its architecture, for one built by code the file of that code (not what it imports), for an
-    exported program the file.
-    """
-    entry = models.find(spec.spec)
-    if entry is not None:
-        return {
-            "architecture": entry.architecture,
-            "options": dict(entry.options),
-            "mean": entry.mean,
-            "std": entry.std,
-        }
-    place, _, function = spec.spec.rpartition(":")
-    if not place:
-        return {"file": hash_file(Path(spec.spec)), "normalize": spec.normalize}
-    source = place
-    if not place.endswith(".py"):
-        found = importlib.util.find_spec(place)
-        source = found.origin if found is not None and found.origin is not None else place
-    return {"code": hash_file(Path(source)), "function": function, "normalize": spec.normalize}
+def patches(kind: type) -> Iterator[FunctionType]:
+    """Functions that were put into a class from outside: its source does not show them."""
+    for base in kind.__mro__:
+        for value in vars(base).values():
+            if isinstance(value, FunctionType) and not is_torch(value.__module__):
+                inside = value.__module__ == base.__module__ and value.__qualname__.startswith(f"{base.__qualname__}.")
+                if not inside:
+                    yield value
 
 
-def describe_module(network: nn.Module) -> dict[str, Any]:
-    """The same for a module handed in: its class and the layers it shows, without addresses."""
-    if not network.state_dict() and not list(network.children()):
-        raise ValueError(
-            f"the model {type(network).__name__} has neither weights nor layers to recognise it by; name it as "
-            '"file.py:build", so that the file can be its identity'
+def is_torch(module: str | None) -> bool:
+    """Whether a module of that name is a part of torch."""
+    return (module or "").partition(".")[0] == "torch"
+
+
+def without_addresses(text: str) -> str:
+    """A text without the places in memory that Python shows for things without a better name."""
+    return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def known_code(thing: type | Callable[..., Any]) -> str:
+    """Name and hash of some code; where it has no source, a hash that holds in this process alone."""
+    name = f"{thing.__module__}.{thing.__qualname__}"
+    found = code_hash(thing)
+    if found is None and name not in _unknown:
+        _unknown.add(name)
+        warnings.warn(
+            f"the source of {name} cannot be read, so nothing tells whether it is the same tomorrow: what is stored "
+            "for it now is used again in this process alone; define it in a file",
+            stacklevel=2,
         )
-    shown = re.sub(r" at 0x[0-9a-f]+", "", repr(network))
-    return {"class": f"{type(network).__module__}.{type(network).__qualname__}", "layers": shown}
+    return f"{name} {found or PROCESS}"
 
 
 def describe_attack(attack: Attack) -> dict[str, Any]:
-    """Class, version and all parameters; the name is only what it is called."""
-    return {"class": type(attack).__name__, "version": attack.version, "parameters": plain_parameters(attack)}
+    """Class, version, all parameters and, unless it is an attack of the registry, the code; not what it is called."""
+    kind = type(attack)
+    known = {"class": kind.__name__, "version": attack.version, "parameters": plain_parameters(attack)}
+    if kind in {type(each) for each in attacks.ATTACKS.values()}:
+        return known
+    code: list[type | Callable[..., Any]] = [kind, *patches(kind)]
+    return {**known, "code": sorted({known_code(thing) for thing in code})}
 
 
 def plain_parameters(attack: Attack) -> dict[str, Any]:
@@ -101,7 +127,12 @@ def plain_parameters(attack: Attack) -> dict[str, Any]:
     }
 
 
-def cell_key(
+def plain_bound(bound: Bound) -> float | str:
+    """One side of a box as JSON can hold it: a number, or the hash of one that differs from feature to feature."""
+    return hash_tensors({"bound": bound}) if isinstance(bound, Tensor) and bound.ndim else float(bound)
+
+
+def describe_cell(
     attack: Attack,
     *,
     weights: str,
@@ -112,19 +143,52 @@ def cell_key(
     budget: int | None,
     seed: int,
     precision: str,
-) -> str:
-    """The key of a cell. Names, machine, device and batch size do not enter."""
-    return digest(
-        {
-            "format": FORMAT,
-            "attack": describe_attack(attack),
-            "model": {"weights": weights, "code": code},
-            "data": rows.content_hash,
-            "ids": hash_integers(rows.ids),
-            "targets": None if targets is None else hash_integers(targets),
-            "unit": unit,
-            "budget": budget,
-            "seed": seed,
-            "precision": precision,
-        }
-    )
+    bounds: Bounds = (0.0, 1.0),
+    mask: Tensor | None = None,
+) -> dict[str, Any]:
+    """All that determines the answer, as JSON can hold it; its digest is the key of the cell.
+
+    Names, machine, device and batch size do not enter.
+    """
+    return {
+        "format": FORMAT,
+        "attack": describe_attack(attack),
+        "model": {"weights": weights, "code": code},
+        "data": rows.content_hash,
+        "ids": hash_integers(rows.ids),
+        "targets": None if targets is None else hash_integers(targets),
+        "unit": unit,
+        "budget": budget,
+        "seed": seed,
+        "precision": precision,
+        "bounds": [plain_bound(bound) for bound in bounds],
+        "mask": None if mask is None else hash_tensors({"mask": mask}),
+    }
+
+
+def contradictions(info: CellInfo) -> list[str]:
+    """What in a cell's description does not fit its key; nothing can be said of cells from older versions."""
+    if not info.identity:
+        return []
+    asked = info.identity
+    wrong = [] if digest(asked) == info.key else ["key"]
+    described: dict[str, tuple[Any, Any]] = {
+        "parameters": (info.parameters, asked["attack"]["parameters"]),
+        "version": (info.version, asked["attack"]["version"]),
+        "steps": (info.steps, asked["attack"]["parameters"]["steps"]),
+        "model_sha256": (info.model_sha256, asked["model"]["weights"]),
+        "data_hash": (info.data_hash, asked["data"]),
+        "goal": (info.goal == "targeted", asked["targets"] is not None),
+        "bounds": (list(info.bounds), asked["bounds"]),
+        **{name: (getattr(info, name), asked[name]) for name in ("unit", "budget", "seed", "precision")},
+    }
+    return wrong + [name for name, (here, there) in described.items() if here != there]
+
+
+def former_key(identity: dict[str, Any]) -> str | None:
+    """The key that keys of format 1 gave to the same question; None where they did not cover the code that ran."""
+    asked = {name: value for name, value in identity.items() if name not in ("bounds", "mask")}
+    code, usual = identity["model"]["code"], identity["bounds"] == [0.0, 1.0] and identity["mask"] is None
+    covered = "architecture" in code or code.keys() == {"file", "normalize"}
+    known = '"code"' not in canonical(identity["attack"])
+    return digest({**asked, "format": 1}) if usual and covered and known else None

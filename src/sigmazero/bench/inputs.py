@@ -87,7 +87,7 @@ def clean_rows(store: Store, info: CellInfo, loader: Loader) -> Rows:
     if rows.content_hash != info.data_hash:
         raise DataError(
             f"{info.dataset} has other rows here than those attacked (sha256 {rows.content_hash[:12]}, stored "
-            f"{info.data_hash[:12]}); name the folder with the same files with --data-dir"
+            f"{info.data_hash[:12]}); give the folder that has the same files (data_dir)"
         )
     return rows
 

@@ -1,4 +1,7 @@
-"""Believe nothing: rebuild every adversarial example of a store, ask the model again, and count again."""
+"""Believe nothing of what a store says.
+
+Every value is compared with its checksum, every adversarial example is rebuilt, shown to the model, and counted again.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sigmazero.bench import identity
+from sigmazero.bench.answers import probe, same_answers
 from sigmazero.bench.cells import ABSENT, Loader, in_format
 from sigmazero.bench.inputs import GIVEN, recall
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.core.inputs import make_problem
-from sigmazero.core.problem import Problem, count_features, count_pixels
+from sigmazero.core.problem import Problem, count_features, count_pixels, whole
+from sigmazero.core.result import Outcome
 from sigmazero.data import Rows
 from sigmazero.run.precision import full_precision, quiet
+from sigmazero.store.checksums import Flaw
 from sigmazero.store.facts import CellInfo, Facts
-from sigmazero.store.store import Store
+from sigmazero.store.store import Store, StoreError
 from sigmazero.store.trace import Trace
 
 BATCH_SIZE = 101  # not one that plans use: a fact must not depend on it
@@ -29,27 +35,34 @@ ROUNDING = 1e-4  # by how much of the largest logit two kernels may differ in si
 
 @dataclass(frozen=True)
 class Disagreement:
-    """Something stored that is not so; `row` is None where it concerns the whole cell."""
+    """Something stored that is not so; `row` is None where it concerns the whole cell, `cell` where the whole store."""
 
-    cell: CellInfo
+    cell: CellInfo | None
     row: int | None
     what: str
 
     def __str__(self) -> str:
         """One line."""
+        if self.cell is None:
+            return self.what
         place = f"{self.cell.attack} against {self.cell.model} on {self.cell.dataset} [{self.cell.key[:12]}]"
         return f"{place}{'' if self.row is None else f', row {self.row}'}: {self.what}"
 
 
 @dataclass
-class Verdict:
-    """What a check of a store found; `skipped` says why cells could not be checked, `survive_8bit` counts."""
+class Verification:
+    """What a check of a store found.
+
+    `skipped` says why cells could not be checked, `notes` what the check cannot tell, and `survive_8bit` counts the
+    `found` adversarial examples that still fool once rounded.
+    """
 
     rows: int = 0
     found: int = 0
     survive_8bit: int | None = None
     disagreements: list[Disagreement] = field(default_factory=list)
     skipped: list[Disagreement] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def verify(
@@ -59,19 +72,46 @@ def verify(
     batch_size: int = BATCH_SIZE,
     export_8bit: bool = False,
     keys: Collection[str] | None = None,
-) -> Verdict:
-    """Check every stored row with a fresh forward pass in full precision (double for cells in double precision)."""
-    verdict = Verdict(survive_8bit=0 if export_8bit else None)
-    for info in store.cells():
-        if keys is not None and info.key not in keys:
-            continue
+) -> Verification:
+    """Check what is stored, of all cells or of those with these keys.
+
+    First everything is compared with its checksum. Then every row is checked with a fresh forward pass in full
+    precision (double for cells in double precision).
+    """
+    if not (whole(batch_size) and batch_size >= 1):
+        raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
+    done = Verification(survive_8bit=0 if export_8bit else None)
+    flaws = [flaw for flaw in store.audit() if keys is None or flaw.key is None or flaw.key in keys]
+    damaged = {flaw.key for flaw in flaws}
+    infos: dict[str, CellInfo] = {}
+    for key in store.cell_keys():
         try:
-            network, rows, targets = _load(store, info, loader)
-        except (*ABSENT, ValueError, LookupError) as error:
-            verdict.skipped.append(Disagreement(info, None, f"cannot be checked here: {error}"))
-            continue
-        _check_cell(store, info, network, (rows, targets), verdict, batch_size)
-    return verdict
+            infos[key] = store.cell(key)
+        except StoreError as error:
+            flaws += [] if key in damaged else [Flaw(str(error))]
+    for flaw in flaws:
+        place = f"cell {flaw.key[:12]}: " if flaw.key is not None and flaw.key not in infos else ""
+        done.disagreements.append(Disagreement(infos.get(flaw.key or ""), None, f"{place}{flaw.what}"))
+    done.notes += [] if None in damaged else store.notes()
+    for key, info in infos.items():
+        if keys is None or key in keys:
+            try:
+                _verify_cell(store, info, loader, done, batch_size)
+            except StoreError as error:
+                if key not in damaged:  # else it was said above
+                    done.disagreements.append(Disagreement(info, None, str(error)))
+    return done
+
+
+def _verify_cell(store: Store, info: CellInfo, loader: Loader, done: Verification, batch_size: int) -> None:
+    wrong = [f"its {name} does not fit its key" for name in identity.contradictions(info)]
+    done.disagreements += [Disagreement(info, None, what) for what in wrong]
+    try:
+        network, rows, targets = _load(store, info, loader)
+    except (*ABSENT, ValueError, LookupError) as error:
+        done.skipped.append(Disagreement(info, None, f"cannot be checked here: {error}"))
+        return
+    _check_cell(store, info, network, (rows, targets), done, batch_size)
 
 
 def _load(store: Store, info: CellInfo, loader: Loader) -> tuple[nn.Module, Rows, Tensor | None]:
@@ -90,18 +130,21 @@ def _check_cell(
     info: CellInfo,
     network: nn.Module,
     asked: tuple[Rows, Tensor | None],
-    verdict: Verdict,
+    done: Verification,
     batch_size: int,
 ) -> None:
     rows, targets = asked
     facts, places = store.facts(info.key), np.flatnonzero(store.stored(info.key))
-    verdict.rows += len(facts)
+    done.rows += len(facts)
     wrong = list(_identity(info, network, rows, targets, facts, places))
-    verdict.disagreements += [Disagreement(info, None, what) for what in wrong]
-    if wrong:
-        return  # other weights or rows than those of the run: nothing more can be said
     device = next((p.device for p in network.parameters()), torch.device("cpu"))
     network, images = in_format(network, rows.images, info.precision)
+    answers = store.answers(info.key)
+    if not wrong and answers is not None and not same_answers(answers, probe(network, images.to(device))):
+        wrong = ["the model here answers otherwise than the one that was attacked"]
+    done.disagreements += [Disagreement(info, None, what) for what in wrong]
+    if wrong:
+        return  # another model or other rows than those of the run: nothing more can be said
     with quiet(network), torch.no_grad(), full_precision():
         for start in range(0, len(facts), batch_size):
             part, at = (
@@ -110,12 +153,12 @@ def _check_cell(
             )
             goals = (rows.labels if targets is None else targets)[at].to(device)
             problem = make_problem(images[at].to(device), goals, targeted=targets is not None)
-            _check_batch(info, network, problem, part, verdict)
+            _check_batch(info, network, problem, part, done)
         for place in np.flatnonzero(store.traced(info.key)).tolist():
             goal = (rows.labels if targets is None else targets)[place : place + 1].to(device)
             problem = make_problem(images[place : place + 1].to(device), goal, targeted=targets is not None)
             what = _check_trace(network, problem, store.trace(info.key, place), batch_size)
-            verdict.disagreements += [Disagreement(info, int(rows.ids[place]), what)] if what else []
+            done.disagreements += [Disagreement(info, int(rows.ids[place]), what)] if what else []
 
 
 def _check_trace(network: nn.Module, problem: Problem, trace: Trace, batch_size: int) -> str:
@@ -154,37 +197,43 @@ def _identity(
         yield f"a change is stored at feature {int(facts.index.max())}, but there are {features} features"
 
 
-def _check_batch(info: CellInfo, network: nn.Module, problem: Problem, facts: Facts, verdict: Verdict) -> None:
+def _check_batch(info: CellInfo, network: nn.Module, problem: Problem, facts: Facts, done: Verification) -> None:
     x_adv = facts.rebuild(problem.x)
     clean, logits = network(problem.x), network(x_adv)
     slack = ROUNDING * logits.abs().amax(1).clamp(min=1.0)
     success, margin = facts.success, problem.margin(logits)
     surely = _gap(logits) > slack
     counted, pixels = count_features(x_adv, problem.x).cpu().numpy(), count_pixels(x_adv, problem.x).cpu().numpy()
-    fooled = problem.fooled(logits).cpu().numpy()
-    stored_margin = torch.from_numpy(facts.margin).to(margin)
+    fooled, already = (problem.fooled(each).cpu().numpy() for each in (logits, clean))
     known = torch.from_numpy(np.isfinite(facts.margin)).to(margin.device)
+    away = (margin - torch.from_numpy(facts.margin).to(margin)).abs() > slack
     checks: list[tuple[NDArray[np.bool_], str]] = [
         (success & ~fooled, "the model is not fooled by the stored example"),
         (success & (facts.l0 != counted), "l0 is not the number of changed features"),
         (success & (facts.l0_pixel != pixels), "l0_pixel is not the number of changed positions"),
         (~success & (np.isfinite(facts.l0) | (counted > 0)), "a failure has changes or a finite l0"),
+        (~np.isin(facts.outcome, list(Outcome)), "there is no such outcome"),
+        ((facts.outcome == Outcome.FOUND) & (counted == 0), "an example was found, and nothing is changed"),
+        (
+            ((facts.outcome == Outcome.ALREADY) != already) & (_gap(clean) > slack).cpu().numpy(),
+            "the outcome is not that of the clean input",
+        ),
         (~problem.feasible(x_adv).cpu().numpy(), "the stored example leaves the box or the mask"),
         (_differs(clean, facts.clean_prediction, slack), "clean_prediction is not the model's"),
         (
             (surely.cpu().numpy()) & (logits.argmax(1).cpu().numpy() != facts.prediction),
             "prediction is not the model's",
         ),
-        ((known & ((margin - stored_margin).abs() > slack)).cpu().numpy(), "margin is not the model's"),
+        (torch.where(known, away, margin.isfinite()).cpu().numpy(), "margin is not the model's"),
     ]
     for mask, what in checks:
-        verdict.disagreements += [Disagreement(info, int(row), what) for row in facts.row[mask]]
+        done.disagreements += [Disagreement(info, int(row), what) for row in facts.row[mask]]
     changed = success & (counted > 0)
-    verdict.found += int(changed.sum())
-    if verdict.survive_8bit is not None:
+    done.found += int(changed.sum())
+    if done.survive_8bit is not None:
         rounded = (x_adv * 255).round() / 255
         still = problem.fooled(network(rounded)).cpu().numpy()
-        verdict.survive_8bit += int((changed & still).sum())
+        done.survive_8bit += int((changed & still).sum())
 
 
 def _gap(logits: Tensor) -> Tensor:

@@ -17,15 +17,15 @@ from typing import Any
 
 SIZE = 16  # bytes of a checksum
 
+BATCHES = (
+    *("id", "cell", "start", "stop", "count", "places", "run", "seconds"),
+    *("peak_device", "peak_process", "names", "columns_sum", "changes_sum"),
+)
 # The columns that a row's checksum covers, and by how many of them (the first ones) a row is found.
 TABLES: dict[str, tuple[int, tuple[str, ...]]] = {
     "cells": (1, ("id", "key", "info", "error", "stored")),
     "runs": (1, ("id", "provenance")),
-    "batches": (
-        1,
-        ("id", "cell", "start", "stop", "count", "places", "run", "seconds", "peak_device", "peak_process")
-        + ("names", "columns_sum", "changes_sum"),
-    ),
+    "batches": (1, BATCHES),
     "traces": (2, ("cell", "position", "points")),
     "doctor": (1, ("cell", "findings")),
     "answers": (1, ("cell", "logits")),
@@ -176,4 +176,5 @@ def _owner(table: str, row: tuple[Any, ...], keys: dict[Any, Any]) -> str | None
 
 def _plus(total: bytes, new: bytes, minus: bytes = b"") -> bytes:
     numbers = [int.from_bytes(each, "big") if isinstance(each, bytes) else 0 for each in (total, new, minus)]
-    return ((numbers[0] + numbers[1] - numbers[2]) % 2 ** (8 * SIZE)).to_bytes(SIZE, "big")
+    changed = (numbers[0] + numbers[1] - numbers[2]) % (1 << 8 * SIZE)
+    return changed.to_bytes(SIZE, "big")

@@ -104,7 +104,6 @@ def missing(base: sqlite3.Connection, schema: int) -> list[str]:
     found = {
         table: {name for (name,) in base.execute("SELECT name FROM pragma_table_info(?)", (table,))} for table in wanted
     }
-    lost = [f"table {table}" for table in wanted if not found[table]]
-    return lost or [
-        f"column {name} of {table}" for table in wanted for name in wanted[table] if name not in found[table]
-    ]
+    lost = [f"the table {table}" for table in wanted if not found[table]]
+    columns = [(table, name) for table in wanted for name in wanted[table] if name not in found[table]]
+    return lost or [f"the column {name} of {table}" for table, name in columns]

@@ -46,13 +46,13 @@ class CellRow(NamedTuple):
 
 
 class BatchRow(NamedTuple):
-    """A batch as its table has it; its rows are those from `start` up to `stop`, or those in `places`."""
+    """A batch as its table has it: `size` rows, from `start` up to `stop`, or those in `places`."""
 
     id: int
     cell: int
     start: int
     stop: int
-    count: int
+    size: int
     places: bytes | None
     run: int
     seconds: float
@@ -89,7 +89,7 @@ class Reader:
     def _cell(self, key: str) -> CellRow:
         found = self._rows("cells", None, "WHERE key = ?", key)
         if not found:
-            raise KeyError(f"{self.path} has no cell {key!r}; its keys() are all there are")
+            raise KeyError(f"{self.path} has no cell {key!r}; its cell_keys() are all there are")
         return CellRow(*found[0])
 
     def _parse(self, row: CellRow) -> CellInfo:
@@ -100,13 +100,13 @@ class Reader:
 
     def _batches(self, cell: CellRow) -> list[BatchRow]:
         rows = [BatchRow(*row) for row in self._rows("batches", cell.key, "WHERE cell = ? ORDER BY start", cell.id)]
-        if (held := sum(row.count for row in rows)) != cell.stored:
+        if (held := sum(row.size for row in rows)) != cell.stored:
             raise self._altered("its facts", cell.key, f"{cell.stored} rows were stored, there are {held}")
         return rows
 
     # Cells -----------------------------------------------------------------------------------------------------------
 
-    def keys(self) -> list[str]:
+    def cell_keys(self) -> list[str]:
         """The keys of all cells, in the order they were registered."""
         return [key for (key,) in self._ask("SELECT key FROM cells ORDER BY id")]
 

@@ -103,6 +103,15 @@ class Store(Reader):
                 if row.info != (info := cell.text()):
                     put(self._base, "cells", None, *row._replace(info=info))
 
+    def adopt(self, key: str, info: CellInfo) -> None:
+        """Give a cell another key and description; everything stored of it stays."""
+        cell, tables = self._cell(key), ("batches", "traces", "doctor", "answers")
+        rows = {table: self._rows(table, key, "WHERE cell = ?", cell.id) for table in tables}
+        with self._transaction():
+            put(self._base, "cells", None, *cell._replace(key=info.key, info=info.text()))
+            for table, row in ((table, row) for table, found in rows.items() for row in found):
+                put(self._base, table, info.key, *row)
+
     def begin(self, provenance: dict[str, Any]) -> int:
         """Note a run (versions, device, commit); its number goes with the batches it appends."""
         run = self._next("runs")
@@ -136,7 +145,7 @@ class Store(Reader):
             cell=cell.id,
             start=int(places[0]),
             stop=int(places[-1]) + 1,
-            count=len(places),
+            size=len(places),
             places=packed,
             run=run,
             seconds=float(seconds),
@@ -149,7 +158,7 @@ class Store(Reader):
         with self._transaction():
             put(self._base, "batches", key, *row)
             self._base.execute("INSERT INTO facts VALUES (?, ?, ?)", (row.id, columns, changes))
-            put(self._base, "cells", None, *cell._replace(error=None, stored=cell.stored + row.count))
+            put(self._base, "cells", None, *cell._replace(error=None, stored=cell.stored + row.size))
 
     def _check_places(self, cell: CellRow, places: Integers) -> None:
         """Refuse positions outside the cell, and those that have their facts."""

@@ -50,7 +50,8 @@ def _any_differs(found: dict[str, set[Any]]) -> bool:
 
 def _rest(info: CellInfo, names: tuple[str, ...]) -> str:
     """Everything that determines a cell's answer but these parameters."""
-    about = {k: v for k, v in asdict(info).items() if k not in ("key", "attack", "origin", "provenance", "parameters")}
+    left = ("key", "identity", "attack", "origin", "provenance", "parameters")
+    about = {k: v for k, v in asdict(info).items() if k not in left}
     others = {name: value for name, value in info.parameters.items() if name not in names}
     return json.dumps([about, info.origin.get("target"), others], sort_keys=True)
 
