@@ -7,6 +7,7 @@ import torch
 
 from sigmazero.bench import identity
 from sigmazero.bench.cells import Loader, expand, targets
+from sigmazero.bench.model_identity import describe_code, describe_module
 from sigmazero.bench.plan import ModelSpec, parse_plan
 from sigmazero.data import Rows
 
@@ -92,12 +93,16 @@ def test_row_ids_enter_and_names_do_not():
     x, y = torch.rand(3, 4), torch.zeros(3, dtype=torch.int64)
     attack = parse_plan(BASE.replace("mine.npz", "mnist")).questions[0].attack
 
-    def of(ids, name="a"):
+    def of(ids, name="a", **more):
         rows = Rows(x, y, torch.tensor(ids), name)
         settings: dict[str, Any] = {"unit": "feature", "budget": None, "seed": 0, "precision": "fp32", "targets": None}
-        return identity.cell_key(attack, weights="w", code={}, rows=rows, **settings)
+        return identity.digest(identity.describe_cell(attack, weights="w", code={}, rows=rows, **settings, **more))
 
     assert of([0, 1, 2]) == of([0, 1, 2], "b") != of([0, 1, 3])
+    box = torch.full((4,), 0.5)
+    keys = [of([0, 1, 2], **more) for more in ({}, {"bounds": (0, 255)}, {"bounds": (0, box)}, {"mask": box > 0})]
+    assert len(set(keys)) == 4
+    assert of([0, 1, 2], bounds=(0, 1)) == keys[0]
     renamed = dataclasses.replace(attack, name="other")
     assert identity.describe_attack(renamed) == identity.describe_attack(attack)
 
@@ -116,11 +121,12 @@ def test_weights_have_one_hash_wherever_they_are():
 
 def test_a_module_without_anything_to_recognise_it_by_is_refused():
     with pytest.raises(ValueError, match=r"file\.py:build"):
-        identity.describe_module(torch.nn.Identity())
+        describe_module(torch.nn.Identity())
 
 
 def test_models_of_the_zoo_differ_by_architecture():
-    assert identity.describe_code(ModelSpec("C3", "C3")) != identity.describe_code(ModelSpec("C1", "C1"))
+    nothing = torch.nn.Identity()
+    assert describe_code(ModelSpec("C3", "C3"), nothing) != describe_code(ModelSpec("C1", "C1"), nothing)
 
 
 def test_targets():

@@ -1,10 +1,16 @@
+import json
 import sqlite3
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from sigmazero.bench.answers import probe, same_answers
 from sigmazero.bench.cells import Loader
 from sigmazero.bench.verify import verify
+from sigmazero.core.result import Outcome
+from sigmazero.store import checksums
 from sigmazero.store.facts import COLUMNS, Facts
 from sigmazero.store.pack import pack, pack_indices
 from sigmazero.store.store import Store
@@ -17,7 +23,7 @@ def check(path="s.db", **more):
 
 
 def rewrite(key, change, path="s.db"):
-    """Change the facts of a cell's first batch behind the store's back."""
+    """Change the facts of a cell's first batch behind the store's back, with checksums that fit."""
     with Store(path) as store:
         facts = store.facts(key).take(slice(0, 8))
     columns = {name: values.copy() for name, values in vars(facts).items()}
@@ -32,6 +38,7 @@ def rewrite(key, change, path="s.db"):
             "SELECT batches.id FROM batches JOIN cells ON cells.id = cell WHERE key = ? AND start = 0", (key,)
         ).fetchone()[0]
         base.execute("UPDATE facts SET columns = ?, changes = ? WHERE batch = ?", (*blobs, batch))
+        checksums.take(base)
     base.close()
 
 
@@ -39,11 +46,11 @@ def test_a_good_store_has_nothing_to_say(folder):
     for precision in ("fp32", "fp64"):
         text = PLAN.replace("steps = 30", f"steps = 30\nprecision = '{precision}'")
         run(text, f"{precision}.db")
-        verdict = check(f"{precision}.db", export_8bit=True)
-        assert verdict.rows == 144
-        assert verdict.disagreements == verdict.skipped == []
-        assert verdict.survive_8bit is not None
-        assert 0 < verdict.survive_8bit <= verdict.found
+        done = check(f"{precision}.db", export_8bit=True)
+        assert done.rows == 144
+        assert done.disagreements == done.skipped == []
+        assert done.survive_8bit is not None
+        assert 0 < done.survive_8bit <= done.found
 
 
 def test_a_good_targeted_store_has_nothing_to_say(folder):
@@ -100,6 +107,22 @@ def _far(c):
     c["index"][-1] = 60
 
 
+def _no_margin(c):
+    c["margin"][0] = np.nan
+
+
+def _already(c):
+    c["outcome"][c["outcome"] == Outcome.FOUND] = Outcome.ALREADY
+
+
+def _found(c):
+    c["outcome"][c["outcome"] == Outcome.ALREADY] = Outcome.FOUND
+
+
+def _outcome(c):
+    c["outcome"][0] = 77
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [
@@ -114,9 +137,13 @@ def _far(c):
         (_prediction, "prediction"),
         (_clean, "clean_prediction"),
         (_far, "feature 60"),
+        (_no_margin, "margin"),
+        (_already, "not that of the clean input"),
+        (_found, "nothing is changed"),
+        (_outcome, "no such outcome"),
     ],
 )
-def test_what_was_tampered_with_is_found(folder, change, word):
+def test_what_was_forged_is_found_by_asking_the_model(folder, change, word):
     cells, _, _ = run(PLAN.replace(', "fmn", "vfga"', ""), "s.db")
     assert check().disagreements == []
     rewrite(cells[0].info.key, change)
@@ -137,10 +164,70 @@ def test_other_weights_and_other_rows_are_found(folder):
     assert sum("other content" in str(one) for one in check().disagreements) == 6
 
 
+def test_other_answers_are_found(folder):
+    cells, _, _ = run(PLAN.replace(', "fmn", "vfga"', ""), "s.db")
+    loader = Loader()
+    with Store("s.db", write=True) as store:
+        for cell in cells:
+            fresh = probe(loader.model(cell.question.model), loader.rows(cell.question.data).images)
+            store.keep_answers(cell.info.key, fresh)
+            assert same_answers(store.answers(cell.info.key), fresh)
+    assert check().disagreements == []
+    source = folder / "net.py"
+    source.write_text(source.read_text().replace("sum(2)", "sum(2) * 1.01"))
+    found = check().disagreements
+    assert [str(one).split(": ")[-1] for one in found] == [
+        "the model here answers otherwise than the one that was attacked"
+    ] * 2
+
+
+def test_answers_are_compared_up_to_rounding():
+    logits = torch.tensor([[3.0, -50.0], [torch.nan, torch.inf]])
+    near, far = logits.clone(), logits.clone()
+    near[0, 0] += 4e-3
+    far[0, 0] += 6e-3
+    assert same_answers(logits, near)
+    assert not same_answers(logits, far)
+    assert not same_answers(logits, logits[:1])
+    network = torch.nn.Sequential(torch.nn.Dropout(0.9), torch.nn.Linear(3, 2))
+    x = torch.rand(40, 3)
+    assert torch.equal(probe(network, x), probe(network, x))  # as the model answers in evaluation
+    assert probe(network, x).shape == (16, 2)
+    assert probe(network, x[:3]).shape == (3, 2)
+    assert network.training
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5])
+def test_batch_sizes_that_check_nothing_are_refused(folder, size):
+    run(PLAN.replace(', "fmn", "vfga"', ""), "s.db")
+    with pytest.raises(ValueError, match="batch_size="):
+        check(batch_size=size)
+
+
+def test_a_description_that_does_not_fit_its_key_is_found(folder):
+    """Forged with checksums that fit, field by field."""
+    cells, _, _ = run(PLAN.replace(', "fmn", "vfga"', ""), "s.db")
+    key = cells[0].info.key
+    changes: dict[str, Any] = {
+        **{"seed": 1, "unit": "pixel", "budget": 3, "precision": "fp64", "version": 9, "steps": 31},
+        **{"goal": "targeted", "bounds": [0.0, 255.0], "data_hash": "0" * 64, "model_sha256": "0" * 64},
+    }
+    whole = (folder / "s.db").read_bytes()
+    for name, value in changes.items():
+        (folder / "s.db").write_bytes(whole)
+        with sqlite3.connect("s.db") as base:
+            info = json.loads(base.execute("SELECT info FROM cells WHERE key = ?", (key,)).fetchone()[0])
+            text = json.dumps({**info, name: value}, sort_keys=True)
+            base.execute("UPDATE cells SET info = ? WHERE key = ?", (text, key))
+            checksums.take(base)
+        base.close()
+        assert any(f"its {name} does not fit its key" in str(one) for one in check().disagreements), name
+
+
 def test_what_is_not_here_is_said_not_to_be_checked(folder):
     run(PLAN, "s.db")
     (folder / "mine.npz").unlink()
-    verdict = check()
-    assert verdict.disagreements == []
-    assert len(verdict.skipped) == 6
-    assert "mine.npz" in str(verdict.skipped[0])
+    done = check()
+    assert done.disagreements == []
+    assert len(done.skipped) == 6
+    assert "mine.npz" in str(done.skipped[0])

@@ -24,6 +24,7 @@ from sigmazero.bench.identity import (
 )
 from sigmazero.bench.plan import ModelSpec
 
+PROGRAMS = (torch.fx.GraphModule, torch.jit.ScriptModule)  # modules that hold their code themselves
 SIMPLE = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
 
 
@@ -78,6 +79,8 @@ def describe_layers(network: nn.Module) -> dict[str, Any]:
 
 def _code(module: nn.Module) -> Iterator[type | Callable[..., Any]]:
     """The code that runs in a module itself: its class, if it is not torch's, and functions put on it."""
+    if isinstance(module, PROGRAMS):
+        return
     if not is_torch(type(module).__module__):
         yield type(module)
     yield from patches(type(module))
@@ -89,13 +92,13 @@ def _code(module: nn.Module) -> Iterator[type | Callable[..., Any]]:
 
 
 def _values(module: nn.Module) -> dict[str, str]:
-    """Plain values that a module which is not torch's keeps in its attributes, and the program of a compiled one."""
-    program = getattr(module, "code", None)
-    compiled = {"code": program} if isinstance(program, str) else {}
+    """Plain values that a module which is not torch's keeps in its attributes; of a program its text."""
+    if isinstance(module, PROGRAMS):
+        return {"code": str(getattr(module, "code", None))}
     if is_torch(type(module).__module__):
-        return compiled
+        return {}
     held = {name: _value(value) for name, value in vars(module).items() if name != "training"}
-    return compiled | {name: value for name, value in held.items() if value is not None}
+    return {name: value for name, value in held.items() if value is not None}
 
 
 def _value(value: Any) -> str | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sigmazero.store.migrations import APPLICATION, SCHEMA, migrate, missing
 
+OTHER = "a SQLite file of another program, no store of sigmazero; name another file"
 LEFT = "It was left as it is; restore a copy, or start another store"
 
 
@@ -97,13 +98,9 @@ def recognise(path: Path) -> None:
         raise StoreError(f"{path} is a folder; name a file in it, such as {path / 'run.db'}")
     if not path.exists():
         return
-    if path.with_name(f"{path.name}-journal").exists():
-        # A transaction was cut off, which only a connection that may write can undo: the first bytes must do.
-        _check_head(path)
-        with path.open("rb") as file:
-            if len(head := file.read(72)) == 72 and struct.unpack_from(">I", head, 68)[0] != APPLICATION:
-                raise StoreError(f"{path} is in the middle of a transaction of another program; name another file")
-        return
+    _check_head(path)
+    if _beside(path, "journal").exists():
+        return  # a transaction was cut off, which only a connection that may write can undo
     with explained(path), closing(_reader(path)) as base:
         _checked(base, path)
 
@@ -112,12 +109,16 @@ def _reader(path: Path) -> sqlite3.Connection:
     if not path.is_file():
         raise FileNotFoundError(f"there is no store {path}; a run into it makes one")
     _check_head(path)
-    log = path.with_name(f"{path.name}-wal")
     # Without its log a store in a folder that may not be written to cannot change, and SQLite must be told so.
-    frozen = "&immutable=1" if not os.access(path.parent, os.W_OK) and not log.exists() else ""
+    frozen = "&immutable=1" if not os.access(path.parent, os.W_OK) and not _beside(path, "wal").exists() else ""
     with explained(path):
         address = f"{path.absolute().as_uri()}?mode=ro{frozen}"
         return _prepared(sqlite3.connect(address, uri=True, isolation_level=None))
+
+
+def _beside(path: Path, what: str) -> Path:
+    """A file that SQLite keeps beside its own: the log of a connection at work, or the journal of one cut off."""
+    return path.with_name(f"{path.name}-{what}")
 
 
 def _prepared(base: sqlite3.Connection) -> sqlite3.Connection:
@@ -138,11 +139,12 @@ def _check_head(path: Path) -> None:
         raise StoreError(f"{path} is damaged or no store: it does not begin as one. {LEFT}")
     if len(head) < 100:
         raise StoreError(f"{path} was cut short: it has {len(head)} bytes. {LEFT}")
-    if struct.unpack_from(">I", head, 68)[0] not in (0, APPLICATION):
-        raise StoreError(f"{path} is a SQLite file of another program, no store of sigmazero; name another file")
+    application = struct.unpack_from(">I", head, 68)[0]
+    if application not in (0, APPLICATION) or (application == 0 and _beside(path, "journal").exists()):
+        raise StoreError(f"{path} is {OTHER}")
     page, pages = struct.unpack_from(">H", head, 16)[0], struct.unpack_from(">I", head, 28)[0]
     whole, size = pages * (65536 if page == 1 else page), path.stat().st_size
-    if size < whole and not path.with_name(f"{path.name}-wal").exists():
+    if size < whole and not _beside(path, "wal").exists():
         raise StoreError(f"{path} was cut short: it has {size:,} of {whole:,} bytes. {LEFT}")
 
 
@@ -165,7 +167,7 @@ def _checked(base: sqlite3.Connection, path: Path) -> int | None:
     if (tables, application, schema) == (0, 0, 0):
         return None  # a new file, or one whose maker was killed before its first commit
     if application != APPLICATION:
-        raise StoreError(f"{path} is a SQLite file of another program, no store of sigmazero; name another file")
+        raise StoreError(f"{path} is {OTHER}")
     if schema > SCHEMA:
         raise StoreError(
             f"{path} was written by a newer sigmazero (its schema is {schema}, this one knows {SCHEMA}); "

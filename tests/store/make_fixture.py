@@ -1,0 +1,51 @@
+"""Write a store of the present schema to be kept for good: `python -m tests.store.make_fixture`.
+
+It is for the moment when the schema has been raised; the stores of older schemas are never written again.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+
+from sigmazero.attacks import get
+from sigmazero.bench.answers import probe
+from sigmazero.bench.cells import Loader, expand
+from sigmazero.bench.evaluate import evaluate
+from sigmazero.bench.plan import read_plan
+from sigmazero.bench.run import execute
+from sigmazero.store import Store, database
+from sigmazero.store.migrations import SCHEMA
+from tests.networks import linear_problem
+
+FIXTURES = Path(__file__).parent / "fixtures"
+FINDING = {"code": "saturated", "problem": "p", "advice": "a", "about": "b"}
+
+
+@patch.object(database, "myself", lambda: "process 1 of somebody on some machine")
+def main() -> None:
+    path, loader = FIXTURES / f"schema-{SCHEMA}.db", Loader()
+    if path.exists():
+        raise FileExistsError(f"{path} is kept for good; raise the schema first")
+    cells, missing = expand(read_plan(FIXTURES / "plan.toml").questions, loader)
+    assert not missing
+    with Store(path, write=True) as store:
+        execute(cells, store, loader)
+        for cell in cells:
+            rows = loader.rows(cell.question.data)
+            store.keep_answers(cell.info.key, probe(loader.model(cell.question.model), rows.images))
+        store.diagnose(cells[1].info.key, [FINDING])
+        gaps = expand([replace(cells[0].question, label="fmn", attack=get("fmn", steps=10))], loader)[0][0]
+        store.register([gaps.info])
+        facts = store.facts(cells[0].info.key)
+        store.append(gaps.info.key, [1, 4], facts.take(np.array([1, 4])), run=1)
+        store.append(gaps.info.key, 2, facts.take(np.array([2])), run=1)
+        store.fail(gaps.info.key, "RuntimeError: stopped on purpose")
+    model, x, y = linear_problem((4,), 4)
+    evaluate(model.float(), (x.float(), y), store=path, steps=10, name="given-net")
+    path.with_name(f"{path.name}.lock").unlink()
+
+
+if __name__ == "__main__":
+    main()
