@@ -15,6 +15,7 @@ from sigmazero.bench.plan import read_plan
 from sigmazero.bench.run import execute
 from sigmazero.bench.verify import verify
 from sigmazero.store import Store, StoreError, batches, migrations
+from sigmazero.store.facts import COLUMNS, DEFAULTS
 from sigmazero.store.migrations import SCHEMA
 from tests.cli.conftest import sigmazero  # noqa: F401
 from tests.store.make_fixture import FIXTURES
@@ -204,7 +205,7 @@ def test_a_description_that_no_version_could_read_does_not_hide_the_others(kept)
 
 def test_a_column_that_came_later_has_its_default(tmp_path, monkeypatch):
     """As if `step_found` were a new column: batches from before it are not damaged."""
-    few, some = tuple(name for name in batches.COLUMNS if name != "step_found"), made(8)
+    few, some = tuple(name for name in COLUMNS if name != "step_found"), made(8)
     with Store(tmp_path / "s.db", write=True) as store:
         store.register([cell()])
         run = store.begin({})
@@ -214,7 +215,7 @@ def test_a_column_that_came_later_has_its_default(tmp_path, monkeypatch):
         store.append("k", 8, some, run=run)
         with pytest.raises(StoreError, match="lacks the column step_found"):
             store.facts("k")
-        monkeypatch.setitem(batches.DEFAULTS, "step_found", -1)
+        monkeypatch.setitem(DEFAULTS, "step_found", -1)
         found = store.facts("k")
     assert found.step_found.tolist() == [-1] * 8 + some.step_found.tolist()
     assert found.margin.tolist() == some.margin.tolist() * 2

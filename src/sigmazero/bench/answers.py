@@ -7,7 +7,7 @@ module may have changed. So before stored facts are taken for those of a model, 
 import torch
 from torch import Tensor, nn
 
-from sigmazero.run.hardware import full_precision, quiet
+from sigmazero.run.precision import full_precision, quiet
 
 ROWS = 16
 CLOSE = 1e-4  # of the largest logit: what another machine's rounding may change, and another network's answers exceed

@@ -1,0 +1,101 @@
+"""Rows in any order and with gaps, answers, and a process that is killed in the middle."""
+
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sigmazero.store import Facts, Store, StoreError
+from tests.store.test_store import cell, made, same
+
+
+@given(data=st.data())
+@settings(
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+def test_rows_with_gaps_come_back_in_their_order(tmp_path, data):
+    """Rows are dealt to batches at random, and some to none; the batches come in any order."""
+    path = tmp_path / "s.db"
+    path.unlink(missing_ok=True)
+    dealt = np.array(data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=30)))
+    every = made(len(dealt), seed=data.draw(st.integers(0, 99)))
+    order = data.draw(st.permutations([batch for batch in range(1, 5) if (dealt == batch).any()]))
+    with Store(path, write=True) as store:
+        store.register([cell(rows=len(dealt))])
+        for batch in order:
+            places = np.flatnonzero(dealt == batch)
+            store.append("k", data.draw(st.sampled_from([places, places.tolist()])), every.take(places), run=1)
+        held = np.flatnonzero(np.isin(dealt, order))
+        assert store.stored("k").tolist() == (dealt > 0).tolist()
+        assert store.positions("k").tolist() == held.tolist()
+        same(store.facts("k"), every.take(held))
+        assert np.array_equal(store.facts("k", perturbations=False).l0, every.l0[held])
+        for place in held[:3].tolist():
+            with pytest.raises(StoreError, match=f"row {place} of cell k is stored already"):
+                store.append("k", place, every.take(slice(0, 1)), run=1)
+        if (free := np.flatnonzero(dealt == 0)).size:  # a gap may be filled, and nothing beside it
+            store.append("k", free, every.take(free), run=1)
+            same(store.facts("k"), every)
+        assert store.audit() == []
+
+
+def test_positions_that_cannot_be_meant_are_refused(tmp_path):
+    some = made(3)
+    with Store(tmp_path / "s.db", write=True) as store:
+        store.register([cell(rows=10)])
+        cases: list[tuple[Any, str]] = [
+            ([0, 1], "facts of 3 rows need as many positions"),
+            ([0.0, 1.0, 2.0], "need as many positions"),
+            ([3, 2, 5], "must rise: 3 is followed by 2"),
+            ([3, 3, 5], "must rise: 3 is followed by 3"),
+            *((places, "has 10 rows") for places in ([-1, 2, 3], [7, 8, 10], 8, -1)),
+        ]
+        for places, said in cases:
+            with pytest.raises((ValueError, StoreError), match=said):
+                store.append("k", places, some, run=1)
+        store.append("k", 4, Facts.empty(), run=1)
+        assert not store.stored("k").any()
+
+
+def test_answers_are_kept_and_replaced(tmp_path):
+    with Store(tmp_path / "s.db", write=True) as store:
+        store.register([cell(), cell("other")])
+        assert store.answers("k") is None
+        for logits in (torch.rand(3, 2), torch.tensor([[torch.nan, 1 / 3], [torch.inf, -0.0]], dtype=torch.float64)):
+            store.keep_answers("k", logits)
+            kept = store.answers("k")
+            assert kept is not None
+            assert kept.numpy().tobytes() == logits.double().numpy().tobytes()
+        assert store.answers("other") is None
+        assert store.audit() == []
+
+
+KILLED = """
+import os, sys
+from sigmazero.core import faults
+from tests.store.test_store import fill
+for point in sys.argv[2:]:
+    if not (child := os.fork()):
+        faults._name, faults._left = f"store.{point}", 5
+        fill(f"{sys.argv[1]}/{point}.db")
+        os._exit(0)
+    print(os.WTERMSIG(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_killed_at_any_point_of_a_transaction_a_batch_is_there_or_not(tmp_path):
+    """The fifth transaction is the second batch: the first three note the writer, the cell and the run."""
+    points = {"begin": 1, "commit": 1, "committed": 2}
+    command = [sys.executable, "-c", KILLED, str(tmp_path), *points]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(int(signal.SIGKILL))] * 3
+    for point, batches in points.items():
+        with Store(tmp_path / f"{point}.db") as store:
+            same(store.facts("k"), Facts.join([made(8, seed=i) for i in range(batches)]))
+            assert store.audit() == []
