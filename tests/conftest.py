@@ -1,6 +1,8 @@
-"""What tests share."""
+"""What tests share, and what keeps them from failing by chance."""
 
 import os
+import random
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,22 @@ import torch
 from tests.plans import NET, PLAN
 
 torch.set_num_threads(1)  # the test processes share the cores
+
+if find_spec("hypothesis"):  # tests/gpu also runs where there is little more than torch
+    from hypothesis import HealthCheck, settings
+
+    # The same examples each time, however long one takes, and no notes left in the checkout.
+    slow = [HealthCheck.too_slow]
+    settings.register_profile("house", derandomize=True, deadline=None, database=None, suppress_health_check=slow)
+    settings.load_profile("house")
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    """Whatever ran before in this process, a test draws the same numbers."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
 
 
 @pytest.fixture
