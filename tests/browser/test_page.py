@@ -59,13 +59,16 @@ def cells(made: Made) -> list[tuple[CellInfo, Facts]]:
         return load(store)
 
 
+def pointer(page: Chrome) -> ActionChains:
+    """Moves of the mouse that arrive at once."""
+    return ActionChains(page, duration=0)
+
+
 def hover(page: Chrome, share: float) -> str:
     """Point at a place of the first chart, from 0 at the left to 1 at the right; what the tooltip says."""
     over = find(page, ".u-over")
     page.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", over)
-    ActionChains(page, duration=0).move_to_element_with_offset(
-        over, int((share - 0.5) * over.size["width"]), 0
-    ).perform()
+    pointer(page).move_to_element_with_offset(over, int((share - 0.5) * over.size["width"]), 0).perform()
     return find(page, ".tip").text
 
 
@@ -129,7 +132,7 @@ def test_curves_are_read_by_pointing(page, made):
     for attack, l0 in known.items():
         assert re.search(rf"{attack}\n{100 * measure.asr(l0, k):.1f} %", said)
     assert "best of all" in said
-    ActionChains(page, duration=0).move_to_element(find(page, "h1")).perform()
+    pointer(page).move_to_element(find(page, "h1")).perform()
     assert not find(page, ".tip").is_displayed()
 
 
@@ -164,7 +167,7 @@ def test_drag_zooms_and_the_button_resets(page):
     canvas, over = find(page, ".plot canvas"), find(page, ".u-over")
     whole = page.execute_script(CANVAS, canvas)
     hover(page, 0.3)
-    ActionChains(page, duration=0).click_and_hold().move_by_offset(over.size["width"] // 4, 0).release().perform()
+    pointer(page).click_and_hold().move_by_offset(over.size["width"] // 4, 0).release().perform()
     assert page.execute_script(CANVAS, canvas) != whole
     press(page, "Reset zoom", ".chart")
     assert page.execute_script(CANVAS, canvas) == whole
