@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.children import Children
 from tests.plans import NET, PLAN
 
 torch.set_num_threads(1)  # the test processes share the cores
@@ -28,6 +29,20 @@ def _same_numbers() -> None:
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several processes (--dist loadgroup), tests that share what is costly to start stay in one of them."""
+    for item in items:
+        for shared in {"children", "chromium"}.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group(shared))
+
+
+@pytest.fixture(scope="session")
+def children() -> Children:
+    """Starts processes that a test may have killed."""
+    return Children()
 
 
 @pytest.fixture
