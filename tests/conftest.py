@@ -1,15 +1,48 @@
-"""What tests share."""
+"""What tests share, and what keeps them from failing by chance."""
 
 import os
+import random
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from tests.children import Children
 from tests.plans import NET, PLAN
 
 torch.set_num_threads(1)  # the test processes share the cores
+
+if find_spec("hypothesis"):  # tests/gpu also runs where there is little more than torch
+    from hypothesis import HealthCheck, settings
+
+    # The same examples each time, however long one takes, and no notes left in the checkout.
+    slow = [HealthCheck.too_slow]
+    settings.register_profile("house", derandomize=True, deadline=None, database=None, suppress_health_check=slow)
+    settings.load_profile("house")
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    """Whatever ran before in this process, a test draws the same numbers."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several processes (--dist loadgroup), tests that share what is costly to start stay in one of them."""
+    for item in items:
+        for shared in {"children", "chromium"}.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group(shared))
+
+
+@pytest.fixture(scope="session")
+def children() -> Children:
+    """Starts processes that a test may have killed."""
+    return Children()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import sigmazero as sz
+from sigmazero.core import noise
 from sigmazero.core.inputs import make_problem
 from sigmazero.run import Session
 from tests.networks import Counting, TinyNet, linear_optimum, linear_problem
@@ -27,8 +28,9 @@ NEAR_BY_METHOD: dict[str, tuple[float, int]] = {
     "sparsefool": (6.5, 20),  # walks to a plane three times as far as the boundary; measured 5.6
     "sparsefool-paper": (6.5, 20),  # measured 5.6
     "bb": (2.75, 200),  # it follows the boundary from far away; measured up to 2.3
-    "bb-dataset": (torch.inf, 200),  # its pool is the batch: one input has nothing to start from; see golden/test_bb
+    "bb-dataset": (2.75, 200),  # its pool is the batch; measured up to 2.0
 }
+COSTLY = ("bb", "ead")  # a step solves a problem of its own, or is taken again in each of nine rounds
 EVERY = sorted(sz.ATTACKS)
 # A fixed-budget attack does not minimise, and has no run without a budget; its minimum-norm form is registered too.
 MINIMUM = [name for name in EVERY if sz.ATTACKS[name].kind == "minimum-norm"]
@@ -37,7 +39,7 @@ WITH_BUDGETS = [(name, 6) for name in EVERY] + [(name, None) for name in MINIMUM
 
 def small(name: str) -> sz.Attack:
     """The attack with as few steps as show its behaviour."""
-    return sz.get(name, steps=min(sz.ATTACKS[name].steps, 40))
+    return sz.get(name, steps=min(sz.ATTACKS[name].steps, 12 if name.startswith(COSTLY) else 40))
 
 
 def how(attack: sz.Attack, **options):
@@ -87,8 +89,7 @@ def test_a_sample_is_the_same_in_any_company(name, shape):
     ids = torch.arange(100, 107)
     options = how(attack, seed=5, pool=x)
     whole = attack.run(model, x, y, ids=ids, **options)
-    for size in (1, 3):
-        same(whole, attack.run(model, x, y, ids=ids, batch_size=size, **options))
+    same(whole, attack.run(model, x, y, ids=ids, batch_size=3, **options))  # the last row alone
     order = torch.tensor([4, 2, 6, 0, 5, 1, 3])
     same(whole.take(order), attack.run(model, x[order], y[order], ids=ids[order], **options))
     problem = make_problem(x, y, seed=5, ids=ids, budget=options.get("budget"))
@@ -96,15 +97,24 @@ def test_a_sample_is_the_same_in_any_company(name, shape):
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_seed_decides(name):
+def test_seed_decides(name, monkeypatch):
+    """The same seed gives the same result; another seed gives another one if the attack draws, and only then."""
+    draws: list[str] = []
+
+    def noted(function):
+        drawing = getattr(noise, function)
+        monkeypatch.setattr(noise, function, lambda *a, **k: draws.append(function) or drawing(*a, **k))
+
+    noted("bits")
+    noted("source")
     net, attack = TinyNet("rgb"), small(name)
-    one, two = (attack.run(net, net.x, net.y, **how(attack, seed=1)) for _ in range(2))
-    same(one, two)
+    one, again, other = (attack.run(net, net.x, net.y, **how(attack, seed=seed)) for seed in (1, 1, 2))
+    same(one, again)
+    assert torch.equal(one.x_adv, other.x_adv) == (not draws)
 
 
 @pytest.mark.parametrize(("name", "budget"), WITH_BUDGETS)
-@pytest.mark.parametrize("batch_size", [2, None])
-def test_counts_are_exact(name, batch_size, budget):
+def test_counts_are_exact(name, budget):
     attack = small(name)
     model, x, y = linear_problem((2, 4, 4), 6, seed=2)
     x.flatten(1)[:, -1] = torch.arange(6) / 1000  # a tag to be recognised by
@@ -113,27 +123,22 @@ def test_counts_are_exact(name, batch_size, budget):
     mask = torch.ones(2, 4, 4, dtype=torch.bool)
     mask[-1, -1, -1] = False
     counting = Counting(model, 6)
-    result = attack.run(counting, x, y, mask=mask, batch_size=batch_size, budget=budget)
+    result = attack.run(counting, x, y, mask=mask, batch_size=4, budget=budget)  # four and two
     assert torch.equal(result.forwards, counting.forwards)
     assert torch.equal(result.backwards, counting.backwards)
 
 
 @pytest.mark.parametrize("name", MINIMUM)
 @pytest.mark.parametrize("shape", [(8,), (4, 6), (3, 8, 8)])
-@pytest.mark.parametrize("n", [1, 3, 8])
-def test_near_the_optimum_of_linear_models(name, shape, n):
+def test_near_the_optimum_of_linear_models(name, shape):
     factor, steps = NEAR_BY_METHOD.get(name, NEAR)
-    attack = sz.get(name, steps=steps)
-    found, best = [], []
-    for seed in range(max(3, 8 // n)):  # enough samples for an average
-        model, x, y = linear_problem(shape, n, seed=10 * seed)
-        optimum = linear_optimum(model, x, y)
-        possible = optimum.isfinite()
-        result = attack.run(model, x, y)
-        assert (result.l0 >= optimum).all()
-        found.append(result.l0[possible])
-        best.append(optimum[possible])
-    assert torch.cat(found).mean() <= factor * torch.cat(best).mean()
+    model, x, y = linear_problem(shape, 24)  # enough samples for an average
+    optimum = linear_optimum(model, x, y)
+    possible = optimum.isfinite()
+    assert possible.sum() > 12
+    result = sz.get(name, steps=steps).run(model, x, y)
+    assert (result.l0 >= optimum).all()
+    assert result.l0[possible].mean() <= factor * optimum[possible].mean()
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -16,8 +16,7 @@ from tests.auto.conftest import MEMBERS, MINIMUM, Counted, custom, problem
 
 
 @pytest.mark.parametrize("members", [MEMBERS, VERSIONS["quick"].budget], ids=["three", "quick"])
-@pytest.mark.parametrize("unit", ["feature", "pixel"])
-@pytest.mark.parametrize("k", [1, 2, 6])
+@pytest.mark.parametrize(("k", "unit"), [(1, "feature"), (2, "pixel"), (6, "feature")])
 def test_at_a_budget_it_fools_exactly_what_some_member_fools(k, unit, members):
     net, x, y = problem(kind="rgb")
     auto = custom(net, k, members, unit=unit)

@@ -1,9 +1,6 @@
 """Stopped and started again a cascade comes to the same end, and no state is mistaken for another's."""
 
 import json
-import multiprocessing
-import random
-import time
 from typing import Any
 
 import numpy as np
@@ -12,6 +9,7 @@ import torch
 
 import sigmazero as sz
 from sigmazero.auto import VERSIONS
+from sigmazero.core import faults
 from tests.auto.conftest import MEMBERS, Counted, custom, problem
 
 
@@ -48,43 +46,28 @@ def test_interrupted_anywhere_it_goes_on_to_the_same_end(eps, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s.npz", "whole.npz"]
 
 
-SLOW = [sz.get("sigma-zero", steps=150), sz.get("fmn", steps=150), sz.get("sparse-rs", steps=400)]
+SHORT = [sz.get("sigma-zero", steps=8), sz.get("fmn", steps=8), sz.get("sparse-rs", steps=20)]
 
 
 def _evaluate(path: Any) -> Any:
-    torch.set_num_threads(1)
-    net, x, y = problem(dtype=torch.float32)
-    auto = custom(net, 2, SLOW)
-    auto.run_standard_evaluation(x, y, bs=3, state_path=path)
+    net, x, y = problem(12, dtype=torch.float32)
+    auto = custom(net, 2, SHORT)
+    auto.run_standard_evaluation(x, y, bs=2, state_path=path)
     return auto.report
 
 
-def _child(path: Any, tell: Any) -> None:
-    tell.send("begun")
-    _evaluate(path)
-
-
-def test_killed_at_any_moment_it_goes_on_to_the_same_end(tmp_path):
-    since = time.perf_counter()
-    whole = _evaluate(tmp_path / "whole.npz")
-    seconds = time.perf_counter() - since
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["sigmazero.auto", "tests.networks"])
-    path, g, done = tmp_path / "killed.npz", random.Random(0), []
-    for _ in range(5):
-        ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_child, args=(path, theirs))
-        process.start()
-        assert ours.poll(60)
-        time.sleep(g.uniform(seconds / 8, seconds / 3))
-        process.kill()
-        process.join()
-        if path.exists():
-            with np.load(path) as file:
-                done.append(int(file["done"].sum()))
-    assert done == sorted(done)
-    assert done, "killed before the first batch each time"
-    same(_evaluate(path), whole)
+def test_killed_at_any_point_it_goes_on_to_the_same_end(children, tmp_path):
+    """At the first time that it comes to a point, the second, ... until it does not come there so often any more."""
+    whole, killed = _evaluate(tmp_path / "whole.npz"), dict.fromkeys(faults.POINTS, 0)
+    for point in killed:
+        path = tmp_path / f"{point}.npz"
+        while children.killed(f"{point}:{killed[point] + 1}", _evaluate, path):
+            killed[point] += 1
+        same(_evaluate(path), whole)
+    assert killed["batch.done"] > 2
+    # Just before the state is kept, and just after.
+    assert max(killed["store.commit"], killed["file.written"]) > 2
+    assert max(killed["store.committed"], killed["file.replaced"]) > 2
 
 
 OTHER: dict[str, tuple[dict[str, Any], str]] = {

@@ -1,16 +1,13 @@
+import itertools
 import os
 import re
 import signal
-import subprocess
 import sys
-import time
-from pathlib import Path
 
-from sigmazero.store.store import Store, StoreError
+from sigmazero.core import faults
+from sigmazero.store.store import Store
 from tests.cli.conftest import sigmazero  # noqa: F401
 from tests.plans import contents
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_validate(sigmazero, folder):  # noqa: F811
@@ -67,25 +64,18 @@ def test_missing_and_failed_cells_end_with_1(sigmazero, folder, monkeypatch):  #
     assert "no gradients here" in shown.stderr
 
 
-def test_ctrl_c_stops_after_the_batch_and_says_how_to_go_on(folder):
-    (folder / "plan.toml").write_text((folder / "plan.toml").read_text().replace("steps = 30", "steps = 2000"))
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-m", "sigmazero", "run", "plan.toml", "--batch-size", "2"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
-        for _ in range(600):
-            time.sleep(0.05)
-            try:
-                with Store("runs/plan.db") as store:
-                    if any(one.done for one in store.status()):
-                        assert store.writer()
-                        break
-            except (FileNotFoundError, StoreError):  # not there, or not yet laid out
-                continue
-        process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "stopping after this batch" in stderr
-    assert "To go on: sigmazero run plan.toml --batch-size 2" in stderr
-    stored = contents("runs/plan.db")
-    assert all(len(facts["row"]) % 2 == 0 for facts in stored.values())
-    assert 0 < sum(len(facts["row"]) for facts in stored.values()) < 144
+def test_ctrl_c_stops_after_the_batch_and_says_how_to_go_on(sigmazero, folder, monkeypatch):  # noqa: F811
+    command = ("run", "plan.toml", "--batch-size", "2")
+    batches = itertools.count(1)
+
+    def pressed(point: str) -> None:
+        if point == "batch.done" and next(batches) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(faults, "reach", pressed)
+    monkeypatch.setattr(sys, "argv", ["sigmazero", *command])
+    done = sigmazero(*command)
+    assert done.exit_code == 130, done.output
+    assert "stopping after this batch" in done.stderr
+    assert "To go on: sigmazero run plan.toml --batch-size 2" in done.stderr
+    assert sum(len(facts["row"]) for facts in contents("runs/plan.db").values()) == 4

@@ -24,38 +24,68 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
     *("--hide-scrollbars", "--force-device-scale-factor=1", "--force-prefers-reduced-motion"),
 )
+WIDTH, HEIGHT = 1280, 900
 WHERE = "install Debian's chromium and chromium-driver to run the browser tests"
 
 
-def start(profile: Path, width: int = 1280, height: int = 900) -> webdriver.Chrome:
+def start(profile: Path) -> webdriver.Chrome:
     """A browser with an empty profile; it is told where its driver is, so nothing is looked for or downloaded."""
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or driver is None:
         pytest.skip(f"no {'chromium' if chromium is None else 'chromedriver'} was found; {WHERE}")
     options = Options()
     options.binary_location = chromium
-    for flag in (*FLAGS, f"--user-data-dir={profile}", f"--window-size={width},{height}"):
+    for flag in (*FLAGS, f"--user-data-dir={profile}", f"--window-size={WIDTH},{HEIGHT}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     return webdriver.Chrome(options=options, service=Service(executable_path=driver))
 
 
-@pytest.fixture
-def browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[webdriver.Chrome]:
-    """A browser; when the test ends, the console must be clean and nothing but the page must have been asked for."""
-    monkeypatch.setenv("SE_OFFLINE", "true")
-    monkeypatch.setenv("SE_AVOID_STATS", "true")
-    driver = start(tmp_path / "profile")
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    """The one browser of all tests: to start it takes longer than most of them."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("SE_OFFLINE", "true")
+        environment.setenv("SE_AVOID_STATS", "true")
+        driver = start(tmp_path_factory.mktemp("profile"))
+    driver.set_script_timeout(300)
     try:
-        driver.get("about:blank")
-        requests(driver)  # what the browser's own first page asked for
         yield driver
-        complaints = [entry for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
-        asked = [url for url in requests(driver) if not url.startswith(("file:///", "data:"))]
     finally:
         driver.quit()
+
+
+@pytest.fixture
+def browser(chromium: webdriver.Chrome) -> Iterator[webdriver.Chrome]:
+    """A browser that has seen nothing yet; when the test ends, it must have nothing to complain of."""
+    with new_tab(chromium):
+        yield chromium
+
+
+@contextlib.contextmanager
+def new_tab(driver: webdriver.Chrome) -> Iterator[None]:
+    """A tab on an empty page, nothing stored and nothing permitted.
+
+    At its end the console must be clean and nothing but the page must have been asked for.
+    """
+    first = driver.current_window_handle
+    driver.switch_to.new_window("tab")
+    driver.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": "file://", "storageTypes": "all"})
+    driver.execute_cdp_cmd("Browser.resetPermissions", {})
+    said(driver), requests(driver)  # by the browser's own pages
+    try:
+        yield
+        complaints, asked = said(driver), requests(driver)
+    finally:
+        driver.close()
+        driver.switch_to.window(first)
     assert complaints == []
-    assert asked == []
+    assert [url for url in asked if not url.startswith(("file:///", "data:"))] == []
+
+
+def said(driver: webdriver.Chrome) -> list[str]:
+    """Every complaint in the console since the last call."""
+    return [str(entry["message"]) for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
 
 
 def requests(driver: webdriver.Chrome) -> list[str]:
@@ -110,6 +140,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture
 def page(browser: webdriver.Chrome, made: Made) -> webdriver.Chrome:
-    """The browser with the page open, as from disk."""
+    """The browser with the page open, as from disk, and drawn."""
     browser.get(made.html.as_uri())
+    browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
     return browser

@@ -16,7 +16,7 @@ from sigmazero.report.tables import latex, layout, render
 from sigmazero.report.tables.summary import load
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store
-from tests.browser.conftest import EVIL, Made
+from tests.browser.conftest import EVIL, Made, new_tab, requests, said
 
 CANVAS = "return arguments[0].toDataURL()"
 PIXELS = "const c = arguments[0]; return [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
@@ -43,7 +43,8 @@ def press(page: Chrome, words: str, within: str = "main") -> WebElement:
 
 
 def wait_for_status(page: Chrome, words: str) -> None:
-    WebDriverWait(page, 5).until(lambda _: words in find(page, "#status").text)
+    """What was announced stays in the page when it is no longer shown."""
+    WebDriverWait(page, 60).until(lambda _: words in attribute(find(page, "#status"), "textContent"))
 
 
 def column(page: Chrome, heading: str) -> list[str]:
@@ -58,11 +59,16 @@ def cells(made: Made) -> list[tuple[CellInfo, Facts]]:
         return load(store)
 
 
+def pointer(page: Chrome) -> ActionChains:
+    """Moves of the mouse that arrive at once."""
+    return ActionChains(page, duration=0)
+
+
 def hover(page: Chrome, share: float) -> str:
     """Point at a place of the first chart, from 0 at the left to 1 at the right; what the tooltip says."""
     over = find(page, ".u-over")
     page.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", over)
-    ActionChains(page).move_to_element_with_offset(over, int((share - 0.5) * over.size["width"]), 0).perform()
+    pointer(page).move_to_element_with_offset(over, int((share - 0.5) * over.size["width"]), 0).perform()
     return find(page, ".tip").text
 
 
@@ -126,7 +132,7 @@ def test_curves_are_read_by_pointing(page, made):
     for attack, l0 in known.items():
         assert re.search(rf"{attack}\n{100 * measure.asr(l0, k):.1f} %", said)
     assert "best of all" in said
-    ActionChains(page).move_to_element(find(page, "h1")).perform()
+    pointer(page).move_to_element(find(page, "h1")).perform()
     assert not find(page, ".tip").is_displayed()
 
 
@@ -161,7 +167,7 @@ def test_drag_zooms_and_the_button_resets(page):
     canvas, over = find(page, ".plot canvas"), find(page, ".u-over")
     whole = page.execute_script(CANVAS, canvas)
     hover(page, 0.3)
-    ActionChains(page).click_and_hold().move_by_offset(over.size["width"] // 4, 0).release().perform()
+    pointer(page).click_and_hold().move_by_offset(over.size["width"] // 4, 0).release().perform()
     assert page.execute_script(CANVAS, canvas) != whole
     press(page, "Reset zoom", ".chart")
     assert page.execute_script(CANVAS, canvas) == whole
@@ -264,10 +270,17 @@ def test_everything_has_a_name_and_a_place(page):
 
 def test_a_broken_page_would_be_noticed(tmp_path, browser):
     """The fixture's own watch: a page that complains or asks for something is seen to do so."""
-    from tests.browser.conftest import requests
-
     (tmp_path / "bad.html").write_text("<script>console.error('oh')</script><img src='http://127.0.0.1:9/a.png'>")
     browser.get((tmp_path / "bad.html").as_uri())
-    assert any("oh" in entry["message"] for entry in browser.get_log("browser"))
+    browser.get("about:blank")  # what the page has to say it has said now
+    assert any("oh" in complaint for complaint in said(browser))
     assert "http://127.0.0.1:9/a.png" in requests(browser)
-    browser.get_log("browser")
+
+
+def test_the_next_test_finds_nothing_of_this_one(page, made):
+    find(page, "#theme").click()
+    assert page.execute_script("return localStorage.length") == 1
+    with new_tab(page):
+        page.get(made.html.as_uri())
+        assert page.execute_script("return localStorage.length") == 0
+        assert attribute(find(page, "#theme"), "aria-pressed") == "false"

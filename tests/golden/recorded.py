@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 from sigmazero.core.oracle import Oracle
 from tests.networks import TRACES
 
+BATCH = 4  # of six rows: four and two. That every attack treats a row the same in any company, tests/attacks tests.
+
 
 def recorded(file: str, kind: str) -> dict[str, torch.Tensor]:
     """The arrays of one network in a golden file."""

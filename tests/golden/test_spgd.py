@@ -7,15 +7,14 @@ import sigmazero as sz
 from sigmazero.attacks.spgd import SparsePGD
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Oracle
-from tests.golden.recorded import Queries, recorded
+from tests.golden.recorded import BATCH, Queries, recorded
 from tests.networks import TinyNet
 
 
-@pytest.mark.parametrize("batch_size", [1, 6])
 @pytest.mark.parametrize("kind", ["conv", "rgb"])
 @pytest.mark.parametrize("mode", ["pixel", "feature"])
 @pytest.mark.parametrize("name", ["spgd-projected", "spgd-unprojected"])
-def test_every_query_is_the_references(name, mode, kind, batch_size, monkeypatch):
+def test_every_query_is_the_references(name, mode, kind, monkeypatch):
     net = TinyNet(kind)
     trace = recorded(f"spgd_{name[5:].removesuffix('ected')}_{mode}_k4_t30", kind)
     used = torch.zeros(6, dtype=torch.int64)
@@ -37,7 +36,7 @@ def test_every_query_is_the_references(name, mode, kind, batch_size, monkeypatch
     monkeypatch.setattr(SparsePGD, "_draw_mask", mask)
     monkeypatch.setattr(SparsePGD, "_draw_magnitude", magnitude)
     queries = Queries(monkeypatch, "value_and_grad")
-    result = sz.get(name, steps=30).run(net, net.x, net.y, budget=4, unit=mode, batch_size=batch_size)
+    result = sz.get(name, steps=30).run(net, net.x, net.y, budget=4, unit=mode, batch_size=BATCH)
     for row in range(5):
         asked = int(trace["n_forward"][row])
         assert trace["stable_queries"][row] == asked

@@ -1,4 +1,4 @@
-import multiprocessing
+import contextlib
 import os
 import re
 import resource
@@ -179,15 +179,12 @@ def _hold(path, pipe):
         pipe.recv()
 
 
-def test_a_second_writer_is_refused_or_waits(tmp_path):
+def test_a_second_writer_is_refused_or_waits(tmp_path, children):
     path = tmp_path / "s.db"
     fill(path)
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    other = context.Process(target=_hold, args=(path, theirs))
-    other.start()
+    other, pipe = children.start(_hold, path)
     try:
-        assert ours.poll(60)
+        assert pipe.recv() == "holding"
         with pytest.raises(StoreBusy, match=rf"process {other.pid} .* since"):
             Store(path, write=True)
         with Store(path) as reading:  # readers are welcome
@@ -303,19 +300,13 @@ def _until_full(path, out):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path):
+def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path, children):
     path = tmp_path / "s.db"
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    other = context.Process(target=_until_full, args=(path, theirs))
-    other.start()
-    theirs.close()
+    other, pipe = children.start(_until_full, path)
     said = []
-    while ours.poll(60):
-        try:
-            said.append(ours.recv())
-        except EOFError:
-            break
+    with contextlib.suppress(EOFError):  # it has ended
+        while True:
+            said.append(pipe.recv())
     other.join()
     assert re.search("is the disk full", said[-1])
     assert len(said) > 3

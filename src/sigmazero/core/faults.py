@@ -17,10 +17,16 @@ POINTS = (
     "batch.done",  # a batch is attacked and verified, nothing stored
 )
 
-_name, _, _count = os.environ.get(VARIABLE, "").partition(":")
-_left = int(_count or 1)
-if _name and _name not in POINTS:
-    raise ValueError(f"{VARIABLE} names no point: {_name!r}; there are {', '.join(POINTS)}")
+_name, _left = "", 0
+
+
+def arm(text: str) -> None:
+    """Have this process killed at a point, given as the variable gives it: `store.commit:3`; with "" at none."""
+    global _name, _left
+    name, _, count = text.partition(":")
+    if name and name not in POINTS:
+        raise ValueError(f"{VARIABLE} names no point: {name!r}; there are {', '.join(POINTS)}")
+    _name, _left = name, int(count or 1)
 
 
 def reach(point: str) -> None:
@@ -31,3 +37,6 @@ def reach(point: str) -> None:
     _left -= 1
     if _left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+arm(os.environ.get(VARIABLE, ""))

@@ -15,7 +15,7 @@ from sigmazero.bench.plan import Question, read_plan
 from sigmazero.cli import app
 from sigmazero.report.paper import published
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reproducing.md").read_text(encoding="utf-8")
 PLANS = sorted((ROOT / "experiments").glob("*.toml"))
 COMMANDS = [

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from sigmazero.cli import app
 from sigmazero.cli.commands import docs
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
