@@ -74,7 +74,8 @@ def _targets(node: ast.AST) -> set[str]:
 @cache
 def loaded(name: str) -> frozenset[str]:
     """Every module of ours that is loaded with a module, through whatever chain."""
-    found, waiting = set(), [name]
+    found: set[str] = set()
+    waiting = [name]
     while waiting:
         for other in imported(waiting.pop())[0] - found:
             found.add(other)

@@ -103,7 +103,12 @@ def test_seed_decides(name, monkeypatch):
 
     def noted(function):
         drawing = getattr(noise, function)
-        monkeypatch.setattr(noise, function, lambda *a, **k: draws.append(function) or drawing(*a, **k))
+
+        def drawn(*a, **k):
+            draws.append(function)
+            return drawing(*a, **k)
+
+        monkeypatch.setattr(noise, function, drawn)
 
     noted("bits")
     noted("source")

@@ -243,7 +243,7 @@ def test_wrong_calls_are_named():
         auto.run_standard_evaluation(x, y, bs=0)
     with pytest.raises(ValueError, match="outside the bounds"):
         auto.run_standard_evaluation(x + 1, y)
-    with pytest.raises(ValueError, match="label 9 does not exist"):
+    with pytest.raises(ValueError, match=r"label 9 \(id 0\) does not exist"):
         auto.clean_accuracy(x, y * 0 + 9)
     with pytest.raises(KeyError, match="did you mean"):
         custom(net, 3, ["sigma-zer"])

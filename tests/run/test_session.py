@@ -14,7 +14,6 @@ import sigmazero as sz
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.result import Outcome
 from sigmazero.run import Hardware, Prepared, Session
-from sigmazero.run import session as module
 from sigmazero.run.memory import limited, out_of_memory
 from tests.networks import TinyNet
 
@@ -133,7 +132,7 @@ def test_between_batches_the_model_is_the_callers():
 
 def test_the_callers_time_is_not_the_runs(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr("sigmazero.run.session.time.perf_counter", lambda: now[0])
     net = TinyNet("conv")
     for _, result in Session(ATTACK, net, batch_size=8).batches(question(net)):
         assert result.seconds == 0
@@ -191,7 +190,7 @@ def test_eight_threads_take_turns(models):
     nets = [Moody(seed) for seed in range(models)]
     for net in nets:
         net.train()
-        net.body[1].weight.requires_grad_(False)  # type: ignore[union-attr]
+        net.body[1].weight.requires_grad_(False)
     x = TinyNet("conv").x
     ys = [copy.deepcopy(net).eval()(x).argmax(1) for net in nets]
     wanted = [ATTACK.run(net, x, y, batch_size=2) for net, y in zip(nets, ys, strict=True)]

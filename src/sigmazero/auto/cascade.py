@@ -19,9 +19,9 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor, nn
 
+from sigmazero.auto.kept import Kept, kept
 from sigmazero.auto.progress import Progress
 from sigmazero.auto.report import Report, make_report
-from sigmazero.auto.state import CLOSE, StateFile, describe
 from sigmazero.auto.versions import choose
 from sigmazero.core.attack import Attack
 from sigmazero.core.files import writable
@@ -29,10 +29,9 @@ from sigmazero.core.findings import render
 from sigmazero.core.inputs import Bounds, make_problem
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, Unit, whole
-from sigmazero.core.result import Result
-from sigmazero.run.precision import full_precision, quiet
-
-PROBES = 16  # clean inputs whose answers tell one model from another
+from sigmazero.run import Hardware, Prepared, Session
+from sigmazero.run.turns import strictly
+from sigmazero.run.verify import check_logits
 
 
 class SparseAutoAttack:
@@ -126,7 +125,7 @@ class SparseAutoAttack:
         for finding in self._report.findings:
             self._log(render([finding]))
             warnings.warn(render([finding]), stacklevel=2)
-        return _returned(self._report, y_orig, return_labels)
+        return _returned(self._report, x_orig, y_orig, return_labels)
 
     def run_standard_evaluation_individual(
         self, x_orig: Tensor, y_orig: Tensor, bs: int = 250, return_labels: bool = False
@@ -134,95 +133,58 @@ class SparseAutoAttack:
         """What each member finds alone, by its name: inputs, or inputs and the model's answers to them."""
         problem = self._pose(x_orig, y_orig, bs)
         alone = {member.name: self._evaluate(problem, (member,), bs, None) for member in self.members}
-        return {name: _returned(report, y_orig, return_labels) for name, report in alone.items()}
+        return {name: _returned(report, x_orig, y_orig, return_labels) for name, report in alone.items()}
 
     def clean_accuracy(self, x_orig: Tensor, y_orig: Tensor, bs: int = 250) -> float:
         """Share of the inputs that the model classifies correctly."""
         problem = self._pose(x_orig, y_orig, bs)
-        every = torch.arange(len(problem), device=problem.x.device)
-        answers = [(problem.take(rows), self._ask(problem, problem.x[rows])) for rows in _parts(every, bs)]
-        right = [~part.fooled(logits) & logits.isfinite().all(1) for part, logits in answers]
+        right = []
+        for start in range(0, len(problem), bs):
+            part = problem.take(torch.arange(start, min(start + bs, len(problem)), device=problem.x.device))
+            with strictly(self.model, part.x.device):
+                logits = check_logits(self.model(part.x), part)
+            right.append(~part.fooled(logits) & logits.isfinite().all(1))
         return float(torch.cat(right).double().mean()) if right else float("nan")
 
     def _pose(self, x: Tensor, y: Tensor, bs: int) -> Problem:
+        """The question, where the model is."""
         if not (whole(bs) and bs >= 1):
             raise ValueError(f"bs={bs!r} must be a whole number of inputs, 1 or more")
-        problem = make_problem(x, y, bounds=self.bounds, unit=self.unit, budget=self.eps, seed=self.seed)
         if any(isinstance(bound, Tensor) and bound.ndim >= x.ndim for bound in self.bounds):
             raise ValueError("bounds must be numbers, or tensors for one sample that hold for all")
-        return problem
+        if self.device is not None and isinstance(x, Tensor) and isinstance(y, Tensor):
+            x, y = x.to(self.device), y.to(self.device)
+        return make_problem(x, y, bounds=self.bounds, unit=self.unit, budget=self.eps, seed=self.seed)
 
     def _evaluate(self, problem: Problem, members: Sequence[Attack], bs: int, path: Path | None) -> Report:
         """Every member on the samples that the members before it left; with a path, kept after every batch."""
-        kept = None if path is None else self._file(path, problem, members)
         for file in filter(None, (path, self.log_path)):
             writable(file)
-        progress = Progress.start(problem.x, len(members))
-        if kept is not None and kept.path.exists():
-            progress = kept.load(problem, len(members))
-            self._confirm(kept.path, progress, problem, bs)
+        if path is None:
+            return self._run(problem, members, bs, None)
+        with kept(path, str(self.version), members, problem, self.bounds, self.model) as store:
+            return self._run(problem, members, bs, store)
+
+    def _run(self, problem: Problem, members: Sequence[Attack], bs: int, store: Kept | None) -> Report:
+        progress, prepared = Progress.start(problem.x, len(members)), Prepared(self.model, Hardware())
+        if store is not None:
+            store.recall(progress, problem, self.model, bs)
         report = make_report(str(self.version), members, progress, problem)
         for index, member in enumerate(members):
             # One change is the fewest there can be.
             asking = progress.asking(index, enough=1 if self.eps is None else self.eps)
-            for rows in _parts(asking, len(asking) if kept is None else bs):
-                progress.note(index, rows, self._attack(member, problem, rows, bs))
-                if kept is not None:
-                    kept.save(progress, problem)
+            part = problem.take(asking.to(problem.x.device))
+            if len(part):
+                for places, result in Session(member, self.model, batch_size=bs, prepared=prepared).batches(part):
+                    rows = asking[places.cpu()]
+                    progress.note(index, rows, result)
+                    if store is not None:
+                        store.add(index, rows, result, problem)
             report = make_report(str(self.version), members, progress, problem)
             if index == 0:
                 self._say(report.headline)
             self._say(report.line(index))
         return report
-
-    def _file(self, path: Path, problem: Problem, members: Sequence[Attack]) -> StateFile:
-        """The file for this question about this model."""
-        return StateFile(path, describe(str(self.version), members, problem, self.bounds), self._probe(problem))
-
-    def _attack(self, member: Attack, problem: Problem, rows: Tensor, bs: int) -> Result:
-        """A member on some samples; their numbers in the whole are what its randomness depends on."""
-        place = rows.to(problem.x.device)
-        x, y = problem.x[place], problem.y[place]
-        device = x.device if self.device is None else self.device
-        return member.run(
-            self.model,
-            x.to(device),
-            y.to(device),
-            bounds=self.bounds,
-            unit=self.unit,
-            budget=self.eps,
-            batch_size=bs,
-            seed=self.seed,
-            ids=rows,
-        )
-
-    def _ask(self, problem: Problem, x: Tensor) -> Tensor:
-        """The model's logits, in full precision; nothing of this is counted."""
-        with quiet(self.model), torch.no_grad(), full_precision():
-            logits = self.model(x.to(x.device if self.device is None else self.device))
-        if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(x):
-            raise ValueError(f"the model did not return logits of shape ({len(x)}, classes)")
-        if len(problem) and int(problem.y.max()) >= logits.shape[1]:
-            raise ValueError(f"label {int(problem.y.max())} does not exist: the model has {logits.shape[1]} classes")
-        return logits.to(x.device)
-
-    def _probe(self, problem: Problem) -> Tensor:
-        """Answers to a few clean inputs, by which a model is recognised."""
-        few = torch.linspace(0, max(len(problem) - 1, 0), min(PROBES, len(problem))).round().long()
-        return self._ask(problem, problem.x[few.to(problem.x.device)])
-
-    def _confirm(self, path: Path, progress: Progress, problem: Problem, bs: int) -> None:
-        """What a file says is asked again; at the boundary another machine may round to the other side."""
-        for rows in _parts((progress.best() < torch.inf).nonzero().squeeze(1).to(problem.x.device), bs):
-            logits = self._ask(problem, progress.x_adv[rows])
-            margin = problem.take(rows).margin(logits)
-            if bool((margin > CLOSE * logits.abs().amax(1)).any()):
-                row = int(rows[margin.argmax()])
-                raise ValueError(f"{path} holds an input for row {row} that does not fool this model; name another")
-            inside = problem.take(rows).feasible(progress.x_adv[rows])
-            if not bool(inside.all()):
-                row = int(rows[~inside][0])
-                raise ValueError(f"{path} holds an input for row {row} that lies outside the bounds; name another")
 
     def _say(self, line: str) -> None:
         if self.verbose:
@@ -236,16 +198,13 @@ class SparseAutoAttack:
                 file.write(f"{line}\n")
 
 
-def _parts(rows: Tensor, size: int) -> list[Tensor]:
-    return [rows[first : first + size] for first in range(0, len(rows), max(size, 1))]
-
-
 def _device(model: Model) -> torch.device | None:
     """Where a module's parameters are; None for what has none."""
     parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
     return None if parameter is None else parameter.device
 
 
-def _returned(report: Report, y: Tensor, labels: bool) -> Tensor | tuple[Tensor, Tensor]:
-    """What AutoAttack returns."""
-    return (report.result.x_adv, report.result.prediction.to(y)) if labels else report.result.x_adv
+def _returned(report: Report, x: Tensor, y: Tensor, labels: bool) -> Tensor | tuple[Tensor, Tensor]:
+    """What AutoAttack returns, where the inputs are."""
+    x_adv = report.result.x_adv.to(x.device)
+    return (x_adv, report.result.prediction.to(y)) if labels else x_adv

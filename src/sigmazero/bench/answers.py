@@ -5,18 +5,19 @@ module may have changed. So before stored facts are taken for those of a model, 
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from sigmazero.run.precision import full_precision, quiet
+from sigmazero.core.oracle import Model
+from sigmazero.run.turns import strictly
 
 ROWS = 16
 CLOSE = 1e-4  # of the largest logit: what another machine's rounding may change, and another network's answers exceed
 
 
-def probe(network: nn.Module, x: Tensor) -> Tensor:
+def probe(network: Model, x: Tensor) -> Tensor:
     """The network's logits for up to 16 of these inputs, evenly spread, in double precision on the processor."""
     rows = torch.linspace(0, len(x) - 1, min(len(x), ROWS)).round().long()
-    with quiet(network), torch.no_grad(), full_precision():
+    with strictly(network, x.device):
         logits: Tensor = network(x[rows.to(x.device)])
     return logits.double().cpu()
 

@@ -20,10 +20,11 @@ from sigmazero.bench.cells import ABSENT, Loader, in_format
 from sigmazero.bench.inputs import GIVEN, recall
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.core.inputs import make_problem
+from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, count_features, count_pixels, whole
 from sigmazero.core.result import Outcome
 from sigmazero.data import Rows
-from sigmazero.run.precision import full_precision, quiet
+from sigmazero.run.turns import strictly
 from sigmazero.store.checksums import Flaw
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store, StoreError
@@ -145,7 +146,7 @@ def _check_cell(
     done.disagreements += [Disagreement(info, None, what) for what in wrong]
     if wrong:
         return  # another model or other rows than those of the run: nothing more can be said
-    with quiet(network), torch.no_grad(), full_precision():
+    with strictly(network, device):
         for start in range(0, len(facts), batch_size):
             part, at = (
                 facts.take(slice(start, start + batch_size)),
@@ -198,6 +199,20 @@ def _identity(
 
 
 def _check_batch(info: CellInfo, network: nn.Module, problem: Problem, facts: Facts, done: Verification) -> None:
+    done.disagreements += [Disagreement(info, row, what) for row, what in contradicted(network, problem, facts)]
+    changed = facts.success & (np.diff(facts.offsets) > 0)
+    done.found += int(changed.sum())
+    if done.survive_8bit is not None:
+        rounded = (facts.rebuild(problem.x) * 255).round() / 255
+        still = problem.fooled(network(rounded)).cpu().numpy()
+        done.survive_8bit += int((changed & still).sum())
+
+
+def contradicted(network: Model, problem: Problem, facts: Facts) -> list[tuple[int, str]]:
+    """What of some facts is not so, by the row's number; the model is asked about clean and adversarial inputs.
+
+    To be called while the model is quiet and in full precision; `problem` has the rows of the facts in their order.
+    """
     x_adv = facts.rebuild(problem.x)
     clean, logits = network(problem.x), network(x_adv)
     slack = ROUNDING * logits.abs().amax(1).clamp(min=1.0)
@@ -226,14 +241,7 @@ def _check_batch(info: CellInfo, network: nn.Module, problem: Problem, facts: Fa
         ),
         (torch.where(known, away, margin.isfinite()).cpu().numpy(), "margin is not the model's"),
     ]
-    for mask, what in checks:
-        done.disagreements += [Disagreement(info, int(row), what) for row in facts.row[mask]]
-    changed = success & (counted > 0)
-    done.found += int(changed.sum())
-    if done.survive_8bit is not None:
-        rounded = (x_adv * 255).round() / 255
-        still = problem.fooled(network(rounded)).cpu().numpy()
-        done.survive_8bit += int((changed & still).sum())
+    return [(int(row), what) for mask, what in checks for row in facts.row[mask]]
 
 
 def _gap(logits: Tensor) -> Tensor:

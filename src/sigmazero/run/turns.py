@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from sigmazero.core.oracle import Model
-from sigmazero.run.precision import quiet
+from sigmazero.run.precision import full_precision, quiet
 
 # Reentrant: a model may run an attack of its own inside its forward pass.
 _cuda = threading.RLock()
@@ -38,6 +38,13 @@ def turn(model: Model, device: torch.device) -> Iterator[None]:
         stack.enter_context(quiet(model))
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.no_grad())
+        yield
+
+
+@contextmanager
+def strictly(model: Model, device: torch.device) -> Iterator[None]:
+    """A turn in full precision, for answers that must hold."""
+    with turn(model, device), full_precision():
         yield
 
 
