@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -110,7 +111,7 @@ class Failing(type(sz.get("sigma-zero"))):  # type: ignore[misc]
     version: ClassVar[int] = 7
 
     def step(self, i, s, oracle):
-        if (oracle.problem.ids >= 16).any():
+        if (oracle.problem.ids >= 16).any() and not Path("mended").exists():
             raise RuntimeError("row 16 is too much")
         return super().step(i, s, oracle)
 
@@ -130,7 +131,7 @@ def test_an_attack_that_raises_is_a_failed_cell_and_the_others_run(folder, monke
     assert "RuntimeError: row 16 is too much" in error
     assert facts.row.tolist() == list(range(16))
     # Once the cause is gone the same command completes the cell.
-    monkeypatch.setattr(Failing, "step", lambda self, i, s, o: super(Failing, self).step(i, s, o))
+    Path("mended").touch()
     assert run(text, "s.db")[2].rows == 16
     with Store("s.db") as store:
         assert {one.state for one in store.status()} == {"done"}

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sigmazero.bench.cells import Loader, adopt, expand
+from sigmazero.bench.adopt import adopt
+from sigmazero.bench.cells import Loader, expand
 from sigmazero.bench.inputs import clean_rows
 from sigmazero.bench.plan import read_plan
 from sigmazero.bench.run import execute

@@ -20,7 +20,6 @@ from sigmazero.bench.model_identity import describe_code, describe_module
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question, is_code
 from sigmazero.data import Rows
 from sigmazero.store.facts import CellInfo
-from sigmazero.store.store import Store
 
 # What a folder, a file or an extra that is not here raises: such cells wait, the others run.
 ABSENT = (FileNotFoundError, ImportError)
@@ -180,7 +179,7 @@ def expand(questions: Sequence[Question], loader: Loader) -> tuple[list[Cell], l
         known = absent.get((what, str(error)), Missing(what, error, 0))
         absent[what, str(error)] = replace(known, questions=known.questions + count)
 
-    weights: dict[ModelSpec, str] = {}
+    known: dict[ModelSpec, tuple[str, dict[str, Any]]] = {}
     for (spec, network), group in sorted(groups.items(), key=lambda item: order[item[0][0]]):
         try:
             loader.rows(spec)
@@ -188,20 +187,20 @@ def expand(questions: Sequence[Question], loader: Loader) -> tuple[list[Cell], l
             note(spec.name, error, len(group))
             continue
         try:
-            if network not in weights:
-                weights[network] = identity.hash_weights(loader.model(network))
-            cells += [_cell(question, loader, weights[network]) for question in group]
+            if network not in known:
+                known[network] = identity.hash_weights(loader.model(network)), loader.code(network)
+            cells += [_cell(question, loader, *known[network]) for question in group]
         except ABSENT as error:
             note(network.name, error, len(group))
     return cells, list(absent.values())
 
 
-def _cell(question: Question, loader: Loader, weights: str) -> Cell:
+def _cell(question: Question, loader: Loader, weights: str, code: dict[str, Any]) -> Cell:
     rows, goals = loader.asked(question.data, question.model, question.target, question.seed)
     asked = identity.describe_cell(
         question.attack,
         weights=weights,
-        code=loader.code(question.model),
+        code=code,
         rows=rows,
         targets=goals,
         unit=question.unit,
@@ -229,17 +228,3 @@ def _cell(question: Question, loader: Loader, weights: str) -> Cell:
         origin={"model": asdict(question.model), "data": asdict(question.data), "target": question.target},
     )
     return Cell(info, question)
-
-
-def adopt(cells: Sequence[Cell], store: Store) -> int:
-    """Give cells that an older version stored the keys they have now, so that they are not run again; how many.
-
-    Only where the old key covered everything that decides the answer: attacks of the registry, models of the zoo and
-    exported programs. What was stored of others stays as it is, under its old key.
-    """
-    held = set(store.cell_keys())
-    former = {identity.former_key(cell.info.identity): cell.info for cell in cells if cell.info.key not in held}
-    found = [(key, info) for key, info in former.items() if key in held]
-    for key, info in found:
-        store.adopt(str(key), info)
-    return len(found)

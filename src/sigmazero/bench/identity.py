@@ -109,7 +109,8 @@ def describe_attack(attack: Attack) -> dict[str, Any]:
     """Class, version, all parameters and, unless it is an attack of the registry, the code; not what it is called."""
     kind = type(attack)
     known = {"class": kind.__name__, "version": attack.version, "parameters": plain_parameters(attack)}
-    if kind in {type(each) for each in attacks.ATTACKS.values()}:
+    ours = kind.__module__.startswith(f"{attacks.__name__}.")
+    if ours and kind in {type(each) for each in attacks.ATTACKS.values()}:
         return known
     code: list[type | Callable[..., Any]] = [kind, *patches(kind)]
     return {**known, "code": sorted({known_code(thing) for thing in code})}
@@ -183,12 +184,3 @@ def contradictions(info: CellInfo) -> list[str]:
         **{name: (getattr(info, name), asked[name]) for name in ("unit", "budget", "seed", "precision")},
     }
     return wrong + [name for name, (here, there) in described.items() if here != there]
-
-
-def former_key(identity: dict[str, Any]) -> str | None:
-    """The key that keys of format 1 gave to the same question; None where they did not cover the code that ran."""
-    asked = {name: value for name, value in identity.items() if name not in ("bounds", "mask")}
-    code, usual = identity["model"]["code"], identity["bounds"] == [0.0, 1.0] and identity["mask"] is None
-    covered = "architecture" in code or code.keys() == {"file", "normalize"}
-    known = '"code"' not in canonical(identity["attack"])
-    return digest({**asked, "format": 1}) if usual and covered and known else None
