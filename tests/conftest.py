@@ -4,28 +4,36 @@ import os
 import random
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
-import torch
 
-from tests.children import Children
-from tests.plans import NET, PLAN
+if TYPE_CHECKING:
+    from tests.children import Children
 
-torch.set_num_threads(1)  # the test processes share the cores
 
-if find_spec("hypothesis"):  # tests/gpu also runs where there is little more than torch
-    from hypothesis import HealthCheck, settings
+def pytest_configure(config: pytest.Config) -> None:
+    """Before any test is read. The process that only hands tests out to others (-n 2) has no use for torch."""
+    if config.getoption("numprocesses", None):
+        return
+    import torch
 
-    # The same examples each time, however long one takes, and no notes left in the checkout.
-    slow = [HealthCheck.too_slow]
-    settings.register_profile("house", derandomize=True, deadline=None, database=None, suppress_health_check=slow)
-    settings.load_profile("house")
+    torch.set_num_threads(1)  # the test processes share the cores
+    if find_spec("hypothesis"):  # tests/gpu also runs where there is little more than torch
+        from hypothesis import HealthCheck, settings
+
+        # The same examples each time, however long one takes, and no notes left in the checkout.
+        slow = [HealthCheck.too_slow]
+        settings.register_profile("house", derandomize=True, deadline=None, database=None, suppress_health_check=slow)
+        settings.load_profile("house")
 
 
 @pytest.fixture(autouse=True)
 def _same_numbers() -> None:
     """Whatever ran before in this process, a test draws the same numbers."""
+    import numpy as np
+    import torch
+
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
@@ -40,8 +48,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def children() -> Children:
+def children() -> "Children":
     """Starts processes that a test may have killed."""
+    from tests.children import Children
+
     return Children()
 
 
@@ -57,6 +67,11 @@ def shared_data() -> Path:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with two networks in net.py, 24 images of shape 3×4×5 in mine.npz, and plan.toml."""
+    import numpy as np
+    import torch
+
+    from tests.plans import NET, PLAN
+
     (tmp_path / "net.py").write_text(NET)
     (tmp_path / "plan.toml").write_text(PLAN)
     images = torch.rand(24, 3, 4, 5, generator=torch.Generator().manual_seed(1))

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from typing import Any
@@ -89,5 +90,6 @@ def test_wrong_values_are_named(tmp_path):
 
 def test_the_core_does_not_import_the_bench():
     code = "import sys, sigmazero; print([m for m in sys.modules if m.startswith('sigmazero.bench')])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # this copy, not an installed one
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     assert done.stdout.strip() == "[]"

@@ -1,6 +1,8 @@
 import json
 import re
+import shutil
 import sqlite3
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,10 +29,17 @@ def make(path, **more) -> str:
         return make_page(store, Loader(), **more)
 
 
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    """Stores that were filled already."""
+    return tmp_path_factory.mktemp("stores")
+
+
 @pytest.fixture
-def ran(folder):
-    run(PLAN, folder / "run.db")
-    return folder / "run.db"
+def ran(folder, stores):
+    if not (stores / "run.db").exists():
+        run(PLAN, stores / "run.db")
+    return Path(shutil.copy(stores / "run.db", folder))
 
 
 def test_tables_are_those_of_the_command_line(tmp_path):
