@@ -3,6 +3,8 @@ import dataclasses
 import json
 import os
 import signal
+import sys
+import types
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -17,6 +19,8 @@ from sigmazero.bench.cells import Loader, expand
 from sigmazero.bench.plan import parse_plan
 from sigmazero.bench.run import execute
 from sigmazero.core.result import Outcome
+from sigmazero.run import Session
+from sigmazero.run.precision import lower
 from sigmazero.store.store import Store, StoreError
 from tests.plans import PLAN, assert_same, contents, run
 
@@ -191,3 +195,96 @@ def test_the_second_network_is_the_same_everywhere():
 
     pytest.importorskip("mlxtend")
     assert hash_weights(build()) == hash_weights(build())
+
+
+STATEFUL = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(4, 60, generator=torch.Generator().manual_seed(0)))
+
+    def forward(self, x):
+        import scale  # a module of the user's, which may change without a trace in weights or code
+        return scale.factor() * (x.flatten(1)[:, None] * self.weight).sum(2)
+
+def build(): return Net()
+"""
+
+
+def test_facts_of_a_model_that_answers_otherwise_are_not_used_again(folder, monkeypatch):
+    (folder / "net.py").write_text(STATEFUL)
+    scale = types.ModuleType("scale")
+    monkeypatch.setitem(sys.modules, "scale", scale)
+    scale.factor = lambda: 1.0  # type: ignore[attr-defined]
+    assert run(BRIEF, "s.db")[2].rows == 3 * 24
+    assert run(BRIEF, "s.db")[2].rows == 0
+    scale.factor = lambda: -1.0  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match=r"answers otherwise than when s\.db was filled.*Run into another store"):
+        run(BRIEF, "s.db")
+
+
+def test_a_model_that_answers_at_random_can_go_on(folder):
+    (folder / "net.py").write_text(STATEFUL.replace("scale.factor()", "torch.rand(())").replace("import scale", "pass"))
+    _stopped(BRIEF, "s.db", after=2)
+    assert run(BRIEF, "s.db")[2].rows == 3 * 24 - 16
+
+
+def test_weights_that_change_during_a_run_are_noticed(folder):
+    (folder / "net.py").write_text(
+        STATEFUL.replace("import scale", "torch.is_grad_enabled() and self.weight.data.mul_(1.001)").replace(
+            "scale.factor()", "1"
+        )
+    )
+    _, _, summary = run(BRIEF, "s.db")
+    assert all("changed while it was attacked" in error for error in summary.failed.values())
+    assert len(summary.failed) == 3
+    assert summary.rows == 0
+
+
+def test_one_copy_and_one_session_serve_a_cell(folder, monkeypatch):
+    """256 rows in coarse numbers, four batches: one lowered copy for all cells of a model, one session for each."""
+    images = torch.rand(256, 3, 4, 5, generator=torch.Generator().manual_seed(1))
+    np.savez(folder / "mine.npz", images=images.numpy(), labels=np.arange(256) % 4)
+    copies, sessions = [], []
+
+    def copied(*given):
+        copies.append(given)
+        return lower(*given)
+
+    def opened(*given, **more):
+        sessions.append(given)
+        return Session(*given, **more)
+
+    monkeypatch.setattr("sigmazero.run.prepared.lower", copied)
+    monkeypatch.setattr("sigmazero.bench.worker.Session", opened)
+    _, _, summary = run(BRIEF.replace("steps = 5", 'steps = 5\nprecision = "tf32"'), "s.db", batch_size=64)
+    assert summary.rows == 3 * 256
+    assert len(copies) == 1
+    assert len(sessions) == 3
+
+
+def test_a_halved_batch_is_remembered_for_the_cell(folder, monkeypatch):
+    fitted: list[bool] = []
+    (folder / "net.py").write_text(
+        STATEFUL.replace("import scale", "import scale; scale.look(len(x))").replace("scale.factor() *", "")
+    )
+    scale = types.ModuleType("scale")
+
+    def look(rows: int) -> None:
+        if torch.is_grad_enabled():
+            fitted.append(rows <= 4)
+            if rows > 4:
+                raise torch.OutOfMemoryError("no room")
+
+    scale.look = look  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "scale", scale)
+    images = torch.rand(96, 3, 4, 5, generator=torch.Generator().manual_seed(1))
+    np.savez(folder / "mine.npz", images=images.numpy(), labels=np.arange(96) % 4)
+    text = BRIEF.replace(', "fmn", "vfga"', "")
+    with pytest.warns(UserWarning, match="going on with"):
+        _, _, summary = run(text, "s.db", batch_size=32)
+    assert summary.rows == 96
+    assert not fitted[0]
+    assert all(fitted[fitted.index(True) :]), "too many rows were tried again"

@@ -16,10 +16,20 @@ CLOSE = 1e-4  # of the largest logit: what another machine's rounding may change
 
 def probe(network: Model, x: Tensor) -> Tensor:
     """The network's logits for up to 16 of these inputs, evenly spread, in double precision on the processor."""
-    rows = torch.linspace(0, len(x) - 1, min(len(x), ROWS)).round().long()
-    with strictly(network, x.device):
-        logits: Tensor = network(x[rows.to(x.device)])
-    return logits.double().cpu()
+    return _asked(network, x, times=1)[0]
+
+
+def steady(network: Model, x: Tensor) -> Tensor | None:
+    """The same; None for a network that answers otherwise when it is asked again, so that nothing can be compared."""
+    first, second = _asked(network, x, times=2)
+    return first if same_answers(first, second) else None
+
+
+def _asked(network: Model, x: Tensor, times: int) -> list[Tensor]:
+    rows = torch.linspace(0, len(x) - 1, min(len(x), ROWS)).round().long().to(x.device)
+    # A network that draws numbers must not draw other ones afterwards because it was looked at.
+    with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), strictly(network, x.device):
+        return [network(x[rows]).double().cpu() for _ in range(times)]
 
 
 def same_answers(stored: Tensor, fresh: Tensor) -> bool:

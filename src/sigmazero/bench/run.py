@@ -15,6 +15,8 @@ from types import FrameType
 import numpy as np
 from numpy.typing import NDArray
 
+from sigmazero.bench.adopt import adopt
+from sigmazero.bench.answers import same_answers
 from sigmazero.bench.cells import Cell, Loader
 from sigmazero.bench.provenance import provenance
 from sigmazero.bench.worker import Attacked, Worker
@@ -44,13 +46,16 @@ def execute(
     say: Say | None = None,
 ) -> RunSummary:
     """Run all rows of these cells that the store does not have yet. Ctrl-C stops after the batch in flight."""
+    adopt(cells, store)
     store.register([cell.info for cell in cells])
+    worker, summary = Worker(loader), RunSummary()
+    for cell in cells:
+        _recognise(cell, store, worker)
     waiting = [cell for cell in cells if not ready(cell, store).all()]
-    summary = RunSummary()
     if not waiting:
         return summary
     left = sum(int((~ready(cell, store)).sum()) for cell in waiting)
-    worker, run = Worker(loader), store.begin(provenance(loader.device))
+    run = store.begin(provenance(loader.device))
     with interruptible(say) as stop, bar(title, left, show=progress) as advance:
         for cell in waiting:
             _run_cell(cell, store, worker, run, summary, stop, advance)
@@ -58,6 +63,19 @@ def execute(
                 summary.interrupted = True
                 break
     return summary
+
+
+def _recognise(cell: Cell, store: Store, worker: Worker) -> None:
+    """Refuse to go on from facts of a model that answered otherwise, though its weights and its code are the same."""
+    stored = store.answers(cell.info.key)
+    if stored is None:
+        return
+    fresh = worker.answers(cell)
+    if fresh is None or not same_answers(stored, fresh):
+        raise ValueError(
+            f"{cell.info.model} answers otherwise than when {store.path} was filled, though its weights and its code "
+            "are the same: a value that it reads, or a module that it imports, has changed. Run into another store"
+        )
 
 
 def ready(cell: Cell, store: Store) -> Mask:
@@ -77,7 +95,7 @@ def _run_cell(
             continue
         try:
             if not examined:
-                store.diagnose(key, worker.diagnose(cell))
+                _examine(cell, store, worker)
                 examined = True
             attacked = worker.attack(cell, span)
         except StoreError:
@@ -91,6 +109,13 @@ def _run_cell(
         new = int((~skip[span]).sum())
         summary.rows += new
         advance(new)
+
+
+def _examine(cell: Cell, store: Store, worker: Worker) -> None:
+    """Keep what the doctor says of a cell's model, and the answers by which it is recognised later."""
+    store.diagnose(cell.info.key, worker.diagnose(cell))
+    if store.answers(cell.info.key) is None and (answers := worker.answers(cell)) is not None:
+        store.keep_answers(cell.info.key, answers)
 
 
 def _spans(cell: Cell) -> Iterator[slice]:

@@ -12,6 +12,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from sigmazero.bench import identity
+from sigmazero.bench.answers import steady
 from sigmazero.bench.cells import Cell, Loader
 from sigmazero.bench.provenance import peak_device, peak_process, reset_peak
 from sigmazero.bench.recorder import Recorder
@@ -34,6 +36,7 @@ class Subject:
     problem: Problem
     rows: Rows
     targets: Tensor | None
+    weights: str  # their hash, as they were loaded
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,10 @@ class Worker:
         # A recorded step would be noted once and replayed unseen.
         session = self._of(cell) if recorder is None else Session(q.attack, recorder, Hardware(capture=False))
         result = session.run(part)
+        if identity.hash_weights(subject.network) != subject.weights:
+            raise ValueError(
+                f"the weights of {q.model.name} changed while it was attacked; what was found is not stored"
+            )
         targets = None if subject.targets is None else subject.targets[span]
         return Attacked(
             facts=Facts.from_result(result, subject.rows.labels[span], targets, part.x),
@@ -88,13 +95,20 @@ class Worker:
         q = cell.question
         rows, targets = self.loader.asked(q.data, q.model, q.target, q.seed)
         network, x = self.loader.model(q.model), rows.images.to(self.loader.device)
+        if identity.hash_weights(network) != cell.info.model_sha256:
+            raise ValueError(f"the weights of {q.model.name} are not those that this cell is about; run the plan again")
         if q.precision == "fp64":
             network, x = self._in_double(network), x.double()
         y = (rows.labels if targets is None else targets).to(self.loader.device)
         problem = make_problem(
             x, y, targeted=targets is not None, unit=q.unit, budget=q.budget, seed=q.seed, ids=rows.ids
         )
-        return Subject(network, problem, rows, targets)
+        return Subject(network, problem, rows, targets, identity.hash_weights(network))
+
+    def answers(self, cell: Cell) -> Tensor | None:
+        """What the cell's model says of a few clean rows; None if it says something else each time."""
+        subject = self.subject(cell)
+        return steady(subject.network, subject.problem.x)
 
     def _in_double(self, network: nn.Module) -> nn.Module:
         if self._double is None or self._double[0] is not network:
