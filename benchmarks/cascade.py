@@ -10,13 +10,14 @@ import warnings
 
 import sigmazero as sz
 from benchmarks.networks import networks, options, say
+from sigmazero.core.metrics import DEFAULT_KS
 
 ROUNDING = 1e-6  # shares of samples, in single precision
 
 
 def main() -> None:
     parser = options(__doc__, limit=16)
-    parser.add_argument("--eps", type=int, nargs="+", default=[10, 24, 50])
+    parser.add_argument("--eps", type=int, nargs="+", default=list(DEFAULT_KS))
     parser.add_argument("--version", default="standard")
     args = parser.parse_args()
     warnings.simplefilter("ignore")  # what the cascade says about the models is not the question here

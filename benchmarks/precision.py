@@ -13,7 +13,7 @@ import torch
 import sigmazero as sz
 from sigmazero import data, models
 from sigmazero.core.attack import Precision
-from sigmazero.report.measure import paired_bootstrap
+from sigmazero.report.intervals import paired_bootstrap
 
 FORMATS: tuple[Precision, ...] = ("fp32", "tf32", "bf16")
 

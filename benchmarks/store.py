@@ -18,8 +18,9 @@ import torch
 from sigmazero.bench.cells import Loader, expand
 from sigmazero.bench.plan import parse_plan
 from sigmazero.bench.run import execute
+from sigmazero.core.metrics import average
 from sigmazero.report import measure
-from sigmazero.report.tables.summary import figures, load
+from sigmazero.report.tables.overview import store_rows
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store
 
@@ -63,7 +64,7 @@ def storing(folder: Path, attack: str, steps: int, rows: int) -> dict[str, float
         "seconds": whole,
         "storing_percent": 100 * spent / whole,
         "bytes_per_sample": path.stat().st_size / rows,
-        "mean_l0_found": float(l0[np.isfinite(l0)].mean()),
+        "mean_l0_found": average(l0[np.isfinite(l0)]),
     }
 
 
@@ -114,7 +115,7 @@ def full_table(folder: Path, cells: int, rows: int, batch: int) -> dict[str, flo
                 store.append(name, start, part, run=run, seconds=1.0)
     began = time.perf_counter()
     with Store(path) as store:
-        _, lines = figures(measure.table(load(store)))
+        _, lines = store_rows(measure.table(measure.load(store)))
     table = time.perf_counter() - began
     assert len(lines) == cells
     began = time.perf_counter()

@@ -19,7 +19,7 @@ from torch import Tensor
 
 import sigmazero as sz
 from benchmarks.networks import networks, options, say
-from sigmazero.report.measure import paired_bootstrap
+from sigmazero.report.intervals import paired_bootstrap
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "as it is": {},

@@ -4,7 +4,8 @@ import torch
 from rich.console import Console
 
 import sigmazero as sz
-from sigmazero.report.tables.text import figures, markdown, rich_table
+from sigmazero.report.tables.overview import run_row
+from sigmazero.report.tables.text import markdown, rich_table
 
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(36, 24), torch.nn.ReLU(), torch.nn.Linear(24, 3))
@@ -17,7 +18,7 @@ for name in ("sigma-zero", "sigma-zero-star"):
     result = sz.get(name, steps=200).run(model, images, targets, targeted=True, seed=0)
     reached = model(result.x_adv[result.success]).argmax(1)
     assert torch.equal(reached, targets[result.success])
-    rows.append({"attack": name, **figures(result, labels, budgets=(5, 10))})
+    rows.append({"attack": name, **run_row(result, labels, ks=(5, 10))})
 
 Console().print(rich_table(rows, down=True))
 print(markdown(rows))

@@ -1,8 +1,11 @@
 """Small plans over networks in a file, and what a store holds after them."""
 
+from functools import partial
+
 import numpy as np
 
 from sigmazero.bench.cells import Loader, expand
+from sigmazero.bench.inputs import clean_rows
 from sigmazero.bench.plan import parse_plan
 from sigmazero.bench.run import execute
 from sigmazero.store.store import Store
@@ -52,6 +55,11 @@ def run(text: str, path, **changes):
     with Store(path, write=True) as store:
         cells, missing = expand(plan.questions, loader)
         return cells, missing, execute(cells, store, loader)
+
+
+def clean(store: Store, loader: Loader | None = None):
+    """What gives a report the clean inputs of a cell."""
+    return partial(clean_rows, store, loader=loader or Loader())
 
 
 def contents(path) -> dict[str, dict[str, np.ndarray]]:

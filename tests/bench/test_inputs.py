@@ -13,12 +13,14 @@ from sigmazero.bench.evaluate import evaluate
 from sigmazero.bench.inputs import clean_rows, keep, kept
 from sigmazero.data import Rows
 from sigmazero.data.errors import DataError
-from sigmazero.report.figures.gallery import save_gallery
+from sigmazero.report.figures import gallery
+from sigmazero.report.figures.figure import Request
 from sigmazero.report.html import samples
-from sigmazero.report.tables.summary import load
+from sigmazero.report.measure import load
 from sigmazero.store.store import Store, StoreError
 from tests.cli.conftest import sigmazero  # noqa: F401
 from tests.networks import linear_problem
+from tests.plans import clean
 
 
 def eight_bit(n: int = 12):
@@ -66,12 +68,13 @@ def test_tensors_are_shown(tmp_path, target):
     goal = {"goal": "targeted", "target": target} if target is not None else {}
     evaluate(model, (x, y), ["sigma-zero", "fmn"], store=tmp_path / "s.db", steps=20, **goal)
     with Store(tmp_path / "s.db") as store:
-        (group,) = samples.build(store, load(store), Loader())
+        (group,) = samples.build(store, load(store), clean(store))
         assert group.lack is None
         assert group.data["shape"] == [3, 4, 4]
         shown = clean_rows(store, store.cells()[0], Loader())
         assert torch.equal(shown.images, x if target is None else x[y != target])
-        assert save_gallery(tmp_path / "a.png", store, Loader(), rows=2)[0].exists()
+        (path,) = gallery.FIGURE.write(Request(tmp_path / "a.png", store, load(store), clean(store)))
+        assert path.exists()
 
 
 def test_two_sets_of_tensors_in_one_store(tmp_path):
@@ -115,7 +118,7 @@ def test_what_is_not_kept_is_said(tmp_path, monkeypatch, why):
         assert store.inputs(store.cells()[0].data_hash) is None
         with pytest.raises(DataError, match=r"were tensors, and the store does not hold them: .* save them as \.npz"):
             clean_rows(store, store.cells()[0], Loader())
-        (group,) = samples.build(store, load(store), Loader())
+        (group,) = samples.build(store, load(store), clean(store))
         assert "save them as .npz" in (group.lack or "")
 
 

@@ -14,10 +14,9 @@ from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
-from sigmazero.bench.cells import Loader
 from sigmazero.report.html.page import make_page, save_page
 from sigmazero.store.store import Store
-from tests.plans import NET, run
+from tests.plans import NET, clean, run
 
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
@@ -134,7 +133,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     with contextlib.chdir(folder):
         run(plan, folder / "run.db")
         with Store(folder / "run.db") as store:
-            save_page(folder / "report.html", make_page(store, Loader()))
+            save_page(folder / "report.html", make_page(store, clean(store)))
     return Made(folder / "report.html", folder / "run.db", images)
 
 

@@ -31,7 +31,7 @@ def shown(page: Chrome) -> list[tuple[str, str]]:
 
 
 def ranked(criterion: float | None) -> list[tuple[str, str]]:
-    return [(str(rank), entry.model.name) for rank, entry in boards(CELLS)[0].ranked(criterion)]
+    return [(str(rank), standing.model.name) for rank, standing in boards(CELLS)[0].ranked(criterion)]
 
 
 def test_the_order_follows_the_choice(browser, site):

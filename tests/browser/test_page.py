@@ -11,9 +11,10 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
+from sigmazero.core import metrics
 from sigmazero.report import measure
+from sigmazero.report.measure import load
 from sigmazero.report.tables import latex, layout, render
-from sigmazero.report.tables.summary import load
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store
 from tests.browser.conftest import EVIL, Made, new_tab, requests, said
@@ -130,7 +131,7 @@ def test_curves_are_read_by_pointing(page, made):
     k = int(re.findall(r"k = (\d+)", said)[0])
     known = {info.attack: measure.changes(facts, info.unit) for info, facts in cells(made) if info.model != EVIL}
     for attack, l0 in known.items():
-        assert re.search(rf"{attack}\n{100 * measure.asr(l0, k):.1f} %", said)
+        assert re.search(rf"{attack}\n{100 * metrics.asr(l0, k):.1f} %", said)
     assert "best of all" in said
     pointer(page).move_to_element(find(page, "h1")).perform()
     assert not find(page, ".tip").is_displayed()

@@ -3,12 +3,12 @@ import math
 
 import pytest
 
-from sigmazero.report.figures.ablation import components, draw_ablation, families, save_ablation, surface
-from sigmazero.report.paper import published
+from sigmazero.report.figures import style
+from sigmazero.report.figures.ablation import components, draw_ablation, families, surface
 from sigmazero.report.tables.latex import to_latex
 from sigmazero.report.tables.render import rows, to_csv
 from tests.report.test_latex import strict
-from tests.report.test_layout import INF, MINIMUM, SIGMA_ZERO, cell
+from tests.report.test_layout import INF, MINIMUM, SIGMA_ZERO, cell, compare
 
 
 def run(label, l0, model="C3", **changes):
@@ -28,7 +28,7 @@ RATES = [run(f"r {t}", [1, 2 + t, INF if t == 1 else 5], threshold_rate=t) for t
 
 
 def test_components_from_the_most_effective():
-    made = published.compare(components([*MINIMUM, *PARTS]))
+    made = compare(components([*MINIMUM, *PARTS]))
     (block,) = made.blocks
     assert [line.info.attack for line in block] == ["full", "no-adaptation", "no-projection"]
     assert made.words == ("model", "normalize", "adaptive_threshold", "projection", "l0_term")
@@ -60,7 +60,7 @@ def test_heat_maps_and_curves(tmp_path):
     titles = [axis.get_title() for axis in figure.axes if axis.get_title()]
     assert titles == ["C3 on cifar10: ASR 10, %", "C3 on cifar10: median l0"] * 2
     for kind in ("pdf", "svg", "png"):
-        save_ablation(tmp_path / f"a.{kind}", [*SURFACE, *RATES])
+        style.save(draw_ablation([*SURFACE, *RATES]), tmp_path / f"a.{kind}")
         assert (tmp_path / f"a.{kind}").stat().st_size > 1000
 
 
@@ -70,10 +70,10 @@ def test_failures_everywhere_can_be_drawn():
     assert draw_ablation(lost)
 
 
-def test_stores_without_such_cells_say_what_to_run(tmp_path):
+def test_stores_without_such_cells_say_what_to_run():
     with pytest.raises(ValueError, match=r"ablation-components\.toml"):
         components(MINIMUM)
     with pytest.raises(ValueError, match=r"ablation-threshold-rate\.toml.*\.md, \.csv or \.tex"):
-        save_ablation(tmp_path / "a.pdf", PARTS)
+        draw_ablation(PARTS)
     with pytest.raises(ValueError, match=r"give a name ending in \.pdf"):
         components(RATES)

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from sigmazero.report import measure
 from sigmazero.report.figures import style
-from sigmazero.report.figures.curves import band, draw_curves, draw_pareto, save_curves, save_pareto
+from sigmazero.report.figures.curves import band, draw_curves
+from sigmazero.report.figures.pareto import draw_pareto
+from sigmazero.report.intervals import wilson
 from tests.report.test_layout import FIXED, INF, MINIMUM, cell
 
 STARTS = {"pdf": b"%PDF", "svg": b"<?xml", "png": b"\x89PNG"}
@@ -13,10 +14,10 @@ STARTS = {"pdf": b"%PDF", "svg": b"<?xml", "png": b"\x89PNG"}
 def test_every_format_is_written_and_repeats(tmp_path, kind):
     first, second, other = (tmp_path / f"{name}.{kind}" for name in ("a", "b", "c"))
     for path in (first, second):
-        save_curves(path, MINIMUM, log=kind != "png")
+        style.save(draw_curves(MINIMUM, log=kind != "png"), path)
     assert first.read_bytes().startswith(STARTS[kind])
     assert first.read_bytes() == second.read_bytes()
-    save_pareto(other, MINIMUM)
+    style.save(draw_pareto(MINIMUM), other)
     assert other.read_bytes().startswith(STARTS[kind])
     assert len(list(tmp_path.iterdir())) == 3
 
@@ -43,7 +44,7 @@ def test_the_best_is_taken_over_common_rows():
 def test_bands_are_wilsons():
     ks, rates, low, high = band(np.array([1, 5, 5, INF]))
     assert (ks.tolist(), rates.tolist()) == ([0, 1, 5], [0, 25, 75])
-    assert (low[2], high[2]) == pytest.approx([100 * end for end in measure.wilson(3, 4)])
+    assert (low[2], high[2]) == pytest.approx([100 * end for end in wilson(3, 4)])
 
 
 def test_colours_are_fixed():
@@ -60,7 +61,7 @@ def test_colours_are_fixed():
 
 def test_names_are_shown_as_they_are(tmp_path):
     cells = [cell("$a$ <b>", name, [1, INF]) for name in ("_x", "$\\frac$", "<script>")]
-    save_curves(tmp_path / "a.svg", cells)
+    style.save(draw_curves(cells), tmp_path / "a.svg")
     assert "<script>" not in (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert len(draw_curves(cells).axes[0].get_legend().get_texts()) == 4
 
@@ -74,7 +75,7 @@ def test_pareto_marks_what_fails_and_what_none_beats():
 
 def test_errors_name_the_value_and_the_fix(tmp_path):
     with pytest.raises(ValueError, match=r"a\.gif: end the name in one of \.pdf"):
-        save_curves(tmp_path / "a.gif", MINIMUM)
+        style.save(draw_curves(MINIMUM), tmp_path / "a.gif")
     with pytest.raises(ValueError, match="every run in the store has a budget"):
         draw_pareto(FIXED)
     with pytest.raises(ValueError, match="no samples"):

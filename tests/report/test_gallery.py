@@ -7,12 +7,13 @@ from sigmazero.bench.plan import parse_plan
 from sigmazero.bench.run import execute
 from sigmazero.report.figures import style
 from sigmazero.report.figures.curves import panels
-from sigmazero.report.figures.gallery import draw_group, in_order, save_gallery
+from sigmazero.report.figures.figure import Request
+from sigmazero.report.figures.gallery import FIGURE, draw_group, in_order
 from sigmazero.report.figures.images import ACROSS, mark
-from sigmazero.report.tables.summary import load
+from sigmazero.report.measure import load
 from sigmazero.store.store import Store
 from tests.cli.conftest import sigmazero  # noqa: F401
-from tests.plans import run
+from tests.plans import clean, run
 from tests.report.test_curves import STARTS
 from tests.report.test_layout import INF, cell
 
@@ -51,7 +52,7 @@ def test_the_grid_shows_what_is_stored():
     run(ONE, "a.db")
     with Store("a.db") as store:
         (group,) = panels(load(store))
-        figure = draw_group(store, Loader(), group, 3)
+        figure = draw_group(store, clean(store), group, 3)
         assert len(figure.axes) == 3 * (1 + 2 * 3)
         heads = [axis.get_title() for axis in figure.axes if axis.get_title()]
         assert heads == ["clean", *(info.attack for info, _ in in_order(group))]
@@ -84,7 +85,7 @@ def test_failures_and_budgets_are_shown():
     run(ONE.replace("steps = 15", "steps = 15\nbudgets = [0, 1]"), "a.db")
     with Store("a.db") as store:
         (group,) = panels(load(store))
-        figure = draw_group(store, Loader(), group, 2)
+        figure = draw_group(store, clean(store), group, 2)
         heads = [axis.get_title() for axis in figure.axes if axis.get_title()]
         assert len(heads) == 7
         assert all(name.endswith(" at 0") for name in heads[1:4])
@@ -136,8 +137,8 @@ def test_what_is_not_here_is_named(sigmazero, folder):  # noqa: F811
     assert "mine.npz" in done.stderr
     np.savez("mine.npz", images=rows["images"].reshape(24, 60), labels=rows["labels"])
     run(ONE, "flat.db")
-    with Store("flat.db") as store, pytest.raises(ValueError, match="no images; --curves takes any"):
-        save_gallery(folder / "a.png", store, Loader())
+    with Store("flat.db") as store, pytest.raises(ValueError, match="no images; curves can be drawn of any"):
+        FIGURE.write(Request(folder / "a.png", store, load(store), clean(store)))
     assert not list(folder.glob("*.png"))
 
 
@@ -145,11 +146,11 @@ def test_what_is_not_here_is_named(sigmazero, folder):  # noqa: F811
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--pictures", "a.gif"], "--pictures a.gif: end the name in one of .pdf"),
-        (["--pictures", "a.png", "--rows", 0], "--rows 0: give 1 or more"),
+        (["--pictures", "a.gif"], "a.gif: end the name in one of .pdf"),
+        (["--pictures", "a.png", "--rows", 0], "rows=0: give 1 or more"),
         (["--rows", 3], "give --pictures FILE too"),
         (["--data-dir", "."], "give --pictures FILE too"),
-        (["--figure-1", "a.gif"], "--figure-1 a.gif: end the name in one of .pdf"),
+        (["--figure-1", "a.gif"], "a.gif: end the name in one of .pdf"),
         (["--figure-1", "a.pdf"], "no successful search on a problem with two features with a trace; sigmazero run"),
     ],
 )
@@ -172,5 +173,6 @@ def test_real_images(shared_data, tmp_path, name, features):
         cells, missing = expand(parse_plan(text).questions, loader)
         assert not missing
         execute(cells, store, loader)
-        (path,) = save_gallery(tmp_path / "a.png", store, loader, rows=2)
+        asked = Request(tmp_path / "a.png", store, load(store), clean(store, loader), options={"rows": 2})
+        (path,) = FIGURE.write(asked)
     assert path.read_bytes().startswith(STARTS["png"])

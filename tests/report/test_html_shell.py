@@ -9,6 +9,7 @@ import pytest
 from sigmazero.report.figures import style
 from sigmazero.report.html import charts, colours, page, tables
 from sigmazero.report.html.shell import Html, asset, document, element, embedded, escape, join
+from sigmazero.report.html.tables import HtmlCell
 
 WICKED = '</script><script>alert("1")</script>&\u2028'
 
@@ -65,14 +66,17 @@ def test_the_chart_library_is_as_published():
 
 
 def test_table_cells_know_their_numbers():
-    rows = [[tables.Cell("<a>"), tables.Cell("∞", float("inf"), strong=True)], [tables.Cell("b"), tables.Cell("–")]]
-    table = tables.Table("t", "What <it> is", ["name", "l0"], rows, copies={"CSV": "a,b"}, notes={"l0": "changes"})
+    rows = [
+        [HtmlCell("<a>"), HtmlCell("∞", float("inf"), strong=True)],
+        [tables.HtmlCell("b"), tables.HtmlCell("–")],
+    ]
+    table = tables.HtmlTable("t", "What <it> is", ["name", "l0"], rows, copies={"CSV": "a,b"}, notes={"l0": "changes"})
     text = tables.render(table)
     assert '<th scope="row">&lt;a&gt;</th><td class="number" data-value="Infinity"><strong>∞</strong></td>' in text
     assert '<td class="number">–</td>' in text
     assert 'title="changes"' in text
     assert 'id="t-caption">What &lt;it&gt; is<' in text
-    assert tables.copies([table, tables.Table("u", "", [], [])]) == {"t": {"CSV": "a,b"}}
+    assert tables.copies([table, tables.HtmlTable("u", "", [], [])]) == {"t": {"CSV": "a,b"}}
 
 
 def tokens() -> dict[str, tuple[str, str]]:

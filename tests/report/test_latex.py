@@ -6,11 +6,10 @@ from dataclasses import replace
 import pytest
 from markdown_it import MarkdownIt
 
-from sigmazero.report.paper import published
 from sigmazero.report.tables import layout
 from sigmazero.report.tables.latex import escape, to_latex
 from sigmazero.report.tables.render import to_markdown
-from tests.report.test_layout import FIXED, INF, MINIMUM, cell
+from tests.report.test_layout import FIXED, INF, MINIMUM, cell, compare
 
 NASTY = ["a_b&<script>", "50%$x^2~#{y}\\", "[0] *", "|`\"--''", "line\nbreak", "naïve σ 中 \x07"]
 CELLS = [*MINIMUM, *(cell(name, attack, [3, 9, INF, 60]) for name in NASTY for attack in ("fmn", name))]
@@ -49,10 +48,10 @@ def plain(text: str) -> None:
     assert not re.search(r"[\\&%$#_{}~^<>|`\"\[\]*∞–−\n]", bare), text
 
 
-@pytest.mark.parametrize("compare", [False, True])
-def test_structure_is_strict(compare):
+@pytest.mark.parametrize("compared", [False, True])
+def test_structure_is_strict(compared):
     made = layout.build("minimum-norm", CELLS)
-    rows = strict(to_latex(published.compare(made) if compare else made))
+    rows = strict(to_latex(compare(made) if compared else made))
     assert len(rows) == 1 + len(CELLS)
     assert rows[1][:2] == ["M1", "bb"]
     assert r"$\infty$" in rows[1]
@@ -113,14 +112,14 @@ def compiled(text: str, folder) -> tuple[int, str]:
 
 
 def test_it_compiles(tmp_path):
-    pages, _ = compiled(to_latex(published.compare(layout.build("minimum-norm", CELLS)), standalone=True), tmp_path)
+    pages, _ = compiled(to_latex(compare(layout.build("minimum-norm", CELLS)), standalone=True), tmp_path)
     assert pages == 1
 
 
-@pytest.mark.parametrize("compare", [False, True])
-def test_a_long_table_breaks_over_pages(tmp_path, compare):
+@pytest.mark.parametrize("compared", [False, True])
+def test_a_long_table_breaks_over_pages(tmp_path, compared):
     made = layout.build("minimum-norm", LONG)
-    made = published.compare(made) if compare else made
+    made = compare(made) if compared else made
     text = to_latex(made)
     assert text.startswith("% needs \\usepackage{booktabs,longtable}")
     body = text.split(r"\endfoot")[1]
@@ -134,10 +133,10 @@ def test_a_long_table_breaks_over_pages(tmp_path, compare):
 
 
 @pytest.mark.parametrize("cells", [CELLS, LONG], ids=["short", "long"])
-@pytest.mark.parametrize("compare", [False, True])
-def test_models_beside_each_other_fit_the_page(tmp_path, cells, compare):
+@pytest.mark.parametrize("compared", [False, True])
+def test_models_beside_each_other_fit_the_page(tmp_path, cells, compared):
     made = layout.build("minimum-norm", cells)
-    made = replace(published.compare(made) if compare else made, across=2)
+    made = replace(compare(made) if compared else made, across=2)
     text = to_latex(made)
     assert text.startswith("% needs \\usepackage{booktabs,graphicx}")
     tables = re.findall(r"\\begin{tabular}{([lr]+)}\n\\toprule\n(.*?)\\bottomrule", text, re.DOTALL)

@@ -3,20 +3,23 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from sigmazero.bench.paper import usual
+from sigmazero.report.measure import load
 from sigmazero.report.paper import published
-from sigmazero.report.tables import layout, render
+from sigmazero.report.tables import layout, render, text
 from sigmazero.report.tables.bands import bands
-from sigmazero.report.tables.summary import load
 from sigmazero.store.facts import KINDS, CellInfo, Facts
 from sigmazero.store.store import Store
 
 INF = math.inf
+compare = partial(published.compare, usual=usual())
 SIGMA_ZERO = {
     "steps": 1000,
     "smoothing": 0.001,
@@ -91,7 +94,7 @@ def test_blocks_from_the_least_to_the_most_effective(tmp_path):
         ["fmn"],
     ]
     assert [column.name for column in made.columns] == [
-        "asr_24", "asr_50", "asr_inf", "median_l0", "seconds", "kqueries", "memory_gb",
+        "asr_10", "asr_24", "asr_50", "asr_inf", "median_l0", "seconds", "kqueries", "memory_gb",
     ]  # fmt: skip
     bb, ead, sigma = made.blocks[0]
     assert bb.figures["median_l0"] == INF
@@ -102,8 +105,8 @@ def test_blocks_from_the_least_to_the_most_effective(tmp_path):
 
 
 def test_bold_infinity_and_markdown_columns():
-    text = render.to_markdown(layout.build("minimum-norm", MINIMUM))
-    table = [line for line in text.splitlines() if line.startswith("|")]
+    made = render.to_markdown(layout.build("minimum-norm", MINIMUM, (24, 50)))
+    table = [line for line in made.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in table}) == 1
     assert table[2].split("|")[1:7] == [" M1 ", " bb ", " 25.0 ", " 25.0 ", " 25.0 ", " ∞ "]
     assert table[4].split("|")[1:7] == ["  ", " sigma-zero ", " **50.0** ", " **75.0** ", " **100.0** ", " **25** "]
@@ -123,7 +126,7 @@ def test_a_fixed_budget_line_takes_a_run_per_budget():
 
 
 def test_csv_reads_to_the_same_numbers():
-    made = published.compare(layout.build("minimum-norm", MINIMUM))
+    made = compare(layout.build("minimum-norm", MINIMUM))
     rows = list(csv.DictReader(io.StringIO(render.to_csv(made))))
     lines = [line for block in made.blocks for line in block]
     for row, line in zip(rows, lines, strict=True):
@@ -131,20 +134,20 @@ def test_csv_reads_to_the_same_numbers():
         for column in made.columns:
             value, theirs = line.figures[column.name], line.paper.get(column.name)
             assert (float(row[column.name]) if row[column.name] else None) == value
-            assert (float(text) if (text := row[f"{column.name}_paper"]) else None) == theirs
+            assert (float(told) if (told := row[f"{column.name}_paper"]) else None) == theirs
     assert rows[0]["median_l0"] == "inf"
     assert float(rows[0]["seconds"]) == 0.1 + 0.2
 
 
 def test_the_papers_figures_stand_beside():
-    made = published.compare(layout.build("minimum-norm", MINIMUM))
+    made = compare(layout.build("minimum-norm", MINIMUM))
     bb, ead, sigma = made.blocks[0]
     printed = {"asr_24": 0.8379, "asr_50": 0.9998, "asr_inf": 1.0, "median_l0": 16, "seconds": 0.31, "kqueries": 2.0}
     assert sigma.paper == pytest.approx({**printed, "memory_gb": 0.04})
     assert ead.paper["median_l0"] == 49
-    assert render.beside(sigma, made.columns[0]) == "83.8 (−33.8)"
-    assert render.beside(bb, made.columns[3]) == "18 (+∞)"
-    fixed = published.compare(layout.build("fixed-budget", FIXED))
+    assert render.beside(sigma, made.columns[1]) == "83.8 (−33.8)"
+    assert render.beside(bb, made.columns[4]) == "18 (+∞)"
+    fixed = compare(layout.build("fixed-budget", FIXED))
     pgd, rs = fixed.blocks[0]
     assert pgd.paper["asr_50"] == pytest.approx(0.999)
     assert [rs.paper["asr_24"], rs.paper["kqueries"]] == [0.7954, 0.83]  # at half of its steps
@@ -159,14 +162,14 @@ OTHERS = (
 
 def test_what_the_paper_lacks_or_swapped_is_a_dash():
     odd = [cell("C11", a, [1, 2], budget=24, dataset="cifar10") for a in ("sigma-zero", "mine")]
-    lines = {line.info.attack: line for line in published.compare(layout.build("fixed-budget", odd)).blocks[0]}
+    lines = {line.info.attack: line for line in compare(layout.build("fixed-budget", odd)).blocks[0]}
     assert set(lines["sigma-zero"].paper) == {"asr_24", "memory_gb"}
     assert lines["mine"].paper == {}
     for other in ({"goal": "targeted"}, {"unit": "pixel"}, {"origin": {"model": {"spec": "net.py:build"}}}, *OTHERS):
-        made = published.compare(layout.build("minimum-norm", [cell("M1", "sigma-zero", [1], **other)]))
+        made = compare(layout.build("minimum-norm", [cell("M1", "sigma-zero", [1], **other)]))
         assert made.blocks[0][0].paper == {}
     sparse = [cell("M1", "sparsefool-paper", [9], steps=20), cell("M1", "fmn", [3], steps=100)]
-    fool = published.compare(layout.build("minimum-norm", sparse)).blocks[0][0]
+    fool = compare(layout.build("minimum-norm", sparse)).blocks[0][0]
     assert fool.paper["asr_50"] > 0  # found by the steps of the attacks beside it
 
 
@@ -186,8 +189,8 @@ def test_incomplete_cells_say_so():
 @pytest.mark.parametrize(
     ("name", "cells", "words"),
     [
-        ("minimum-norm", FIXED, "ask for --table fixed-budget"),
-        ("fixed-budget", MINIMUM, "ask for --table minimum-norm"),
+        ("minimum-norm", FIXED, "ask for fixed-budget"),
+        ("fixed-budget", MINIMUM, "ask for minimum-norm"),
         ("fixed-budget", [], "run a plan"),
         ("other", MINIMUM, "choose one of minimum-norm"),
     ],
@@ -214,24 +217,24 @@ def test_models_beside_each_other():
         ["bb", None], ["fmn", "fmn"], ["sigma-zero", "sigma-zero"],
     ]  # fmt: skip
     table = render.tables(made)[0]
-    assert table[0]["M2, mnist median"] == render.NONE
+    assert table[0]["M2, mnist median"] == text.NONE
     assert table[0]["M1, mnist median"] == "∞"
     assert [row["attack"] for row in table] == ["bb", "fmn", "sigma-zero"]
 
 
 def test_models_beside_each_other_have_the_figures_of_those_below():
-    made = published.compare(layout.build("minimum-norm", WIDE))
+    made = compare(layout.build("minimum-norm", WIDE))
     below = {(line.info.model, line.info.attack): line for block in made.blocks for line in block}
     for band in bands(replace(made, across=2)):
         for row in band.rows:
             for heading, line in zip(band.headings, row, strict=True):
                 if line is not None:
                     assert below[heading.split(",")[0], line.info.attack] is line
-    text = render.to_markdown(replace(made, across=2))
-    tables = [part for part in text.split("\n\n") if part.startswith("|")]
+    shown = render.to_markdown(replace(made, across=2))
+    tables = [part for part in shown.split("\n\n") if part.startswith("|")]
     assert len(tables) == 3
     assert all(len({line.count("|") for line in table.splitlines()}) == 1 for table in tables)
-    assert text.count("**1.5**") == 4  # sigma-zero's median wins against each model
+    assert shown.count("**1.5**") == 4  # sigma-zero's median wins against each model
 
 
 def test_two_settings_of_one_name_keep_their_rows():

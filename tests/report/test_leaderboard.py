@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sigmazero.report.site import folder, index, ranking
-from sigmazero.report.site.ranking import Model, boards
+from sigmazero.report.site.ranking import ModelId, boards
 from tests.cli.conftest import sigmazero  # noqa: F401
 from tests.links import Page, broken
 from tests.report.test_layout import cell, fill
@@ -32,12 +32,12 @@ def nothing(info):
 
 
 def order(board, criterion):
-    return [(rank, entry.model.name) for rank, entry in board.ranked(criterion)]
+    return [(rank, standing.model.name) for rank, standing in board.ranked(criterion)]
 
 
 def test_the_best_of_all_attacks_and_the_best_alone():
     (board,) = boards(SMALL)
-    robust = board.entries[0]
+    robust = board.standings[0]
     assert robust.l0.tolist() == [20, 60, 90, 40]
     assert (robust.robust(24), robust.robust(50), robust.median) == (0.75, 0.5, 50)
     assert robust.alone(24) == ranking.Best(0.75, "bb")
@@ -84,7 +84,7 @@ def test_the_order_is_that_of_the_facts(models, criterion):
 )
 def test_what_does_not_compare_is_apart(other):
     found = boards([*SMALL, cell("weak", "fmn", [9, 9, 9, 9], **other), cell("new", "fmn", [9, 9, 9, 9], **other)])
-    assert [len(board.entries) for board in found] == [3, 2]
+    assert [len(board.standings) for board in found] == [3, 2]
     assert len({board.name for board in found}) == 2
 
 
@@ -92,14 +92,14 @@ def test_versions_are_not_mixed():
     mixed = [cell("a", "fmn", [1]), cell("b", "fmn", [2], version=2)]
     with pytest.raises(ValueError, match="more than one version"):
         boards(mixed)
-    assert len(boards(mixed, mix=True)[0].entries) == 2
+    assert len(boards(mixed, mix=True)[0].standings) == 2
 
 
 def test_one_name_with_two_weights_is_two_models():
     twice = [cell("a", "fmn", [1]), cell("a", "fmn", [2], model_sha256="other")]
     (board,) = boards(twice)
     assert [rank for rank, _ in board.ranked(None)] == [1, 2]
-    assert len({entry.model.slug for entry in board.entries}) == 2
+    assert len({standing.model.slug for standing in board.standings}) == 2
 
 
 def test_unfinished_models_have_no_rank_and_fewer_attacks_are_told():
@@ -113,11 +113,11 @@ def test_unfinished_models_have_no_rank_and_fewer_attacks_are_told():
 
 def test_a_budget_is_a_witness_for_all_and_a_figure_at_its_own():
     (board,) = boards([cell("a", "fmn", [30, 40, INF, 9]), cell("a", "sparse-rs", [20, 24, INF, 3], budget=24)])
-    (entry,) = board.entries
-    assert entry.l0.tolist() == [20, 24, INF, 3]
-    assert entry.alone(24.0).attack == "sparse-rs"
-    assert entry.alone(50.0).attack == "fmn"
-    assert entry.alone(None) == ranking.Best(35, "fmn")
+    (standing,) = board.standings
+    assert standing.l0.tolist() == [20, 24, INF, 3]
+    assert standing.alone(24.0).attack == "sparse-rs"
+    assert standing.alone(50.0).attack == "fmn"
+    assert standing.alone(None) == ranking.Best(35, "fmn")
 
 
 def test_cells_of_several_stores_count_once():
@@ -154,14 +154,14 @@ def test_links_reach_every_model_and_files_are_the_same_each_time(tmp_path):
     files = sorted(path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*.*"))
     assert [(tmp_path / "a" / f).read_bytes() for f in files] == [(tmp_path / "b" / f).read_bytes() for f in files]
     linked = {target for _, target in Page(tmp_path / "a" / "index.html").links}
-    assert {f"models/{Model(name, f'weights of {name}').slug}.html" for name in ("robust", "weak", "tie")} <= linked
+    assert {f"models/{ModelId(name, f'weights of {name}').slug}.html" for name in ("robust", "weak", "tie")} <= linked
 
 
 def test_the_orders_on_the_page_are_those_of_the_ranking():
     (board,) = boards(SMALL)
     asked = index.criteria([10.0, 24.0])
     assert asked == [24.0, 10.0, None]
-    written = [entry.model for _, entry in board.ranked(24.0)]
+    written = [standing.model for _, standing in board.ranked(24.0)]
     for criterion, places in zip(asked, index.order_data(board, asked), strict=True):
         assert [(rank, written[place].name) for place, rank in places] == order(board, criterion)
 
@@ -180,7 +180,7 @@ def test_an_old_site_is_replaced_and_nothing_else_is(tmp_path):
     with pytest.raises(ValueError, match="damaged"):
         folder.write_site(site, SMALL, nothing)
     (site / folder.MARKER).unlink()
-    with pytest.raises(ValueError, match="no site made by this command"):
+    with pytest.raises(ValueError, match="no site made by sigmazero"):
         folder.write_site(site, SMALL, nothing)
     assert len(list((site / "models").iterdir())) == 1
     (tmp_path / "link").symlink_to(site)

@@ -2,7 +2,8 @@ import pytest
 import torch
 
 import sigmazero as sz
-from sigmazero.report.figures.picture import choose, draw, is_image, largest_change, save_picture
+from sigmazero.report.figures.images import is_image, largest_change
+from sigmazero.report.figures.picture import choose, draw, save_picture
 
 
 def _run(shape, samples, steps=20, mask=None):

@@ -60,23 +60,25 @@ def test_wide(sigmazero, store):  # noqa: F811
     lines = sigmazero("report", store, "--wide").stdout.splitlines()
     assert [line.split()[0] for line in lines if "0.30" in line] == ["bb", "ead-paper", "fmn", "sigma-zero"]
     assert "M1" in lines[2]
-    assert "\\cmidrule(lr){2-8}\\cmidrule(lr){9-15}" in sigmazero("report", store, "--wide", "--to", "latex").stdout
+    assert "\\cmidrule(lr){2-9}\\cmidrule(lr){10-17}" in sigmazero("report", store, "--wide", "--to", "latex").stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["--table", "none"], "there is no table 'none'; choose one of minimum-norm, fixed-budget"),
-        (["--table", "fixed-budget"], "ask for --table minimum-norm"),
+        (["--table", "fixed-budget"], "ask for minimum-norm"),
         (["--to", "html"], "--to html is no known format; end --out in .html, .md, .csv, .tex, .txt"),
         (["--out", "a.doc"], "--out a.doc is no known format"),
         (["--compare", "other"], "choose one of paper"),
         (["--k", "x"], "--k x: give whole numbers"),
         (["--standalone"], "add --to latex"),
         (["--wide", "--to", "csv"], "a CSV file has one line per run"),
-        (["--curves", "a.gif"], "--curves a.gif: end the name in one of .pdf, .svg, .png"),
-        (["--ablation", "a.gif"], "--ablation a.gif: end the name in one of .md"),
+        (["--curves", "a.gif"], "a.gif: end the name in one of .pdf, .svg, .png"),
+        (["--ablation", "a.gif"], "a.gif: end the name in one of .md"),
         (["--ablation", "a.md"], "run such a plan into it first"),
+        (["--log"], "--log says how to draw --curves; give --curves FILE too"),
+        (["--curves", "run.db"], "run.db is the store itself"),
     ],
 )
 def test_errors(sigmazero, store, arguments, words):  # noqa: F811
@@ -91,7 +93,7 @@ def test_mixing_is_refused_unless_allowed(sigmazero, store):  # noqa: F811
     refused = sigmazero("report", mixed)
     assert refused.exit_code == 2
     assert "more than one precision" in refused.stderr
-    assert "give --mix" in refused.stderr
+    assert "on the command line: --mix" in refused.stderr
     allowed = sigmazero("report", mixed, "--mix")
     assert allowed.exit_code == 0
     assert "bf16" in allowed.stdout

@@ -9,11 +9,11 @@ from torch import Tensor
 from sigmazero.auto.progress import Progress, fewest
 from sigmazero.core.attack import Attack
 from sigmazero.core.findings import Finding, coded, render
+from sigmazero.core.metrics import DEFAULT_KS, average
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
 
 LUCK, SHARE = 2, 0.01  # so many samples, or this share of them, may fall to a random search by luck
-BUDGETS = (10, 24, 50)  # at which a report without a budget of its own shows robust accuracy
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Report:
     @property
     def clean_accuracy(self) -> float:
         """Share of the clean inputs that are classified correctly."""
-        return _share(self.right)
+        return average(self.right)
 
     @property
     def found_by(self) -> list[str | None]:
@@ -56,7 +56,7 @@ class Report:
         return [self.members[member] if hit else None for member, hit in zip(first, fooled, strict=True)]
 
     def robust_accuracy(self, k: float | None = None, after: int | None = None) -> float:
-        """Share of the samples that are right and stay so under k changes; `after` believes the first members only.
+        """Share of the samples that are right and stay so under k changes; `after` asks the first so many members only.
 
         With a fixed budget nothing else was searched: k is that budget, and another one is refused.
         """
@@ -66,7 +66,7 @@ class Report:
             raise ValueError("robust_accuracy(k) needs a number of changes: the cascade had no budget")
         if self.eps not in (None, k):
             raise ValueError(f"k={k} was not searched, only eps={self.eps}; with eps=None every k is answered")
-        return _share(self.right & (fewest(self.l0[:after]) > k))
+        return average(self.right & (fewest(self.l0[:after]) > k))
 
     def rows(self) -> list[dict[str, str]]:
         """A table of texts, one line per member: what is left after it, and what it cost."""
@@ -79,8 +79,8 @@ class Report:
     def _figures(self, member: int) -> dict[str, str]:
         asked, before = self.attacked[member], fewest(self.l0[:member])
         gained = asked & self.right & (self.l0[member] < before)
-        queries = float(self.queries[member][asked].double().mean()) if bool(asked.any()) else 0.0
-        shown = BUDGETS if self.eps is None else (self.eps,)
+        queries = average(self.queries[member][asked]) if bool(asked.any()) else 0.0
+        shown = DEFAULT_KS if self.eps is None else (self.eps,)
         return {
             **{f"robust accuracy at {k}": f"{self.robust_accuracy(k, member + 1):.1%}" for k in shown},
             "improved" if self.eps is None else "fooled": f"{int(gained.sum())} of {int((asked & self.right).sum())}",
@@ -126,7 +126,3 @@ def _masked(gradients: Sequence[bool], progress: Progress) -> list[Finding]:
     detail = f"{beaten} of {n} samples ({beaten / n:.1%}) fell to fewer changes without gradients than with them."
     fix = "look for rounding, saturation or randomness in the model, and attack a differentiable stand-in for it"
     return [coded("SZ014", detail, fix, "warning")]
-
-
-def _share(values: Tensor) -> float:
-    return float(values.double().mean()) if len(values) else float("nan")

@@ -22,10 +22,11 @@ from sigmazero.bench.run import execute
 from sigmazero.bench.verify import Verification, verify
 from sigmazero.core.attack import Attack, Goal
 from sigmazero.core.inputs import check_inputs, check_labels, hint
+from sigmazero.core.metrics import DEFAULT_KS
 from sigmazero.core.problem import Unit, whole
 from sigmazero.data import Rows
 from sigmazero.report import measure
-from sigmazero.report.tables.summary import figures, load
+from sigmazero.report.tables.overview import store_rows
 from sigmazero.report.tables.text import markdown
 from sigmazero.store.facts import Facts
 from sigmazero.store.store import Store
@@ -40,21 +41,21 @@ class Evaluation:
     failed: dict[str, str] = field(default_factory=dict)
     _loader: Loader | None = field(default=None, repr=False)
 
-    def records(self, ks: Sequence[float] = measure.KS, level: float | None = None) -> list[measure.TableRow]:
+    def records(self, ks: Sequence[float] = DEFAULT_KS, level: float | None = None) -> list[measure.Record]:
         """One dict per cell, as `measure.table` makes them."""
         with Store(self.store) as store:
-            return measure.table(load(store, self.keys), ks, level=level)
+            return measure.table(measure.load(store, self.keys), ks, level=level)
 
-    def rows(self, ks: Sequence[float] = measure.KS, level: float | None = None) -> Any:
+    def rows(self, ks: Sequence[float] = DEFAULT_KS, level: float | None = None) -> Any:
         """The records as a pandas DataFrame, or as they are where pandas is not installed."""
         found = self.records(ks, level)
         if importlib.util.find_spec("pandas") is None:
             return found
         return importlib.import_module("pandas").DataFrame(found)
 
-    def table(self, ks: Sequence[float] = measure.KS) -> str:
+    def table(self, ks: Sequence[float] = DEFAULT_KS) -> str:
         """The figures as a Markdown table, which reads as text too, under a line with what is common to all cells."""
-        caption, rows = figures(self.records(ks))
+        caption, rows = store_rows(self.records(ks))
         return f"{caption}\n\n{markdown(rows)}" if rows else "no samples yet"
 
     def facts(self, key: str) -> Facts:

@@ -10,6 +10,7 @@ from sigmazero.cli.commands import names
 from sigmazero.cli.console import say, tell
 from sigmazero.data import MissingData
 from sigmazero.models import MissingWeights
+from sigmazero.report.measure import MixtureError
 
 # What a user can cause and mend. Torch reports wrong shapes and full devices as RuntimeError.
 MENDABLE = (ValueError, LookupError, TypeError, OSError, ImportError, MemoryError, RuntimeError)
@@ -56,6 +57,8 @@ def hint(error: BaseException) -> str:
             return f" (on the command line: sigmazero fetch {code})"
         case MissingData():
             return " (on the command line: --data-dir names a folder, sigmazero list datasets shows the data sets)"
+        case MixtureError():
+            return " (on the command line: --mix)"
     return " (sigmazero --debug ... shows where)" if isinstance(error, FOREIGN) else ""
 
 

@@ -1,48 +1,66 @@
-"""The pictures of `sigmazero report` that need more of a store than its figures: perturbations, inputs and traces."""
+"""How `sigmazero report` comes by its figures: each of `report.figures.FIGURES` is an option, and may have others."""
 
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from sigmazero.bench.cells import Loader
 from sigmazero.cli.console import show_path
-from sigmazero.report.figures.figure_one import save_figure_one
-from sigmazero.report.figures.gallery import ROWS, save_gallery
-from sigmazero.store.store import Store
+from sigmazero.report.figures import FIGURES
+from sigmazero.report.figures.figure import Figure, Request
 
-Pictures = Annotated[
-    Path | None,
-    typer.Option(
-        "--pictures",
-        metavar="FILE",
-        help="Some inputs clean, adversarial and with their changes marked, per attack; as .pdf, .svg or .png.",
-    ),
-]
-Rows = Annotated[
-    int | None, typer.Option("--rows", metavar="N", help=f"With --pictures: how many inputs; {ROWS} by default.")
-]
-DataDir = Annotated[
-    Path | None, typer.Option("--data-dir", metavar="DIR", help="With --pictures or a page: folder with data files.")
-]
-FigureOne = Annotated[
-    Path | None,
-    typer.Option("--figure-1", metavar="FILE", help="The path of a search with a trace, as .pdf, .svg or .png."),
-]
+BEFORE = "data_dir"  # the parameter that the options of the figures come before
 
 
-def write_pictures(
-    store: Path, pictures: Path | None, rows: int | None, data_dir: Path | None, figure_one: Path | None, mix: bool
-) -> None:
+def with_figures(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of all figures in place of its `**` parameter, which receives their values."""
+    own = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in inspect.signature(command).parameters.values()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    place = next(at for at, parameter in enumerate(own) if parameter.name == BEFORE)
+    every = [*own[:place], *_parameters(), *own[place:]]
+    vars(command)["__signature__"] = inspect.Signature(every)
+    return command
+
+
+def _parameters() -> Iterator[inspect.Parameter]:
+    for figure in FIGURES:
+        yield _parameter(figure.name, Path, "FILE", figure.help)
+        yield from (_parameter(option.name, option.kind, "N", option.help) for option in figure.options)
+
+
+def _parameter(name: str, kind: Any, metavar: str, text: str) -> inspect.Parameter:
+    switch = kind is bool
+    option = typer.Option(f"--{name}", metavar=None if switch else metavar, help=text)
+    annotation: Any = Annotated[bool if switch else kind | None, option]
+    return inspect.Parameter(
+        _key(name), inspect.Parameter.KEYWORD_ONLY, default=False if switch else None, annotation=annotation
+    )
+
+
+def _key(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def chosen(values: Mapping[str, Any]) -> dict[Figure, Path]:
+    """The figures that are asked for, and their files; an option without its figure is refused."""
+    for figure in FIGURES:
+        given = [option.name for option in figure.options if values[_key(option.name)] != option.default]
+        if given and values[_key(figure.name)] is None:
+            raise ValueError(f"--{given[0]} says how to draw --{figure.name}; give --{figure.name} FILE too")
+    return {figure: path for figure in FIGURES if (path := values[_key(figure.name)]) is not None}
+
+
+def write_figures(figures: Mapping[Figure, Path], request: Request, values: Mapping[str, Any]) -> None:
     """Draw what is asked for and print the paths."""
-    if pictures is None and (rows is not None or data_dir is not None):
-        option = "--rows" if rows is not None else "--data-dir"
-        raise ValueError(f"{option} says which inputs to draw; give --pictures FILE too")
-    with Store(store) as opened:
-        if pictures is not None:
-            loader = Loader("cpu", data_dir=data_dir)
-            for path in save_gallery(pictures, opened, loader, rows=ROWS if rows is None else rows, mix=mix):
-                show_path(path)
-        if figure_one is not None:
-            save_figure_one(figure_one, opened)
-            show_path(figure_one)
+    for figure, path in figures.items():
+        options = {option.name: values[_key(option.name)] for option in figure.options}
+        for written in figure.write(replace(request, path=path, options=options)):
+            show_path(written)

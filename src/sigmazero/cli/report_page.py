@@ -1,16 +1,9 @@
 """`sigmazero report STORE -o report.html`: everything about a store as one page."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from sigmazero.bench.cells import Loader
-from sigmazero.cli.console import show_path
-from sigmazero.report.html.page import make_page, save_page
-from sigmazero.report.tables.layout import KS
-from sigmazero.store.store import Store
 
 Samples = Annotated[
     int | None,
@@ -30,20 +23,3 @@ def refuse_for_page(page: bool, samples: int | None, table: str | None, standalo
     if page and (table is not None or standalone):
         option = "--standalone" if standalone else f"--table {table}"
         raise ValueError(f"{option} does not go with a page, which has every table and its LaTeX; leave it out")
-
-
-def write_page(
-    path: Path,
-    store: Path,
-    ks: Sequence[float],
-    *,
-    mix: bool,
-    compare: str | None,
-    samples: int | None,
-    data_dir: Path | None,
-) -> None:
-    """Write the page of a store and print its path."""
-    with Store(store) as opened:
-        loader = Loader("cpu", data_dir=data_dir)
-        save_page(path, make_page(opened, loader, ks=ks or KS, mix=mix, compare=compare, limit=samples))
-    show_path(path)

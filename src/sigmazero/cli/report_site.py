@@ -8,10 +8,8 @@ import typer
 
 from sigmazero import models
 from sigmazero.cli.console import show_path
-from sigmazero.report.measure import Cell
+from sigmazero.report.measure import Measured, load
 from sigmazero.report.site.folder import write_site
-from sigmazero.report.site.ranking import KS
-from sigmazero.report.tables.summary import load
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 
@@ -27,11 +25,11 @@ def write_bundle(path: Path | None, stores: Sequence[Path], ks: Sequence[float],
         if len(stores) > 1:
             raise ValueError(f"{stores[1]}: several stores make a site with --bundle DIR; other reports take one store")
         return
-    cells: list[Cell] = []
+    cells: list[Measured] = []
     for store in stores:
         with Store(store) as opened:
             cells += load(opened)
-    write_site(path, cells, describe, ks=ks or KS, mix=mix)
+    write_site(path, cells, describe, ks=ks, mix=mix)
     show_path(path / "index.html")
 
 

@@ -8,15 +8,17 @@ from sigmazero.cli.console import out, say, show_path, tell
 from sigmazero.core.findings import Finding, render
 from sigmazero.core.result import Result
 from sigmazero.data import Rows
-from sigmazero.report.figures.picture import is_image, save_picture
-from sigmazero.report.tables.text import figures, rich_table
+from sigmazero.report.figures.images import is_image
+from sigmazero.report.figures.picture import save_picture
+from sigmazero.report.tables.overview import run_row
+from sigmazero.report.tables.text import rich_table
 from sigmazero.store.results import save_result
 
 
 def show_figures(result: Result, rows: Rows, name: str, title: str) -> None:
     """Print the table of a run."""
     say(title, style="bold")
-    out().print(rich_table([{"attack": name, **figures(result, rows.labels)}], down=True))
+    out().print(rich_table([{"attack": name, **run_row(result, rows.labels)}], down=True))
 
 
 def show_findings(findings: list[Finding]) -> None:

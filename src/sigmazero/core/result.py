@@ -2,24 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from enum import IntEnum
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from sigmazero.core import metrics
+from sigmazero.core.outcome import Outcome
 from sigmazero.core.problem import Unit
 
-
-class Outcome(IntEnum):
-    """How a sample ended."""
-
-    ALREADY = 0  # the clean input reaches the goal: nothing to change
-    FOUND = 1
-    NOT_FOUND = 2
-    NON_FINITE = 3  # the model returned NaN or Inf before anything was found
-    UNVERIFIED = 4  # found, but a fresh forward pass did not confirm it
-    NO_START = 5  # the attack needs a starting point and found none
+__all__ = ["Outcome", "Result"]
 
 
 @dataclass(frozen=True)
@@ -58,38 +51,42 @@ class Result:
         """l0 in the unit the run was asked for."""
         return self.l0_pixel if self.unit == "pixel" else self.l0
 
+    def samples(self, labels: Tensor | None = None) -> metrics.Samples:
+        """What figures are computed from; `labels` are the true classes, which a result does not know."""
+        return metrics.Samples(
+            changes=_array(self.changes.double()),
+            outcome=_array(self.outcome),
+            forwards=_array(self.forwards),
+            backwards=_array(self.backwards),
+            seconds=np.full(len(self), self.seconds / max(len(self), 1)),
+            clean_prediction=_array(self.clean_prediction),
+            label=None if labels is None else _array(labels),
+        )
+
     def asr(self, k: float = torch.inf) -> float:
         """Share of ALL samples fooled with at most k changes."""
-        return _mean(self.success & (self.changes <= k))
+        return self._figure("asr", k)
 
     @property
     def median_l0(self) -> float:
         """Median over all samples, failures as infinity; the mean of the two middle ones if their number is even."""
-        ordered = self.changes.double().sort().values
-        n = len(ordered)
-        return float((ordered[(n - 1) // 2] + ordered[n // 2]) / 2) if n else float("nan")
+        return self._figure("median_l0")
 
     @property
     def mean_l0(self) -> float:
         """Mean over all samples: infinite as soon as one was not fooled."""
-        return _mean(self.changes)
+        return self._figure("mean_l0")
+
+    def _figure(self, name: str, k: float = torch.inf) -> float:
+        found = metrics.METRICS[name].at(k).value(self.samples())
+        assert found is not None  # these need nothing that a result does not have
+        return found
 
     def summary(self) -> dict[str, float]:
-        """The figures one reports, by name."""
-        found = self.changes[self.success]
-        n = max(len(self), 1)
-        return {
-            "samples": len(self),
-            "already_wrong": _mean(self.outcome == Outcome.ALREADY),
-            "asr": self.asr(),
-            "median_l0": self.median_l0,
-            "mean_l0": self.mean_l0,
-            "mean_l0_found": _mean(found),
-            "forwards": _mean(self.forwards),
-            "backwards": _mean(self.backwards),
-            "queries": _mean(self.forwards + self.backwards),
-            "seconds_per_sample": self.seconds / n,
-        }
+        """The figures one reports, by name: every metric of `core.metrics`, `asr` with any number of changes."""
+        samples = self.samples()
+        found = {name: each.at(torch.inf).value(samples) for name, each in metrics.METRICS.items() if "run" in each.of}
+        return {"samples": len(self), **{name: value for name, value in found.items() if value is not None}}
 
     def __str__(self) -> str:
         """A line per figure."""
@@ -120,5 +117,5 @@ class Result:
         return replace(first, **joined)
 
 
-def _mean(values: Tensor) -> float:
-    return float(values.double().mean()) if len(values) else float("nan")
+def _array(values: Tensor) -> Any:
+    return values.detach().cpu().numpy()

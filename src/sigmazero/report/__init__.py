@@ -1,1 +1,1 @@
-"""Rows in, tables and pictures out: nothing here runs a model or an attack."""
+"""Tables, figures and pages from stored facts: nothing here runs a model or an attack."""

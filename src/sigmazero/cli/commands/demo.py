@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 
 import sigmazero as sz
 from sigmazero.bench.cells import Cell, Loader, expand
+from sigmazero.bench.inputs import clean_rows
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question
 from sigmazero.bench.run import execute
 from sigmazero.cli import console, options
@@ -17,7 +19,8 @@ from sigmazero.cli.app import INTERRUPTED
 from sigmazero.cli.results import write_picture
 from sigmazero.data import Rows
 from sigmazero.report.html.page import make_page, save_page
-from sigmazero.report.tables.text import figures, rich_table
+from sigmazero.report.tables.overview import run_row
+from sigmazero.report.tables.text import rich_table
 from sigmazero.store.store import Store
 
 BESIDE = ("sigma-zero", "fmn", "vfga")
@@ -53,7 +56,7 @@ def demo(
     with Store(path, write=True) as store:
         run(cells, store, loader)
         show(cells, store, loader.rows(digits), out / "demo.png", steps)
-        save_page(out / "report.html", make_page(store, loader))
+        save_page(out / "report.html", make_page(store, partial(clean_rows, store, loader=loader)))
     console.show_path(out / "report.html")
 
 
@@ -79,7 +82,7 @@ def show(cells: list[Cell], store: Store, rows: Rows, picture: Path, steps: int)
     *others, last = results
     against = f"against the bundled network, {len(rows)} digits, {steps} steps"
     console.say(f"{', '.join(others)} and {last} {against}", style="bold")
-    table = [{"attack": name, **figures(result, rows.labels)} for name, result in results.items()]
+    table = [{"attack": name, **run_row(result, rows.labels)} for name, result in results.items()]
     console.out().print(rich_table(table, down=True))
     first = next(iter(results))
     write_picture(picture, results[first], rows, f"{first} {against}")

@@ -1,35 +1,40 @@
 """`sigmazero report`: a store as the paper's tables and figures."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from sigmazero.cli.console import err, show_path
+from sigmazero.bench.cells import Loader
+from sigmazero.bench.inputs import clean_rows
+from sigmazero.bench.paper import usual
+from sigmazero.cli import options
 from sigmazero.cli.console import out as console
-from sigmazero.cli.report_figures import DataDir, FigureOne, Pictures, Rows, write_pictures
-from sigmazero.cli.report_page import Samples, is_page, refuse_for_page, write_page
+from sigmazero.cli.console import show_path, tell
+from sigmazero.cli.report_figures import chosen, with_figures, write_figures
+from sigmazero.cli.report_page import Samples, is_page, refuse_for_page
 from sigmazero.cli.report_site import Bundle, More, write_bundle
 from sigmazero.core.files import replacing
-from sigmazero.report.figures import ablation as parts
-from sigmazero.report.figures import curves as drawn
-from sigmazero.report.figures import style
-from sigmazero.report.measure import Cell
+from sigmazero.core.metrics import DEFAULT_KS
+from sigmazero.report.figures import FIGURES
+from sigmazero.report.figures.figure import Figure, Request
+from sigmazero.report.html.page import make_page, save_page
+from sigmazero.report.measure import Measured, load
 from sigmazero.report.paper import published
-from sigmazero.report.tables import latex, layout, render
-from sigmazero.report.tables.summary import load
+from sigmazero.report.tables import layout, render
+from sigmazero.report.tables.formats import ENDINGS, as_text
 from sigmazero.report.tables.text import rich_table
 from sigmazero.store.store import Store
 
-FORMATS = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".txt": "terminal"}
+FORMATS = {**ENDINGS, ".txt": "terminal"}
 WIDE = 300
 ACROSS = 2
 
-StoreFile = Annotated[Path, typer.Argument(metavar="STORE", help="A store, as made by a benchmark.")]
 Table = Annotated[
     str | None, typer.Option("--table", metavar="NAME", help="minimum-norm or fixed-budget; by default what it has.")
 ]
@@ -47,25 +52,15 @@ Changes = Annotated[
 Mix = Annotated[bool, typer.Option("--mix", help="Allow what does not compare side by side.")]
 Standalone = Annotated[bool, typer.Option("--standalone", help="With latex: a whole document.")]
 Wide = Annotated[bool, typer.Option("--wide", help="Two models beside each other, as in the paper.")]
-Curves = Annotated[
-    Path | None, typer.Option("--curves", metavar="FILE", help="ASR against k per model, as .pdf, .svg or .png.")
-]
-Log = Annotated[bool, typer.Option("--log", help="With --curves: a logarithmic k.")]
-Pareto = Annotated[
-    Path | None, typer.Option("--pareto", metavar="FILE", help="Queries against median l0, as .pdf, .svg or .png.")
-]
-Ablation = Annotated[
-    Path | None,
-    typer.Option(
-        "--ablation",
-        metavar="FILE",
-        help="Components as .md, .csv or .tex; heat maps and curves of sigma-zero's numbers as .pdf, .svg or .png.",
-    ),
+SHOWING = " or ".join(f"--{figure.name}" for figure in FIGURES if figure.inputs)
+DataDir = Annotated[
+    Path | None, typer.Option("--data-dir", metavar="DIR", help=f"With {SHOWING} or a page: folder with data files.")
 ]
 
 
+@with_figures
 def report(
-    store: StoreFile,
+    store: options.StoreFile,
     more: More = None,
     table: Table = None,
     to: To = None,
@@ -75,16 +70,10 @@ def report(
     mix: Mix = False,
     standalone: Standalone = False,
     wide: Wide = False,
-    curves: Curves = None,
-    log: Log = False,
-    pareto: Pareto = None,
-    ablation: Ablation = None,
-    pictures: Pictures = None,
-    rows: Rows = None,
     data_dir: DataDir = None,
-    figure_one: FigureOne = None,
     bundle: Bundle = None,
     samples: Samples = None,
+    **values: Any,
 ) -> None:
     """Make tables and figures from a store; nothing is attacked again.
 
@@ -102,26 +91,24 @@ def report(
       sigmazero report runs/figure-1.db --figure-1 figure-1.pdf
       sigmazero report runs/small.db runs/minimum-norm-1000.db --bundle site/
     """
-    ks, page = numbers(k), is_page(out, to)
+    ks, page, figures = numbers(k) or DEFAULT_KS, is_page(out, to), chosen(values)
     refuse_for_page(page, samples, table, standalone)
-    refuse_stores([store, *(more or [])], [out, curves, pareto, ablation, pictures, figure_one])
+    refuse_data_dir(data_dir, page, figures)
+    refuse_stores([store, *(more or [])], [out, *figures.values()])
+    against = None if compare is None else partial(published.compare, usual=usual(), source=compare)
+    write_bundle(bundle, [store, *(more or [])], ks, mix)
     with Store(store) as opened:
-        cells = load(opened)
-    try:
-        write_pictures(store, pictures, rows, data_dir if pictures or not page else None, figure_one, mix)
-        write_bundle(bundle, [store, *(more or [])], ks, mix)
-        write_curves(curves, pareto, cells, log, mix)
-        if ablation is not None:
-            write_ablation(ablation, cells, ks, compare, mix, standalone)
+        cells, clean = load(opened), partial(clean_rows, opened, loader=Loader("cpu", data_dir=data_dir))
+        asked = Request(Path(), opened, cells, clean, ks, mix, against, standalone)
+        write_figures(figures, asked, values)
         if page and out is not None:
-            write_page(out, store, ks, mix=mix, compare=compare, samples=samples, data_dir=data_dir)
-        elif table is not None or not (curves or pareto or ablation or pictures or figure_one or bundle):
-            made = layout.build(table or usual(cells), cells, ks or layout.KS, mix)
+            save_page(out, make_page(opened, clean, ks=ks, mix=mix, compare=against, limit=samples))
+            show_path(out)
+        elif table is not None or not (figures or bundle):
+            made = layout.build(table or fitting(cells), cells, ks, mix)
             say_left_out(cells, table)
             made = replace(made, across=ACROSS) if wide else made
-            write_table(made if compare is None else published.compare(made, compare), to, out, standalone)
-    except ValueError as error:  # the advice is for Python
-        raise ValueError(str(error).replace("mix=True", "--mix")) from error
+            write_table(made if against is None else against(made), to, out, standalone)
 
 
 def numbers(texts: Sequence[str] | None) -> list[float]:
@@ -138,16 +125,22 @@ def numbers(texts: Sequence[str] | None) -> list[float]:
     return found
 
 
-def usual(cells: Sequence[Cell]) -> str:
+def fitting(cells: Sequence[Measured]) -> str:
     """The table that fits the store."""
     return "fixed-budget" if cells and all(info.budget is not None for info, _ in cells) else "minimum-norm"
 
 
-def say_left_out(cells: Sequence[Cell], table: str | None) -> None:
+def say_left_out(cells: Sequence[Measured], table: str | None) -> None:
     """A store may have both kinds of cells, a table one of them."""
     budgeted = sum(info.budget is not None for info, _ in cells)
     if table is None and 0 < budgeted < len(cells):
-        err().print(f"{budgeted} cells with a budget are not in this table; --table fixed-budget shows them")
+        tell(f"{budgeted} cells with a budget are not in this table; --table fixed-budget shows them")
+
+
+def refuse_data_dir(data_dir: Path | None, page: bool, figures: Mapping[Figure, Path]) -> None:
+    """Nothing but a page and figures that show inputs needs data."""
+    if data_dir is not None and not page and not any(figure.inputs for figure in figures):
+        raise ValueError(f"--data-dir says where inputs are that are drawn; give {SHOWING} FILE too")
 
 
 def refuse_stores(stores: Sequence[Path], files: Sequence[Path | None]) -> None:
@@ -158,34 +151,12 @@ def refuse_stores(stores: Sequence[Path], files: Sequence[Path | None]) -> None:
             raise ValueError(f"{file} is the store itself; name another file")
 
 
-def write_curves(curves: Path | None, pareto: Path | None, cells: Sequence[Cell], log: bool, mix: bool) -> None:
-    """The figures asked for: success against k, and cost against l0."""
-    if curves is not None:
-        drawn.save_curves(curves, cells, log=log, mix=mix)
-        show_path(curves)
-    if pareto is not None:
-        drawn.save_pareto(pareto, cells, mix=mix)
-        show_path(pareto)
-
-
-def write_ablation(
-    path: Path, cells: Sequence[Cell], ks: Sequence[float], compare: str | None, mix: bool, standalone: bool
-) -> None:
-    """The table of components or the figure, as the file's name asks."""
-    if style.known(path, (*parts.TABLE_FORMATS, *style.FORMATS), "--ablation") in style.FORMATS:
-        parts.save_ablation(path, cells, ks or layout.KS, mix)
-        show_path(path)
-        return
-    made = parts.components(cells, ks or parts.PAPER_KS, mix)
-    write_table(made if compare is None else published.compare(made, compare), None, path, standalone)
-
-
 def write_table(made: layout.Layout, to: str | None, path: Path | None, standalone: bool) -> None:
     """Print a table or write it, in the format asked for or the one that the file's name tells."""
     form = to or ("terminal" if path is None else FORMATS.get(path.suffix.lower(), ""))
-    if form not in render.FORMATS:
+    if form not in FORMATS.values():
         asked = f"--to {to}" if to else f"--out {path}"
-        endings, formats = ", ".join([".html", *FORMATS]), ", ".join(render.FORMATS)
+        endings, formats = ", ".join([".html", *FORMATS]), ", ".join(FORMATS.values())
         raise ValueError(f"{asked} is no known format; end --out in {endings}, or give --to with one of {formats}")
     if standalone and form != "latex":
         raise ValueError(f"--standalone makes a LaTeX document, not {form}; add --to latex")
@@ -196,7 +167,7 @@ def write_table(made: layout.Layout, to: str | None, path: Path | None, standalo
     if path is None and form == "terminal":
         show_table(made, console())
         return
-    text = as_text(made, form, standalone)
+    text = in_format(made, form, standalone)
     if path is None:
         typer.echo(text, nl=False)
         return
@@ -205,12 +176,10 @@ def write_table(made: layout.Layout, to: str | None, path: Path | None, standalo
     show_path(path)
 
 
-def as_text(made: layout.Layout, form: str, standalone: bool) -> str:
+def in_format(made: layout.Layout, form: str, standalone: bool) -> str:
     """A table in a format."""
-    if form == "latex":
-        return latex.to_latex(made, standalone=standalone)
     if form != "terminal":
-        return render.to_csv(made) if form == "csv" else render.to_markdown(made)
+        return as_text(made, form, standalone=standalone)
     screen = Console(file=StringIO(), width=WIDE)  # no terminal: a file gets no colours and no broken cells
     with screen.capture() as captured:
         show_table(made, screen)

@@ -15,8 +15,8 @@ from sigmazero.cli.app import INTERRUPTED
 from sigmazero.cli.console import out, say, tell
 from sigmazero.cli.plans import PlanFile, PlanPrecision, PlanStore, Trial, show_missing, store_path
 from sigmazero.report import measure
-from sigmazero.report.tables.summary import LEFT, figures, load
-from sigmazero.report.tables.text import rich_table
+from sigmazero.report.tables.overview import store_rows
+from sigmazero.report.tables.text import LEFT, rich_table
 from sigmazero.store.store import Store
 
 Size = Annotated[int | None, typer.Option("--batch-size", metavar="N", help="Rows at a time, instead of the plan's.")]
@@ -59,7 +59,7 @@ def run(
 def show_table(store: Store, keys: list[str]) -> None:
     """Print the figures of these cells."""
     try:
-        caption, rows = figures(measure.table(load(store, keys)))
+        caption, rows = store_rows(measure.table(measure.load(store, keys)))
     except ValueError as error:  # cells that one table may not mix
         tell(f"no table: {error}")
         return

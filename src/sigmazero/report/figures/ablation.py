@@ -1,6 +1,7 @@
-"""What the parts and the numbers of sigma-zero do, from a store filled by the plans experiments/ablation-*.toml.
+"""What the components and the hyper-parameters of sigma-zero do: a table, heat maps and curves.
 
-Cells belong together if they differ in nothing but the parameters in question, so a store may hold all three plans.
+The plans experiments/ablation-*.toml fill a store for it. Cells belong together if they differ in nothing but the
+parameters in question, so one store may hold all three plans.
 """
 
 from __future__ import annotations
@@ -9,34 +10,33 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sigmazero.core.metrics import DEFAULT_KS
 from sigmazero.report.figures import style
-from sigmazero.report.measure import Cell
+from sigmazero.report.figures.figure import Figure, Request
+from sigmazero.report.measure import Measured
 from sigmazero.report.paper import published
-from sigmazero.report.tables.layout import KS, Column, Layout, Line, in_blocks, lay_out, rated, rates, words
+from sigmazero.report.tables.formats import ENDINGS, as_text
+from sigmazero.report.tables.layout import Column, Layout, Line, comparable, in_blocks, lay_out, rated, words
 from sigmazero.report.tables.text import number
 from sigmazero.store.facts import CellInfo
 
 COMPONENTS = tuple(published.COMPONENTS)
 SURFACE = ("smoothing", "threshold")
 RATE = ("threshold_rate",)
-PAPER_KS = (10, 50)  # those of the paper's table of components
-TABLE_FORMATS = ("md", "csv", "tex")
 PLANS = {
     COMPONENTS: "experiments/ablation-components.toml",
     SURFACE: "experiments/ablation-smoothing-threshold.toml",
     RATE: "experiments/ablation-threshold-rate.toml",
 }
-MEDIAN = Column("median_l0", "median", "l0", -1)
 
 
-def families(cells: Sequence[Cell], names: tuple[str, ...]) -> list[list[Cell]]:
-    """Groups of runs without a budget that differ in nothing but these parameters, and do differ in them."""
-    groups: dict[str, list[Cell]] = {}
+def families(cells: Sequence[Measured], names: tuple[str, ...]) -> list[list[Measured]]:
+    """Groups of runs without a budget whose only difference is in these parameters."""
+    groups: dict[str, list[Measured]] = {}
     for info, facts in cells:
         if info.budget is None and set(names) <= set(info.parameters):
             groups.setdefault(_rest(info, names), []).append((info, facts))
@@ -49,15 +49,15 @@ def _any_differs(found: dict[str, set[Any]]) -> bool:
 
 
 def _rest(info: CellInfo, names: tuple[str, ...]) -> str:
-    """Everything that determines a cell's answer but these parameters."""
+    """Everything that determines a cell's answer, except these parameters."""
     left = ("key", "identity", "attack", "origin", "provenance", "parameters")
     about = {k: v for k, v in asdict(info).items() if k not in left}
     others = {name: value for name, value in info.parameters.items() if name not in names}
     return json.dumps([about, info.origin.get("target"), others], sort_keys=True)
 
 
-def _required(cells: Sequence[Cell], *kinds: tuple[str, ...]) -> list[list[list[Cell]]]:
-    """The families of each kind; an error that says what to run if there are none of any."""
+def _required(cells: Sequence[Measured], *kinds: tuple[str, ...]) -> list[list[list[Measured]]]:
+    """The families of each kind; if there is none of any kind, an error says which plan to run."""
     found = [families(cells, names) for names in kinds]
     if not any(found):
         wanted = " or ".join(f"{' × '.join(names)} ({PLANS[names]})" for names in kinds)
@@ -68,13 +68,13 @@ def _required(cells: Sequence[Cell], *kinds: tuple[str, ...]) -> list[list[list[
     return found
 
 
-def components(cells: Sequence[Cell], ks: Sequence[float] = PAPER_KS, mix: bool = False) -> Layout:
+def components(cells: Sequence[Measured], ks: Sequence[float] = DEFAULT_KS, mix: bool = False) -> Layout:
     """The table of components: which were on, the success rates and the median; the most effective first."""
     (groups,) = _required(cells, COMPONENTS)
     chosen = [cell for group in groups for cell in group]
     asked = sorted({float(k) for k in ks})
     figures = rated(chosen, asked, mix)
-    columns = [*rates([*asked, math.inf]), MEDIAN]
+    columns = comparable([*asked, math.inf])
     lines = [
         Line(info, words(info, len(facts)) | switches(info), {c.name: figures[info.key][c.name] for c in columns})
         for info, facts in chosen
@@ -89,21 +89,15 @@ def switches(info: CellInfo) -> dict[str, str]:
 
 
 def _strength(line: Line, columns: Sequence[Column]) -> tuple[float, ...]:
-    shares = [line.figures[column.name] or 0.0 for column in columns if column.kind == "share"]
+    shares = [line.figures[column.name] or 0.0 for column in columns if column.k is not None]
     return (line.figures["median_l0"] or 0.0, *(-share for share in shares))
 
 
-def save_ablation(path: Path, cells: Sequence[Cell], ks: Sequence[float] = KS, mix: bool = False) -> None:
-    """Draw the heat maps and the curves and write the figure."""
-    style.known(path, option="--ablation")
-    style.save(draw_ablation(cells, ks, mix), path)
-
-
-def draw_ablation(cells: Sequence[Cell], ks: Sequence[float] = KS, mix: bool = False) -> Any:
+def draw_ablation(cells: Sequence[Measured], ks: Sequence[float] = DEFAULT_KS, mix: bool = False) -> Any:
     """One row per model: heat maps over smoothing × threshold, or curves over threshold_rate; one panel per metric."""
     surfaces, lines = _required(cells, SURFACE, RATE)
-    metrics = [*rates(sorted({float(k) for k in ks})), MEDIAN]
-    kinds: list[tuple[list[Cell], Callable[..., None]]] = [(group, _heat_map) for group in surfaces]
+    metrics = comparable(sorted({float(k) for k in ks}))
+    kinds: list[tuple[list[Measured], Callable[..., None]]] = [(group, _heat_map) for group in surfaces]
     kinds += [(group, _rate_curve) for group in lines]
     figure = style.figure(3.8 * len(metrics), 3.2 * len(kinds))
     for row, (group, draw) in enumerate(kinds):
@@ -112,7 +106,7 @@ def draw_ablation(cells: Sequence[Cell], ks: Sequence[float] = KS, mix: bool = F
         for place, metric in enumerate(metrics):
             axis = figure.add_subplot(len(kinds), len(metrics), row * len(metrics) + place + 1)
             draw(figure, axis, group, {key: _value(found, metric) for key, found in figures.items()}, metric)
-            heading = f"{metric.heading}, %" if metric.kind == "share" else "median l0"
+            heading = f"{metric.heading}, %" if metric.kind == "share" else metric.title
             axis.set_title(style.plain(f"{info.model} on {info.dataset}: {heading}"), fontsize=9)
     return figure
 
@@ -123,7 +117,7 @@ def _value(figures: dict[str, float | None], metric: Column) -> float:
     return 100 * value if metric.kind == "share" else value
 
 
-def surface(group: Sequence[Cell], values: dict[str, float]) -> tuple[list[float], list[float], Any]:
+def surface(group: Sequence[Measured], values: dict[str, float]) -> tuple[list[float], list[float], Any]:
     """Smoothings, thresholds, and the value of each pair: NaN where it was not run."""
     rows, columns = (sorted({float(info.parameters[name]) for info, _ in group}) for name in SURFACE)
     table = np.full((len(rows), len(columns)), np.nan)
@@ -133,7 +127,7 @@ def surface(group: Sequence[Cell], values: dict[str, float]) -> tuple[list[float
     return rows, columns, table
 
 
-def _heat_map(figure: Any, axis: Any, group: Sequence[Cell], values: dict[str, float], metric: Column) -> None:
+def _heat_map(figure: Any, axis: Any, group: Sequence[Measured], values: dict[str, float], metric: Column) -> None:
     rows, columns, table = surface(group, values)
     seen = np.ma.masked_invalid(table)
     # Yellow is good in all of them: many fooled, or few changes.
@@ -150,7 +144,7 @@ def _heat_map(figure: Any, axis: Any, group: Sequence[Cell], values: dict[str, f
     axis.set(xlabel="threshold τ0", ylabel="smoothing σ")
 
 
-def _rate_curve(figure: Any, axis: Any, group: Sequence[Cell], values: dict[str, float], metric: Column) -> None:
+def _rate_curve(figure: Any, axis: Any, group: Sequence[Measured], values: dict[str, float], metric: Column) -> None:
     del figure, metric
     points = sorted((float(info.parameters["threshold_rate"]), values[info.key]) for info, _ in group)
     rates, found = zip(*points, strict=True)
@@ -162,3 +156,21 @@ def _rate_curve(figure: Any, axis: Any, group: Sequence[Cell], values: dict[str,
             axis.text(rate, top, "∞", ha="center", va="top", color=colour)
     axis.set(xscale="symlog" if min(rates) <= 0 else "log", xlabel="threshold rate t", ylim=(0, top))
     style.tidy(axis)
+
+
+def _draw(request: Request) -> Any:
+    """The table of components or the heat maps and curves, as the file's name asks."""
+    ending = request.path.suffix.lower()
+    if ending not in ENDINGS:
+        return draw_ablation(request.cells, request.ks, request.mix)
+    made = components(request.cells, request.ks, request.mix)
+    made = made if request.compare is None else request.compare(made)
+    return as_text(made, ENDINGS[ending], standalone=request.standalone)
+
+
+FIGURE = Figure(
+    "ablation",
+    "Components as .md, .csv or .tex; heat maps and curves of sigma-zero's numbers as .pdf, .svg or .png.",
+    _draw,
+    formats=(*(ending.removeprefix(".") for ending in ENDINGS), *style.FORMATS),
+)

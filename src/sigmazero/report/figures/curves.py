@@ -1,49 +1,39 @@
-"""Success rate against the number of changes, and the cost of an attack against what it finds."""
+"""Success rate against the number of changes, a panel per model; and what other figures need to make such panels."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sigmazero.core import metrics
 from sigmazero.report import measure
 from sigmazero.report.figures import style
-from sigmazero.report.measure import Cell
+from sigmazero.report.figures.figure import Figure, Option
+from sigmazero.report.intervals import wilson
+from sigmazero.report.measure import Measured
+from sigmazero.report.optimality import curve, envelope
 from sigmazero.report.tables.layout import identity
 from sigmazero.store.facts import CellInfo, Facts
 
 VARYING = ("steps", "seed", "precision", "version")
 
 
-def panels(cells: Sequence[Cell], mix: bool = False) -> list[list[Cell]]:
+def panels(cells: Sequence[Measured], mix: bool = False) -> list[list[Measured]]:
     """The cells of each model (on the same rows, with the same goal) together; mixtures are refused as in tables."""
     if not cells:
         raise ValueError("the store has no samples yet; run a plan into it first")
     if not mix:
         measure.refuse_mixture([info for info, _ in cells])
-    groups: dict[tuple[str, ...], list[Cell]] = {}
+    groups: dict[tuple[str, ...], list[Measured]] = {}
     for info, facts in cells:
         groups.setdefault(tuple(identity(info)), []).append((info, facts))
     return list(groups.values())
 
 
-def save_curves(path: Path, cells: Sequence[Cell], *, log: bool = False, mix: bool = False) -> None:
-    """Draw one panel per model and write the figure."""
-    style.known(path, option="--curves")
-    style.save(draw_curves(cells, log=log, mix=mix), path)
-
-
-def save_pareto(path: Path, cells: Sequence[Cell], *, mix: bool = False) -> None:
-    """Draw one panel of cost against median per model and write the figure."""
-    style.known(path, option="--pareto")
-    style.save(draw_pareto(cells, mix=mix), path)
-
-
-def draw_curves(cells: Sequence[Cell], *, log: bool = False, mix: bool = False) -> Any:
+def draw_curves(cells: Sequence[Measured], *, log: bool = False, mix: bool = False) -> Any:
     """Per model, ASR over k for each attack with its 95 % band, and the best of all attacks per sample.
 
     A run with a budget tells the rate at its budget alone, so it is a point with a bar.
@@ -58,7 +48,7 @@ def draw_curves(cells: Sequence[Cell], *, log: bool = False, mix: bool = False) 
         _points(axis, [cell for cell in group if cell[0].budget is not None], names)
         _envelope(axis, free, end)
         if log:
-            # 0 changes are what was wrong already, so it must have a place.
+            # Inputs that are wrong already have 0 changes, so 0 needs a place on the axis.
             axis.set_xscale("symlog", linthresh=1, linscale=0.3)
             axis.xaxis.set_major_formatter("{x:g}")
         axis.set(
@@ -87,38 +77,38 @@ def names(infos: Sequence[CellInfo]) -> dict[str, str]:
 
 def band(l0: Any) -> tuple[Any, Any, Any, Any]:
     """The k where the rate jumps, the rate from there on, and the ends of its interval by Wilson; all in percent."""
-    ks, rates = measure.curve(l0)
-    ends = np.array([measure.wilson(round(rate * len(l0)), len(l0)) for rate in rates])
+    ks, rates = curve(l0)
+    ends = np.array([wilson(round(rate * len(l0)), len(l0)) for rate in rates])
     return ks, 100 * rates, 100 * ends[:, 0], 100 * ends[:, 1]
 
 
 def _line(axis: Any, info: CellInfo, l0: Any, end: float, label: str) -> None:
     colour, dash = style.colour(info.attack), style.dash(info.attack)
-    # Each repeats its last value at the right edge: the rate stays what it is.
+    # The last value is repeated at the right edge: up to there the rate stays the same.
     ks, rate, low, high = (np.append(each, each[-1]) for each in band(l0))
     ks[-1] = end
     axis.fill_between(ks, low, high, step="post", color=colour, alpha=0.12, linewidth=0)
     axis.step(ks, rate, where="post", color=colour, linestyle=dash, linewidth=1.6, label=label)
 
 
-def _points(axis: Any, cells: Sequence[Cell], names: dict[str, str]) -> None:
+def _points(axis: Any, cells: Sequence[Measured], names: dict[str, str]) -> None:
     rows: dict[str, list[tuple[float, ...]]] = {}
     colours = {names[info.key]: style.colour(info.attack) for info, _ in cells}
     for info, facts in cells:
         k = float(info.budget or 0)
         l0 = measure.changes(facts, info.unit)
-        rate = measure.asr(l0, k)
-        low, high = measure.wilson(round(rate * len(l0)), len(l0))
+        rate = metrics.asr(l0, k)
+        low, high = wilson(round(rate * len(l0)), len(l0))
         rows.setdefault(names[info.key], []).append((k, 100 * rate, 100 * (rate - low), 100 * (high - rate)))
     for label, points in rows.items():
         ks, rates, below, above = np.array(sorted(points)).T
-        # A share of exactly 0 or 1 may round to an end just inside itself, and a bar cannot be negative.
+        # Rounding may put the end of an interval just inside the rate, and a bar cannot be negative.
         bars = np.maximum([below, above], 0)
         axis.errorbar(ks, rates, bars, color=colours[label], fmt="o", markersize=4, capsize=2, label=f"{label} at k")
 
 
-def best_of_all(free: Sequence[Cell]) -> tuple[str, Any] | None:
-    """What to call the best of two or more attacks, and its l0 per sample, over the rows that all of them have."""
+def best_of_all(free: Sequence[Measured]) -> tuple[str, Any] | None:
+    """A name for the best of two or more attacks, and its l0 per sample, over the rows that all of them have."""
     if len(free) < 2:
         return None
     common = reduce(np.intersect1d, [facts.row for _, facts in free])
@@ -126,21 +116,21 @@ def best_of_all(free: Sequence[Cell]) -> tuple[str, Any] | None:
         return None
     pool: list[Facts] = [facts.take(np.isin(facts.row, common)) for _, facts in free]
     some = "" if all(len(facts) == len(common) for _, facts in free) else f" ({len(common)} rows all have)"
-    return f"best of all{some}", measure.envelope(pool, free[0][0].unit).l0
+    return f"best of all{some}", envelope(pool, free[0][0].unit).l0
 
 
-def _envelope(axis: Any, free: Sequence[Cell], end: float) -> None:
+def _envelope(axis: Any, free: Sequence[Measured], end: float) -> None:
     found = best_of_all(free)
     if found is None:
         return
     label, l0 = found
-    ks, rates = measure.curve(l0)
+    ks, rates = curve(l0)
     edge, last = np.append(ks, end), 100 * np.append(rates, rates[-1])
     axis.step(edge, last, where="post", color=style.BEST, linestyle=":", linewidth=1.4, label=label)
 
 
-def last_k(group: Sequence[Cell]) -> float:
-    """Where the axis of a panel ends: a little after the last change that is known."""
+def last_k(group: Sequence[Measured]) -> float:
+    """Where the axis of a panel ends: a little beyond the largest number of changes found."""
     found = [measure.changes(facts, info.unit) for info, facts in group if info.budget is None]
     largest = [float(l0[np.isfinite(l0)].max(initial=0)) for l0 in found]
     return 1.05 * max([1.0, *largest, *(float(info.budget) for info, _ in group if info.budget is not None)])
@@ -151,50 +141,9 @@ def panel_title(info: CellInfo) -> str:
     return f"{info.model} on {info.dataset}" + ("" if info.goal == "untargeted" else f", {info.goal}")
 
 
-def frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points that none beats in both, by cost.
-
-    >>> frontier([(1, 9), (2, 9), (3, 4), (4, 5)])
-    [(1, 9), (3, 4)]
-    """
-    kept: list[tuple[float, float]] = []
-    for point in sorted(points):
-        if not kept or point[1] < kept[-1][1]:
-            kept.append(point)
-    return kept
-
-
-def draw_pareto(cells: Sequence[Cell], *, mix: bool = False) -> Any:
-    """Per model, queries per sample against the median l0, and the attacks that none beats in both."""
-    free = [(info, facts) for info, facts in cells if info.budget is None]
-    if cells and not free:
-        raise ValueError("every run in the store has a budget, so there are no medians for --pareto; use --curves")
-    groups = panels(free, mix)
-    figure, axes = style.grid(len(groups))
-    for axis, group in zip(axes, groups, strict=True):
-        _scatter(axis, group)
-        axis.set(ylabel=f"median l0, {group[0][0].unit}s", title=style.plain(panel_title(group[0][0])))
-        axis.set_xlabel("queries per sample (forward and backward)")
-        style.legend(axis)
-        style.tidy(axis)
-    return figure
-
-
-def _scatter(axis: Any, group: Sequence[Cell]) -> None:
-    """The points of a panel; an attack that fails on half of the samples stands at the top as a triangle."""
-    names = labels([info for info, _ in group])
-    cost = {info.key: float(np.mean(facts.forwards + facts.backwards)) for info, facts in group}
-    median = {info.key: measure.median(measure.changes(facts, info.unit)) for info, facts in group}
-    finite = [(cost[key], median[key]) for key in cost if math.isfinite(median[key])]
-    top = 1.15 * max([1.0, *(height for _, height in finite)])
-    for info, _ in group:
-        lost = math.isinf(median[info.key])
-        label, marker = names[info.key] + (" (∞)" if lost else ""), "^" if lost else "o"
-        place = [cost[info.key]], [min(median[info.key], top)]
-        axis.plot(*place, marker, color=style.colour(info.attack), label=label, clip_on=False)
-    low, high = min(cost.values()), max(cost.values())
-    wide = high > 10 * low > 0  # within one power of ten a logarithmic axis has nothing to write on it
-    axis.set(xscale="log" if wide else "linear", ylim=(0, top), xlim=(low / 2 if wide else 0, high * 1.1))
-    if finite:
-        xs, ys = zip(*frontier(finite), strict=True)
-        axis.step([*xs, high * 1.1], [*ys, ys[-1]], where="post", color=style.BEST, linewidth=0.8, zorder=0)
+FIGURE = Figure(
+    "curves",
+    "ASR against k per model, as .pdf, .svg or .png.",
+    lambda request: draw_curves(request.cells, log=bool(request.options.get("log")), mix=request.mix),
+    options=(Option("log", "With --curves: a logarithmic k.", bool),),
+)

@@ -1,14 +1,13 @@
 """The paper's first figure, from recorded traces: a search in a plane, and what it makes of an image.
 
-Three points of each search are shown: the first and the last that reached the goal with fewer changes than any before,
-and the middle one of those between; where there are none between, the point halfway to the first comes before both.
+A record is a point that reached the goal with fewer changes than all before it. Of each search the first, the middle
+and the last record are shown; where there are but one or two, the point halfway to the first comes before them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,15 +16,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sigmazero.report.figures import style
-from sigmazero.report.figures.images import faint, mark, show
-from sigmazero.report.figures.picture import is_image
+from sigmazero.report.figures.figure import Figure
+from sigmazero.report.figures.images import faint, is_image, mark, show
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 from sigmazero.store.trace import Trace
 
 HOW = "sigmazero run experiments/figure-1.toml makes one"
 LEVELS = 26
-FINE = 4  # lines drawn between two of the landscape, whose grooves are narrower than its steps
+FINE = 4  # points drawn per stored one, since the grooves of the objective are narrower than that
 NUMBERS = "①②③"
 START, FOUND, LINES = "#D62728", "#2CA02C", "#8C8C8C"
 
@@ -38,16 +37,15 @@ class Recorded:
     trace: Trace
 
 
-def save_figure_one(path: Path, store: Store) -> None:
-    """Draw the figure from the first search in a plane and the first on an image that the store has."""
-    style.known(path, option="--figure-1")
+def draw_figure_one(store: Store) -> Any:
+    """The figure, from the first search in a plane and the first on an image that the store has."""
     found = list(recorded(store))
     plane = next((one for one in found if one.trace.landscape is not None), None)
     image = next((one for one in found if is_image(torch.from_numpy(one.trace.clean)[None])), None)
     if plane is None or image is None:
         lacks = "a problem with two features" if plane is None else "an image"
         raise ValueError(f"{store.path} has no successful search on {lacks} with a trace; {HOW}")
-    style.save(draw(plane, image), path)
+    return draw(plane, image)
 
 
 def recorded(store: Store) -> Iterator[Recorded]:
@@ -60,7 +58,7 @@ def recorded(store: Store) -> Iterator[Recorded]:
 
 
 def highlights(trace: Trace) -> list[int]:
-    """Three questions to show, in their order; fewer if the search was that short."""
+    """The queries to show, in their order: three, or fewer of a short search."""
     records = trace.records
     if len(records) > 2:
         return [records[0], records[len(records) // 2], records[-1]]
@@ -96,7 +94,7 @@ def _image(axes: Any, clean: Tensor, trace: Trace, question: int, number: str) -
 
 
 def objective(trace: Trace, smoothing: float | None) -> tuple[Any, Any]:
-    """Places along a side, and over the plane what σ-zero descends: the margin, and the l0 norm made smooth.
+    """Coordinates along a side, and what σ-zero minimises at each point of the plane: margin plus smooth l0 norm.
 
     Without a smoothing it is the margin alone, as for attacks that have no such term.
     """
@@ -120,7 +118,7 @@ def _plane(axis: Any, plane: Recorded) -> None:
     trace = plane.trace
     assert trace.landscape is not None
     along, height = objective(trace, plane.info.parameters.get("smoothing"))
-    # Steps that widen with the height: where the goal is reached only the shallow grooves of the l0 norm are left.
+    # Levels are closest at the bottom: where the goal is reached only the shallow grooves of the l0 norm are left.
     levels = height.min() + (height.max() - height.min()) * np.linspace(0, 1, LEVELS) ** 2
     axis.contourf(along, along, height, levels=levels, cmap="Blues", norm=PowerNorm(0.5))
     side = np.linspace(0, 1, len(trace.landscape))
@@ -135,10 +133,17 @@ def _plane(axis: Any, plane: Recorded) -> None:
     for number, question in zip(NUMBERS, highlights(trace), strict=False):
         point = trace.point(question).flatten()
         axis.plot(*point, "o", color="white", markeredgecolor="#333333", markersize=5, zorder=3)
-        away = (6, 6) if question == end else (-14, 4)  # from the path, and from the star
+        away = (6, 6) if question == end else (-14, 4)  # clear of the path, and of the star
         axis.annotate(number, point, away, textcoords="offset points", fontsize=11, zorder=5)
     axis.plot(*x, "o", color=START, markersize=9, zorder=4, label="x")
     axis.plot(*path[-1], "*", color=FOUND, markeredgecolor="white", markersize=15, zorder=4, label="x*")
     axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="feature 1", ylabel="feature 2")
     axis.set_title(_about(plane.info), fontsize=9)
     axis.legend(fontsize=7, ncols=3, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13))
+
+
+FIGURE = Figure(
+    "figure-1",
+    "The path of a search with a trace, as .pdf, .svg or .png.",
+    lambda request: draw_figure_one(request.store),
+)

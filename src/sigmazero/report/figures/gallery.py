@@ -1,7 +1,7 @@
 """What each attack changed, side by side: the same inputs clean, adversarial, and with the changed pixels marked.
 
-The inputs shown are those that all attacks fooled, spread evenly over the data set; if these are too few, those
-follow that fewer attacks fooled. Inputs that the model had wrong already are shown only if there are no others.
+The inputs shown are those that all attacks fooled, spread evenly over the data set; if these are too few, inputs that
+fewer attacks fooled follow. Inputs that are wrong already are shown only if there are no others.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sigmazero.bench.cells import Loader
-from sigmazero.bench.inputs import clean_rows
+from sigmazero.core import metrics
 from sigmazero.report import measure
 from sigmazero.report.figures import style
 from sigmazero.report.figures.curves import labels, panels
-from sigmazero.report.figures.images import faint, mark, show
-from sigmazero.report.figures.picture import is_image
-from sigmazero.report.measure import Cell
+from sigmazero.report.figures.figure import Figure, Option, Request
+from sigmazero.report.figures.images import faint, is_image, mark, show
+from sigmazero.report.inputs import Clean
+from sigmazero.report.measure import Measured
 from sigmazero.report.tables.layout import minimum_norm
-from sigmazero.report.tables.summary import load
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store
 
@@ -35,7 +34,7 @@ IMAGE, GAP, TEXT, BETWEEN, HEAD, EDGE = 1.1, 0.07, 0.2, 0.16, 0.62, 0.12
 
 
 @dataclass(frozen=True)
-class Column:
+class Shown:
     """One attack: what to call it, and what it did to the inputs shown."""
 
     info: CellInfo
@@ -44,20 +43,18 @@ class Column:
     adversarial: Tensor
 
 
-def save_gallery(path: Path, store: Store, loader: Loader, *, rows: int = ROWS, mix: bool = False) -> list[Path]:
-    """Write one figure per model and data set; with more than one, each file's name tells which."""
-    style.known(path, option="--pictures")
+def draw_gallery(request: Request) -> dict[Path, Any]:
+    """One figure per model and data set, by its path; with more than one, each file's name tells which it is."""
+    rows = ROWS if request.options.get("rows") is None else request.options["rows"]
     if rows < 1:
-        raise ValueError(f"--rows {rows}: give 1 or more")
-    every = panels(load(store), mix)
-    groups = [group for group in every if is_image(clean_rows(store, group[0][0], loader).images)]
+        raise ValueError(f"rows={rows}: give 1 or more")
+    every = panels(request.cells, request.mix)
+    groups = [group for group in every if is_image(request.clean(group[0][0]).images)]
     if not groups:
-        raise ValueError(f"{every[0][0][0].dataset} has inputs that are no images; --curves takes any")
-    paths = [path] if len(groups) == 1 else _paths(path, [group[0][0] for group in groups])
-    figures = [draw_group(store, loader, group, rows) for group in groups]  # all of them, before the first is written
-    for figure, file in zip(figures, paths, strict=True):
-        style.save(figure, file)
-    return paths
+        raise ValueError(f"{every[0][0][0].dataset} has inputs that are no images; curves can be drawn of any")
+    paths = [request.path] if len(groups) == 1 else _paths(request.path, [group[0][0] for group in groups])
+    figures = [draw_group(request.store, request.clean, group, rows) for group in groups]
+    return dict(zip(paths, figures, strict=True))
 
 
 def _paths(path: Path, infos: Sequence[CellInfo]) -> list[Path]:
@@ -67,37 +64,37 @@ def _paths(path: Path, infos: Sequence[CellInfo]) -> list[Path]:
     return [path.with_name(f"{path.stem}-{name}{path.suffix}") for name in names]
 
 
-def draw_group(store: Store, loader: Loader, group: Sequence[Cell], rows: int) -> Any:
+def draw_group(store: Store, clean_of: Clean, group: Sequence[Measured], rows: int) -> Any:
     """The figure of one model on one data set."""
     ordered = in_order(group)
     first = ordered[0][0]
     common = shared_rows(ordered)
     places = {info.key: _places(facts, common) for info, facts in ordered}
     chosen = choose([within(info, facts)[places[info.key]] for info, facts in ordered], rows)
-    clean = clean_rows(store, first, loader).images[np.flatnonzero(store.stored(first.key))[places[first.key][chosen]]]
+    clean = clean_of(first).images[np.flatnonzero(store.stored(first.key))[places[first.key][chosen]]]
     names = labels([info for info, _ in ordered])
     columns = []
     for info, _ in ordered:
         facts = store.facts(info.key).take(places[info.key][chosen])
         name = names[info.key] if info.budget is None else f"{names[info.key]} at {info.budget}"
-        columns.append(Column(info, name, facts, facts.rebuild(clean)))
+        columns.append(Shown(info, name, facts, facts.rebuild(clean)))
     return draw(clean, columns)
 
 
-def in_order(group: Sequence[Cell]) -> list[Cell]:
+def in_order(group: Sequence[Measured]) -> list[Measured]:
     """From the least to the most effective, as in the tables; those with a budget after the others, by budget."""
     free = {info.key: (info, facts) for info, facts in group if info.budget is None}
     lines = minimum_norm(list(free.values()), mix=True).blocks[0] if free else ()
     fixed = [(info, facts) for info, facts in group if info.budget is not None]
 
-    def strength(cell: Cell) -> tuple[float, float]:
+    def strength(cell: Measured) -> tuple[float, float]:
         k = float(cell[0].budget or 0)
-        return k, measure.asr(measure.changes(cell[1], cell[0].unit), k)
+        return k, metrics.asr(measure.changes(cell[1], cell[0].unit), k)
 
     return [*(free[line.info.key] for line in lines), *sorted(fixed, key=strength)]
 
 
-def shared_rows(cells: Sequence[Cell]) -> NDArray[np.int64]:
+def shared_rows(cells: Sequence[Measured]) -> NDArray[np.int64]:
     """The rows that all cells have, in the order of the first."""
     common = cells[0][1].row
     for _, facts in cells[1:]:
@@ -136,12 +133,12 @@ def choose(changes: Sequence[NDArray[np.float64]], count: int) -> list[int]:
     return [everyone[place] for place in np.linspace(0, len(everyone) - 1, count).round().astype(int)]
 
 
-def draw(clean: Tensor, columns: Sequence[Column]) -> Any:
-    """A line pair per input: the adversarial inputs with prediction and l0, and below them what was changed."""
+def draw(clean: Tensor, columns: Sequence[Shown]) -> Any:
+    """Two lines per input: the adversarial inputs with prediction and l0, and below them what was changed."""
     step, block = IMAGE + GAP, 2 * IMAGE + TEXT + BETWEEN
     width, height = 2 * EDGE + (1 + len(columns)) * step + GAP, HEAD + len(clean) * block
     figure = style.figure(width, height)
-    figure.set_layout_engine("none")  # every place is known, and a search for them takes long with so many
+    figure.set_layout_engine("none")  # all places are computed here; matplotlib is slow with so many
 
     def axis(row: int, line: int, column: int) -> Any:
         left = EDGE + column * step + (GAP if column else 0)
@@ -176,7 +173,7 @@ def _head(axis: Any, name: str, colour: str) -> None:
     axis.set_title(textwrap.fill(name, 18), fontsize=7.5, color=colour, fontweight="bold", pad=3)
 
 
-def _sample(axes: tuple[Any, Any], clean: Tensor, column: Column, row: int) -> None:
+def _sample(axes: tuple[Any, Any], clean: Tensor, column: Shown, row: int) -> None:
     changes = float(within(column.info, column.facts)[row])
     if np.isinf(changes):
         show(axes[0], faint(clean), "not found")
@@ -185,3 +182,12 @@ def _sample(axes: tuple[Any, Any], clean: Tensor, column: Column, row: int) -> N
     show(axes[1], faint(clean))
     if np.isfinite(changes):
         mark(axes[1], clean, column.adversarial[row])
+
+
+FIGURE = Figure(
+    "pictures",
+    "Some inputs clean, adversarial and with their changes marked, per attack; as .pdf, .svg or .png.",
+    draw_gallery,
+    options=(Option("rows", f"With --pictures: how many inputs; {ROWS} by default."),),
+    inputs=True,
+)

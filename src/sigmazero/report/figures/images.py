@@ -1,4 +1,4 @@
-"""Images in small axes, and marks on changed pixels that stay visible however large the image is."""
+"""Which inputs are images, images in small axes, and marks on changed pixels, visible however large the image is."""
 
 from __future__ import annotations
 
@@ -7,10 +7,24 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from sigmazero.report.figures.picture import largest_change, pixels
-
-ACROSS = 56  # a mark is at least this part of the image's longer side
+ACROSS = 56  # a mark is at least the longer side divided by this
 CORNERS = 16
+
+
+def is_image(x: Tensor) -> bool:
+    """Whether a batch can be shown: (N, 1 or 3 channels, height, width)."""
+    return x.ndim == 4 and x.shape[1] in (1, 3) and min(x.shape[2:]) > 1
+
+
+def largest_change(clean: Tensor, adversarial: Tensor) -> Any:
+    """Per position, the change of the channel that changed most, with its sign."""
+    delta = adversarial - clean
+    return delta.gather(0, delta.abs().argmax(0, keepdim=True))[0].numpy()
+
+
+def pixels(image: Tensor) -> Any:
+    """An image as matplotlib takes it."""
+    return image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).clamp(0, 1).numpy()
 
 
 def show(axis: Any, image: Tensor, text: str = "") -> None:

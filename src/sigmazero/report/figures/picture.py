@@ -14,13 +14,11 @@ from torch import Tensor
 
 from sigmazero.core.files import replacing
 from sigmazero.core.result import Result
+from sigmazero.report.figures import style
+from sigmazero.report.figures.images import is_image, largest_change, pixels
+from sigmazero.report.optimality import curve
 
 BLUE, VERMILION = "#0072B2", "#D55E00"
-
-
-def is_image(x: Tensor) -> bool:
-    """Whether a batch can be shown: (N, 1 or 3 channels, height, width)."""
-    return x.ndim == 4 and x.shape[1] in (1, 3) and min(x.shape[2:]) > 1
 
 
 def choose(result: Result, count: int) -> list[int]:
@@ -44,12 +42,8 @@ def save_picture(path: Path, result: Result, clean: Tensor, labels: Tensor, *, t
 
 def draw(result: Result, clean: Tensor, labels: Tensor, *, title: str = "", count: int = 8) -> Any:
     """The picture as a matplotlib figure; inputs that are not images give the curve alone."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("the picture needs matplotlib; pip install 'sigmazero[plot]'") from None
     rows = choose(result, count) if is_image(clean) else []
-    figure = Figure(figsize=(1.25 * len(rows) + 4.2, 4.4), layout="constrained")
+    figure = style.figure(1.25 * len(rows) + 4.2, 4.4)
     figure.suptitle(title)
     grid = figure.add_gridspec(3, len(rows) + 1, width_ratios=[1.0] * len(rows) + [3.2])
     for column, row in enumerate(rows):
@@ -74,23 +68,11 @@ def _sample(axes: list[Any], result: Result, row: int, clean: Tensor, label: int
         axis.set_ylabel(text, fontsize=9)
 
 
-def largest_change(clean: Tensor, adversarial: Tensor) -> Any:
-    """Per position, the change of the channel that changed most, with its sign."""
-    delta = adversarial - clean
-    return delta.gather(0, delta.abs().argmax(0, keepdim=True))[0].numpy()
-
-
-def pixels(image: Tensor) -> Any:
-    """An image as matplotlib takes it."""
-    return image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).clamp(0, 1).numpy()
-
-
 def _curve(axis: Any, result: Result) -> None:
     """Share of all samples fooled with at most k changes, over k."""
-    found = np.sort(result.changes[result.success].cpu().double().numpy())
-    shares = 100 * np.arange(1, len(found) + 1) / max(len(result), 1)
-    end = max(1.0, 1.05 * float(found[-1])) if len(found) else 1.0
-    axis.step([0, *found, end], [0, *shares, shares[-1] if len(shares) else 0], where="post", color=BLUE, linewidth=2)
+    ks, rates = curve(result.samples().changes) if len(result) else (np.zeros(1), np.zeros(1))
+    end = max(1.0, 1.05 * float(ks[-1]))
+    axis.step([*ks, end], 100 * np.append(rates, rates[-1]), where="post", color=BLUE, linewidth=2)
     median = result.median_l0
     if np.isfinite(median):
         axis.axvline(median, color=VERMILION, linestyle="--", linewidth=1.2, label=f"median {median:g}")
@@ -98,5 +80,4 @@ def _curve(axis: Any, result: Result) -> None:
     axis.set(xlim=(0, end), ylim=(0, 101), title="robustness curve")
     axis.set_xlabel(f"k, {'pixels' if result.unit == 'pixel' else 'features'} changed at most")
     axis.set_ylabel("attack success rate, %")
-    axis.grid(alpha=0.3)
-    axis.spines[["top", "right"]].set_visible(False)
+    style.tidy(axis)

@@ -66,11 +66,11 @@ def plain(text: str) -> str:
     return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
 
 
-def known(path: Path, kinds: tuple[str, ...] = FORMATS, option: str = "") -> str:
+def known(path: Path, kinds: tuple[str, ...] = FORMATS) -> str:
     """The format that the end of a file's name asks for."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in kinds:
-        raise ValueError(f"{option} {path}: end the name in one of .{', .'.join(kinds)}".strip())
+        raise ValueError(f"{path}: end the name in one of .{', .'.join(kinds)}")
     return kind
 
 
@@ -101,7 +101,7 @@ def grid(panels: int, width: float = 5.2, height: float = 3.6) -> tuple[Any, lis
 
 
 def tidy(axis: Any) -> None:
-    """Light lines behind the figures, no frame above and beside them."""
+    """A light grid, and no frame at the top and at the right."""
     axis.grid(alpha=0.3)
     axis.spines[["top", "right"]].set_visible(False)
 

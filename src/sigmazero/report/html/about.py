@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sigmazero.report.html import tables
 from sigmazero.report.html.shell import Html, element, join
-from sigmazero.report.tables.summary import duration
+from sigmazero.report.html.tables import HtmlCell, HtmlTable
+from sigmazero.report.tables.status import duration
 from sigmazero.report.tables.text import number
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import CellStatus
@@ -47,7 +47,7 @@ def _text(name: str, value: Any) -> str:
     return str(value).replace("T", " ") if name == "began" else str(value)
 
 
-def cells(states: Sequence[CellStatus]) -> tables.Table:
+def cells(states: Sequence[CellStatus]) -> HtmlTable:
     """Every cell: how far it is, and the hashes that identify what it is about."""
     words, numbers = ["model", "attack", "data", "state"], ["budget", "seed", "samples", "time"]
     hashes = ["weights", "rows", "cell"]
@@ -56,25 +56,25 @@ def cells(states: Sequence[CellStatus]) -> tables.Table:
         info = one.cell
         known = [info.model_sha256[:8], info.data_hash[:8], info.key[:12]]
         figures = [
-            tables.Cell("–" if info.budget is None else number(info.budget), info.budget),
-            tables.Cell(str(info.seed), info.seed),
-            tables.Cell(f"{one.done}" if one.done == info.rows else f"{one.done} of {info.rows}", one.done),
-            tables.Cell(duration(one.seconds), one.seconds),
+            HtmlCell(number(info.budget), info.budget),
+            HtmlCell(str(info.seed), info.seed),
+            HtmlCell(f"{one.done}" if one.done == info.rows else f"{one.done} of {info.rows}", one.done),
+            HtmlCell(duration(one.seconds), one.seconds),
         ]
         texts = [info.model, info.attack, info.dataset, one.state]
-        rows.append([*map(tables.Cell, texts), *figures, *(tables.Cell(element("code", text)) for text in known)])
+        rows.append([*map(HtmlCell, texts), *figures, *(HtmlCell(element("code", text)) for text in known)])
     caption = "Each cell is an attack against a model on some rows; the hashes are those of weights, rows and question"
-    return tables.Table("cells", caption, [*words, *numbers, *hashes], rows, words=len(words))
+    return HtmlTable("cells", caption, [*words, *numbers, *hashes], rows, words=len(words))
 
 
-def parameters(infos: Sequence[CellInfo]) -> tables.Table:
+def parameters(infos: Sequence[CellInfo]) -> HtmlTable:
     """Every attack with all its parameters."""
     shown = {
         (info.attack, str(info.version), ", ".join(f"{name}={value}" for name, value in info.parameters.items()))
         for info in infos
     }
-    rows = [[tables.Cell(text) for text in line] for line in sorted(shown)]
-    return tables.Table("parameters", "Parameters of the attacks", ["attack", "version", "parameters"], rows, words=3)
+    rows = [[HtmlCell(text) for text in line] for line in sorted(shown)]
+    return HtmlTable("parameters", "Parameters of the attacks", ["attack", "version", "parameters"], rows, words=3)
 
 
 def incomplete(states: Sequence[CellStatus]) -> Html:

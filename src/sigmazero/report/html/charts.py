@@ -9,11 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from sigmazero.core import metrics
+from sigmazero.core.metrics import DEFAULT_KS
 from sigmazero.report import measure
 from sigmazero.report.figures import curves
 from sigmazero.report.html import colours, tables
 from sigmazero.report.html.shell import Html, element
-from sigmazero.report.measure import Cell
+from sigmazero.report.html.tables import HtmlCell, HtmlTable
+from sigmazero.report.intervals import wilson
+from sigmazero.report.measure import Measured
 from sigmazero.report.tables.text import number
 
 # uPlot 1.6.32, MIT licence, as published: these files are not to be changed.
@@ -24,8 +28,8 @@ VENDORED = {
 }
 SCRIPTS = ("vendor/uPlot.iife.min.js", "assets/charts.js")
 STYLES = ("vendor/uPlot.min.css", "assets/charts.css")
-POINTS = 600  # places where curves are given, if they do not jump at fewer
-TABLE_KS = (0, 1, 5, 10, 24, 50, 100, 250, 500, 1000)
+POINTS = 600  # about so many places k are given of a curve that jumps at more
+LISTED = (0, 1, 5, *DEFAULT_KS, 100, 250, 500, 1000)  # the k of the table under a chart, as far as it goes
 
 
 @dataclass(frozen=True)
@@ -35,11 +39,11 @@ class Chart:
     name: str
     title: str
     data: dict[str, Any]
-    table: tables.Table
+    table: HtmlTable
 
 
-def build(cells: Sequence[Cell], mix: bool = False) -> list[Chart]:
-    """One chart per model: the places k, and for each attack its rate there and the ends of its interval, in %.
+def build(cells: Sequence[Measured], mix: bool = False) -> list[Chart]:
+    """One chart per model: for each attack the success rate and the ends of its interval, in %, at some places k.
 
     Runs with a budget are known at their budget alone, so each of them is a point.
     """
@@ -57,7 +61,7 @@ def render(chart: Chart) -> Html:
     )
 
 
-def _chart(name: str, group: Sequence[Cell]) -> Chart:
+def _chart(name: str, group: Sequence[Measured]) -> Chart:
     info, called = group[0][0], curves.names([info for info, _ in group])
     free = [(info, facts) for info, facts in group if info.budget is None]
     lines = {called[info.key]: (info.attack, measure.changes(facts, info.unit)) for info, facts in free}
@@ -94,29 +98,27 @@ def rates(l0: Any, ks: Any) -> dict[str, list[float]]:
     return {name: np.round(each[at], 3).tolist() for name, each in zip(names, values, strict=True)}
 
 
-def _point(cell: Cell, label: str) -> dict[str, Any]:
+def _point(cell: Measured, label: str) -> dict[str, Any]:
     info, facts = cell
     rate, low, high = _interval(measure.changes(facts, info.unit), float(info.budget or 0))
     return {"label": label, "k": info.budget, **colours.pair(info.attack), "rate": rate, "low": low, "high": high}
 
 
 def _interval(l0: Any, k: float) -> tuple[float, float, float]:
-    rate = measure.asr(l0, k)
-    low, high = measure.wilson(round(rate * len(l0)), len(l0))
+    rate = metrics.asr(l0, k)
+    low, high = wilson(round(rate * len(l0)), len(l0))
     return round(100 * rate, 3), round(100 * low, 3), round(100 * high, 3)
 
 
-def _table(
-    name: str, caption: str, found: dict[str, Any], points: Sequence[dict[str, Any]], end: float
-) -> tables.Table:
+def _table(name: str, caption: str, found: dict[str, Any], points: Sequence[dict[str, Any]], end: float) -> HtmlTable:
     budgets = {float(point["k"]) for point in points}
-    ks = sorted(budgets | {float(k) for k in TABLE_KS if found and k < end}) + ([math.inf] if found else [])
-    rows = [[tables.Cell(label), *(_share(*_interval(l0, k)) for k in ks)] for label, l0 in found.items()]
+    ks = sorted(budgets | {float(k) for k in LISTED if found and k < end}) + ([math.inf] if found else [])
+    rows = [[HtmlCell(label), *(_share(*_interval(l0, k)) for k in ks)] for label, l0 in found.items()]
     for label in dict.fromkeys(point["label"] for point in points):
         known = {float(p["k"]): _share(p["rate"], p["low"], p["high"]) for p in points if p["label"] == label}
-        rows.append([tables.Cell(label), *(known.get(k, tables.Cell("–")) for k in ks)])
-    return tables.Table(name, caption, ["attack", *("∞" if math.isinf(k) else f"{k:g}" for k in ks)], rows)
+        rows.append([HtmlCell(label), *(known.get(k, HtmlCell("–")) for k in ks)])
+    return HtmlTable(name, caption, ["attack", *("∞" if math.isinf(k) else f"{k:g}" for k in ks)], rows)
 
 
-def _share(rate: float, low: float, high: float) -> tables.Cell:
-    return tables.Cell(f"{rate:.1f} ({number(low, 1)}–{number(high, 1)})", rate)
+def _share(rate: float, low: float, high: float) -> HtmlCell:
+    return HtmlCell(f"{rate:.1f} ({number(low, 1)}–{number(high, 1)})", rate)

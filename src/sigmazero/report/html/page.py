@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sigmazero.bench.cells import Loader
 from sigmazero.core.files import replacing
+from sigmazero.core.metrics import DEFAULT_KS
 from sigmazero.report.html import about, charts, results, samples, summary, tables
 from sigmazero.report.html.shell import Html, asset, document, element, join
-from sigmazero.report.tables import layout
-from sigmazero.report.tables.summary import load
+from sigmazero.report.inputs import Clean
+from sigmazero.report.measure import load
 from sigmazero.store.store import Store
 
 SCRIPTS = (*charts.SCRIPTS, "assets/pictures.js", "assets/samples.js")
@@ -38,21 +38,24 @@ def save_page(path: Path, text: str) -> None:
 
 def make_page(
     store: Store,
-    loader: Loader,
+    clean: Clean,
     *,
-    ks: Sequence[float] = layout.KS,
+    ks: Sequence[float] = DEFAULT_KS,
     mix: bool = False,
-    compare: str | None = None,
+    compare: results.Compare | None = None,
     limit: int | None = None,
 ) -> str:
-    """The text of the page; `limit` is the number of samples that come with pictures, by default what 5 MB hold."""
+    """The text of the page; `clean` gives the inputs of a cell, to show what was changed.
+
+    `limit` is the number of samples that come with pictures, by default what 5 MB hold.
+    """
     cells = load(store)
     if not cells:
         raise ValueError("the store has no samples yet; run a plan into it first")
     states, findings = store.status(), store.findings()
     made = results.build(cells, ks, mix, compare)
     drawn = charts.build(cells, mix)
-    groups = samples.build(store, cells, loader, limit)
+    groups = samples.build(store, cells, clean, limit)
     infos = [info for info, _ in cells]
     provenance = [
         element("h3", "What the doctor says of the models"),

@@ -1,15 +1,15 @@
-"""The tables of a report as tables of a page: the same figures, with the texts that the command line writes to copy."""
+"""The tables of a report as tables of a page: the same figures and, to copy, what `sigmazero report` writes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sigmazero.report.html import tables
-from sigmazero.report.measure import Cell
-from sigmazero.report.paper import published
+from sigmazero.report.measure import Measured
 from sigmazero.report.tables import latex, layout, render
 from sigmazero.report.tables.layout import Layout
 
+Compare = Callable[[Layout], Layout]
 NOTES = {
     "median": "Median number of changes; a sample that was not fooled counts as ∞.",
     "s": "Seconds per sample.",
@@ -19,48 +19,54 @@ NOTES = {
 
 
 def build(
-    cells: Sequence[Cell], ks: Sequence[float], mix: bool = False, compare: str | None = None
-) -> list[tables.Table]:
-    """One table for the runs without a budget and one for those with, where there are such runs."""
+    cells: Sequence[Measured], ks: Sequence[float], mix: bool = False, compare: Compare | None = None
+) -> list[tables.HtmlTable]:
+    """One table for the runs without a budget and one for those with, where there are such runs.
+
+    `compare` puts the figures of somebody else beside ours.
+    """
     made = []
     for name, fixed in (("minimum-norm", False), ("fixed-budget", True)):
         if any((info.budget is not None) == fixed for info, _ in cells):
             found = layout.build(name, cells, ks, mix)
-            made.append(from_layout(name, found if compare is None else published.compare(found, compare)))
+            made.append(from_layout(name, found if compare is None else compare(found)))
     return made
 
 
-def from_layout(name: str, made: Layout) -> tables.Table:
-    """A layout as a table whose every line stands for itself, so that it can be sorted."""
+def from_layout(name: str, made: Layout) -> tables.HtmlTable:
+    """A layout as a table in which every line is complete, so that it can be sorted."""
     headings = list(made.words)
     for column in made.columns:
         headings += [column.heading, f"{column.heading} paper"] if made.compared else [column.heading]
-    rates = {
-        c.heading: f"Share of all samples fooled{'' if c.name == 'asr_inf' else ' with at most so many changes'}, in %."
-        for c in made.columns
-        if c.kind == "share"
-    }
-    return tables.Table(
+    return tables.HtmlTable(
         name,
         made.caption + (f". {render.CAVEAT}" if made.compared else ""),
         headings,
         [_row(made, block, line) for block in made.blocks for line in block],
         words=len(made.words),
         copies={"LaTeX": latex.to_latex(made), "CSV": render.to_csv(made), "Markdown": render.to_markdown(made)},
-        notes=NOTES | rates,
+        notes={column.heading: note(column) for column in made.columns},
     )
 
 
-def _row(made: Layout, block: Sequence[layout.Line], line: layout.Line) -> list[tables.Cell]:
+def note(column: layout.Column) -> str:
+    """What a figure is, for those who ask."""
+    if column.name.startswith("asr_"):
+        how = "" if column.name == "asr_inf" else " with at most so many changes"
+        return f"Share of all samples fooled{how}, in %."
+    return NOTES.get(column.heading, column.title)
+
+
+def _row(made: Layout, block: Sequence[layout.Line], line: layout.Line) -> list[tables.HtmlCell]:
     row = [_word(line.words[name]) for name in made.words]
     for column in made.columns:
         value = line.figures[column.name]
         wins = value is not None and value == layout.best(block, column)
-        row.append(tables.Cell(render.shown(value, column), value, wins))
+        row.append(tables.HtmlCell(render.shown(value, column), value, wins))
         if made.compared:
-            row.append(tables.Cell(render.beside(line, column), line.paper.get(column.name)))
+            row.append(tables.HtmlCell(render.beside(line, column), line.paper.get(column.name)))
     return row
 
 
-def _word(text: str) -> tables.Cell:
-    return tables.Cell(text, float(text)) if text.isdecimal() else tables.Cell(text)
+def _word(text: str) -> tables.HtmlCell:
+    return tables.HtmlCell(text, float(text)) if text.isdecimal() else tables.HtmlCell(text)

@@ -14,19 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sigmazero.bench.cells import Loader
-from sigmazero.bench.inputs import clean_rows
-from sigmazero.core.result import Outcome
+from sigmazero.core.outcome import Outcome
 from sigmazero.report import measure
 from sigmazero.report.figures import curves
-from sigmazero.report.figures.picture import is_image
+from sigmazero.report.figures.images import is_image
 from sigmazero.report.html import colours
-from sigmazero.report.measure import Cell
+from sigmazero.report.inputs import Clean, CleanRows
+from sigmazero.report.measure import Measured
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store
 
 ROOM = 3_500_000  # bytes for the samples of a page that is to stay under 5 MB
-FACT = 24  # bytes that the numbers of one sample of one run take, about
+FACT = 24  # bytes for the numbers of one sample of one run, about
 OUTCOMES = {
     Outcome.ALREADY: "wrong already",
     Outcome.FOUND: "fooled",
@@ -48,37 +47,41 @@ class Group:
     lack: str | None
 
 
-def build(store: Store, cells: Sequence[Cell], loader: Loader, limit: int | None = None) -> list[Group]:
+def build(store: Store, cells: Sequence[Measured], clean: Clean, limit: int | None = None) -> list[Group]:
     """One group per data set; at most `limit` samples in each, or as many as there is room for."""
     if limit is not None and limit < 0:
-        raise ValueError(f"--samples {limit}: give 0 or more")
+        raise ValueError(f"{limit} samples: give 0 or more")
     groups: dict[str, list[CellInfo]] = {}
     for info, _ in cells:
         groups.setdefault(info.data_hash, []).append(info)
-    return [_group(store, infos, loader, limit, ROOM // len(groups)) for infos in groups.values()]
+    return [_group(store, infos, clean, limit, ROOM // len(groups)) for infos in groups.values()]
 
 
-def _group(store: Store, infos: Sequence[CellInfo], loader: Loader, limit: int | None, room: int) -> Group:
+def _group(store: Store, infos: Sequence[CellInfo], clean: Clean, limit: int | None, room: int) -> Group:
     facts = [store.facts(info.key) for info in infos]
-    rows, clean, lack = np.unique(np.concatenate([each.row for each in facts])), None, None
-    try:
-        inputs = clean_rows(store, infos[0], loader)
-        if is_image(inputs.images):
-            clean = inputs
-        else:
-            lack = f"Inputs of shape {'×'.join(map(str, inputs.images.shape[1:]))} are no images, so none are shown."
-    except (OSError, ImportError, ValueError, LookupError) as error:
-        lack = f"No pictures: {error}"
-    features = 0 if clean is None else clean.images[0].numel()
+    rows = np.unique(np.concatenate([each.row for each in facts]))
+    inputs, lack = _images(clean, infos[0])
+    features = 0 if inputs is None else inputs.images[0].numel()
     chosen = spread(rows, _fitting(facts, features, len(rows), room) if limit is None else limit)
     data: dict[str, Any] = {"rows": chosen.tolist(), "labels": _labels(facts, chosen), "cells": []}
-    if clean is not None:
-        at = [int(np.flatnonzero(clean.ids.numpy() == row)[0]) for row in chosen]
-        data |= {"shape": list(clean.images.shape[1:]), "images": _text(_bytes(clean.images[at]))}
+    if inputs is not None:
+        at = [int(np.flatnonzero(inputs.ids.numpy() == row)[0]) for row in chosen]
+        data |= {"shape": list(inputs.images.shape[1:]), "images": _text(_bytes(inputs.images[at]))}
     named = curves.names(infos)
     for info, each in zip(infos, facts, strict=True):
-        data["cells"].append(_cell(info, each, chosen, named[info.key], pictures=clean is not None))
+        data["cells"].append(_cell(info, each, chosen, named[info.key], pictures=inputs is not None))
     return Group(infos[0].dataset, data, len(chosen), len(rows), lack)
+
+
+def _images(clean: Clean, info: CellInfo) -> tuple[CleanRows | None, str | None]:
+    """The clean inputs if they can be had and shown; otherwise why not."""
+    try:
+        inputs = clean(info)
+    except (OSError, ImportError, ValueError, LookupError) as error:
+        return None, f"No pictures: {error}"
+    if is_image(inputs.images):
+        return inputs, None
+    return None, f"Inputs of shape {'×'.join(map(str, inputs.images.shape[1:]))} are no images, so none are shown."
 
 
 def _fitting(facts: Sequence[Facts], features: int, rows: int, room: int) -> int:

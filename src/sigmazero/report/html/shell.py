@@ -10,9 +10,8 @@ import hashlib
 import html
 import json
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from importlib.resources import files
-
-import sigmazero
 
 VOID = ("br", "hr", "input", "link", "meta")
 # What would end a script element, begin a comment in one, or end a line in old readers of JSON.
@@ -100,7 +99,7 @@ def document(
         element("meta", http_equiv="Content-Security-Policy", content=policy([style], code)),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
-        element("meta", name="generator", content=f"sigmazero {sigmazero.__version__}"),
+        element("meta", name="generator", content=f"sigmazero {version('sigmazero')}"),
         element("link", rel="icon", href=ICON),
         element("title", title),
         element("style", Html(style)),

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
+from sigmazero.core import metrics
 from sigmazero.report import measure
 from sigmazero.report.figures import curves
 from sigmazero.report.html import about
 from sigmazero.report.html.shell import Html, element
-from sigmazero.report.measure import Cell
-from sigmazero.report.tables.text import number
+from sigmazero.report.measure import Measured
+from sigmazero.report.tables.text import number, percent
 from sigmazero.store.store import CellStatus
 
 
-def render(cells: Sequence[Cell], states: Sequence[CellStatus], findings: about.Findings) -> list[Html]:
+def render(cells: Sequence[Measured], states: Sequence[CellStatus], findings: about.Findings) -> list[Html]:
     """Counts, one tile per model, then what failed and what the doctor warned of."""
     infos = [info for info, _ in cells]
     attacks, models, data = ({getattr(info, name) for info in infos} for name in ("attack", "model", "dataset"))
@@ -39,41 +38,41 @@ def count(many: int, what: str) -> str:
     return f"{many} {what}{'' if many == 1 else 's'}"
 
 
-def tile(group: Sequence[Cell]) -> Html:
+def tile(group: Sequence[Measured]) -> Html:
     """A model: the changes that fool half of its samples; where all runs have budgets, who falls to the smallest."""
     info, facts = group[0]
     free = [cell for cell in group if cell[0].budget is None]
     big, meaning = _median(free) if free else _rate(group)
-    clean = float(np.mean(facts.clean_prediction == facts.label))
-    about_clean = element("small", f"Clean accuracy {100 * clean:.1f} % of {count(len(facts), 'sample')}.")
+    clean = percent(metrics.clean_accuracy(measure.samples(info, facts)))
+    about_clean = element("small", f"Clean accuracy {clean} of {count(len(facts), 'sample')}.")
     return element(
         "div", element("dt", curves.panel_title(info)), element("dd", big, element("small", meaning), about_clean)
     )
 
 
-def _median(free: Sequence[Cell]) -> tuple[str, str]:
+def _median(free: Sequence[Measured]) -> tuple[str, str]:
     unit = free[0][0].unit
     medians: dict[str, float] = {}
     for info, facts in free:
-        value = measure.median(measure.changes(facts, info.unit))
+        value = metrics.median(measure.changes(facts, info.unit))
         medians[info.attack] = min(value, medians.get(info.attack, value))
     least = min(medians.values())
     strongest = " and ".join(name for name, value in medians.items() if value == least)
     pooled = curves.best_of_all(free)
     if pooled is None:
         return number(least, 1), f"changed {unit}s or fewer fool half of the samples, by {strongest}."
-    best = number(measure.median(pooled[1]), 1)
+    best = number(metrics.median(pooled[1]), 1)
     alone = f"Best alone: {strongest}, with {number(least, 1)}."
     return best, f"changed {unit}s or fewer fool half of the samples, by the best of {len(free)} runs. {alone}"
 
 
-def _rate(group: Sequence[Cell]) -> tuple[str, str]:
+def _rate(group: Sequence[Measured]) -> tuple[str, str]:
     budget = min(info.budget or 0 for info, _ in group)
     rates = {
-        info.attack: measure.asr(measure.changes(facts, info.unit), budget)
+        info.attack: metrics.asr(measure.changes(facts, info.unit), budget)
         for info, facts in group
         if info.budget == budget
     }
     strongest = max(rates, key=lambda name: rates[name])
     unit = f"{group[0][0].unit}s"
-    return f"{100 * rates[strongest]:.1f} %", f"of the samples fall to {budget} changed {unit}, by {strongest}."
+    return percent(rates[strongest]), f"of the samples fall to {budget} changed {unit}, by {strongest}."

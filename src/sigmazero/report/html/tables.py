@@ -10,7 +10,7 @@ from sigmazero.report.html.shell import Html, element
 
 
 @dataclass(frozen=True)
-class Cell:
+class HtmlCell:
     """What a cell shows, and the number it sorts by; a cell of words sorts by its text."""
 
     text: object
@@ -19,7 +19,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class HtmlTable:
     """A table: `words` of its columns come first and hold words; `copies` maps a format to the text to copy.
 
     `notes` explain headings to those who ask.
@@ -28,13 +28,13 @@ class Table:
     name: str
     caption: str
     headings: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[HtmlCell]]
     words: int = 1
     copies: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
-def render(table: Table) -> Html:
+def render(table: HtmlTable) -> Html:
     """The table as HTML; without scripts it reads the same, but stays in this order."""
     head = [
         element(
@@ -55,12 +55,12 @@ def render(table: Table) -> Html:
     return element("div", caption, region, class_="table", id=table.name, data_table=table.name)
 
 
-def copies(tables: Sequence[Table]) -> dict[str, dict[str, str]]:
+def copies(tables: Sequence[HtmlTable]) -> dict[str, dict[str, str]]:
     """What the copy buttons of these tables copy: the page's data `copies`."""
     return {table.name: dict(table.copies) for table in tables if table.copies}
 
 
-def _cell(cell: Cell, place: int, words: int) -> Html:
+def _cell(cell: HtmlCell, place: int, words: int) -> Html:
     value = None if cell.value is None or math.isnan(cell.value) else _number(cell.value)
     text = element("strong", cell.text) if cell.strong else cell.text
     if place == 0:

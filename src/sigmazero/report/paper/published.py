@@ -15,7 +15,7 @@ from decimal import Decimal
 from functools import cache
 from importlib import resources
 
-from sigmazero.report.paper.usual import usual_attack, usual_inputs
+from sigmazero.report.paper.usual import Usual
 from sigmazero.report.tables.layout import Layout, Line
 from sigmazero.store.facts import CellInfo
 
@@ -31,26 +31,26 @@ COMPONENTS = {
 }
 
 
-def compare(layout: Layout, source: str = "paper") -> Layout:
-    """The layout with the figures of a source beside ours, where it has any."""
+def compare(layout: Layout, usual: Usual, source: str = "paper") -> Layout:
+    """The layout with the figures of a source beside ours, where it has any for what is `usual`."""
     if source not in SOURCES:
         raise ValueError(f"there are no figures of {source!r} to compare with; choose one of {', '.join(SOURCES)}")
-    blocks = tuple(tuple(replace(line, paper=_figures(line, block)) for line in block) for block in layout.blocks)
-    return replace(layout, blocks=blocks, compared=True)
+    blocks = [tuple(replace(line, paper=_figures(line, block, usual)) for line in block) for block in layout.blocks]
+    return replace(layout, blocks=tuple(blocks), compared=True)
 
 
-def _figures(line: Line, block: tuple[Line, ...]) -> dict[str, float]:
+def _figures(line: Line, block: tuple[Line, ...], usual: Usual) -> dict[str, float]:
     """The paper's figures for a line, by the names of ours."""
     info = line.info
     if info.goal != "untargeted" or info.unit != "feature":  # the paper has nothing else
         return {}
     # A model of one's own may be called M1; what was loaded says whether it is.
     model = str(info.origin.get("model", {}).get("spec", info.model))
-    if not usual_inputs(info, model):
+    if not usual.inputs(info, model):
         return {}
     if set(COMPONENTS) <= set(line.words):
         return _ablated(model, info)
-    if not usual_attack(info):
+    if not usual.attack(info):
         return {}
     attack, steps = info.attack.removesuffix("-paper"), _steps(info, block)
     if info.budget is None:
@@ -62,7 +62,7 @@ def _figures(line: Line, block: tuple[Line, ...]) -> dict[str, float]:
         found = _fixed().get((model, attack, steps, k)) if value is not None else None
         if found is not None:
             named = {f"asr_{k}": found["asr"], "vram_gb": found["vram_gb"]}
-            if k == str(info.budget):  # the budget that our cost is of; printed for the smallest alone
+            if k == str(info.budget):  # our cost is that of this budget, the paper's that of its smallest
                 named |= {"seconds": found["seconds_at_smallest"], "kqueries": found["kqueries_at_smallest"]}
             printed |= _numbers(named, found["note"])
     return printed
@@ -82,9 +82,9 @@ def difference(ours: float | None, theirs: float | None) -> float | None:
 def _steps(info: CellInfo, block: tuple[Line, ...]) -> str:
     """The number of steps in the caption of the paper's table."""
     name = info.attack.removesuffix("-paper")
-    if name == "sparse-rs":  # it asks forward only and got twice the steps
+    if name == "sparse-rs":  # it needs no backward passes and got twice the steps
         return str(info.steps // 2)
-    if name == "sparsefool":  # its own number in every table; the table is that of the attacks beside it
+    if name == "sparsefool":  # it has 20 steps in every table; the attacks beside it tell which table
         others = {line.info.steps for line in block if line.info.attack != info.attack}
         return str(others.pop()) if len(others) == 1 else ""
     return str(info.steps)
@@ -121,7 +121,7 @@ def _fixed() -> dict[tuple[str, ...], Printed]:
 
 @cache
 def _components() -> dict[tuple[str, ...], Printed]:
-    """By the model that the numbers are of, which the notes tell: the paper prints others."""
+    """By the model that the numbers belong to; where the paper names another, the notes say so."""
     return {
         (_meant(row), *(row[column] for column in COMPONENTS.values())): row for row in _rows("ablation_components")
     }

@@ -1,22 +1,30 @@
-"""Whether a cell is of the model and the attack it is called by: a plan may give any name to anything."""
+"""Whether a cell is about the model and the attack that it names: a plan may give any name to anything."""
 
-from sigmazero import attacks
-from sigmazero.bench.identity import plain_parameters
-from sigmazero.models import zoo
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
 from sigmazero.store.facts import CellInfo
 
 
-def usual_inputs(info: CellInfo, model: str) -> bool:
-    """Whether a known model has its published weights and is asked about its own data set, or some rows of it."""
-    entry = zoo.find(model)
-    source = info.origin.get("data", {}).get("source")
-    own = info.origin.get("model", {}).get("weights") is not None
-    return not own and (entry is None or source is None or source == entry.dataset)
+@dataclass(frozen=True)
+class Usual:
+    """What the paper's names stand for: the data set of a model, and the parameters of an attack; None if unknown."""
 
+    dataset: Callable[[str], str | None]
+    parameters: Callable[[str], Mapping[str, Any] | None]
 
-def usual_attack(info: CellInfo) -> bool:
-    """Whether it is the registered attack of that name with its usual parameters, whatever the number of steps."""
-    if info.attack not in attacks.ATTACKS:
-        return False
-    usual = plain_parameters(attacks.get(info.attack))
-    return all(info.parameters.get(name, value) == value for name, value in usual.items() if name != "steps")
+    def inputs(self, info: CellInfo, model: str) -> bool:
+        """Whether a known model has its published weights and is asked about its own data set, or some rows of it."""
+        dataset, source = self.dataset(model), info.origin.get("data", {}).get("source")
+        own = info.origin.get("model", {}).get("weights") is not None
+        return not own and (dataset is None or source is None or source == dataset)
+
+    def attack(self, info: CellInfo) -> bool:
+        """Whether it is the registered attack of that name with its usual parameters, whatever the number of steps."""
+        usual = self.parameters(info.attack)
+        if usual is None:
+            return False
+        return all(info.parameters.get(name, value) == value for name, value in usual.items() if name != "steps")

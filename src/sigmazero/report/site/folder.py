@@ -6,12 +6,13 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
-import sigmazero
-from sigmazero.report.measure import Cell
+from sigmazero.core.metrics import DEFAULT_KS
+from sigmazero.report.measure import Measured
 from sigmazero.report.site import index, model
-from sigmazero.report.site.ranking import KS, Model, boards, unique
+from sigmazero.report.site.ranking import ModelId, boards, unique
 from sigmazero.store.facts import CellInfo
 
 MARKER = "sigmazero-site.json"
@@ -20,7 +21,7 @@ Describe = Callable[[CellInfo], Mapping[str, str]]
 
 
 def write_site(
-    path: Path, cells: Sequence[Cell], describe: Describe, *, ks: Sequence[float] = KS, mix: bool = False
+    path: Path, cells: Sequence[Measured], describe: Describe, *, ks: Sequence[float] = DEFAULT_KS, mix: bool = False
 ) -> int:
     """Write the site and return the number of models on it.
 
@@ -35,7 +36,7 @@ def write_site(
         for name, text in pages.items():
             (part / name).parent.mkdir(exist_ok=True)
             (part / name).write_text(text, encoding="utf-8")
-        about = {"sigmazero": sigmazero.__version__, "files": sorted(pages)}
+        about = {"sigmazero": version("sigmazero"), "files": sorted(pages)}
         (part / MARKER).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
         _put(part, path)
     finally:
@@ -59,40 +60,38 @@ def _put(part: Path, path: Path) -> None:
 
 
 def refuse_foreign(path: Path) -> None:
-    """Raise unless the folder is absent, empty, or a site with nothing in it but what made it."""
+    """Raise unless the folder is absent, empty, or an older site that holds nothing else."""
     if path.is_symlink():
-        raise ValueError(f"--bundle {path} is a link; name the folder itself")
+        raise ValueError(f"{path} is a link; name the folder itself")
     if not path.exists():
         return
     if not path.is_dir():
-        raise ValueError(f"--bundle {path} is a file; name a folder")
+        raise ValueError(f"{path} is a file; name a folder")
     held = {file.relative_to(path).as_posix() for file in path.rglob("*") if not file.is_dir()}
     if not held:
         return
     if MARKER not in held:
-        raise ValueError(f"--bundle {path} has files that are no site made by this command; name another folder")
+        raise ValueError(f"{path} has files that are no site made by sigmazero; name another folder")
     try:
         made = set(json.loads((path / MARKER).read_text(encoding="utf-8"))["files"])
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path / MARKER} is damaged; remove the folder, or name another") from error
     if extra := sorted(held - made - {MARKER}):
         names = ", ".join(extra[:3]) + (f" and {len(extra) - 3} more" if len(extra) > 3 else "")
-        raise ValueError(
-            f"--bundle {path} also has {names}, which would be lost; move that away, or name another folder"
-        )
+        raise ValueError(f"{path} also has {names}, which would be lost; move that away, or name another folder")
 
 
 def make_pages(
-    cells: Sequence[Cell], describe: Describe, *, ks: Sequence[float] = KS, mix: bool = False
+    cells: Sequence[Measured], describe: Describe, *, ks: Sequence[float] = DEFAULT_KS, mix: bool = False
 ) -> dict[str, str]:
     """The text of every page by its name in the folder."""
     found = boards(unique(cells), mix)
     asked = sorted(set(ks))
-    entries: dict[Model, CellInfo] = {e.model: e.cells[0][0] for board in found for e in board.entries}
-    cards = {one: card(info, describe(info)) for one, info in entries.items()}
+    models: dict[ModelId, CellInfo] = {s.model: s.cells[0][0] for board in found for s in board.standings}
+    cards = {one: card(info, describe(info)) for one, info in models.items()}
     pages = {"index.html": index.page(TITLE, found, cards, asked)}
-    for one in entries:
-        on = [board for board in found if any(entry.model == one for entry in board.entries)]
+    for one in models:
+        on = [board for board in found if any(standing.model == one for standing in board.standings)]
         pages[f"models/{one.slug}.html"] = model.page(one, on, cards[one], asked, mix)
     return pages
 
@@ -100,7 +99,7 @@ def make_pages(
 def card(info: CellInfo, known: Mapping[str, str]) -> dict[str, str]:
     """What there is to know of a model: what is told, then how it was loaded, and the hash of its weights."""
     origin = info.origin.get("model", {})
-    # The file's name without its folders, which are nobody's business.
+    # The file's name without its folders: these may tell who ran it.
     loaded = {
         name: str(origin[name]).replace("\\", "/").rpartition("/")[2]
         for name in ("spec", "weights")

@@ -8,10 +8,11 @@ from importlib.resources import files
 from sigmazero.report.html import tables
 from sigmazero.report.html.shell import Html, document, element, join
 from sigmazero.report.html.summary import count
-from sigmazero.report.site.ranking import FIRST, Best, Board, Criterion, Entry, Model
+from sigmazero.report.html.tables import HtmlCell, HtmlTable
+from sigmazero.report.site.ranking import FIRST, Best, Board, Criterion, ModelId, Standing
 from sigmazero.report.tables.text import number
 
-Facts = Mapping[str, str]
+Card = Mapping[str, str]
 LEAD = (
     "How many input values must change before each model is wrong. A sample counts as fooled if any of the attacks "
     "fooled it, and every stored success was verified, so robust accuracy and median are upper bounds: a better attack "
@@ -24,7 +25,7 @@ def own(name: str) -> str:
     return files("sigmazero.report.site").joinpath(name).read_text(encoding="utf-8")
 
 
-def page(title: str, boards: Sequence[Board], cards: Mapping[Model, Facts], ks: Sequence[float]) -> str:
+def page(title: str, boards: Sequence[Board], cards: Mapping[ModelId, Card], ks: Sequence[float]) -> str:
     """The page with every board and every model."""
     links = [element("a", heading(board), href=f"#{board.name}") for board in boards]
     nav = element("nav", *links, element("a", "Models", href="#models"), aria_label="Boards")
@@ -61,8 +62,8 @@ def word(criterion: Criterion) -> str:
 
 def order_data(board: Board, asked: Sequence[Criterion]) -> list[list[tuple[int, int | None]]]:
     """For each criterion, the place of every row in the table as written, from first to last, and its rank."""
-    written = {entry.model: place for place, (_, entry) in enumerate(board.ranked(asked[0]))}
-    return [[(written[entry.model], rank) for rank, entry in board.ranked(one)] for one in asked]
+    written = {standing.model: place for place, (_, standing) in enumerate(board.ranked(asked[0]))}
+    return [[(written[standing.model], rank) for rank, standing in board.ranked(one)] for one in asked]
 
 
 def section(board: Board, ks: Sequence[float]) -> Html:
@@ -94,7 +95,7 @@ def section(board: Board, ks: Sequence[float]) -> Html:
     )
 
 
-def table(board: Board, ks: Sequence[float]) -> tables.Table:
+def table(board: Board, ks: Sequence[float]) -> HtmlTable:
     """The board in numbers."""
     first = criteria(ks)[0]
     assert first is not None
@@ -110,58 +111,59 @@ def table(board: Board, ks: Sequence[float]) -> tables.Table:
     }
     rows = [
         [
-            tables.Cell(_linked(rank, entry), None if rank is None else float(rank)),
-            _share(entry.clean),
-            *(_share(entry.robust(k)) for k in ks),
-            _count(entry.median),
-            _best(entry.alone(first), share=True),
-            _best(entry.alone(None), share=False),
-            tables.Cell(f"{len(entry.l0)}" + ("" if entry.complete else f" of {entry.rows}"), len(entry.l0)),
-            tables.Cell(f"{len(entry.cells)}" + ("*" if entry.lacks else ""), len(entry.cells)),
+            HtmlCell(_linked(rank, standing), None if rank is None else float(rank)),
+            _share(standing.clean),
+            *(_share(standing.robust(k)) for k in ks),
+            _count(standing.median),
+            _best(standing.alone(first), share=True),
+            _best(standing.alone(None), share=False),
+            HtmlCell(f"{len(standing.l0)}" + ("" if standing.complete else f" of {standing.rows}"), len(standing.l0)),
+            HtmlCell(f"{len(standing.cells)}" + ("*" if standing.lacks else ""), len(standing.cells)),
         ]
-        for rank, entry in board.ranked(first)
+        for rank, standing in board.ranked(first)
     ]
     what = f"in % what no attack fooled with at most k {board.settings['unit']}s changed"
     caption = f"{heading(board)}: {count(len(rows), 'model')}; {what}"
-    return tables.Table(f"{board.name}-table", caption, ["model", *told], rows, notes=told)
+    return HtmlTable(f"{board.name}-table", caption, ["model", *told], rows, notes=told)
 
 
-def _linked(rank: int | None, entry: Entry) -> Html:
+def _linked(rank: int | None, standing: Standing) -> Html:
     place = element("span", "–" if rank is None else f"{rank}", class_="rank")
-    link = element("a", entry.model.name, href=f"models/{entry.model.slug}.html")
+    link = element("a", standing.model.name, href=f"models/{standing.model.slug}.html")
     return element("span", place, " ", link, class_="place")
 
 
-def _share(value: float | None) -> tables.Cell:
-    return tables.Cell("–" if value is None else f"{100 * value:.1f}", value)
+def _share(value: float | None) -> HtmlCell:
+    return HtmlCell("–" if value is None else f"{100 * value:.1f}", value)
 
 
-def _count(value: float | None) -> tables.Cell:
-    return tables.Cell("–" if value is None else number(value, 1), value)
+def _count(value: float | None) -> HtmlCell:
+    return HtmlCell(number(value, 1), value)
 
 
-def _best(best: Best, *, share: bool) -> tables.Cell:
+def _best(best: Best, *, share: bool) -> HtmlCell:
     shown = (_share if share else _count)(best.value)
     small = element("small", best.attack) if best.attack else ""
-    return tables.Cell(join([shown.text, small]), best.value)
+    return HtmlCell(join([shown.text, small]), best.value)
 
 
 def notes(board: Board) -> list[Html]:
-    """What makes figures of a board compare less well than they seem to."""
+    """Notes on models whose figures compare less well than they seem to."""
     made = []
-    for entry in board.entries:
-        if not entry.complete:
-            text = f" is not finished: {len(entry.l0)} of {entry.rows} rows met all of its attacks, so it has no rank."
-            made.append(element("p", element("strong", entry.model.name), text, class_="note"))
-        elif entry.lacks:
-            missing = ", ".join(dict.fromkeys(attack for attack, _, _ in entry.lacks))
+    for standing in board.standings:
+        if not standing.complete:
+            met = f"{len(standing.l0)} of {standing.rows} rows met all of its attacks"
+            text = f" is not finished: {met}, so it has no rank."
+            made.append(element("p", element("strong", standing.model.name), text, class_="note"))
+        elif standing.lacks:
+            missing = ", ".join(dict.fromkeys(attack for attack, _, _ in standing.lacks))
             text = f"* did not meet all attacks that others did, and may look better for it. Other runs: {missing}."
-            made.append(element("p", element("strong", entry.model.name), text, class_="note"))
+            made.append(element("p", element("strong", standing.model.name), text, class_="note"))
     return made
 
 
-def _cards(boards: Sequence[Board], cards: Mapping[Model, Facts]) -> list[Html]:
-    models = sorted({entry.model for board in boards for entry in board.entries})
+def _cards(boards: Sequence[Board], cards: Mapping[ModelId, Card]) -> list[Html]:
+    models = sorted({standing.model for board in boards for standing in board.standings})
     return [
         element(
             "article",
@@ -173,7 +175,7 @@ def _cards(boards: Sequence[Board], cards: Mapping[Model, Facts]) -> list[Html]:
     ]
 
 
-def pairs(told: Facts) -> Html:
+def pairs(told: Card) -> Html:
     """Names and what they stand for."""
     rows = [element("div", element("dt", name), element("dd", value)) for name, value in told.items()]
     return element("dl", *rows, class_="pairs")

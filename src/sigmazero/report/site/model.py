@@ -7,21 +7,21 @@ from dataclasses import replace
 
 from sigmazero.report.html import about, charts, results, tables
 from sigmazero.report.html.shell import Html, asset, document, element, join
-from sigmazero.report.measure import Cell
+from sigmazero.report.measure import Measured
 from sigmazero.report.site.index import criteria, heading, own, pairs, word
-from sigmazero.report.site.ranking import Board, Entry, Model
+from sigmazero.report.site.ranking import Board, ModelId, Standing
 from sigmazero.report.tables.text import number, percent
 from sigmazero.store.store import CellStatus
 
 ENVELOPE = "Best of all attacks per sample, every success verified; a rank among the models on the same rows."
 
 
-def page(model: Model, boards: Sequence[Board], card: Mapping[str, str], ks: Sequence[float], mix: bool) -> str:
+def page(model: ModelId, boards: Sequence[Board], card: Mapping[str, str], ks: Sequence[float], mix: bool) -> str:
     """The page; `boards` are those that the model is on."""
-    parts = [_Part(board, next(e for e in board.entries if e.model == model), ks, mix) for board in boards]
+    parts = [_Part(board, next(s for s in board.standings if s.model == model), ks, mix) for board in boards]
     links = [element("a", "Leaderboard", href="../index.html")]
     links += [element("a", heading(part.board), href=f"#{part.board.name}") for part in parts]
-    cells = [cell for part in parts for cell in part.entry.cells]
+    cells = [cell for part in parts for cell in part.standing.cells]
     body = [
         element("p", element("a", "← Leaderboard", href="../index.html")),
         element("h1", model.name),
@@ -48,9 +48,9 @@ def page(model: Model, boards: Sequence[Board], card: Mapping[str, str], ks: Seq
 class _Part:
     """What a page shows of one board; names on the page begin with the board's."""
 
-    def __init__(self, board: Board, entry: Entry, ks: Sequence[float], mix: bool) -> None:
-        self.board, self.entry, self.ks = board, entry, ks
-        cells = list(entry.cells)
+    def __init__(self, board: Board, standing: Standing, ks: Sequence[float], mix: bool) -> None:
+        self.board, self.standing, self.ks = board, standing, ks
+        cells = list(standing.cells)
         self.tables = [replace(t, name=f"{board.name}-{t.name}") for t in results.build(cells, ks, mix)]
         self.charts = [
             replace(c, name=f"{board.name}-{c.name}", table=replace(c.table, name=f"{board.name}-{c.table.name}"))
@@ -61,8 +61,7 @@ class _Part:
         """The board's part of the page."""
         asked = criteria(self.ks)
         told = {word(one): self._figure(one) for one in sorted(asked, key=lambda k: float("inf") if k is None else k)}
-        clean = "–" if self.entry.clean is None else percent(self.entry.clean)
-        figures = {"clean accuracy": element("dd", clean), **told}
+        figures = {"clean accuracy": element("dd", percent(self.standing.clean)), **told}
         dl = [element("div", element("dt", name), figure) for name, figure in figures.items()]
         return element(
             "section",
@@ -75,14 +74,14 @@ class _Part:
         )
 
     def _figure(self, criterion: float | None) -> Html:
-        value = self.entry.median if criterion is None else self.entry.robust(criterion)
-        rank = next(rank for rank, entry in self.board.ranked(criterion) if entry.model == self.entry.model)
-        ranked = sum(entry.complete for entry in self.board.entries)
-        shown = "–" if value is None else number(value, 1) if criterion is None else percent(value)
+        value = self.standing.median if criterion is None else self.standing.robust(criterion)
+        rank = next(rank for rank, standing in self.board.ranked(criterion) if standing.model == self.standing.model)
+        ranked = sum(standing.complete for standing in self.board.standings)
+        shown = number(value, 1) if criterion is None else percent(value)
         return element("dd", shown, element("small", f"rank {rank} of {ranked}" if rank else "no rank: not finished"))
 
 
-def status(cell: Cell) -> CellStatus:
+def status(cell: Measured) -> CellStatus:
     """How far a cell is."""
     info, facts = cell
     return CellStatus(

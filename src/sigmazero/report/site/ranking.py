@@ -1,4 +1,4 @@
-"""Which models compare, and their order: by what holds against all attacks together.
+"""Which models compare, and their order: by how many samples stand against all attacks together.
 
 Every stored point was verified, so each is a witness: the fewest changes that any attack found for a sample bound its
 robustness from above, runs with a budget included. A model that met fewer attacks may look better than it is; `lacks`
@@ -16,19 +16,20 @@ from functools import cached_property, reduce
 
 import numpy as np
 
+from sigmazero.core import metrics
 from sigmazero.report import measure
 from sigmazero.report.figures import curves
-from sigmazero.report.measure import Cell
+from sigmazero.report.measure import Measured
+from sigmazero.report.optimality import envelope
 from sigmazero.store.facts import CellInfo, Floats
 
-KS = (10.0, 24.0, 50.0, 100.0)
 FIRST = 24.0  # the k that a board is ranked by at first, where it is among the ks
 Method = tuple[str, int, int | None]
 Criterion = float | None  # a number of changes, or None for the median
 
 
 @dataclass(frozen=True, order=True)
-class Model:
+class ModelId:
     """A model: its name and the hash of its weights, since two may share a name."""
 
     name: str
@@ -38,7 +39,7 @@ class Model:
     def slug(self) -> str:
         """A file name that is safe everywhere and belongs to this model alone.
 
-        >>> Model("../<b>M1", "ab").slug
+        >>> ModelId("../<b>M1", "ab").slug
         'b-m1-5107f438'
         """
         words = re.sub(r"[^a-z0-9]+", "-", self.name.lower())[:40].strip("-") or "model"
@@ -48,23 +49,23 @@ class Model:
 
 @dataclass(frozen=True)
 class Best:
-    """The best that one attack alone did, and which; None where no attack tells."""
+    """What the strongest single attack leaves, and its name; None where no attack tells."""
 
     value: float | None
     attack: str = ""
 
 
 @dataclass(frozen=True)
-class Entry:
+class Standing:
     """A model on a board: its cells, the rows that all of them have, the rows there are, and what it did not meet."""
 
-    model: Model
-    cells: tuple[Cell, ...]
+    model: ModelId
+    cells: tuple[Measured, ...]
     rows: int
     lacks: tuple[Method, ...] = ()
 
     @cached_property
-    def common(self) -> tuple[Cell, ...]:
+    def common(self) -> tuple[Measured, ...]:
         """The cells with the facts of those rows alone that every cell has."""
         rows = reduce(np.intersect1d, [facts.row for _, facts in self.cells])
         return tuple((info, facts.take(np.isin(facts.row, rows))) for info, facts in self.cells)
@@ -73,7 +74,7 @@ class Entry:
     def l0(self) -> Floats:
         """The fewest changes found for each sample by any attack."""
         info, facts = self.common[0]
-        return measure.envelope([f for _, f in self.common], info.unit).l0 if len(facts) else np.zeros(0)
+        return envelope([f for _, f in self.common], info.unit).l0 if len(facts) else np.zeros(0)
 
     @property
     def complete(self) -> bool:
@@ -82,18 +83,18 @@ class Entry:
 
     def robust(self, k: float) -> float | None:
         """The share that no attack fooled with at most k changes."""
-        return float(np.count_nonzero(self.l0 > k)) / len(self.l0) if len(self.l0) else None
+        return metrics.robust(self.l0, k) if len(self.l0) else None
 
     @cached_property
     def median(self) -> float | None:
         """The median of the fewest changes found."""
-        return measure.median(self.l0) if len(self.l0) else None
+        return metrics.median(self.l0) if len(self.l0) else None
 
     @cached_property
     def clean(self) -> float | None:
         """The share classified right without any change."""
-        facts = self.common[0][1]
-        return float(np.mean(facts.clean_prediction == facts.label)) if len(facts) else None
+        info, facts = self.common[0]
+        return metrics.clean_accuracy(measure.samples(info, facts)) if len(facts) else None
 
     def alone(self, criterion: Criterion) -> Best:
         """The single attack that leaves the least: robust accuracy at k, or the median."""
@@ -102,7 +103,7 @@ class Entry:
         for info, facts in self.common:
             l0 = measure.changes(facts, info.unit)
             if len(l0) and (info.budget is None or info.budget == criterion):
-                value = measure.median(l0) if criterion is None else float(np.count_nonzero(l0 > criterion)) / len(l0)
+                value = metrics.median(l0) if criterion is None else metrics.robust(l0, criterion)
                 found.append((value, called[info.key]))
         return Best(*min(found)) if found else Best(None)
 
@@ -113,34 +114,34 @@ class Board:
 
     settings: Mapping[str, str]
     rows: int
-    entries: tuple[Entry, ...]
+    standings: tuple[Standing, ...]
 
     @property
     def name(self) -> str:
         """A name for links on the page."""
-        return Model(self.settings["data"], repr(sorted(self.settings.items()))).slug
+        return ModelId(self.settings["data"], repr(sorted(self.settings.items()))).slug
 
-    def ranked(self, criterion: Criterion) -> list[tuple[int | None, Entry]]:
-        """The entries from the most to the least robust, each with its rank; what is unfinished has none.
+    def ranked(self, criterion: Criterion) -> list[tuple[int | None, Standing]]:
+        """The standings from the most to the least robust, each with its rank; what is unfinished has none.
 
         Equals share a rank. They stand in the order of the other criterion (k = 24 beside the median), then by name.
         """
-        done = sorted((e for e in self.entries if e.complete), key=lambda e: _order(e, criterion))
-        scores = [_score(entry, criterion) for entry in done]
-        places = [(1 + scores.index(score), entry) for score, entry in zip(scores, done, strict=True)]
-        rest = sorted((e for e in self.entries if not e.complete), key=lambda e: e.model)
-        return [*places, *((None, entry) for entry in rest)]
+        done = sorted((s for s in self.standings if s.complete), key=lambda s: _order(s, criterion))
+        scores = [_score(standing, criterion) for standing in done]
+        places = [(1 + scores.index(score), standing) for score, standing in zip(scores, done, strict=True)]
+        rest = sorted((s for s in self.standings if not s.complete), key=lambda s: s.model)
+        return [*places, *((None, standing) for standing in rest)]
 
 
-def _score(entry: Entry, criterion: Criterion) -> float:
-    found = entry.median if criterion is None else entry.robust(criterion)
-    assert found is not None  # complete entries have rows
+def _score(standing: Standing, criterion: Criterion) -> float:
+    found = standing.median if criterion is None else standing.robust(criterion)
+    assert found is not None  # complete standings have rows
     return found
 
 
-def _order(entry: Entry, criterion: Criterion) -> tuple[float, float, Model]:
+def _order(standing: Standing, criterion: Criterion) -> tuple[float, float, ModelId]:
     second = FIRST if criterion is None else None
-    return -_score(entry, criterion), -_score(entry, second), entry.model
+    return -_score(standing, criterion), -_score(standing, second), standing.model
 
 
 def settings(info: CellInfo) -> dict[str, str]:
@@ -160,17 +161,17 @@ def method(info: CellInfo) -> Method:
     return info.attack, info.steps, info.budget
 
 
-def boards(cells: Sequence[Cell], mix: bool = False) -> list[Board]:
+def boards(cells: Sequence[Measured], mix: bool = False) -> list[Board]:
     """The boards of these cells, in the order of first appearance.
 
     Attacks of different versions do not compare and are refused, unless `mix` allows them.
     """
     if not cells:
         raise ValueError("the stores have no samples yet; run a plan into one first")
-    groups: dict[tuple[str, ...], dict[Model, list[Cell]]] = {}
+    groups: dict[tuple[str, ...], dict[ModelId, list[Measured]]] = {}
     for info, facts in cells:
         group = groups.setdefault(tuple(settings(info).values()), {})
-        group.setdefault(Model(info.model, info.model_sha256), []).append((info, facts))
+        group.setdefault(ModelId(info.model, info.model_sha256), []).append((info, facts))
     made = []
     for group in groups.values():
         members = [info for cells in group.values() for info, _ in cells]
@@ -180,20 +181,20 @@ def boards(cells: Sequence[Cell], mix: bool = False) -> list[Board]:
     return made
 
 
-def _board(group: Mapping[Model, Sequence[Cell]], members: Sequence[CellInfo]) -> Board:
+def _board(group: Mapping[ModelId, Sequence[Measured]], members: Sequence[CellInfo]) -> Board:
     rows = max(info.rows for info in members)
     met = {model: {method(info) for info, _ in cells} for model, cells in group.items()}
     every = list(dict.fromkeys(method(info) for info in members))
-    entries = [
-        Entry(model, tuple(cells), rows, tuple(one for one in every if one not in met[model]))
+    standings = [
+        Standing(model, tuple(cells), rows, tuple(one for one in every if one not in met[model]))
         for model, cells in group.items()
     ]
-    return Board(settings(members[0]), rows, tuple(entries))
+    return Board(settings(members[0]), rows, tuple(standings))
 
 
-def unique(cells: Sequence[Cell]) -> list[Cell]:
+def unique(cells: Sequence[Measured]) -> list[Measured]:
     """Cells of several stores, each once: the one with the most samples."""
-    kept: dict[str, Cell] = {}
+    kept: dict[str, Measured] = {}
     for info, facts in cells:
         if info.key not in kept or len(facts) > len(kept[info.key][1]):
             kept[info.key] = info, facts

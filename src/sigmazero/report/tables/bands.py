@@ -33,7 +33,7 @@ def row_word(lines: Sequence[Line | None], name: str) -> str:
 
 
 def bands(layout: Layout) -> list[Band]:
-    """The blocks of each data set, so many beside each other as the layout says."""
+    """The blocks of each data set, as many beside each other as the layout says."""
     sets: dict[str, list[Block]] = {}
     for block in layout.blocks:
         sets.setdefault(block[0].words["data"], []).append(block)

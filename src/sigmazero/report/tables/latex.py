@@ -69,7 +69,7 @@ def _mark(mark: str) -> str:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table's columns, the lines to repeat on each page, and the others; `size` counts these without rules."""
+    """A table: the letters of its columns, the lines to repeat on each page, and the lines of its body."""
 
     columns: str
     head: list[str]
@@ -77,7 +77,7 @@ class Grid:
 
     @property
     def size(self) -> int:
-        """Lines of text."""
+        """How many lines of the body hold text; rules do not count."""
         return sum(line.endswith(END) for line in self.body)
 
 
@@ -173,7 +173,7 @@ def _float(grid: Grid, caption: str, size: list[str], *, shrunk: bool = False) -
 
 
 def _pages(grid: Grid, caption: str, size: list[str]) -> list[str]:
-    """A table that goes on over the page; the size must not reach beyond it."""
+    """A table that breaks over pages, in a group: its font size ends with it."""
     wide = len(grid.columns)
     head = [r"\toprule", *grid.head]
     return [

@@ -11,30 +11,34 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from sigmazero.core import metrics
+from sigmazero.core.metrics import DEFAULT_KS, Kind
 from sigmazero.report import measure
-from sigmazero.report.measure import Cell
+from sigmazero.report.measure import Figures, Measured
 from sigmazero.store.facts import CellInfo
 
 GB = 2**30
-KS = (24, 50)
+MEMORY = "memory_gb"
 # What tells lines apart besides model and attack; where it is the same in all of them, the caption says it.
 SETTINGS = ("data", "steps", "goal", "unit", "seed", "precision", "version", "weights", "rows", "samples")
-# Of these only a mixed table need speak: where they differ among the lines of one attack, model or data set.
+# These are shown only where they differ among the lines of one attack, model or data set: in mixed tables.
 WITHIN = {"version": "attack", "weights": "model", "rows": "data"}
 TABLES = ("minimum-norm", "fixed-budget")
 
 
 @dataclass(frozen=True)
 class Column:
-    """A figure: its name in a CSV file, its heading, its kind, and whether more (1) or less (−1) is better.
+    """A figure: its name in a CSV file, its heading, and the other fields of `core.metrics.Metric`.
 
-    Of what an attack costs (0) none is called best, as in the paper: one that gives up at once is cheap.
+    Of what an attack costs (`better` = 0) none is called best, as in the paper: one that gives up at once is cheap.
     """
 
     name: str
     heading: str
-    kind: str
+    kind: Kind
     better: int = 0
+    title: str = ""
+    k: float | None = None
 
 
 @dataclass(frozen=True)
@@ -71,10 +75,10 @@ class Layout:
 
 
 def lay_out(title: str, columns: Sequence[Column], words: Sequence[str], blocks: Iterable[Sequence[Line]]) -> Layout:
-    """A layout with columns for those settings that differ, and without figures that no line has."""
+    """A layout with columns for the settings that differ, and without memory where no line tells it."""
     kept = tuple(tuple(block) for block in blocks)
     lines = [line for block in kept for line in block]
-    shown = tuple(c for c in columns if c.name != "memory_gb" or any(x.figures[c.name] is not None for x in lines))
+    shown = tuple(c for c in columns if c.name != MEMORY or any(x.figures[c.name] is not None for x in lines))
     differ = [name for name in SETTINGS if _differs(lines, name)]
     return Layout(title, shown, (*words, *differ), kept)
 
@@ -93,7 +97,7 @@ def best(block: Sequence[Line], column: Column) -> float | None:
     return max(found) if column.better > 0 else min(found)
 
 
-def build(name: str, cells: Sequence[Cell], ks: Sequence[float] = KS, mix: bool = False) -> Layout:
+def build(name: str, cells: Sequence[Measured], ks: Sequence[float] = DEFAULT_KS, mix: bool = False) -> Layout:
     """The table of that name, of the cells that belong in it."""
     if name not in TABLES:
         raise ValueError(f"there is no table {name!r}; choose one of {', '.join(TABLES)}")
@@ -104,60 +108,65 @@ def build(name: str, cells: Sequence[Cell], ks: Sequence[float] = KS, mix: bool 
     if not chosen:
         other = next(table for table in TABLES if table != name)
         lack = f"runs {'with' if fixed else 'without'} a budget"
-        raise ValueError(f"the store has no {lack}, which --table {name} is made of; ask for --table {other}")
+        raise ValueError(f"the store has no {lack}, which the table {name} is made of; ask for {other}")
     return fixed_budget(chosen, mix) if fixed else minimum_norm(chosen, ks, mix)
 
 
-def minimum_norm(cells: Sequence[Cell], ks: Sequence[float] = KS, mix: bool = False) -> Layout:
+def minimum_norm(cells: Sequence[Measured], ks: Sequence[float] = DEFAULT_KS, mix: bool = False) -> Layout:
     """Per model and attack: success rates at ks and ∞, the median, and the cost."""
     asked = sorted({float(k) for k in ks})
     figures = rated(cells, asked, mix)
-    columns = [*rates([*asked, math.inf]), Column("median_l0", "median", "l0", -1), *costs()]
+    columns = [*comparable([*asked, math.inf]), *costs()]
     lines = [Line(info, words(info, len(facts)), figures[info.key]) for info, facts in cells]
     blocks = [sorted(block, key=lambda line: _weakness(line, columns)) for block in in_blocks(lines)]
     return lay_out("Minimum-norm attacks", columns, ("model", "attack"), blocks)
 
 
-def fixed_budget(cells: Sequence[Cell], mix: bool = False) -> Layout:
+def fixed_budget(cells: Sequence[Measured], mix: bool = False) -> Layout:
     """Per model and attack: the success rate of the run at each budget; the cost is that of the smallest."""
     figures = rated(cells, (), mix)
-    rows: dict[str, list[Cell]] = {}
+    rows: dict[str, list[Measured]] = {}
     for info, facts in cells:
         # The parameters too: two settings of an attack may bear one name.
         same = [info.attack, identity(info), sorted(words(info, 0).items()), info.parameters]
         rows.setdefault(json.dumps(same, sort_keys=True), []).append((info, facts))
     budgets = sorted({float(info.budget) for info, _ in cells if info.budget is not None})
-    columns = [*rates(budgets), *costs()]
+    columns = [*comparable(budgets, budgeted=True), *costs()]
     lines = [_budget_line(row, columns, figures) for row in rows.values()]
     blocks = []
     for block in in_blocks(lines):
         smallest = min(line.info.budget or 0 for line in block)
-        fair = [line if line.info.budget == smallest else _without_cost(line) for line in block]
+        fair = [line if line.info.budget == smallest else _without_cost(line, columns) for line in block]
         blocks.append(sorted(fair, key=lambda line: _weakness(line, columns)))
     return lay_out("Fixed-budget attacks", columns, ("model", "attack"), blocks)
 
 
-def rates(ks: Sequence[float]) -> list[Column]:
-    """Columns of success rates."""
-    return [Column(f"asr_{k:.15g}", f"ASR {'∞' if math.isinf(k) else f'{k:g}'}", "share", 1) for k in ks]
+def comparable(ks: Sequence[float], budgeted: bool = False) -> list[Column]:
+    """Columns of the figures by which attacks are compared; with `budgeted`, of those that runs with a budget tell."""
+    found = [each for each in metrics.asked("store", ks) if each.better and not each.hidden]
+    return [
+        Column(each.name, each.heading, each.kind, each.better, each.title, each.k)
+        for each in found
+        if not (budgeted and each.free) or each.k is not None
+    ]
 
 
 def costs() -> list[Column]:
     """Columns of what it took, per sample; memory is that of the device, known for CUDA alone."""
     return [
-        Column("seconds", "s", "cost"),
-        Column("kqueries", "kqueries", "cost"),
-        Column("memory_gb", "memory GB", "cost"),
+        Column("seconds", "s", "number"),
+        Column("kqueries", "kqueries", "number"),
+        Column(MEMORY, "memory GB", "number"),
     ]
 
 
-def rated(cells: Sequence[Cell], ks: Sequence[float], mix: bool = False) -> dict[str, dict[str, float | None]]:
-    """The numbers of `measure.table` by cell key, and the memory."""
-    found: dict[str, dict[str, float | None]] = {}
+def rated(cells: Sequence[Measured], ks: Sequence[float], mix: bool = False) -> dict[str, Figures]:
+    """The numbers of `measure.table` and the memory, by cell key."""
+    found: dict[str, Figures] = {}
     for (info, _), row in zip(cells, measure.table(cells, ks, mix), strict=True):
         numbers = {name: value for name, value in row.items() if not isinstance(value, str)}
         peak = info.provenance.get("peak_memory_device")
-        found[info.key] = {**numbers, "memory_gb": None if peak is None else peak / GB}
+        found[info.key] = {**numbers, MEMORY: None if peak is None else peak / GB}
     return found
 
 
@@ -193,25 +202,25 @@ def words(info: CellInfo, done: int) -> dict[str, str]:
     }
 
 
-def _budget_line(row: Sequence[Cell], columns: Sequence[Column], figures: dict[str, dict[str, float | None]]) -> Line:
+def _budget_line(row: Sequence[Measured], columns: Sequence[Column], figures: dict[str, Figures]) -> Line:
+    """A figure at k is of the run with that budget, memory the most of all runs, the rest of the smallest budget."""
     ordered = sorted(row, key=lambda cell: cell[0].budget or 0)
-    info = ordered[0][0]
-    values: dict[str, float | None] = dict.fromkeys(column.name for column in columns)
-    values |= {name: figures[info.key][name] for name in ("seconds", "kqueries")}
-    values |= {f"asr_{each.budget}": figures[each.key][f"asr_{each.budget}"] for each, _ in ordered}
-    peaks = [peak for each, _ in ordered if (peak := figures[each.key]["memory_gb"]) is not None]
-    values["memory_gb"] = max(peaks, default=None)
+    info, found = ordered[0][0], {each.budget: figures[each.key] for each, _ in ordered}
+    smallest = found[info.budget]
+    values = {c.name: smallest[c.name] if c.k is None else found.get(int(c.k), {}).get(c.name) for c in columns}
+    peaks = [peak for each in found.values() if (peak := each[MEMORY]) is not None]
     done = {words(each, len(facts))["samples"]: None for each, facts in ordered}
-    return Line(info, words(info, 0) | {"samples": ", ".join(done)}, values)
+    return Line(info, words(info, 0) | {"samples": ", ".join(done)}, values | {MEMORY: max(peaks, default=None)})
 
 
-def _without_cost(line: Line) -> Line:
+def _without_cost(line: Line, columns: Sequence[Column]) -> Line:
     """A line that lacks the model's smallest budget: what it took at another one does not compare."""
-    return replace(line, figures={**line.figures, "seconds": None, "kqueries": None})
+    other: Figures = {column.name: None for column in columns if column.k is None and column.name != MEMORY}
+    return replace(line, figures=line.figures | other)
 
 
 def _weakness(line: Line, columns: Sequence[Column]) -> tuple[float, ...]:
     """Sorts from the least to the most effective: by the median if there is one, then by the success rates."""
     median = line.figures.get("median_l0")
-    shares = [line.figures[column.name] for column in columns if column.kind == "share"]
+    shares = [line.figures[column.name] for column in columns if column.k is not None]
     return (-math.inf if median is None else -median, *(-1.0 if share is None else share for share in shares))

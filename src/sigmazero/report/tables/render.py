@@ -11,10 +11,8 @@ from collections.abc import Callable
 from sigmazero.report.paper.published import difference
 from sigmazero.report.tables.bands import Band, Block, bands, row_word, row_words
 from sigmazero.report.tables.layout import Column, Layout, Line, best
-from sigmazero.report.tables.text import markdown, number
+from sigmazero.report.tables.text import NONE, markdown, number
 
-FORMATS = ("terminal", "markdown", "csv", "latex")
-NONE = "–"
 CAVEAT = "In brackets ours less the paper's, whose queries leave out the clean check and the final verification."
 Text = Callable[[str], str]
 
@@ -22,7 +20,7 @@ Text = Callable[[str], str]
 def rows(layout: Layout, *, word: Text = str, figure: Text = str, strong: Text = str) -> list[dict[str, str]]:
     """One dictionary of texts per line; a model's name stands on its first line alone.
 
-    `word` treats the names and headings, `figure` the numbers and `strong` the best of them.
+    `word` is applied to names and headings, `figure` to numbers, and `strong` to the best of them.
     """
     made = []
     for block in layout.blocks:
@@ -38,7 +36,7 @@ def rows(layout: Layout, *, word: Text = str, figure: Text = str, strong: Text =
 def band_rows(
     layout: Layout, band: Band, *, word: Text = str, figure: Text = str, strong: Text = str, after: str = " "
 ) -> list[dict[str, str]]:
-    """The same for models beside each other; a figure's heading begins with its model, and what comes `after` it."""
+    """The same for models beside each other; a figure's heading is its model, the text `after`, and its name."""
     made = []
     for lines in band.rows:
         row = {word(name): word(row_word(lines, name)) for name in row_words(layout)}
@@ -76,7 +74,7 @@ def shown(value: float | None, column: Column) -> str:
         return f"{100 * value:.1f}"
     if column.kind == "l0" or math.isinf(value):
         return number(value, 1)
-    # A small network takes less than two decimals tell.
+    # Two decimals are not enough for small networks.
     return f"{value:.2f}" if value >= 0.1 or value == 0 else f"{value:.2g}"
 
 
@@ -100,7 +98,7 @@ def to_markdown(layout: Layout) -> str:
 
 
 def escape(text: str) -> str:
-    r"""A text that Markdown shows as it is; bars are left to `table.markdown`.
+    r"""A text that Markdown shows as it is; bars are left to `text.markdown`.
 
     >>> escape("a_b&<script>")
     'a\\_b&amp;&lt;script&gt;'

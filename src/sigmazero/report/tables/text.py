@@ -1,7 +1,4 @@
-"""The figures of runs, as a table for the terminal or as Markdown.
-
-A table is a list of rows; a row maps headings to texts.
-"""
+"""Numbers as texts, and rows of texts as a table for the terminal or for Markdown; a row maps headings to texts."""
 
 from __future__ import annotations
 
@@ -9,72 +6,51 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from torch import Tensor
-
-from sigmazero.core.result import Result
-
 if TYPE_CHECKING:
     from rich.table import Table
 
-Row = Mapping[str, str]
-
-BUDGETS = (10, 24, 50)
-
-
-def figures(result: Result, labels: Tensor, budgets: Sequence[int] = BUDGETS) -> dict[str, str]:
-    """What one reports of a run, ready to print; `labels` are the true classes, also after a targeted attack.
-
-    Success rates are shares of all samples and a sample that was not fooled counts as infinity. With a budget only the
-    rate there is known: a sample ends with the first point within it, and none is looked for beyond.
-    """
-    summary = result.summary()
-    right = (result.clean_prediction == labels.to(result.clean_prediction.device)).double().mean()
-    unit = " (pixels)" if result.unit == "pixel" else ""
-    if result.budget is None:
-        rates = {f"ASR at {k}": percent(result.asr(k)) for k in sorted(budgets)}
-        rates["ASR at ∞"] = percent(result.asr())
-        rates[f"median l0{unit}"] = number(result.median_l0, 1)
-        rates[f"mean l0{unit}"] = number(result.mean_l0, 2)
-    else:
-        rates = {f"ASR at {result.budget}{unit}": percent(result.asr(result.budget))}
-    return {
-        "samples": f"{len(result)}",
-        "clean accuracy": percent(float(right)),
-        **rates,
-        "queries per sample": number(summary["queries"], 1),
-        "seconds per sample": number(summary["seconds_per_sample"], 4),
-    }
+NONE = "–"
+TextRow = Mapping[str, str]
+LEFT = (
+    "model",
+    "data",
+    "attack",
+    "goal",
+    "unit",
+    "state",
+    "precision",
+)  # headings of columns of words in the tables of a store
 
 
-def percent(share: float) -> str:
-    """A share as a percentage with one decimal.
+def percent(share: float | None) -> str:
+    """A share as a percentage with one decimal; a dash if there is none.
 
     >>> percent(0.656), percent(float("nan"))
     ('65.6 %', '–')
     """
-    return "–" if math.isnan(share) else f"{100 * share:.1f} %"
+    return NONE if share is None or math.isnan(share) else f"{100 * share:.1f} %"
 
 
-def number(value: float, decimals: int = 2) -> str:
+def number(value: float | None, decimals: int = 2) -> str:
     """A number with at most so many decimals; infinity as its sign, no value as a dash.
 
-    >>> number(15.0), number(21.154), number(float("inf"))
-    ('15', '21.15', '∞')
+    >>> number(15.0), number(21.154), number(float("inf")), number(None)
+    ('15', '21.15', '∞', '–')
     """
-    if math.isnan(value):
-        return "–"
+    if value is None or math.isnan(value):
+        return NONE
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     text = f"{value:.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def headings(rows: Sequence[Row]) -> list[str]:
+def headings(rows: Sequence[TextRow]) -> list[str]:
     """Every heading of these rows, in the order of first use."""
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
-def rich_table(rows: Sequence[Row], left: Sequence[str] = (), *, down: bool = False) -> Table:
+def rich_table(rows: Sequence[TextRow], left: Sequence[str] = (), *, down: bool = False) -> Table:
     """A table for the terminal, one row per line; `left` names the columns of words.
 
     With `down` every row becomes a column under its first text, which suits many figures of a few runs.
@@ -97,7 +73,7 @@ def rich_table(rows: Sequence[Row], left: Sequence[str] = (), *, down: bool = Fa
     return table
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[TextRow]) -> str:
     r"""The rows as a Markdown table, one per line.
 
     >>> print(markdown([{"attack": "sigma-zero", "median l0": "15"}]))

@@ -4,7 +4,8 @@ import torch
 from rich.console import Console
 
 import sigmazero as sz
-from sigmazero.report.tables.text import figures, markdown, number, rich_table
+from sigmazero.report.tables.overview import run_row
+from sigmazero.report.tables.text import markdown, number, rich_table
 
 
 def _run(**more):
@@ -29,7 +30,7 @@ def _text(table):
 
 
 def test_figures_count_every_sample():
-    shown = figures(_run(), torch.zeros(4, dtype=torch.int64), budgets=(0, 2))
+    shown = run_row(_run(), torch.zeros(4, dtype=torch.int64), ks=(0, 2))
     assert shown["clean accuracy"] == "75.0 %"
     assert shown["ASR at 0"] == "25.0 %"
     assert shown["ASR at 2"] == shown["ASR at ∞"] == "75.0 %"
@@ -38,9 +39,9 @@ def test_figures_count_every_sample():
 
 
 def test_the_budget_and_the_unit_of_the_run_are_shown():
-    shown = figures(_run(budget=2, unit="pixel"), torch.zeros(4, dtype=torch.int64))
+    shown = run_row(_run(budget=2, unit="pixel"), torch.zeros(4, dtype=torch.int64))
     assert list(shown)[2:4] == ["ASR at 2 (pixels)", "queries per sample"]  # what was not searched is not shown
-    assert "median l0 (pixels)" in figures(_run(unit="pixel"), torch.zeros(4, dtype=torch.int64))
+    assert "median l0 (pixels)" in run_row(_run(unit="pixel"), torch.zeros(4, dtype=torch.int64))
 
 
 def test_numbers():

@@ -1,0 +1,234 @@
+"""The figures of a run, each one function over per-sample arrays; nowhere else is one computed.
+
+A function registered with `@metric` is part of `Result.summary()`, of the records of a store and of the tables made
+from them. The number of changes is infinite where a sample was not fooled, and every share is a share of ALL samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sigmazero.core.outcome import Outcome
+
+Floats = NDArray[np.float64]
+Kind = Literal["share", "l0", "number"]
+Source = Literal["run", "store"]
+
+DEFAULT_KS = (10, 24, 50)  # the numbers of changes that success rates are given at, unless others are asked for
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What figures are computed from: arrays with one entry per sample; `label` is None if true classes are unknown."""
+
+    changes: Floats
+    outcome: NDArray[Any]
+    forwards: NDArray[Any]
+    backwards: NDArray[Any]
+    seconds: Floats
+    clean_prediction: NDArray[Any]
+    label: NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return len(self.changes)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure: what it is called, how it is computed, and how it is shown.
+
+    name      its key in dictionaries and its column in CSV files
+    compute   a function of the samples, and of k if `at_k`; it gives None where the figure cannot be told
+    over      the array of the samples that the function takes; all of them by default
+    title     what the table of one run calls it
+    heading   what the narrow columns of other tables call it
+    kind      a share, a number of changes, or another number
+    decimals  shown at most, of what is no share
+    better    1 if more of it makes a stronger attack, −1 if less does, 0 if neither
+    free      whether a run with a budget leaves it unknown; a figure at k is known where k is the budget
+    at_k      whether it is a figure for each k; `k` is then the one it was taken at
+    hidden    whether it is in dictionaries alone, not in tables
+    of        whether it is told of single runs, of stores, or of both
+    """
+
+    name: str
+    compute: Callable[..., float | None]
+    title: str
+    heading: str
+    over: str | None = None
+    kind: Kind = "number"
+    decimals: int = 2
+    better: int = 0
+    free: bool = False
+    at_k: bool = False
+    hidden: bool = False
+    of: tuple[Source, ...] = ("run", "store")
+    k: float | None = None
+
+    def at(self, k: float) -> Metric:
+        """This figure at k; itself if it does not depend on k."""
+        if not self.at_k:
+            return self
+        shown = "∞" if math.isinf(k) else f"{k:g}"
+        return replace(
+            self,
+            name=f"{self.name}_{k:.15g}",
+            compute=partial(self.compute, k=k),
+            title=f"{self.title} {shown}",
+            heading=f"{self.heading} {shown}",
+            at_k=False,
+            k=k,
+        )
+
+    def known(self, budget: int | None) -> bool:
+        """Whether a run with this budget (None: without one) tells it."""
+        return budget is None or not self.free or self.k == budget
+
+    def value(self, samples: Samples) -> float | None:
+        """The figure of these samples; NaN if there are none, None if it cannot be told."""
+        given = samples if self.over is None else getattr(samples, self.over)
+        return self.compute(given) if len(samples) else math.nan
+
+
+METRICS: dict[str, Metric] = {}
+Compute = TypeVar("Compute", bound=Callable[..., float | None])
+
+
+def metric(
+    name: str, *, title: str | None = None, heading: str | None = None, **more: Any
+) -> Callable[[Compute], Compute]:
+    """Register a function as a figure; the arguments are fields of `Metric`. Without a title its name is shown."""
+
+    def register(compute: Compute) -> Compute:
+        if name in METRICS:
+            raise ValueError(f"there is a metric {name!r} already; choose another name")
+        words = name.replace("_", " ") if title is None else title
+        METRICS[name] = Metric(name, compute, words, words if heading is None else heading, **more)
+        return compute
+
+    return register
+
+
+def asked(of: Source, ks: Sequence[float]) -> list[Metric]:
+    """The figures told of a run or of a store; those that depend on k, once for each of `ks`."""
+    chosen = [each for each in METRICS.values() if of in each.of]
+    return [each.at(k) for each in chosen for k in (ks if each.at_k else (math.inf,))]
+
+
+def checked(changes: ArrayLike) -> Floats:
+    """Numbers of changes as an array, if that is what they are."""
+    values = np.asarray(changes, dtype=np.float64)
+    if values.ndim != 1 or not len(values):
+        raise ValueError(f"an array of shape {values.shape}: there must be one dimension and one value or more")
+    if not values.min() >= 0:  # NaN is not either
+        wrong = int(np.flatnonzero(~(values >= 0))[0])
+        raise ValueError(f"l0 of sample {wrong} is {values[wrong]:g}; it must be 0 or more, and infinity for a failure")
+    return values
+
+
+def average(values: ArrayLike) -> float:
+    """The mean, which of booleans is the share that is true; NaN of nothing.
+
+    >>> average([True, False]), average([])
+    (0.5, nan)
+    """
+    found = np.asarray(values)
+    return float(found.mean()) if found.size else math.nan
+
+
+def robust(changes: ArrayLike, k: float = math.inf) -> float:
+    """The share of all samples that k changes do not fool.
+
+    >>> robust([0, 3, 12, np.inf], 10)
+    0.5
+    """
+    return average(~_fooled(changes, k))
+
+
+def _fooled(changes: ArrayLike, k: float) -> NDArray[np.bool_]:
+    values = checked(changes)
+    if not k >= 0:
+        raise ValueError(f"k={k}: a number of changes is 0 or more")
+    return values <= k if math.isfinite(k) else np.isfinite(values)
+
+
+# The figures, in the order in which tables have them -----------------------------------------------------------------
+
+
+@metric("clean_accuracy", heading="clean", kind="share")
+def clean_accuracy(samples: Samples) -> float | None:
+    """Share classified right without any change."""
+    return None if samples.label is None else average(samples.clean_prediction == samples.label)
+
+
+def _ended(outcomes: NDArray[Any], outcome: Outcome) -> float:
+    return average(outcomes == outcome)
+
+
+metric("already_wrong", over="outcome", kind="share", hidden=True)(partial(_ended, outcome=Outcome.ALREADY))
+
+
+@metric("asr", over="changes", title="ASR at", heading="ASR", kind="share", better=1, free=True, at_k=True)
+def asr(changes: ArrayLike, k: float = math.inf) -> float:
+    """Attack success rate: the share of all samples fooled with at most k changes, or at all if k is infinite.
+
+    >>> asr([0, 3, 12, np.inf], 10), asr([0, 3, 12, np.inf])
+    (0.5, 0.75)
+    """
+    return average(_fooled(changes, k))
+
+
+@metric("median_l0", over="changes", heading="median", kind="l0", decimals=1, better=-1, free=True)
+def median(changes: ArrayLike) -> float:
+    """The middle value, failures as infinity; the mean of the two middle ones if the number of samples is even.
+
+    >>> median([1, 4, np.inf]), median([1, 2, 4, np.inf]), median([1, np.inf])
+    (4.0, 3.0, inf)
+    """
+    values = checked(changes)
+    low, high = (len(values) - 1) // 2, len(values) // 2
+    ordered = np.partition(values, (low, high))
+    return float(ordered[low] + ordered[high]) / 2
+
+
+@metric("mean_l0", over="changes", heading="mean", kind="l0", free=True)
+def mean(changes: ArrayLike) -> float:
+    """The mean over all samples: infinite as soon as one was not fooled."""
+    return average(checked(changes))
+
+
+@metric("mean_l0_found", over="changes", kind="l0", free=True, hidden=True)
+def mean_found(changes: ArrayLike) -> float:
+    """The mean over the samples that were fooled."""
+    values = checked(changes)
+    return average(values[np.isfinite(values)])
+
+
+metric("forwards", over="forwards", hidden=True)(average)
+metric("backwards", over="backwards", hidden=True)(average)
+
+
+@metric("queries", title="queries per sample", decimals=1, of=("run",))
+def queries(samples: Samples) -> float:
+    """Forward and backward passes per sample."""
+    return average(samples.forwards + samples.backwards)
+
+
+@metric("kqueries", decimals=3, of=("store",))
+def kqueries(samples: Samples) -> float:
+    """The same in thousands."""
+    return (average(samples.forwards) + average(samples.backwards)) / 1000
+
+
+metric("seconds_per_sample", over="seconds", decimals=4, of=("run",))(average)
+metric("seconds", over="seconds", heading="s/sample", decimals=4, of=("store",))(average)
+for _outcome in (Outcome.NON_FINITE, Outcome.UNVERIFIED, Outcome.NO_START):
+    metric(_outcome.name.lower(), over="outcome", kind="share", hidden=True)(partial(_ended, outcome=_outcome))
