@@ -12,8 +12,16 @@ from sigmazero import attacks
 from sigmazero.bench import identity
 from sigmazero.bench.evaluate import evaluate
 from sigmazero.bench.model_identity import describe_module
+from sigmazero.core.losses import LOSSES
 from tests.networks import linear_problem
 
+LOSS = """
+from sigmazero.core.losses import loss
+
+@loss
+def mine(logits, problem):
+    return {sign}problem.margin(logits)
+"""
 ATTACK = """
 from dataclasses import dataclass
 from sigmazero.attacks import fmn
@@ -69,6 +77,20 @@ def test_an_edited_attack_of_the_same_name_runs_again(tmp_path, written):
     again = evaluate(model, (x, y), [written(ATTACK.format(first="pass  # as it was")).FMN()], **settings)
     assert again.keys == before.keys
     assert asr(again) == 1.0
+
+
+def test_an_edited_loss_of_the_same_name_runs_again(tmp_path, written, request):
+    request.addfinalizer(lambda: LOSSES.pop("mine", None))
+
+    def attack(sign):
+        LOSSES.pop("mine", None)
+        written(LOSS.format(sign=sign))
+        return attacks.get("fmn", loss="mine")
+
+    model, x, y = linear_problem((6,), 8)
+    settings = {"store": tmp_path / "s.db", "steps": 40}
+    assert asr(evaluate(model, (x, y), [attack("")], **settings)) == 1.0
+    assert asr(evaluate(model, (x, y), [attack("-")], **settings)) < 1.0
 
 
 def test_an_edited_module_with_the_same_weights_runs_again(tmp_path, written):

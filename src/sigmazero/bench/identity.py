@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from sigmazero import attacks
+from sigmazero.core import losses
 from sigmazero.core.attack import Attack
 from sigmazero.core.inputs import Bound, Bounds
 from sigmazero.core.source import code_hash
@@ -106,14 +107,16 @@ def known_code(thing: type | Callable[..., Any]) -> str:
 
 
 def describe_attack(attack: Attack) -> dict[str, Any]:
-    """Class, version, all parameters and, unless it is an attack of the registry, the code; not what it is called."""
+    """Class, version, all parameters and the code that is not ours, of the attack and of its loss; not its name."""
     kind = type(attack)
-    known = {"class": kind.__name__, "version": attack.version, "parameters": plain_parameters(attack)}
+    parameters = plain_parameters(attack)
+    known = {"class": kind.__name__, "version": attack.version, "parameters": parameters}
     ours = kind.__module__.startswith(f"{attacks.__name__}.")
-    if ours and kind in {type(each) for each in attacks.ATTACKS.values()}:
-        return known
-    code: list[type | Callable[..., Any]] = [kind, *patches(kind)]
-    return {**known, "code": sorted({known_code(thing) for thing in code})}
+    registered = ours and kind in {type(each) for each in attacks.ATTACKS.values()}
+    code: list[type | Callable[..., Any]] = [] if registered else [kind, *patches(kind)]
+    loss = losses.LOSSES.get(str(parameters.get("loss")))
+    code += [loss] if loss is not None and loss.__module__ != losses.__name__ else []
+    return {**known, "code": sorted({known_code(thing) for thing in code})} if code else known
 
 
 def plain_parameters(attack: Attack) -> dict[str, Any]:
