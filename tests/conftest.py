@@ -75,7 +75,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "net.py").write_text(NET)
     (tmp_path / "plan.toml").write_text(PLAN)
     images = torch.rand(24, 3, 4, 5, generator=torch.Generator().manual_seed(1))
-    labels = torch.randint(4, (24,), generator=torch.Generator().manual_seed(2))
+    weight = torch.randn(
+        4, 60, generator=torch.Generator().manual_seed(0)
+    )  # of net.py:build, which has all of them right
+    labels = (images.flatten(1)[:, None] * weight).sum(2).argmax(1)
     np.savez(tmp_path / "mine.npz", images=images.numpy(), labels=labels.numpy())
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -167,10 +167,10 @@ def test_targeted_cells(folder):
     found = np.isin(first["outcome"], (Outcome.FOUND, Outcome.ALREADY))
     assert found.any()
     assert (first["prediction"][found] == first["target"][found]).all()
-    fixed = text.replace("'next'", "2").replace('["net.py:build", "net.py:other"]', '["net.py:build"]')
+    fixed = text.replace("'next'", "1").replace('["net.py:build", "net.py:other"]', '["net.py:build"]')
     cells, _, _ = run(fixed, "t.db")
     for facts in contents("t.db").values():
-        assert (facts["label"] != 2).all()
+        assert (facts["label"] != 1).all()
         assert len(facts["label"]) == cells[0].info.rows < 24
 
 

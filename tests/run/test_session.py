@@ -43,20 +43,48 @@ def question(net: TinyNet, rows: int = 30, **options):
     return make_problem(x, y, **options)
 
 
-def test_every_row_comes_once_and_settled_ones_first():
+def test_every_row_comes_once_and_the_first_rows_first():
     net = TinyNet("conv")
     problem = question(net)
     with Session(ATTACK, net, batch_size=8) as session:
         parts = list(session.batches(problem))
         whole = session.run(problem)
-    wrong = (net(problem.x).argmax(1) != problem.y).nonzero().squeeze(1)
-    assert parts[0][0].tolist() == wrong.tolist()
-    assert (parts[0][1].outcome == Outcome.ALREADY).all()
-    assert sorted(torch.cat([rows for rows, _ in parts]).tolist()) == list(range(30))
-    assert [len(rows) for rows, _ in parts[1:]] == [8, 8, 8]
+    wrong = net(problem.x).argmax(1) != problem.y
+    assert torch.equal(whole.outcome == Outcome.ALREADY, wrong)
+    seen: list[int] = []
+    for rows, result in parts:
+        seen += rows.tolist()
+        assert sorted(seen) == list(range(len(seen))), "figures of a part would be those of easy rows"
+        assert int((result.outcome != Outcome.ALREADY).sum()) in (0, 8), "batches are full"
+    assert len(seen) == 30
     for rows, result in parts:
         assert torch.equal(result.x_adv, whole.x_adv[rows])
         assert torch.equal(result.forwards, whole.forwards[rows])
+
+
+def test_known_rows_are_left_out_and_the_others_stay_in_their_batches():
+    net, asked = TinyNet("conv"), []
+    problem = question(net)
+    with Session(ATTACK, net, batch_size=8) as session:
+        whole = list(session.batches(problem))
+    known = torch.zeros(30, dtype=torch.bool)
+    known[whole[0][0]] = known[whole[1][0][:3]] = True
+
+    def counted(x):
+        asked.append(len(x))
+        return net(x)
+
+    parts = list(Session(ATTACK, counted, batch_size=8).batches(problem, known=known))
+    assert [rows.tolist() for rows, _ in parts[:1]] == [sorted_like(whole[0], whole[1], net, problem)]
+    assert torch.equal(parts[0][1].x_adv[:8], whole[1][1].x_adv[:8])
+    assert sum(asked) == 30 + 2 * 8 * 13  # every clean input, and of two batches 12 steps and a verification
+
+
+def sorted_like(first, second, net, problem):
+    """The rows of the second batch, then those of both that were wrong from the start."""
+    wrong = net(problem.x).argmax(1) != problem.y
+    right = [row for row in second[0].tolist() if not wrong[row]]
+    return right + sorted(row for row in (*first[0].tolist(), *second[0].tolist()) if wrong[row])
 
 
 def test_nothing_to_attack_is_an_empty_result():

@@ -1,6 +1,6 @@
 """Run what is missing: cell by cell, batch by batch, each finished batch stored before the next begins.
 
-Batches are cut by their size from row 0 on, never from what is left over: a resumed run repeats the batches of an
+Batches are cut from all rows of a cell, never from what is left over: a resumed run repeats the batches of an
 uninterrupted one, and on the same machine gets the same bits. This is the only place that writes facts.
 """
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from sigmazero.bench.adopt import adopt
@@ -87,28 +88,22 @@ def ready(cell: Cell, store: Store) -> Mask:
 def _run_cell(
     cell: Cell, store: Store, worker: Worker, run: int, summary: RunSummary, stop: threading.Event, advance: Advance
 ) -> None:
-    key, skip, examined = cell.info.key, ready(cell, store), False
-    for span in _spans(cell):
-        if stop.is_set():
-            return
-        if skip[span].all():
-            continue
-        try:
-            if not examined:
-                _examine(cell, store, worker)
-                examined = True
-            attacked = worker.attack(cell, span)
-        except StoreError:
-            raise
-        except Exception as error:
-            # Whatever an attack or a model raises: the cell failed, its error is there to read, and the others go on.
-            store.fail(key, "".join(traceback.format_exception(error)))
-            summary.failed[key] = (str(error) or type(error).__name__).splitlines()[0]
-            return
-        _write(store, key, span, attacked, run)
-        new = int((~skip[span]).sum())
-        summary.rows += new
-        advance(new)
+    key, known = cell.info.key, ready(cell, store)
+    try:
+        _examine(cell, store, worker)
+        for attacked in worker.attack(cell, slice(0, cell.info.rows), torch.from_numpy(known)):
+            _write(store, key, attacked, run)
+            new = int((~known[attacked.places]).sum())
+            summary.rows += new
+            advance(new)
+            if stop.is_set():
+                return
+    except StoreError:
+        raise
+    except Exception as error:
+        # Whatever an attack or a model raises: the cell failed, its error is there to read, and the others go on.
+        store.fail(key, "".join(traceback.format_exception(error)))
+        summary.failed[key] = (str(error) or type(error).__name__).splitlines()[0]
 
 
 def _examine(cell: Cell, store: Store, worker: Worker) -> None:
@@ -118,23 +113,16 @@ def _examine(cell: Cell, store: Store, worker: Worker) -> None:
         store.keep_answers(cell.info.key, answers)
 
 
-def _spans(cell: Cell) -> Iterator[slice]:
-    """The batches of a cell; a trace is of one row."""
-    size = 1 if cell.question.trace else cell.question.batch_size
-    for start in range(0, cell.info.rows, size):
-        yield slice(start, min(start + size, cell.info.rows))
-
-
-def _write(store: Store, key: str, span: slice, attacked: Attacked, run: int) -> None:
-    """Store what a span brought; of its facts those that are missing, which may be a part if batches changed size."""
+def _write(store: Store, key: str, attacked: Attacked, run: int) -> None:
+    """Store what a batch brought; of its facts those that are missing, which may be a part if batches changed size."""
     if attacked.trace is not None:  # before the facts: should the process end in between, both are made again
-        store.append_trace(key, span.start, attacked.trace)
-    missing = np.flatnonzero(~store.stored(key)[span])
+        store.append_trace(key, int(attacked.places[0]), attacked.trace)
+    missing = np.flatnonzero(~store.stored(key)[attacked.places])
     if not len(missing):
         return
     store.append(
         key,
-        span.start + missing,
+        attacked.places[missing],
         attacked.facts.take(missing),
         run=run,
         seconds=attacked.seconds * len(missing) / len(attacked.facts),

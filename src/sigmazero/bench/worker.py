@@ -1,15 +1,17 @@
-"""A cell and a span of its rows in, facts out: no store in sight, and nothing that depends on the span before.
+"""A cell and a span of its rows in, facts out: no store in sight, and nothing that depends on another span.
 
 What is costly to make stays warm from one span to the next: the rows on the device, the model in its number format, its
 lowered copy, the recordings, the batch size that fits.
 """
 
 import copy
-from collections.abc import Hashable
-from dataclasses import asdict, dataclass
+from collections.abc import Hashable, Iterator
+from dataclasses import asdict, dataclass, replace
 from typing import cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sigmazero.bench import identity
@@ -21,6 +23,7 @@ from sigmazero.core.attack import Precision
 from sigmazero.core.findings import CODES
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.problem import Problem
+from sigmazero.core.result import Result
 from sigmazero.data import Rows
 from sigmazero.models.doctor import ROWS, examine
 from sigmazero.run import Hardware, Prepared, Session
@@ -38,16 +41,21 @@ class Subject:
     targets: Tensor | None
     weights: str  # their hash, as they were loaded
 
+    def take(self, span: slice) -> Problem:
+        """The question about some consecutive rows."""
+        return self.problem.take(torch.arange(span.start, span.stop, device=self.problem.x.device))
+
 
 @dataclass(frozen=True)
 class Attacked:
-    """What a span of rows brought, and what it took."""
+    """What a batch of a cell's rows brought, and what it took; `places` says which rows, in rising order."""
 
+    places: NDArray[np.int64]
     facts: Facts
-    trace: Trace | None
     seconds: float
     peak_device: int | None
     peak_process: int | None
+    trace: Trace | None = None
 
 
 class Worker:
@@ -60,23 +68,43 @@ class Worker:
         self._prepared: tuple[nn.Module, Prepared] | None = None
         self._session: tuple[str, Session] | None = None
 
-    def attack(self, cell: Cell, span: slice) -> Attacked:
-        """The facts of some consecutive rows of a cell; one row, where its trace is asked for."""
-        reset_peak(self.loader.device)
+    def attack(self, cell: Cell, span: slice, known: Tensor | None = None) -> Iterator[Attacked]:
+        """The facts of a span of a cell's rows, batch by batch, as soon as they are verified.
+
+        `known` marks rows of the span whose facts need not be made again; see `Session.batches`.
+        """
         subject, q = self.subject(cell), cell.question
-        part = subject.problem.take(torch.arange(span.start, span.stop, device=self.loader.device))
-        recorder = _recorder(cell, subject.network, part) if q.trace else None
+        if q.trace:
+            for place in range(span.start, span.stop):
+                if known is None or not bool(known[place - span.start]):
+                    yield self._traced(cell, place)
+            return
+        device = self.loader.device
+        part = subject.problem if span == slice(0, len(subject.rows)) else subject.take(span)
+        reset_peak(device)
+        known = None if known is None else known.to(device)
+        for rows, result in self._of(cell).batches(part, known=known):
+            yield self._facts(cell, rows.sort().values.cpu() + span.start, result.take(rows.argsort()))
+            reset_peak(device)
+
+    def _traced(self, cell: Cell, place: int) -> Attacked:
+        """One row, with every point that was asked about."""
+        subject = self.subject(cell)
+        recorder = _recorder(cell, subject.network, subject.take(slice(place, place + 1)))
         # A recorded step would be noted once and replayed unseen.
-        session = self._of(cell) if recorder is None else Session(q.attack, recorder, Hardware(capture=False))
-        result = session.run(part)
+        result = Session(cell.question.attack, recorder, Hardware(capture=False)).run(recorder.problem)
+        return replace(self._facts(cell, torch.tensor([place]), result), trace=recorder.trace())
+
+    def _facts(self, cell: Cell, places: Tensor, result: Result) -> Attacked:
+        subject = self.subject(cell)
         if identity.hash_weights(subject.network) != subject.weights:
-            raise ValueError(
-                f"the weights of {q.model.name} changed while it was attacked; what was found is not stored"
-            )
-        targets = None if subject.targets is None else subject.targets[span]
+            name = cell.question.model.name
+            raise ValueError(f"the weights of {name} changed while it was attacked; what was found is not stored")
+        targets = None if subject.targets is None else subject.targets[places]
+        x = subject.problem.x[places.to(self.loader.device)]
         return Attacked(
-            facts=Facts.from_result(result, subject.rows.labels[span], targets, part.x),
-            trace=None if recorder is None else recorder.trace(),
+            places=places.numpy(),
+            facts=Facts.from_result(result, subject.rows.labels[places], targets, x),
             seconds=result.seconds,
             peak_device=peak_device(self.loader.device),
             peak_process=peak_process(),

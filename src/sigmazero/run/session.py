@@ -81,23 +81,28 @@ class Session:
         """Attack every row of a problem; the results in the order of its rows."""
         with bar(self.attack.name, len(problem), show=progress) as advance:
             parts = list(self.batches(problem, advance))
+        rows, result = _joined(parts)
         with torch.inference_mode(False):
-            order = torch.cat([rows for rows, _ in parts]).argsort()
-            return Result.join([result for _, result in parts]).take(order)
+            return result.take(rows.argsort())
 
-    def batches(self, problem: Problem, advance: Advance = ignore) -> Iterator[tuple[Tensor, Result]]:
+    def batches(
+        self, problem: Problem, advance: Advance = ignore, known: Tensor | None = None
+    ) -> Iterator[tuple[Tensor, Result]]:
         """Verified results, batch by batch, each with the places of its rows in the problem; every row comes once.
 
-        First come the rows that end with the clean check. The seconds of a result are those since the one before,
-        without what the caller did in between. Between two batches the model and all flags are the caller's own.
+        `known` marks rows whose results the caller has already. A batch of nothing else is left out; the others are
+        cut as if nothing were known, so that a run that goes on makes the batches of one that was never stopped.
+
+        The seconds of a result are those since the one before, without what the caller did in between. Between two
+        batches the model and all flags are the caller's own.
         """
         began = time.perf_counter()
-        for rows, result in self._verified(problem, advance):
+        for rows, result in self._verified(problem, advance, known):
             faults.reach("batch.done")
             yield rows, replace(result, seconds=time.perf_counter() - began)
             began = time.perf_counter()
 
-    def _verified(self, problem: Problem, advance: Advance) -> Iterator[tuple[Tensor, Result]]:
+    def _verified(self, problem: Problem, advance: Advance, known: Tensor | None) -> Iterator[tuple[Tensor, Result]]:
         """Clean check, then the rows that need a search, then again in fp32 those a coarse search misjudged."""
         self.attack.check(problem)
         self.prepared.hardware.check(problem)
@@ -108,18 +113,23 @@ class Session:
             raise ValueError("the model returned NaN or Inf for every clean input; check weights and normalisation")
         asks = finite & ~problem.fooled(clean)
         settled, asking = (~asks).nonzero().squeeze(1), asks.nonzero().squeeze(1)
-        if len(settled) or not len(asking):
-            advance(len(settled))
-            yield settled, self._settle(problem, settled, clean)
+        ended = self._settle(problem, settled, clean)
         again: list[tuple[Tensor, Result]] = []
-        for rows, result in self._search(self.prepared, problem, asking, clean, advance):
+        for rows, result in self._search(self.prepared, problem, asking, clean, advance, known):
             doubtful = self._doubtful(result)
             again.append((rows[doubtful], result.take(doubtful)))
-            if not bool(doubtful.all()):
-                yield rows[~doubtful], result.take(~doubtful)
+            # What has come so far is always the first rows, so that figures of a part are not those of easy rows.
+            before = settled < rows[-1]
+            advance(int(before.sum()))
+            parts = [(rows[~doubtful], result.take(~doubtful)), (settled[before], ended.take(before))]
+            settled, ended = settled[~before], ended.take(~before)
+            yield _joined(parts)
         if any(len(rows) for rows, _ in again):
-            rows, first = torch.cat([rows for rows, _ in again]), Result.join([result for _, result in again])
+            rows, first = _joined(again)
             yield rows, self._search_again(problem, rows, first, clean)
+        if len(settled) or not len(problem):
+            advance(len(settled))
+            yield settled, ended
 
     def _clean(self, problem: Problem) -> Tensor:
         """The logits of every clean input."""
@@ -141,7 +151,13 @@ class Session:
         return self._verifier.settle(part, Found(tally, part.x if self.attack.keeps_own else None), clean[rows])
 
     def _search(
-        self, prepared: Prepared, problem: Problem, rows: Tensor, clean: Tensor, advance: Advance
+        self,
+        prepared: Prepared,
+        problem: Problem,
+        rows: Tensor,
+        clean: Tensor,
+        advance: Advance = ignore,
+        known: Tensor | None = None,
     ) -> Iterator[tuple[Tensor, Result]]:
         """Search and verify some rows, batch by batch."""
         exact = prepared.hardware.exact
@@ -155,7 +171,7 @@ class Session:
                 found = search(phases, prepared.oracle(part, self.size), self.compact, recheck, advance)
             return self._verifier.report(part, found, clean[rows])
 
-        return self._cut(problem, rows, attack)
+        return self._cut(problem, rows, attack, known)
 
     def _doubtful(self, result: Result) -> Tensor:
         """Rows to search again: a coarse search found something for them that did not hold, and nothing that did.
@@ -170,7 +186,7 @@ class Session:
         """Once more in fp32; what both searches asked counts."""
         if self._exact is None:
             self._exact = Prepared(self.model, replace(self.prepared.hardware, precision="fp32"))
-        second = Result.join([result for _, result in self._search(self._exact, problem, rows, clean, ignore)])
+        second = Result.join([result for _, result in self._search(self._exact, problem, rows, clean)])
         # The clean check was made once.
         spent: dict[str, Any] = {
             "forwards": second.forwards + first.forwards - 1,
@@ -179,8 +195,10 @@ class Session:
         own = None if second.own is None else replace(second.own, **spent)
         return replace(second, **spent | {"own": own})
 
-    def _cut(self, problem: Problem, rows: Tensor, work: Callable[[Tensor], Part]) -> Iterator[tuple[Tensor, Part]]:
-        """`work` on consecutive batches of the rows; a batch that does not fit is tried again in halves."""
+    def _cut(
+        self, problem: Problem, rows: Tensor, work: Callable[[Tensor], Part], known: Tensor | None = None
+    ) -> Iterator[tuple[Tensor, Part]]:
+        """`work` on consecutive batches of the rows, but for known ones; what does not fit is tried again in halves."""
         start = 0
         while start < len(rows):
             failure = None
@@ -191,6 +209,9 @@ class Session:
                         self.prepared.lowered, problem, hardware.precision, hardware.max_memory
                     )
                 part = rows[start : start + self.size]
+                if known is not None and bool(known[part].all()):
+                    start += len(part)
+                    continue
                 try:
                     done = work(part)
                 except (RuntimeError, MemoryError) as error:
@@ -220,6 +241,12 @@ class Session:
             stack.enter_context(turn(self.model, problem.x.device))
             stack.enter_context(limited(problem.x.device, self.prepared.hardware.max_memory))
             yield
+
+
+@torch.inference_mode(False)
+def _joined(parts: list[tuple[Tensor, Result]]) -> tuple[Tensor, Result]:
+    """Results of several batches as one."""
+    return torch.cat([rows for rows, _ in parts]), Result.join([result for _, result in parts])
 
 
 def _check_device(model: Model, problem: Problem) -> None:

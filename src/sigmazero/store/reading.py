@@ -181,6 +181,8 @@ class Reader:
             raise StoreError(f"{self.path}, cell {key[:12]}: {error}") from error
         places = [unpack_places(row.start, row.stop, row.places) for row in batches]
         order = np.concatenate([*places, np.zeros(0, np.int64)])
+        if len(order) != len(facts):
+            raise self._altered("its facts", key, f"{len(facts)} rows are stored for {len(order)} places")
         return facts if (np.diff(order) > 0).all() else facts.take(np.argsort(order))
 
     def _packed(self, key: str, row: BatchRow, blobs: tuple[bytes, bytes | None] | None) -> Packed:
