@@ -60,7 +60,7 @@ def show_table(store: Store, keys: list[str]) -> None:
     """Print the figures of these cells."""
     try:
         caption, rows = store_rows(measure.table(measure.load(store, keys)))
-    except ValueError as error:  # cells that one table may not mix
+    except measure.MixtureError as error:
         tell(f"no table: {error}")
         return
     if rows:
