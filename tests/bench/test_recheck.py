@@ -212,7 +212,13 @@ def test_a_description_that_does_not_fit_its_key_is_found(folder):
     key = cells[0].info.key
     changes: dict[str, Any] = {
         **{"seed": 1, "unit": "pixel", "budget": 3, "precision": "fp64", "version": 9, "steps": 31},
-        **{"goal": "targeted", "bounds": [0.0, 255.0], "data_hash": "0" * 64, "model_sha256": "0" * 64},
+        **{
+            "identity": {"format": 2},
+            "goal": "targeted",
+            "bounds": [0.0, 255.0],
+            "data_hash": "0" * 64,
+            "model_sha256": "0" * 64,
+        },
     }
     whole = (folder / "s.db").read_bytes()
     for name, value in changes.items():

@@ -115,6 +115,13 @@ def test_attacks_of_the_registry_are_known_by_their_version():
     assert "code" not in str(identity.describe_attack(attacks.get("sparse-rs-min")))
 
 
+def test_an_attack_that_a_user_registered_is_known_by_its_code(written, monkeypatch):
+    mine = written(ATTACK.format(first="pass")).FMN(name="mine")
+    monkeypatch.setattr(attacks, "ATTACKS", dict(attacks.ATTACKS))
+    attacks.register(mine)
+    assert "mine.FMN" in str(identity.describe_attack(attacks.get("mine"))["code"])
+
+
 def test_an_attack_within_another_is_looked_at_too(written):
     inner = written(
         ATTACK.format(first="pass").replace("fmn.FMN", "pgd_l0.PGDL0").replace("import fmn", "import pgd_l0")

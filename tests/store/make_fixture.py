@@ -10,7 +10,6 @@ from unittest.mock import patch
 import numpy as np
 
 from sigmazero.attacks import get
-from sigmazero.bench.answers import probe
 from sigmazero.bench.cells import Loader, expand
 from sigmazero.bench.evaluate import evaluate
 from sigmazero.bench.plan import read_plan
@@ -32,9 +31,6 @@ def main() -> None:
     assert not missing
     with Store(path, write=True) as store:
         execute(cells, store, loader)
-        for cell in cells:
-            rows = loader.rows(cell.question.data)
-            store.keep_answers(cell.info.key, probe(loader.model(cell.question.model), rows.images))
         store.diagnose(cells[1].info.key, [FINDING])
         gaps = expand([replace(cells[0].question, label="fmn", attack=get("fmn", steps=10))], loader)[0][0]
         store.register([gaps.info])

@@ -40,6 +40,15 @@ def broken(statement):
     return make
 
 
+def torn(path):
+    """A store with a wrong byte in the text of its schema."""
+    Store(path, write=True).close()
+    path.with_name(f"{path.name}.lock").unlink()
+    whole = path.read_bytes()
+    assert b"CREATE TABLE doctor" in whole
+    path.write_bytes(whole.replace(b"CREATE TABLE doctor", b"CREATE TA\xc2LE doctor"))
+
+
 def archive(path):
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("a.txt", "text")
@@ -68,6 +77,7 @@ FILES = {
     "of a newer version": (broken(f"PRAGMA user_version={SCHEMA + 1}"), "was written by a newer sigmazero"),
     "without a schema": (broken("PRAGMA user_version=0"), "is a damaged store: it lacks a schema"),
     "marked, and nothing else": (mark_alone, "is a damaged store: it lacks"),
+    "torn": (torn, "damaged or no store"),
     "a zip file": (archive, "is a zip file, not a store; name another file"),
     "arrays": (arrays, r"is a file of arrays \(\.npz\), not a store"),
     "a state of old": (state, "is a state file of SparseAutoAttack as earlier versions kept it, not a store"),

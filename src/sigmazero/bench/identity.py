@@ -174,8 +174,15 @@ def contradictions(info: CellInfo) -> list[str]:
     """What in a cell's description does not fit its key; nothing can be said of cells from older versions."""
     if not info.identity:
         return []
-    asked = info.identity
-    wrong = [] if digest(asked) == info.key else ["key"]
+    wrong = [] if digest(info.identity) == info.key else ["key"]
+    try:
+        return wrong + _differing(info, info.identity)
+    except (LookupError, TypeError):
+        return [*wrong, "identity"]
+
+
+def _differing(info: CellInfo, asked: dict[str, Any]) -> list[str]:
+    """The fields of a description that are not those of what was asked."""
     described: dict[str, tuple[Any, Any]] = {
         "parameters": (info.parameters, asked["attack"]["parameters"]),
         "version": (info.version, asked["attack"]["version"]),
@@ -186,4 +193,4 @@ def contradictions(info: CellInfo) -> list[str]:
         "bounds": (list(info.bounds), asked["bounds"]),
         **{name: (getattr(info, name), asked[name]) for name in ("unit", "budget", "seed", "precision")},
     }
-    return wrong + [name for name, (here, there) in described.items() if here != there]
+    return [name for name, (here, there) in described.items() if here != there]

@@ -109,7 +109,7 @@ def _verify_cell(store: Store, info: CellInfo, loader: Loader, done: Verificatio
     done.disagreements += [Disagreement(info, None, what) for what in wrong]
     try:
         network, rows, targets = _load(store, info, loader)
-    except (*ABSENT, ValueError, LookupError) as error:
+    except (*ABSENT, ValueError, LookupError, TypeError) as error:
         done.skipped.append(Disagreement(info, None, f"cannot be checked here: {error}"))
         return
     _check_cell(store, info, network, (rows, targets), done, batch_size)

@@ -67,7 +67,7 @@ def row_sum(table: str, key: str | None, values: tuple[Any, ...]) -> bytes:
 
 
 def selected(table: str) -> str:
-    """The columns to select for `checked`."""
+    """The columns of a row and its checksum, as `is_whole` takes them."""
     return ", ".join(f"{table}.{name}" for name in (*TABLES[table][1], "checksum"))
 
 

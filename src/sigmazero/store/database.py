@@ -31,8 +31,8 @@ def explained(path: Path) -> Iterator[None]:
     """SQLite's errors in words; each transaction that fails is undone, so what was stored before stays."""
     try:
         yield
-    except sqlite3.Error as error:
-        reason = str(error)
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter where a damaged schema is quoted
+        reason = str(error) if isinstance(error, sqlite3.Error) else "malformed text"
         if "malformed" in reason or "not a database" in reason:
             advice = f"the file is damaged or no store. {LEFT}"
         elif "full" in reason or "I/O error" in reason:
