@@ -43,7 +43,7 @@ def _same_numbers() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several processes (--dist loadgroup), tests that share what is costly to start stay in one of them."""
     for item in items:
-        for shared in {"children", "chromium"}.intersection(getattr(item, "fixturenames", ())):
+        for shared in {"children", "chromium", "imports"}.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.xdist_group(shared))
 
 
