@@ -39,14 +39,6 @@ def _same_numbers() -> None:
     torch.manual_seed(0)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several processes (--dist loadgroup), tests that share what is costly to start stay in one of them."""
-    for item in items:
-        for shared in {"children", "chromium"}.intersection(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group(shared))
-
-
 @pytest.fixture(scope="session")
 def children() -> "Children":
     """Starts processes that a test may have killed."""

@@ -1,6 +1,8 @@
 """What `import sigmazero` gives, and when."""
 
 import importlib
+import json
+import os
 import subprocess
 import sys
 
@@ -18,20 +20,41 @@ def test_dir_shows_the_public_names_alone():
     assert sigmazero.models is importlib.import_module("sigmazero.models")
 
 
-def test_the_benchmark_and_the_cascade_are_loaded_when_they_are_asked_for():
-    code = (
-        "import sys, sigmazero; early = {'sigmazero.bench', 'sigmazero.auto', 'sigmazero.models'} & set(sys.modules);"
-        "sigmazero.evaluate, sigmazero.SparseAutoAttack;"
-        "print(sorted(early), {'sigmazero.bench', 'sigmazero.auto'} <= set(sys.modules))"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out == "[] True\n"
+STAGES = """
+import json, sys
+import sigmazero
+core = [*sys.modules]
+import sigmazero.models, sigmazero.data
+more = [*sys.modules]
+sigmazero.evaluate, sigmazero.SparseAutoAttack
+print(json.dumps([core, more, [*sys.modules]]))
+"""
+OPTIONAL = {"typer", "rich", "matplotlib", "PIL", "sklearn", "mlxtend", "scipy", "pandas", "torchvision", "safetensors"}
 
 
-def test_nothing_optional_is_imported():
-    code = "import sys, sigmazero, sigmazero.models, sigmazero.data; print({m.split('.')[0] for m in sys.modules})"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert not [name for name in ("platformdirs", "typer", "rich", "safetensors", "PIL") if f"'{name}'" in out]
+@pytest.fixture(scope="module")
+def imports() -> list[set[str]]:
+    """What a new process has imported with the package, with its models and data, and when more was asked for."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # this copy, not an installed one
+    done = subprocess.run([sys.executable, "-c", STAGES], capture_output=True, text=True, check=True, env=env)
+    return [set(modules) for modules in json.loads(done.stdout)]
+
+
+def test_the_core_needs_torch_and_numpy_alone(imports):
+    assert {"torch", "numpy"} <= imports[0]
+    assert "torch._dynamo" not in imports[0], "importing sigmazero loads torch's compiler, which takes seconds"
+    assert not imports[0] & OPTIONAL
+
+
+def test_models_and_data_import_nothing_optional(imports):
+    assert {"sigmazero.models", "sigmazero.data"} <= imports[1]
+    assert not imports[1] & (OPTIONAL | {"platformdirs"})
+
+
+def test_the_benchmark_and_the_cascade_are_loaded_when_they_are_asked_for(imports):
+    late = {"sigmazero.bench", "sigmazero.auto"}
+    assert not imports[0] & (late | {"sigmazero.models"})
+    assert late <= imports[2]
 
 
 def test_what_does_not_exist_is_named():

@@ -1,6 +1,3 @@
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -86,10 +83,3 @@ def test_wrong_values_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\.npz"):
         evaluate(model, "none.npz", store=path)
     assert not path.exists()
-
-
-def test_the_core_does_not_import_the_bench():
-    code = "import sys, sigmazero; print([m for m in sys.modules if m.startswith('sigmazero.bench')])"
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # this copy, not an installed one
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
-    assert done.stdout.strip() == "[]"

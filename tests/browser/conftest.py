@@ -46,6 +46,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chr
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("SE_OFFLINE", "true")
         environment.setenv("SE_AVOID_STATS", "true")
+        environment.setenv("no_proxy", "localhost,127.0.0.1")  # the driver is here, whatever the way to the network
         driver = start(tmp_path_factory.mktemp("profile"))
     driver.set_script_timeout(300)
     try:

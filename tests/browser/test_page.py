@@ -251,7 +251,9 @@ def test_no_sideways_scrolling_on_a_phone(page, width):
 
 
 def test_everything_has_a_name_and_a_place(page):
-    for control in find_all(page, "button, input, select, [tabindex='0'], [role=img]"):
+    controls = find_all(page, "button, input, select, [tabindex='0'], [role=img]")
+    assert len(controls) > 20
+    for control in controls:
         assert control.accessible_name.strip() or not control.is_displayed(), attribute(control, "outerHTML")
     levels = [int(heading.tag_name[1]) for heading in find_all(page, "h1, h2, h3, h4, h5, h6")]
     assert levels[0] == 1
@@ -259,9 +261,12 @@ def test_everything_has_a_name_and_a_place(page):
     assert all(below - above <= 1 for above, below in pairwise(levels))
     ids = [attribute(node, "id") for node in find_all(page, "[id]")]
     assert len(ids) == len(set(ids))
-    for link in find_all(page, "nav a"):
+    links, canvases = find_all(page, "nav a"), find_all(page, ".plot canvas, .images canvas")
+    assert links
+    assert canvases
+    for link in links:
         assert attribute(link, "href").split("#")[1] in ids
-    for canvas in find_all(page, ".plot canvas, .images canvas"):
+    for canvas in canvases:
         assert attribute(canvas, "role") == "img"
     assert attribute(find(page, "html"), "lang") == "en"
     first = page.switch_to.active_element

@@ -43,6 +43,7 @@ def test_docs_away_from_the_repository(tmp_path, monkeypatch):
 def test_every_command_and_option_is_on_the_page():
     command: Any = typer.main.get_command(app)
     page = docs.pages(command)["cli.md"]
+    assert len(command.commands) > 10
     for name, sub in command.commands.items():
         assert f"## sigmazero {name}" in page
         assert all(option in page for parameter in sub.params for option in parameter.opts if option.startswith("--"))

@@ -26,6 +26,7 @@ COMMANDS = [
 
 
 def test_every_plan_is_named_and_every_named_plan_exists():
+    assert len(PLANS) > 10
     linked = set(re.findall(r"\]\(\.\./experiments/([\w-]+\.toml)\)", PAGE))
     assert linked == {plan.name for plan in PLANS}
     run = {words[2].removeprefix("experiments/") for words in COMMANDS if words[1] == "run"}

@@ -54,7 +54,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server():
+def server(monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")  # it is here, whatever the way to the network
     with Server() as running:
         thread = Thread(target=partial(running.serve_forever, poll_interval=0.01))
         thread.start()

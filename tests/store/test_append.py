@@ -1,8 +1,5 @@
 """Rows in any order and with gaps, answers, and a process that is killed in the middle."""
 
-import signal
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -12,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sigmazero.store import Facts, Store, StoreError
-from tests.store.test_store import cell, made, same
+from tests.store.test_store import cell, fill, made, same
 
 
 @given(data=st.data())
@@ -76,26 +73,10 @@ def test_answers_are_kept_and_replaced(tmp_path):
         assert store.audit() == []
 
 
-KILLED = """
-import os, sys
-from sigmazero.core import faults
-from tests.store.test_store import fill
-for point in sys.argv[2:]:
-    if not (child := os.fork()):
-        faults._name, faults._left = f"store.{point}", 5
-        fill(f"{sys.argv[1]}/{point}.db")
-        os._exit(0)
-    print(os.WTERMSIG(os.waitpid(child, 0)[1]))
-"""
-
-
-def test_killed_at_any_point_of_a_transaction_a_batch_is_there_or_not(tmp_path):
+def test_killed_at_any_point_of_a_transaction_a_batch_is_there_or_not(tmp_path, children):
     """The fifth transaction is the second batch: the first three note the writer, the cell and the run."""
-    points = {"begin": 1, "commit": 1, "committed": 2}
-    command = [sys.executable, "-c", KILLED, str(tmp_path), *points]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [str(int(signal.SIGKILL))] * 3
-    for point, batches in points.items():
+    for point, batches in {"begin": 1, "commit": 1, "committed": 2}.items():
+        assert children.killed(f"store.{point}:5", fill, tmp_path / f"{point}.db")
         with Store(tmp_path / f"{point}.db") as store:
             same(store.facts("k"), Facts.join([made(8, seed=i) for i in range(batches)]))
             assert store.audit() == []

@@ -1,22 +1,8 @@
 import numpy as np
-import pytest
 import torch
 
 import sigmazero as sz
-from sigmazero.core.files import replacing
 from sigmazero.store.results import save_result
-
-
-def test_a_file_appears_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "new" / "file.txt"
-    with replacing(path) as part:
-        part.write_text("first")
-        assert not path.exists()
-    assert path.read_text() == "first"
-    with pytest.raises(UnicodeEncodeError), replacing(path) as part, part.open("w", encoding="ascii") as file:
-        file.write("second, and then \N{GREEK SMALL LETTER SIGMA}")
-    assert path.read_text() == "first"
-    assert [other.name for other in path.parent.iterdir()] == ["file.txt"]
 
 
 def test_every_tensor_is_saved(tmp_path):

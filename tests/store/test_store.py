@@ -95,10 +95,9 @@ def test_indices_are_kept_as_steps():
 
 
 def test_a_damaged_blob_is_named():
-    for blob in (b"", pack([np.arange(9)])[:-1] + b"", b"\x01xyz"):
-        if blob:
-            with pytest.raises(ValueError, match="damaged"):
-                unpack(blob)
+    for blob in (pack([np.arange(9)])[:-1], b"\x01xyz"):
+        with pytest.raises(ValueError, match="damaged"):
+            unpack(blob)
 
 
 def test_join_take_and_rebuild():
