@@ -154,6 +154,11 @@ class Worker:
             self._session = cell.info.key, shared
         return self._session[1]
 
+    @property
+    def recordings(self) -> int:
+        """How many steps were recorded on the model at hand."""
+        return 0 if self._prepared is None else self._prepared[1].recordings
+
     def diagnose(self, cell: Cell) -> list[dict[str, str]]:
         """What the doctor says of a cell's model: each finding as texts, with what its code means.
 
