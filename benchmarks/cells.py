@@ -2,8 +2,8 @@
 
     python -m benchmarks.cells --models M1 --limit 640 --batch-size 64 --steps 1000
 
-Both are measured in turn, each with a model and recordings of its own; compare the ratio. A cell should record its steps
-once, and its seconds should be those of the plain run.
+Both are measured in turn, each with recordings of its own; compare the ratio. A cell should record its steps once, and
+its seconds should be those of the plain run.
 """
 
 import statistics
