@@ -24,8 +24,12 @@ def check(path="s.db", **more):
 
 def rewrite(key, change, path="s.db"):
     """Change the facts of a cell's first batch behind the store's back, with checksums that fit."""
+    with sqlite3.connect(path) as base:
+        batch, size = base.execute(
+            "SELECT batches.id, count FROM batches JOIN cells ON cells.id = cell WHERE key = ? AND start = 0", (key,)
+        ).fetchone()
     with Store(path) as store:
-        facts = store.facts(key)
+        facts = store.facts(key).take(slice(0, size))
     columns = {name: values.copy() for name, values in vars(facts).items()}
     change(columns)
     new = Facts(**columns)
@@ -33,10 +37,7 @@ def rewrite(key, change, path="s.db"):
         pack([getattr(new, name) for name in COLUMNS]),
         pack([*pack_indices(new.offsets, new.index), new.value], compress=True),
     )
-    with sqlite3.connect(path) as base:
-        batch = base.execute(
-            "SELECT batches.id FROM batches JOIN cells ON cells.id = cell WHERE key = ? AND start = 0", (key,)
-        ).fetchone()[0]
+    with base:
         base.execute("UPDATE facts SET columns = ?, changes = ? WHERE batch = ?", (*blobs, batch))
         checksums.take(base)
     base.close()
@@ -116,7 +117,12 @@ def _already(c):
 
 
 def _found(c):
-    c["outcome"][c["outcome"] == Outcome.ALREADY] = Outcome.FOUND
+    # An example that is the clean input.
+    first = int(np.flatnonzero(np.diff(c["offsets"]))[0])
+    gone = slice(*c["offsets"][first : first + 2])
+    c["index"], c["value"] = np.delete(c["index"], gone), np.delete(c["value"], gone)
+    c["offsets"][first + 1 :] -= gone.stop - gone.start
+    c["l0"][first] = c["l0_pixel"][first] = 0
 
 
 def _outcome(c):
