@@ -154,6 +154,23 @@ def test_sizes(path):
             assert length <= 60, f"{node.name} has {length} lines, 60 are allowed"
 
 
+# Words that several modules may use for a thing of their own: a state is an attack's, the others are local shorthands.
+LOCAL = {"State", "Array", "Floats", "DataDir", "Compare"}
+
+
+def test_one_word_for_one_thing():
+    """No name of a class or of a type stands for two things."""
+    owners: dict[str, list[str]] = {}
+    for name, path in MODULES.items():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            found = node.name if isinstance(node, ast.ClassDef) else ""
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                found = node.targets[0].id
+            if found[:1].isupper() and not found.isupper() and found not in LOCAL:
+                owners.setdefault(found, []).append(name)
+    assert not {word: places for word, places in owners.items() if len(places) > 1}
+
+
 def test_public_names_exist():
     package = importlib.import_module("sigmazero")
     assert all(hasattr(package, name) for name in package.__all__)

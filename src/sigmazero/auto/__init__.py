@@ -1,7 +1,7 @@
 """SparseAutoAttack: a frozen cascade of sparse attacks under AutoAttack's names."""
 
 from sigmazero.auto.cascade import SparseAutoAttack
-from sigmazero.auto.report import Report
+from sigmazero.auto.report import CascadeReport
 from sigmazero.auto.versions import VERSIONS, Version
 
-__all__ = ["VERSIONS", "Report", "SparseAutoAttack", "Version"]
+__all__ = ["VERSIONS", "CascadeReport", "SparseAutoAttack", "Version"]

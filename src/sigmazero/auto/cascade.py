@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from sigmazero.auto.kept import Kept, kept
-from sigmazero.auto.progress import Progress
-from sigmazero.auto.report import Report, make_report
+from sigmazero.auto.progress import CascadeState
+from sigmazero.auto.report import CascadeReport, make_report
 from sigmazero.auto.versions import choose
 from sigmazero.core.attack import Attack
 from sigmazero.core.files import writable
@@ -77,10 +77,10 @@ class SparseAutoAttack:
         self.bounds, self.unit = bounds, unit
         self.version = choose(version, attacks_to_run, self.eps)
         self.members = self.version.members(self.eps)
-        self._report: Report | None = None
+        self._report: CascadeReport | None = None
 
     @property
-    def report(self) -> Report:
+    def report(self) -> CascadeReport:
         """What the last standard evaluation found."""
         if self._report is None:
             raise RuntimeError("nothing was evaluated yet; call run_standard_evaluation(x, y) first")
@@ -156,7 +156,7 @@ class SparseAutoAttack:
             x, y = x.to(self.device), y.to(self.device)
         return make_problem(x, y, bounds=self.bounds, unit=self.unit, budget=self.eps, seed=self.seed)
 
-    def _evaluate(self, problem: Problem, members: Sequence[Attack], bs: int, path: Path | None) -> Report:
+    def _evaluate(self, problem: Problem, members: Sequence[Attack], bs: int, path: Path | None) -> CascadeReport:
         """Every member on the samples that the members before it left; with a path, kept after every batch."""
         for file in filter(None, (path, self.log_path)):
             writable(file)
@@ -165,8 +165,8 @@ class SparseAutoAttack:
         with kept(path, str(self.version), members, problem, self.bounds, self.model) as store:
             return self._run(problem, members, bs, store)
 
-    def _run(self, problem: Problem, members: Sequence[Attack], bs: int, store: Kept | None) -> Report:
-        progress, prepared = Progress.start(problem.x, len(members)), Prepared(self.model, Hardware())
+    def _run(self, problem: Problem, members: Sequence[Attack], bs: int, store: Kept | None) -> CascadeReport:
+        progress, prepared = CascadeState.start(problem.x, len(members)), Prepared(self.model, Hardware())
         if store is not None:
             store.recall(progress, problem, self.model, bs)
         report = make_report(str(self.version), members, progress, problem)
@@ -204,7 +204,7 @@ def _device(model: Model) -> torch.device | None:
     return None if parameter is None else parameter.device
 
 
-def _returned(report: Report, x: Tensor, y: Tensor, labels: bool) -> Tensor | tuple[Tensor, Tensor]:
+def _returned(report: CascadeReport, x: Tensor, y: Tensor, labels: bool) -> Tensor | tuple[Tensor, Tensor]:
     """What AutoAttack returns, where the inputs are."""
     x_adv = report.result.x_adv.to(x.device)
     return (x_adv, report.result.prediction.to(y)) if labels else x_adv

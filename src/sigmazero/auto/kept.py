@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sigmazero.auto.progress import Progress
+from sigmazero.auto.progress import CascadeState
 from sigmazero.bench import identity
 from sigmazero.bench.answers import probe, same_answers
 from sigmazero.bench.provenance import peak_process, provenance
@@ -36,7 +36,7 @@ class Kept:
     def __init__(self, store: Store, cells: Sequence[CellInfo], device: torch.device) -> None:
         self.store, self.cells, self._run = store, cells, store.begin(provenance(device))
 
-    def recall(self, progress: Progress, problem: Problem, model: Model, batch_size: int) -> None:
+    def recall(self, progress: CascadeState, problem: Problem, model: Model, batch_size: int) -> None:
         """Take over what the store knows, after the model has confirmed it."""
         for member, info in enumerate(self.cells):
             facts, places = self.store.facts(info.key), torch.from_numpy(self.store.positions(info.key))

@@ -12,7 +12,7 @@ UNKNOWN = -2  # a prediction nobody has asked for; −1 is one that is not finit
 
 
 @dataclass
-class Progress:
+class CascadeState:
     """Everything that a report is made from; `l0` is infinite where a member found nothing that counts."""
 
     x_adv: Tensor
@@ -27,10 +27,10 @@ class Progress:
     step_found: Tensor
 
     @staticmethod
-    def start(x: Tensor, members: int) -> "Progress":
+    def start(x: Tensor, members: int) -> "CascadeState":
         """Nothing is known."""
         table, n = (members, len(x)), len(x)
-        return Progress(
+        return CascadeState(
             x_adv=x.clone(),
             done=torch.zeros(table, dtype=torch.bool),
             l0=torch.full(table, torch.inf, dtype=torch.float64),

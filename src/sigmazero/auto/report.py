@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sigmazero.auto.progress import Progress, fewest
+from sigmazero.auto.progress import CascadeState, fewest
 from sigmazero.core.attack import Attack
 from sigmazero.core.findings import Finding, coded, render
 from sigmazero.core.metrics import DEFAULT_KS, average
@@ -17,7 +17,7 @@ LUCK, SHARE = 2, 0.01  # so many samples, or this share of them, may fall to a r
 
 
 @dataclass(frozen=True)
-class Report:
+class CascadeReport:
     """One evaluation. `result` has a row per sample; `l0`, `queries` and `attacked` have one per member and sample.
 
     `l0` counts the changes of each member's own points: infinite where it found none within the budget or was not
@@ -101,9 +101,9 @@ class Report:
         return "\n".join(lines + ([render(list(self.findings))] if self.findings else []))
 
 
-def make_report(version: str, members: Sequence[Attack], progress: Progress, problem: Problem) -> Report:
+def make_report(version: str, members: Sequence[Attack], progress: CascadeState, problem: Problem) -> CascadeReport:
     """All that the progress of a cascade says."""
-    return Report(
+    return CascadeReport(
         version=version,
         members=tuple(member.name for member in members),
         result=progress.result(problem),
@@ -115,7 +115,7 @@ def make_report(version: str, members: Sequence[Attack], progress: Progress, pro
     )
 
 
-def _masked(gradients: Sequence[bool], progress: Progress) -> list[Finding]:
+def _masked(gradients: Sequence[bool], progress: CascadeState) -> list[Finding]:
     """A random search should not find what gradients cannot, unless the gradients mislead."""
     uses = torch.tensor(gradients)
     tried = progress.done[uses].all(0) & bool(uses.any())

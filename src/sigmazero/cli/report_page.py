@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-Samples = Annotated[
+SampleCount = Annotated[
     int | None,
     typer.Option("--samples", metavar="N", help="With a page: samples per data set; by default what 5 MB hold."),
 ]

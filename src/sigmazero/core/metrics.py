@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from sigmazero.core.outcome import Outcome
 
 Floats = NDArray[np.float64]
-Kind = Literal["share", "l0", "number"]
-Source = Literal["run", "store"]
+FigureKind = Literal["share", "l0", "number"]
+MetricOf = Literal["run", "store"]
 
 DEFAULT_KS = (10, 24, 50)  # the numbers of changes that success rates are given at, unless others are asked for
 
@@ -64,13 +64,13 @@ class Metric:
     title: str
     heading: str
     over: str | None = None
-    kind: Kind = "number"
+    kind: FigureKind = "number"
     decimals: int = 2
     better: int = 0
     free: bool = False
     at_k: bool = False
     hidden: bool = False
-    of: tuple[Source, ...] = ("run", "store")
+    of: tuple[MetricOf, ...] = ("run", "store")
     k: float | None = None
 
     def at(self, k: float) -> Metric:
@@ -117,7 +117,7 @@ def metric(
     return register
 
 
-def asked(of: Source, ks: Sequence[float]) -> list[Metric]:
+def asked(of: MetricOf, ks: Sequence[float]) -> list[Metric]:
     """The figures told of a run or of a store; those that depend on k, once for each of `ks`."""
     chosen = [each for each in METRICS.values() if of in each.of]
     return [each.at(k) for each in chosen for k in (ks if each.at_k else (math.inf,))]

@@ -17,7 +17,7 @@ from sigmazero.core.problem import Problem
 from sigmazero.core.tally import Tally
 
 Model = Callable[[Tensor], Tensor]
-Loss = Callable[[Tensor], Tensor]
+LogitLoss = Callable[[Tensor], Tensor]
 
 
 class Verdict(NamedTuple):
@@ -39,7 +39,7 @@ class Answer:
     grad: Tensor
 
 
-def _slope(loss: Loss, logits: Tensor) -> tuple[Tensor, Tensor]:
+def _slope(loss: LogitLoss, logits: Tensor) -> tuple[Tensor, Tensor]:
     """A loss per sample and its gradient with respect to the logits."""
     if torch.compiler.is_compiling():
 
@@ -91,7 +91,7 @@ class Oracle:
         self._record(x[every, first], chosen._replace(finite=finite))
         return logits
 
-    def value_and_grad(self, x: Tensor, loss: Loss) -> Answer:
+    def value_and_grad(self, x: Tensor, loss: LogitLoss) -> Answer:
         """One forward and one backward: the logits, and the gradient of a per-sample loss of them.
 
         The gradient is zero at features that may not change, so that no norm of it counts them.

@@ -23,7 +23,7 @@ from sigmazero.run.memory import out_of_memory
 from sigmazero.run.steppers import Eager, Stepper, one_step
 
 log = logging.getLogger(__name__)
-Step = Callable[[Attack, Oracle, Any], Any]
+StepFunction = Callable[[Attack, Oracle, Any], Any]
 _SMALLEST = 16  # rows; below this a replay takes as long as with fewer
 
 
@@ -51,7 +51,7 @@ class Recordings:
         self.pool: Any = None
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self.insist = insist
-        self.step: Step = one_step
+        self.step: StepFunction = one_step
         self.trials, self.variants = 0, _nothing
         self.made = 0  # how many steps were recorded
         if fuse:

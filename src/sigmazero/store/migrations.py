@@ -13,7 +13,7 @@ from sigmazero.store import checksums
 from sigmazero.store.checksums import TABLES
 
 APPLICATION = 0x516D615A  # marks a SQLite file as ours
-Step = Callable[[sqlite3.Connection], None]
+Migration = Callable[[sqlite3.Connection], None]
 
 # Where the code went that stored cells name as the origin of a model or of rows.
 MOVED = {
@@ -81,7 +81,7 @@ def _moved(info: str) -> str:
     return json.dumps(about, sort_keys=True)
 
 
-STEPS: tuple[Step, ...] = (_tables, _checksums)
+STEPS: tuple[Migration, ...] = (_tables, _checksums)
 SCHEMA = len(STEPS)
 
 

@@ -11,7 +11,7 @@ import typer
 
 import sigmazero as sz
 from sigmazero import data, models
-from sigmazero.auto import Report
+from sigmazero.auto import CascadeReport
 from sigmazero.cli import console, options
 from sigmazero.cli.results import show_findings, write_result
 from sigmazero.models.doctor import examine
@@ -67,7 +67,7 @@ def auto(
         write_result(path, replace(cascade.report.result, ids=chosen.ids), chosen, None, title)
 
 
-def _show(report: Report, title: str) -> None:
+def _show(report: CascadeReport, title: str) -> None:
     console.say(title, style="bold")
     console.say(report.headline)
     console.out().print(rich_table(report.rows(), down=True))

@@ -17,7 +17,7 @@ from sigmazero.cli import options
 from sigmazero.cli.console import out as console
 from sigmazero.cli.console import show_path, tell
 from sigmazero.cli.report_figures import chosen, with_figures, write_figures
-from sigmazero.cli.report_page import Samples, is_page, refuse_for_page
+from sigmazero.cli.report_page import SampleCount, is_page, refuse_for_page
 from sigmazero.cli.report_site import Bundle, More, write_bundle
 from sigmazero.core.files import replacing
 from sigmazero.core.metrics import DEFAULT_KS
@@ -72,7 +72,7 @@ def report(
     wide: Wide = False,
     data_dir: DataDir = None,
     bundle: Bundle = None,
-    samples: Samples = None,
+    samples: SampleCount = None,
     **values: Any,
 ) -> None:
     """Make tables and figures from a store; nothing is attacked again.

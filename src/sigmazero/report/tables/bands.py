@@ -10,7 +10,7 @@ from sigmazero.report.tables.layout import Layout, Line
 # What all lines of a block have in common stands above it.
 ABOVE = ("model", "data", "goal", "unit", "weights", "rows")
 
-Block = tuple[Line, ...]
+TableBlock = tuple[Line, ...]
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Band:
     """Blocks beside each other under their headings; a row has the line of each block, None where it lacks one."""
 
     headings: tuple[str, ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[TableBlock, ...]
     rows: tuple[tuple[Line | None, ...], ...]
 
 
@@ -34,7 +34,7 @@ def row_word(lines: Sequence[Line | None], name: str) -> str:
 
 def bands(layout: Layout) -> list[Band]:
     """The blocks of each data set, as many beside each other as the layout says."""
-    sets: dict[str, list[Block]] = {}
+    sets: dict[str, list[TableBlock]] = {}
     for block in layout.blocks:
         sets.setdefault(block[0].words["data"], []).append(block)
     names = _headings(layout)
@@ -57,7 +57,7 @@ def _headings(layout: Layout) -> dict[int, str]:
     return names
 
 
-def _rows(layout: Layout, blocks: Sequence[Block]) -> tuple[tuple[Line | None, ...], ...]:
+def _rows(layout: Layout, blocks: Sequence[TableBlock]) -> tuple[tuple[Line | None, ...], ...]:
     """The lines of the same attack together, from the least to the most effective on average over the blocks."""
     # How far runs are may differ within a row.
     words = [name for name in row_words(layout) if name != "samples"]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from sigmazero.core import metrics
-from sigmazero.core.metrics import DEFAULT_KS, Kind
+from sigmazero.core.metrics import DEFAULT_KS, FigureKind
 from sigmazero.report import measure
 from sigmazero.report.measure import Figures, Measured
 from sigmazero.store.facts import CellInfo
@@ -35,7 +35,7 @@ class Column:
 
     name: str
     heading: str
-    kind: Kind
+    kind: FigureKind
     better: int = 0
     title: str = ""
     k: float | None = None

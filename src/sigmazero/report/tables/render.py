@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from sigmazero.report.paper.published import difference
-from sigmazero.report.tables.bands import Band, Block, bands, row_word, row_words
+from sigmazero.report.tables.bands import Band, TableBlock, bands, row_word, row_words
 from sigmazero.report.tables.layout import Column, Layout, Line, best
 from sigmazero.report.tables.text import NONE, markdown, number
 
@@ -47,7 +47,7 @@ def band_rows(
     return made
 
 
-def _figures(layout: Layout, block: Block, line: Line | None, figure: Text, strong: Text) -> dict[str, str]:
+def _figures(layout: Layout, block: TableBlock, line: Line | None, figure: Text, strong: Text) -> dict[str, str]:
     """The figures of a line as texts, by their headings; dashes for a line that is not there."""
     texts: dict[str, str] = {}
     for column in layout.columns:
