@@ -106,7 +106,7 @@ def compiled(text: str, folder) -> tuple[int, str]:
     (folder / "table.tex").write_text(text, encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
     for _ in range(2):  # longtable learns its widths in the first
-        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
     log = (folder / "table.log").read_text(encoding="latin-1")
     return int(re.search(r"Output written on table\.pdf \((\d+) page", log)[1]), log  # type: ignore[index]
 
