@@ -1,8 +1,8 @@
 """What every attack must keep, tested because it is registered."""
 
 import inspect
-from contextlib import nullcontext
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -227,13 +227,41 @@ def test_a_budget_beyond_the_number_of_features_is_that_number(name):
     assert beyond.success.any() or not exact.success.any()
 
 
+def _scaled(model, width, z):
+    return model(z / width)
+
+
+@pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("name", EVERY)
-def test_a_box_that_the_step_sizes_do_not_fit_is_a_warning(name):
-    model, x, y = linear_problem((8,), 2, seed=1)
-    attack = sz.get(name, steps=1)
-    warned = pytest.warns(UserWarning, match="255 wide") if attack.unit_box else nullcontext()
-    with warned:
-        attack.run(lambda z: model(z / 255), 255 * x, y, bounds=(0, 255), **how(attack))
+def test_units_change_nothing(name, masked):
+    """Powers of two scale without rounding: the same search, and the same points in other units, to the bit."""
+    model, x, y = linear_problem((2, 3, 4), 6, seed=1)
+    mask = torch.rand(6, 2, 3, 4, generator=torch.Generator().manual_seed(0)) < 0.8 if masked else None
+    widths = 2.0 ** torch.randint(-3, 9, (2, 3, 4), generator=torch.Generator().manual_seed(1)).double()
+    attack = small(name)
+    plain = attack.run(model, x, y, mask=mask, **how(attack))
+    for bounds, width in (((0.0, 256.0), torch.tensor(256.0)), ((torch.zeros(2, 3, 4), widths), widths)):
+        inside = partial(_scaled, model, width)
+        scaled = attack.run(inside, x * width, y, mask=mask, bounds=bounds, **how(attack))
+        for field in ("success", "l0", "forwards", "backwards", "step_found", "outcome"):
+            assert torch.equal(getattr(scaled, field), getattr(plain, field)), field
+        assert torch.equal(scaled.x_adv, plain.x_adv * width)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_unchanged_values_keep_their_bits_and_ends_are_the_boxs_own(name):
+    """A box in which scaling does round."""
+    model, x, y = linear_problem((12,), 6, seed=1)
+    lower, upper = -0.1, 254.7
+    user = lower + x * (upper - lower)
+    attack = small(name)
+    result = attack.run(lambda z: model((z - lower) / (upper - lower)), user, y, bounds=(lower, upper), **how(attack))
+    assert torch.equal((result.x_adv != user).sum(1)[result.success], result.l0[result.success].long())
+    assert bool(((result.x_adv >= lower) & (result.x_adv <= upper)).all())
+    plain = attack.run(model, x, y, **how(attack))
+    assert torch.equal(result.success, plain.success)
+    near = (result.l0 - plain.l0).abs()[plain.success] <= 1
+    assert near.all(), (result.l0, plain.l0)
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -195,3 +195,18 @@ def test_no_start_grows_from_the_clean_input():
     net = TinyNet("conv")
     result = sz.get("swap-search", steps=20).run(net, net.x, net.y)
     assert result.success.all()
+
+
+def test_a_start_without_finite_logits_is_no_start():
+    """The row goes on from the clean input; before, it ended there."""
+    model, x, y = linear_problem((12,), 4, seed=1)
+    start = x.clone()
+    start[1] = 0.123
+
+    def fragile(z):
+        return model(z) + torch.where((z == 0.123).all(1, keepdim=True), torch.nan, 0.0)
+
+    attack = sz.get("swap-search", steps=40)
+    result = attack.run(fragile, x, y, start=start)
+    assert result.success.all()
+    assert result.outcome[1] == sz.Outcome.FOUND

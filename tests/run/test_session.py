@@ -15,6 +15,7 @@ from sigmazero.core.inputs import make_problem
 from sigmazero.core.result import Outcome
 from sigmazero.run import Hardware, Prepared, Session
 from sigmazero.run.memory import limited, out_of_memory
+from tests.attacks.test_attacks import how, small
 from tests.networks import TinyNet
 
 ATTACK = sz.get("sigma-zero", steps=12)
@@ -275,3 +276,39 @@ def test_the_memory_limit_puts_back_what_it_found(monkeypatch):
     with limited(torch.device("cuda"), 900):
         pass
     assert set_to == [0.25, 0.5, 0.5, 0.5]
+
+
+class Writes(nn.Module):
+    """Normalises its input in place, as many models do."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x):
+        return self.net(x.sub_(0.25).mul_(2.0).div_(2.0).add_(0.25))
+
+
+@pytest.mark.parametrize("name", sorted(sz.ATTACKS))
+def test_a_model_that_writes_to_its_input_gets_copies(name, caplog):
+    """Without a copy gradient attacks end in an error of autograd's, others find nothing or claim what is not so."""
+    net, attack = TinyNet("conv"), small(name)
+
+    def same(x):
+        return net((x - 0.25) * 2.0 / 2.0 + 0.25)
+
+    wanted = attack.run(same, net.x, net.y, **how(attack))
+    x = net.x.clone()
+    for model in (Writes(net), Writes(net).forward):
+        caplog.clear()
+        result = attack.run(model, x, net.y, **how(attack))
+        assert "writes to its input" in caplog.text
+        assert torch.equal(x, net.x)
+        for field in ("success", "l0", "forwards", "backwards", "x_adv"):
+            assert torch.equal(getattr(result, field), getattr(wanted, field)), field
+
+
+def test_a_model_that_writes_to_its_input_can_be_searched_in_coarse_numbers():
+    net = TinyNet("conv", torch.float32)
+    one = Session(ATTACK, Writes(net), Hardware(precision="bf16")).run(make_problem(net.x, net.y))
+    assert torch.equal(net(one.x_adv).argmax(1) != net.y, one.success)

@@ -82,13 +82,13 @@ def from_noise(oracle: Oracle, directions: int, blends: int) -> tuple[Tensor, Te
 def from_pool(oracle: Oracle, rows: Tensor) -> tuple[Tensor, Tensor]:
     """For some rows the first input of the pool, in an order drawn per row, that reaches the goal."""
     p = oracle.problem.take(rows)
-    pool = oracle.problem.x if p.pool is None else p.pool
+    pool = oracle.problem.outward(oracle.problem.x) if p.pool is None else p.pool
     order = noise.uniform(p.seed, p.ids, 0, (len(pool),), stream=1, dtype=torch.float64).argsort(1)
 
     def pictures(part: Problem, waiting: Tensor, block: range) -> Tensor:
         chosen = order[waiting][:, block.start : block.stop]
         # Inside this row's box: what may not change keeps its clean value before the model is asked.
-        return torch.stack([part.clip(pool[chosen[:, k]]) for k in range(chosen.shape[1])], 1)
+        return torch.stack([part.clip(part.inward(pool[chosen[:, k]])) for k in range(chosen.shape[1])], 1)
 
     return first(oracle, rows, pictures, doubling(len(pool)))
 

@@ -157,9 +157,12 @@ class SwapSearch(Attack):
         """Ask about the starting point and its gradient."""
         p = oracle.problem
         sites.check(p, self.name)
+        broken = oracle.tally.broken
         answer = oracle.value_and_grad(p.clip(p.start) if p.start is not None else oracle.tally.best, p.margin)
+        oracle.tally.broken = broken  # a start without finite logits is none: the search begins at the clean input
+        gradient = torch.where(answer.grad.isfinite(), answer.grad, 0.0)
         rate = torch.full_like(answer.value, sites.USUAL * self.choices)
-        state = self._begin(oracle, sites.scaled(p, answer.grad), rate)
+        state = self._begin(oracle, sites.scaled(p, gradient), rate)
         oracle.retire(state.done)
         return state
 

@@ -67,7 +67,6 @@ class EAD(Attack):
 
     keeps_own: ClassVar[bool] = True
     paper: ClassVar[str] = "https://arxiv.org/abs/1709.04114"
-    unit_box: ClassVar[bool] = True
 
     @property
     def iterations(self) -> int:

@@ -69,7 +69,6 @@ class PDPGD(Attack):
     proximal_tolerance: NotNegative = 1e-2
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2106.01538"
-    unit_box: ClassVar[bool] = True
     renamed: ClassVar[dict[str, str]] = {
         "step_size_decay": "step_size_end",
         "dual_step_size_decay": "dual_step_size_end",

@@ -51,7 +51,6 @@ class SigmaSwap(SwapSearch):
     first_hard: SigmaZeroLike
 
     paper: ClassVar[str] = "docs/stronger.md"
-    unit_box: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse a σ-zero with another loss: both phases go by the margin, and its own would be ignored."""

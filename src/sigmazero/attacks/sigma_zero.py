@@ -68,7 +68,6 @@ class SigmaZero(Attack):
     order: Literal["released", "paper"] = "released"
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2402.01879"
-    unit_box: ClassVar[bool] = True
     renamed: ClassVar[dict[str, str]] = {"memory": "beta2", "final_step": "step_size_end"}
 
     @property

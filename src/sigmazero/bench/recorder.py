@@ -34,7 +34,7 @@ class Recorder(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Ask, and note."""
-        logits: Tensor = self.network(x)
+        logits: Tensor = self.network(x.clone())  # which it may write to
         with torch.no_grad():
             self._note(x.detach(), logits.detach())
         return logits

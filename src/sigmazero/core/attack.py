@@ -1,6 +1,5 @@
 """What every attack is: a frozen dataclass of hyper-parameters with `init` and `step`."""
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -17,7 +16,6 @@ from sigmazero.core.tally import Tally
 
 Goal = Literal["untargeted", "targeted"]
 Precision = Literal["fp32", "tf32", "bf16"]
-WIDTHS = (0.5, 2.0)  # of boxes in which step sizes made for [0, 1] still work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +37,6 @@ class Attack(ABC):
     gradients: ClassVar[bool] = True
     capturable: ClassVar[bool] = True
     keeps_own: ClassVar[bool] = False
-    unit_box: ClassVar[bool] = False  # whether its step sizes are made for inputs in [0, 1]
     unroll: ClassVar[int] = 5  # steps recorded together: the launch and the copies around a recording are shared
     paper: ClassVar[str]
     version: ClassVar[int] = 1
@@ -109,7 +106,7 @@ class Attack(ABC):
 
         model      any callable from inputs to logits; an nn.Module is put in eval mode and restored
         y          true classes, or the classes to reach if `targeted`
-        bounds     the box: scalars, or tensors that broadcast to one sample; about 1 wide, where `unit_box` says so
+        bounds     the box: scalars, or tensors that broadcast to one sample; the search scales it to [0, 1]
         unit       "feature" counts every scalar, "pixel" a position once for all its channels
         mask       True where a feature may change; for one sample or for all
         budget     stop a sample at the first adversarial point with at most this many changes
@@ -149,17 +146,6 @@ class Attack(ABC):
             raise ValueError(f"{self.name} has no {goal} form; it supports: {', '.join(self.goals)}")
         if self.kind == "budget" and problem.budget is None:
             raise ValueError(f"{self.name} searches within a fixed budget; pass budget=k")
-        self._check_width(problem)
-
-    def _check_width(self, problem: Problem) -> None:
-        """Warn where absolute step sizes do not fit; without any width, or with an infinite one, there is no scale."""
-        width = float((problem.upper - problem.lower).max()) if self.unit_box and len(problem) else 1.0
-        if 0 < width < WIDTHS[0] or WIDTHS[1] < width < float("inf"):
-            warnings.warn(
-                f"the step sizes of {self.name} are made for inputs in [0, 1], and this box is {width:g} wide: it may "
-                "change more than needed; scale the inputs to [0, 1] and let the model scale them back",
-                stacklevel=6,  # the caller of `run`
-            )
 
     def parameters(self) -> dict[str, Any]:
         """Hyper-parameters by name, without the attack's own name."""

@@ -75,11 +75,12 @@ class Oracle:
     def logits(self, x: Tensor, copies: int | None = None) -> Tensor:
         """Logits at one point per sample, or at `copies` of them: x is (N, copies, ...), so is the answer."""
         if copies is None:
-            logits = self._ask(x)
+            logits = self._ask(self.problem.outward(x))
             self._count(forwards=1)
             self._record(x, self._judge(x, logits))
             return logits
-        parts = [self._ask(part) for part in torch.split(x.flatten(0, 1), self.chunk)]
+        points = self.problem.outward(x).flatten(0, 1)
+        parts = [self._ask(part) for part in torch.split(points, self.chunk)]
         logits = torch.cat(parts).view(len(x), copies, -1)
         self._count(forwards=copies)
         verdicts = [self._judge(x[:, k], logits[:, k]) for k in range(copies)]
@@ -174,7 +175,7 @@ class Oracle:
     def _forward(self, x: Tensor) -> Tensor:
         """Logits, with the way back kept open for `_backward`."""
         with torch.enable_grad():
-            point = x.detach().requires_grad_()
+            point = self.problem.outward(x.detach()).requires_grad_()
             logits = self.model(point)
         if not logits.requires_grad:
             raise TypeError(
@@ -199,6 +200,8 @@ class Oracle:
         return not self.problem.x.is_cuda
 
     def _masked(self, grad: Tensor) -> Tensor:
+        """The gradient in units of the box, zero where nothing may change."""
+        grad = self.problem.inward_slope(grad)
         return grad if self.problem.free is None else grad * self.problem.free
 
     def _count(self, forwards: int = 0, backwards: int = 0) -> None:

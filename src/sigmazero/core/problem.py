@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 Unit = Literal["feature", "pixel"]
+BOX = ("lower", "upper", "free", "outer_lower", "outer_upper")  # one row for all samples, unless `own_box`
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,9 @@ class Problem:
     that may not change has its clean value as both bounds: box and mask are one rule, and `clip` keeps both. `start`
     holds a starting point per sample, `pool` inputs to look for one in: all of the run's inputs, so that it does not
     depend on the batch.
+
+    A problem in the unit box (see `unit_box`) also has the user's own inputs and bounds, `outer_x`, `outer_lower` and
+    `outer_upper`. Its other tensors, but for `pool`, are in units of the box, and `outward` leads back.
     """
 
     x: Tensor
@@ -38,6 +42,9 @@ class Problem:
     start: Tensor | None = None
     pool: Tensor | None = None
     own_box: bool = False
+    outer_x: Tensor | None = None
+    outer_lower: Tensor | None = None
+    outer_upper: Tensor | None = None
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -61,19 +68,9 @@ class Problem:
     def take(self, rows: Tensor) -> "Problem":
         """The same question about some of the rows."""
 
-        def pick(t: Tensor) -> Tensor:
-            return t[rows] if self.own_box else t
-
-        return replace(
-            self,
-            x=self.x[rows],
-            y=self.y[rows],
-            ids=self.ids[rows],
-            lower=pick(self.lower),
-            upper=pick(self.upper),
-            free=None if self.free is None else pick(self.free),
-            start=None if self.start is None else self.start[rows],
-        )
+        by_row = ["x", "y", "ids", "start", "outer_x", *(BOX if self.own_box else ())]
+        tensors = {name: getattr(self, name) for name in by_row}
+        return replace(self, **{name: t[rows] for name, t in tensors.items() if t is not None})
 
     @property
     def narrow(self) -> bool:
@@ -112,9 +109,76 @@ class Problem:
         """Exact number of changed sites, in the unit of the question."""
         return self.changed(x).flatten(1).sum(1)
 
+    def outward(self, point: Tensor) -> Tensor:
+        """Points (N, ...) or several per sample (N, K, ...) in the user's own units, in which the model is asked.
+
+        What is unchanged has the user's own bits, the ends of the box are its own, and no point inside it leaves it by
+        rounding. Points outside, which some searches ask about, stay outside.
+        """
+        if self.outer_x is None:
+            return point
+        clean, x, upper, end = (self._beside(t, point) for t in (self.x, self.outer_x, self.upper, self.outer_upper))
+        offset, width = (self._beside(t, point) for t in self._scale())
+        outer = offset + point * width
+        outer = torch.where(point < upper, outer.minimum(end), torch.where(point == upper, end, outer))
+        return torch.where(point == clean, x, outer)
+
+    def inward(self, point: Tensor) -> Tensor:
+        """Points of the user's in units of the box; they may lie outside it."""
+        if self.outer_x is None:
+            return point
+        offset, width = self._scale()
+        return torch.where(point == self.outer_x, self.x, (point - offset) / width)
+
+    def inward_slope(self, gradient: Tensor) -> Tensor:
+        """A gradient with respect to the user's values, with respect to those in units of the box."""
+        return gradient if self.outer_x is None else gradient * self._scale()[1]
+
+    def _scale(self) -> tuple[Tensor, Tensor]:
+        """Where the box begins and how wide it is in the user's units; 0 and 1 where it has no end or no width."""
+        assert self.outer_lower is not None
+        assert self.outer_upper is not None
+        return scale(self.outer_lower, self.outer_upper)
+
+    def _beside(self, own: Tensor | None, point: Tensor) -> Tensor:
+        """A tensor of the problem, shaped to stand beside one point per sample or beside several."""
+        assert own is not None
+        return own if point.ndim == self.x.ndim else own.unsqueeze(1)
+
     def join(self, magnitude: Tensor) -> Tensor:
         """Largest magnitude within each site, kept broadcastable over the input."""
         return magnitude.amax(1, keepdim=True) if self.grouped else magnitude
+
+
+def scale(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """Offset and width of a box; 0 and 1 for features without an end, whose values stay as they are."""
+    width = upper - lower
+    bounded = width.isfinite()
+    return torch.where(bounded, lower, 0.0), torch.where(bounded & (width > 0), width, 1.0)
+
+
+def unit_box(problem: Problem) -> Problem:
+    """The same question with every feature going from 0 to 1; a problem that is so already is returned as it is.
+
+    Step sizes and thresholds of attacks are made for that box. A change of units so changes no result but by rounding.
+    """
+    lower, upper = problem.lower, problem.upper
+    offset, width = scale(lower, upper)
+    if bool(((offset == 0) & (width == 1) | (lower == upper)).all()):
+        return problem
+    bounded, fixed = (upper - lower).isfinite(), lower == upper
+    return replace(
+        problem,
+        x=(x := torch.clamp((problem.x - offset) / width, (lower - offset) / width, (upper - offset) / width)),
+        lower=torch.where(fixed, (lower - offset) / width, torch.where(bounded, 0.0, lower)),
+        upper=torch.where(fixed, (lower - offset) / width, torch.where(bounded, 1.0, upper)),
+        start=None
+        if problem.start is None
+        else torch.where(problem.start == problem.x, x, (problem.start - offset) / width),
+        outer_x=problem.x,
+        outer_lower=lower,
+        outer_upper=upper,
+    )
 
 
 def count_features(x_adv: Tensor, x: Tensor) -> Tensor:

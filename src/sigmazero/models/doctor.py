@@ -94,7 +94,7 @@ def _check_answers(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
     """Everything that needs the model to be called."""
     try:
         with torch.no_grad():
-            first, second = model(x.clone()), model(x.clone())
+            first, second = model(given := x.clone()), model(x.clone())
     except Exception as error:
         return [_raised(error)]
     shape_problems = _check_shape(first, x) or _check_shape(second, x)
@@ -105,6 +105,7 @@ def _check_answers(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
     if first.shape != second.shape:
         return [coded("SZ003", f"Two calls gave {first.shape[1]} and {second.shape[1]} columns.", STEADY)]
     findings = [
+        *_check_writes(x, given),
         *_check_finite(first),
         *_check_probabilities(first),
         *_check_random(first, second),
@@ -113,6 +114,13 @@ def _check_answers(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
     if label_problems:
         return findings + label_problems
     return findings + _check_chance(first, y) + _check_gradient(model, x, y.long())
+
+
+def _check_writes(x: Tensor, given: Tensor) -> list[Finding]:
+    if torch.equal(x, given):
+        return []
+    fix = "write x = x - mean instead of x.sub_(mean); attacks here give it a copy, other tools may not"
+    return [coded("SZ015", "A call changed the values it was given.", fix, "warning")]
 
 
 def _raised(error: Exception) -> Finding:
@@ -188,7 +196,7 @@ def _check_gradient(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
     x = x.clone().requires_grad_()
     fix = "remove detach(), no_grad(), numpy and rounding from the forward pass, or use a gradient-free attack"
     try:
-        logits = model(x).to(x.device)
+        logits = model(x.clone()).to(x.device)
         if not logits.requires_grad:
             return [coded("SZ012", "The logits carry no gradient.", fix)]
         true = logits.gather(1, y[:, None])[:, 0]

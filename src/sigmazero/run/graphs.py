@@ -17,7 +17,7 @@ from torch import Tensor
 from sigmazero.core.attack import Attack
 from sigmazero.core.batched import each, take
 from sigmazero.core.oracle import Oracle
-from sigmazero.core.problem import Problem
+from sigmazero.core.problem import BOX, Problem
 from sigmazero.core.tally import Tally
 from sigmazero.run.memory import out_of_memory
 from sigmazero.run.steppers import Eager, Stepper, one_step
@@ -151,7 +151,7 @@ class Frame:
         pairs = [pair for held, new in by_row for pair in zip(_tensors(held), _tensors(new), strict=True)]
         for name, held in _named(mine).items():
             new = getattr(problem, name)
-            if name in _BOX and not mine.own_box:
+            if name in BOX and not mine.own_box:
                 held.copy_(new)  # one box for all rows
             else:
                 pairs.append((held, new))
@@ -256,13 +256,10 @@ class Captured:
         return stepper(self.frames, mine, state, self.ahead)
 
 
-_BOX = ("lower", "upper", "free")
-
-
 def _owned(problem: Problem) -> Problem:
     """The same question in tensors that a frame may write to; only the start of an attack looks at the pool."""
     # Rows were copied when they were taken; a box that holds for all rows was not.
-    common = () if problem.own_box else _BOX
+    common = () if problem.own_box else BOX
     box: dict[str, Any] = {name: t.clone() for name, t in _named(problem).items() if name in common}
     return replace(problem, pool=None, **box)
 

@@ -70,7 +70,7 @@ def _measured(model: Model, problem: Problem, precision: Precision, max_memory: 
     before = torch.cuda.memory_allocated(device)
     with search_precision(precision), torch.enable_grad():
         point = torch.zeros_like(problem.x[:rows]).requires_grad_()  # no sample's point, so nobody's query
-        logits = model(point)
+        logits = model(point.clone())  # a model may write to its input, which a leaf of autograd does not allow
         if logits.requires_grad:
             torch.autograd.grad(logits.sum(), point)
     used = torch.cuda.max_memory_allocated(device) - before

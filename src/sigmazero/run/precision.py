@@ -64,6 +64,18 @@ class _Coarse:
         return logits.float()
 
 
+class OwnCopy(nn.Module):
+    """A model that writes to its input, given a copy of each: what was asked about stays as it was."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Ask about a copy."""
+        return self.model(x.clone())
+
+
 @contextmanager
 def quiet(model: Model) -> Iterator[None]:
     """Eval mode, frozen parameters and no autocast while a model is asked; all get their own back.

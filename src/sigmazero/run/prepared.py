@@ -5,10 +5,10 @@ from typing import Any
 
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Model, Oracle
-from sigmazero.core.problem import Problem
+from sigmazero.core.problem import BOX, Problem
 from sigmazero.run.graphs import Frames, Recordings, stepper
 from sigmazero.run.hardware import Hardware
-from sigmazero.run.precision import lower
+from sigmazero.run.precision import OwnCopy, lower
 from sigmazero.run.steppers import Eager, Stepper
 
 _WORTH_RECORDING = 4  # recordings' worth of steps; fewer cost less than a recording
@@ -25,6 +25,12 @@ class Prepared:
         self._lowered: Model | None = None
         self._recordings: Recordings | None = None
         self._phases: dict[Hashable, list[PhaseRunner]] = {}
+
+    def protect(self) -> None:
+        """The model writes to its input: give it copies from now on."""
+        if not isinstance(self.model, OwnCopy):
+            self.close()
+            self.model = OwnCopy(self.model)
 
     @property
     def lowered(self) -> Model:
@@ -105,7 +111,7 @@ def _same_attack(attack: Attack) -> Hashable:
 def _question(problem: Problem) -> Hashable:
     """All that a recorded step has built into it besides the rows: equal questions may share recordings."""
     x = problem.x
-    tensors = {name: getattr(problem, name) for name in ("lower", "upper", "free", "start")}
+    tensors = {name: getattr(problem, name) for name in (*BOX, "start")}
     shapes = tuple((name, t.shape[1:]) for name, t in tensors.items() if t is not None)
     plain = (problem.targeted, problem.unit, problem.budget, problem.seed, problem.own_box)
     return (x.shape[1:], x.dtype, x.device, plain, shapes)

@@ -8,6 +8,7 @@ Rows that have their answer leave, so the model only sees rows that still ask. N
 depends on the other rows, so neither batch size nor order nor compaction changes a result.
 """
 
+import logging
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from sigmazero.core import faults
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Model
-from sigmazero.core.problem import Problem, integer
+from sigmazero.core.problem import Problem, integer, unit_box
 from sigmazero.core.result import Outcome, Result
 from sigmazero.core.tally import Tally
 from sigmazero.run.hardware import Hardware
@@ -34,6 +35,7 @@ from sigmazero.run.turns import turn
 from sigmazero.run.verify import Verifier, check_logits
 
 Part = TypeVar("Part")
+log = logging.getLogger(__name__)
 
 
 class Session:
@@ -63,7 +65,7 @@ class Session:
         self._shares = prepared is not None
         self.prepared = Prepared(model, hardware or Hardware()) if prepared is None else prepared
         self._exact: Prepared | None = None  # for a second search of what a coarse one misjudged
-        self._verifier = Verifier(model)
+        self._verifier = Verifier(self.prepared.model)
 
     def __enter__(self) -> "Session":
         return self
@@ -136,10 +138,20 @@ class Session:
         every = torch.arange(len(problem), device=problem.x.device)
 
         def ask(rows: Tensor) -> Tensor:
-            return check_logits(self._verifier.ask(problem.x[rows]), problem.take(rows))
+            points = problem.x[rows]
+            logits = check_logits(self._verifier.ask(points), problem.take(rows))
+            if not torch.equal(points, problem.x[rows]):
+                self._protect()
+            return logits
 
         parts = [logits for _, logits in self._cut(problem, every, ask)]
         return torch.cat(parts) if parts else problem.x.new_zeros(0, 2)
+
+    def _protect(self) -> None:
+        """The model writes to its input, so it gets copies; its answers are those to the inputs all the same."""
+        log.warning("the model writes to its input (an operation such as x.sub_()); it is given a copy of each")
+        self.prepared.protect()
+        self._verifier = Verifier(self.prepared.model)
 
     @torch.inference_mode(False)
     def _settle(self, problem: Problem, rows: Tensor, clean: Tensor) -> Result:
@@ -160,16 +172,16 @@ class Session:
         known: Tensor | None = None,
     ) -> Iterator[tuple[Tensor, Result]]:
         """Search and verify some rows, batch by batch."""
-        exact = prepared.hardware.exact
+        exact, inner = prepared.hardware.exact, unit_box(problem)
 
         def attack(rows: Tensor) -> Result:
             assert self.size is not None  # as `_cut` has made sure
-            part = problem.take(rows)
-            phases = prepared.phases(self.attack, problem, self.size)
+            part = inner.take(rows)
+            phases = prepared.phases(self.attack, inner, self.size)
             recheck = None if exact else self._verifier.recheck
             with search_precision(prepared.hardware.precision):
                 found = search(phases, prepared.oracle(part, self.size), self.compact, recheck, advance)
-            return self._verifier.report(part, found, clean[rows])
+            return self._verifier.report(problem.take(rows), _outward(part, found), clean[rows])
 
         return self._cut(problem, rows, attack, known)
 
@@ -185,7 +197,7 @@ class Session:
     def _search_again(self, problem: Problem, rows: Tensor, first: Result, clean: Tensor) -> Result:
         """Once more in fp32; what both searches asked counts."""
         if self._exact is None:
-            self._exact = Prepared(self.model, replace(self.prepared.hardware, precision="fp32"))
+            self._exact = Prepared(self.prepared.model, replace(self.prepared.hardware, precision="fp32"))
         second = Result.join([result for _, result in self._search(self._exact, problem, rows, clean)])
         # The clean check was made once.
         spent: dict[str, Any] = {
@@ -241,6 +253,14 @@ class Session:
             stack.enter_context(turn(self.model, problem.x.device))
             stack.enter_context(limited(problem.x.device, self.prepared.hardware.max_memory))
             yield
+
+
+def _outward(problem: Problem, found: Found) -> Found:
+    """What a search in the unit box found, in the user's own units."""
+    if problem.outer_x is None:
+        return found
+    tally = replace(found.tally, points=problem.outward(found.tally.points))
+    return Found(tally, None if found.own is None else problem.outward(found.own))
 
 
 @torch.inference_mode(False)

@@ -26,7 +26,7 @@ class Verifier:
 
     def confirm(self, problem: Problem, points: Tensor) -> tuple[Tensor, Tensor]:
         """Which points reach the goal inside the box, and their logits."""
-        logits = self.ask(points)
+        logits = self.ask(problem.outward(points))
         return problem.fooled(logits) & logits.isfinite().all(1) & problem.feasible(points), logits
 
     def recheck(self, problem: Problem, tally: Tally) -> None:
