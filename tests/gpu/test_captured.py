@@ -149,14 +149,17 @@ def test_memory_limit_holds():
 def test_batches_and_problems_share_recordings():
     attack, (net, problem) = sz.get("sigma-zero", steps=40), question("conv")
     with Session(attack, net, batch_size=16, compact=False) as session:
-        whole = session.run(problem)
+        whole, again = session.run(problem), session.run(problem)
+        darker = session.run(make_problem(problem.x * 0.5, problem.y))
         assert session.prepared.recordings == 1
-        again = session.run(problem)
-        other = session.run(make_problem(problem.x * 0.5, problem.y, bounds=(-0.5, 1.0)))
-        assert session.prepared.recordings == 1
+        # Other boxes are scaled to [0, 1], which is one more thing that a step does, whatever their bounds.
+        boxes = [(-0.5, 1.0), (0.0, 2.0)]
+        scaled = [session.run(make_problem(problem.x, problem.y, bounds=bounds)) for bounds in boxes]
+        assert session.prepared.recordings == 2
     equal(whole, again)
-    alone = attack.run(net, problem.x * 0.5, problem.y, bounds=(-0.5, 1.0), batch_size=16)
-    equal(other, alone)
+    equal(darker, attack.run(net, problem.x * 0.5, problem.y, batch_size=16))
+    for bounds, result in zip(boxes, scaled, strict=True):
+        equal(result, attack.run(net, problem.x, problem.y, bounds=bounds, batch_size=16))
 
 
 @pytest.mark.filterwarnings("ignore:out of memory")

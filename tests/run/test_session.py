@@ -229,7 +229,7 @@ def test_eight_threads_take_turns(models):
     gate = threading.Barrier(8)
 
     def work(thread: int):
-        gate.wait(timeout=60)
+        gate.wait()
         k = thread % models
         return k, ATTACK.run(nets[k], x, ys[k], batch_size=2)
 
