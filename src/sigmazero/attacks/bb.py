@@ -87,7 +87,7 @@ class BrendelBethge(Attack):
         shrunk = [(i + 2) // every - 1 // every for i in range(self.steps)]
         radii = [self.radius * self.radius_batch * self.radius_decay**n for n in shrunk]
         weights = [1 - self.momentum if i else 1.0 for i in range(self.steps)]
-        return torch.tensor(list(zip(weights, radii, strict=True)), dtype=torch.float64)
+        return torch.tensor(list(zip(weights, radii, strict=True)), dtype=torch.float64, device="cpu")
 
     def init(self, oracle: Oracle) -> State:
         """Find a starting point per row and walk from it towards the clean one."""
