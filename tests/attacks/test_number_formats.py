@@ -1,7 +1,7 @@
 """Models that answer in another number format than they are asked in, and torch's defaults: tested for every attack."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 
 import pytest
@@ -75,7 +75,10 @@ def default_dtype(dtype: torch.dtype) -> Iterator[None]:
 
 
 # Small numbers show whatever is computed in them; a meta tensor holds none and fits no other.
-DEFAULTS = {"dtype": lambda: default_dtype(torch.float16), "device": lambda: torch.device("meta")}
+DEFAULTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "dtype": lambda: default_dtype(torch.float16),
+    "device": lambda: torch.device("meta"),
+}
 
 
 def plain_run(name: str) -> sz.Result:
