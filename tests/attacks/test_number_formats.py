@@ -82,9 +82,9 @@ DEFAULTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
 
 
 def plain_run(name: str) -> sz.Result:
-    """With a new attack: what one has computed before is kept."""
+    """With a new attack, which has computed nothing yet, and in a box that is not the unit box."""
     net, attack = TinyNet("rgb", torch.float32), small(name)
-    return attack.run(net, net.x, net.y, **how(attack))
+    return attack.run(net, net.x, net.y, bounds=(-0.5, 1.5), **how(attack))
 
 
 usual_run = cache(plain_run)
