@@ -51,6 +51,7 @@ def same(a: sz.Result, b: sz.Result) -> None:
     for field in fields(a):
         one, two = getattr(a, field.name), getattr(b, field.name)
         if isinstance(one, torch.Tensor):
+            assert one.dtype == two.dtype, field.name
             assert torch.equal(one, two), field.name
 
 

@@ -51,14 +51,27 @@ def check(case):
     torch.testing.assert_close((case["b"] * s).sum(1)[reached], c[reached], rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(s[branch == CLOSED], case["delta"][branch == CLOSED], rtol=0, atol=1e-9)
     assert torch.equal(changes[branch == CLOSED], theirs[branch == CLOSED])
-    # The reference's boundary step is only meaningful for c < 0; its answer is good to 1e-4.
-    short = ~reached & (c < 0)
-    torch.testing.assert_close(s[short], case["delta"][short], rtol=0, atol=1e-4)
+    # The reference's boundary step is only meaningful for c < 0.
+    check_boundary_steps({key: value[~reached & (c < 0)] for key, value in case.items()})
     away = ~reached & (c > 0)
     gained = (case["b"] * s).sum(1)
     assert (gained[away] >= 0).all()
     assert (gained[away] < c[away]).all()
     return (changes - theirs)[branch == DUAL]
+
+
+def check_boundary_steps(case):
+    """The reference's search for the length of a step is coarse: of the length that it took, ours is the same step."""
+    theirs = case["delta"]
+    end, length = case["x"] + theirs, theirs.norm(dim=1)
+    cornered = ((end < 1e-12) | (end > 1 - 1e-12)).all(1)
+    s, _, _ = solved(case["x0"], case["x"], case["b"], case["c"], torch.where(cornered, case["r"], length))
+    # At radii below 1e-6 it goes up to 95 times as far as it may, and beyond the boundary: nobody moves there.
+    tiny = case["r"] < 1e-6
+    torch.testing.assert_close(s[~tiny], theirs[~tiny], rtol=0, atol=1e-9)
+    assert (length[tiny] < 1e-5).all()
+    wanted = case["r"][~tiny & ~cornered]
+    torch.testing.assert_close(length[~tiny & ~cornered], wanted, rtol=0.02, atol=0)
 
 
 def test_synthetic_subproblems():
@@ -125,14 +138,35 @@ class Points:
         monkeypatch.setattr(Oracle, "value_and_grad", graded)
 
 
+@pytest.mark.parametrize("decays", [1, 7, 20, 100])
+def test_radii_of_runs_of_any_length(decays):
+    """The reference's schedule, told as it goes: steps count from 1, and the radius shrinks before it is used."""
+    for steps in range(1, 101):
+        interval = max(1, int(steps / decays))
+        radius, theirs = 0.032, []
+        for t in range(1, steps + 1):
+            if (t + 1) % interval == 0:
+                radius *= 0.5
+            theirs.append(radius)
+        ours = BrendelBethge(steps=steps, radius_decays=decays).rates[:, 1]
+        torch.testing.assert_close(ours, torch.tensor(theirs, dtype=torch.float64), rtol=1e-12, atol=0)
+
+
 @pytest.mark.parametrize("kind", ["conv", "rgb"])
 @pytest.mark.parametrize("run", RUNS)
 def test_queries_are_the_references_while_its_solver_is_exact(run, kind, monkeypatch):
     net, trace = TinyNet(kind), recorded(f"bb_f64_{run}", kind)
     steps, radius = (60, 0.1) if run.endswith("lr0.1") else (20, 1e-3)
-    points = Points(monkeypatch)
+    points, radii, solve = Points(monkeypatch), [], _bb_solver.solve
+
+    def noted(x, a, b, c, r, lower, upper):
+        radii.append(r)
+        return solve(x, a, b, c, r, lower, upper)
+
+    monkeypatch.setattr(_bb_solver, "solve", noted)
     problem = make_problem(net.x, net.y, start=trace["start"])
     result = Session(BrendelBethge(steps=steps, radius=radius, radius_batch=1, tolerance=0), net).run(problem)
+    torch.testing.assert_close(torch.stack(radii, 1), trace["solver_r"][:5], rtol=1e-12, atol=0)
     for row in range(5):
         branch, c = trace["solver_branch"][row], trace["solver_c"][row]
         exact = (branch == CLOSED) | ((branch <= OUT_OF_RADIUS) & (c < 0))

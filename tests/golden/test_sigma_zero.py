@@ -5,6 +5,9 @@ import pytest
 import torch
 
 import sigmazero as sz
+from sigmazero.attacks.sigma_zero import SigmaZero
+from sigmazero.core.inputs import make_problem
+from sigmazero.core.oracle import Oracle
 from tests.golden.recorded import BATCH, Queries
 from tests.networks import TRACES, TinyNet
 
@@ -62,3 +65,19 @@ def test_threshold_is_strict():
     attack = sz.get("sigma-zero", steps=2, step_size=2.0, threshold=1.0, adaptive_threshold=False)
     attack.run(model, x, net(x).argmax(1))
     assert set(seen[2].unique().tolist()) == {0.0, 1.0}
+
+
+def test_the_threshold_does_not_fall_below_0():
+    """From there the first success raises it at once; a negative one would have to be made good first."""
+    net = TinyNet("conv")
+    outputs = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    answer = outputs[0]
+    oracle = Oracle(lambda x: x.flatten(1)[:, :2] * 0 + answer, make_problem(net.x[:1], torch.tensor([0])))
+    attack = SigmaZero(steps=100, threshold=0.05)
+    state = attack.init(oracle)
+    for i in range(10):
+        state = attack.step(torch.tensor(i), state, oracle)
+    assert state.τ.item() == 0
+    answer = outputs[1]
+    state = attack.step(torch.tensor(10), state, oracle)
+    assert state.τ.item() == pytest.approx(0.01 * attack.rates[10, 1].item(), rel=1e-12)

@@ -36,11 +36,11 @@ def test_outer_points_are_the_references(kind, monkeypatch):
         assert trace["outer_stable"][row]
         n = int(trace["n_scaled"][row])
         assert len(scaled[row]) == n
-        torch.testing.assert_close(torch.stack(scaled[row]), trace["scaled_points"][row, :n], rtol=0, atol=1e-6)
+        torch.testing.assert_close(torch.stack(scaled[row]), trace["scaled_points"][row, :n], rtol=0, atol=1e-9)
         # The clean input is the first of the reference's tests; the driver makes it.
         checks = trace["outer_checks"][row, 1 : int(trace["n_outer_checks"][row])]
-        torch.testing.assert_close(torch.stack(tested[row]), checks, rtol=0, atol=1e-6)
-        torch.testing.assert_close(result.own.x_adv[row], trace["final"][row], rtol=0, atol=1e-6)
+        torch.testing.assert_close(torch.stack(tested[row]), checks, rtol=0, atol=1e-9)
+        torch.testing.assert_close(result.own.x_adv[row], trace["final"][row], rtol=0, atol=1e-9)
         assert result.own.success[row] == trace["success"][row]
         assert result.own.l0[row] == trace["l0"][row]
 

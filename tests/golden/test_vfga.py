@@ -7,7 +7,7 @@ import sigmazero as sz
 from sigmazero.attacks.vfga import VFGA
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Oracle
-from tests.golden.recorded import BATCH, rank_sum_z, recorded
+from tests.golden.recorded import BATCH, Queries, rank_sum_z, recorded
 from tests.networks import TinyNet, linear_problem
 
 
@@ -84,3 +84,21 @@ def test_a_row_that_cannot_move_ends():
     )
     assert not result.success.any()
     assert (result.backwards <= 5).all()
+
+
+def test_a_feature_is_changed_once(monkeypatch):
+    """Whatever it still promises: the first feature has by far the steepest gradient, and room for more."""
+    steep = torch.tensor([8.0, 1.0, 1.0, 1.0, 1.0], dtype=torch.float64)
+
+    def model(x):
+        own = (x * steep).sum(1, keepdim=True)
+        return torch.cat([own, 0 * own - 20], 1)
+
+    monkeypatch.setattr(VFGA, "_draw", lambda self, i, p: p.x.new_full((len(p), 2, self.samples), 0.1))
+    seen = Queries(monkeypatch, "value_and_grad")
+    x = torch.full((1, 5), 0.5, dtype=torch.float64)
+    result = sz.get("vfga").run(model, x, torch.tensor([0]))
+    assert result.backwards.tolist() == [5]  # then no feature is left
+    for step, point in enumerate(seen.points[0]):
+        assert torch.equal(point != x[0], torch.arange(5) < step)
+        assert torch.equal(point[:step], torch.full((step,), 0.45, dtype=torch.float64))

@@ -151,7 +151,7 @@ class SwapSearch(Attack):
             (heat * (1 - i / self.steps), self.momentum * 2 ** (-i / FORGETS), 2.0 ** min(i + 3, 30))
             for i in range(self.steps)
         ]
-        return torch.tensor(numbers, dtype=torch.float64)
+        return torch.tensor(numbers, dtype=torch.float64, device="cpu")
 
     def init(self, oracle: Oracle) -> State:
         """Ask about the starting point and its gradient."""

@@ -74,6 +74,7 @@ class BrendelBethge(Attack):
     blends: Count = 1000
 
     paper: ClassVar[str] = "https://arxiv.org/abs/1907.01003"
+    version: ClassVar[int] = 2
     keeps_own: ClassVar[bool] = True
     renamed: ClassVar[dict[str, str]] = {"start": "start_from"}
 
@@ -81,11 +82,12 @@ class BrendelBethge(Attack):
     def rates(self) -> Tensor:
         """Per step: weight of the new gradient, trust radius per feature."""
         every = max(1, self.steps // self.radius_decays)
-        rows = [
-            (1 - self.momentum if i else 1.0, self.radius * self.radius_batch * self.radius_decay ** ((i + 2) // every))
-            for i in range(self.steps)
-        ]
-        return torch.tensor(rows, dtype=torch.float64)
+        # The reference counts steps from 1 and shrinks before it uses the radius, in each step t whose t + 1 is a
+        # multiple of `every`. By step i that is every multiple from 2 to i + 2; 1, where `every` is 1, does not count.
+        shrunk = [(i + 2) // every - 1 // every for i in range(self.steps)]
+        radii = [self.radius * self.radius_batch * self.radius_decay**n for n in shrunk]
+        weights = [1 - self.momentum if i else 1.0 for i in range(self.steps)]
+        return torch.tensor(list(zip(weights, radii, strict=True)), dtype=torch.float64, device="cpu")
 
     def init(self, oracle: Oracle) -> State:
         """Find a starting point per row and walk from it towards the clean one."""

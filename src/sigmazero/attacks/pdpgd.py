@@ -78,7 +78,7 @@ class PDPGD(Attack):
     @cached_property
     def rates(self) -> Tensor:
         """Per step: η, θ, Adam's two corrections."""
-        i = torch.arange(self.steps, dtype=torch.float64)
+        i = torch.arange(self.steps, dtype=torch.float64, device="cpu")
         η = self.step_size * self.step_size_end ** (i / self.steps)
         left = 1 - i / max(self.steps - 1, 1)
         θ = self.dual_step_size * (left * (1 - self.dual_step_size_end) + self.dual_step_size_end)

@@ -26,7 +26,7 @@ def cosine(steps: int, start: float, end: float) -> Tensor:
     >>> [round(v, 3) for v in cosine(4, 1.0, 0.1).tolist()]
     [1.0, 0.868, 0.55, 0.232, 0.1]
     """
-    angle = torch.arange(steps + 1, dtype=torch.float64) * (math.pi / steps)
+    angle = torch.arange(steps + 1, dtype=torch.float64, device="cpu") * (math.pi / steps)
     return end + (start - end) * (1 + torch.cos(angle)) / 2
 
 
@@ -34,7 +34,7 @@ def adam_corrections(steps: int, beta1: float = 0.9, beta2: float = 0.999) -> tu
     """Adam's bias corrections of every step: 1 − β1^t and √(1 − β2^t), t from 1."""
     # Python's power, as in torch.optim: 1 − β2^t loses three digits at t = 1, where another rounding would show.
     pairs = [(1 - beta1**t, math.sqrt(1 - beta2**t)) for t in range(1, steps + 1)]
-    first, second = torch.tensor(pairs, dtype=torch.float64).unbind(1)
+    first, second = torch.tensor(pairs, dtype=torch.float64, device="cpu").unbind(1)
     return first, second
 
 

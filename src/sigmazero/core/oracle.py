@@ -1,5 +1,8 @@
 """The only door to the model: it answers queries, counts them per sample and keeps the best points it was shown.
 
+A model may answer in another number format than that of its inputs. What its answer is worth, and the slope of a loss,
+are computed in the wider of both; an attack is handed everything in the format of the inputs.
+
 On a device nothing here reads a tensor's value on the host, so a step made of these calls can be captured and replayed.
 """
 
@@ -37,6 +40,11 @@ class Answer:
     fooled: Tensor
     value: Tensor
     grad: Tensor
+
+
+def widened(logits: Tensor, x: Tensor) -> Tensor:
+    """The same numbers in a format that holds those of the model and those of its inputs."""
+    return logits.to(torch.promote_types(logits.dtype, x.dtype))
 
 
 def _slope(loss: LogitLoss, logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -78,7 +86,7 @@ class Oracle:
             logits = self._ask(self.problem.outward(x))
             self._count(forwards=1)
             self._record(x, self._judge(x, logits))
-            return logits
+            return logits.to(x.dtype)
         points = self.problem.outward(x).flatten(0, 1)
         parts = [self._ask(part) for part in torch.split(points, self.chunk)]
         logits = torch.cat(parts).view(len(x), copies, -1)
@@ -90,7 +98,7 @@ class Oracle:
         chosen = Verdict(*(torch.stack(field, 1)[every, first] for field in zip(*verdicts, strict=True)))
         finite = torch.stack([v.finite for v in verdicts], 1).all(1)
         self._record(x[every, first], chosen._replace(finite=finite))
-        return logits
+        return logits.to(x.dtype)
 
     def value_and_grad(self, x: Tensor, loss: LogitLoss) -> Answer:
         """One forward and one backward: the logits, and the gradient of a per-sample loss of them.
@@ -103,7 +111,7 @@ class Oracle:
         self._count(forwards=1, backwards=1)
         verdict = self._judge(x, logits)
         self._record(x, verdict)
-        return Answer(logits, verdict.fooled, value, self._masked(grad))
+        return Answer(logits.to(x.dtype), verdict.fooled, value.to(x.dtype), self._masked(grad))
 
     def jacobian(self, x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (N, classes) and the gradients of the logits named in `classes` (N, K): (N, K, ...)."""
@@ -115,7 +123,7 @@ class Oracle:
             grads.append(self._masked(self._backward(slope, again=k + 1 < classes.shape[1])))
         self._count(forwards=1, backwards=classes.shape[1])
         self._record(x, self._judge(x, logits))
-        return logits, torch.stack(grads, 1)
+        return logits.to(x.dtype), torch.stack(grads, 1)
 
     def l0(self, x: Tensor) -> Tensor:
         """Number of changes of a point; that of the point asked last is known already."""
@@ -170,7 +178,7 @@ class Oracle:
     def _ask(self, x: Tensor) -> Tensor:
         """Logits without a way back."""
         with torch.no_grad():
-            return self.model(x)
+            return widened(self.model(x), x)
 
     def _forward(self, x: Tensor) -> Tensor:
         """Logits, with the way back kept open for `_backward`."""
@@ -183,7 +191,7 @@ class Oracle:
                 "remove no_grad, detach or NumPy from its forward, or choose an attack without gradients"
             )
         self._open = point, logits
-        return logits.detach()
+        return widened(logits.detach(), x)
 
     def _backward(self, slope: Tensor, again: bool = False) -> Tensor:
         """The gradient at the last point asked, for a gradient with respect to the logits."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from sigmazero.core.oracle import Model
+from sigmazero.core.oracle import Model, widened
 from sigmazero.core.problem import Problem, count_features, count_pixels
 from sigmazero.core.result import Outcome, Result
 from sigmazero.core.tally import Tally
@@ -92,7 +92,8 @@ class Verifier:
             x_adv[sure], logits[sure], confirmed[sure] = points[sure, k], fresh[good].to(logits.dtype), True
             if points is tally.points:  # when an attack's own answer was asked about is not known
                 steps[sure] = tally.step_found[sure, k]
-        failed = torch.where(confirmed, 0.0, torch.inf)
+        # In float32, whatever torch's default is: half of that would not hold the counts.
+        failed = torch.zeros_like(confirmed, dtype=torch.float32).masked_fill(~confirmed, torch.inf)
         already = confirmed & (count_features(x_adv, problem.x) == 0)
         return Result(
             x_adv=x_adv,
@@ -139,4 +140,4 @@ def check_logits(logits: Tensor, problem: Problem) -> Tensor:
     if top >= logits.shape[1]:
         classes, sample = logits.shape[1], int(problem.ids[problem.y.argmax()])
         raise ValueError(f"label {top} (id {sample}) does not exist: the model knows classes 0 to {classes - 1}")
-    return logits
+    return widened(logits, problem.x)
