@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from sigmazero.bench import identity
 from sigmazero.bench.answers import probe, same_answers
-from sigmazero.bench.cells import ABSENT, Loader, in_format
+from sigmazero.bench.cells import ABSENT, Loader, in_format, origin
 from sigmazero.bench.inputs import GIVEN, recall
-from sigmazero.bench.plan import ModelSpec
+from sigmazero.bench.trust import refuse_untrusted
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, count_features, count_pixels, whole
@@ -116,13 +116,14 @@ def _verify_cell(store: Store, info: CellInfo, loader: Loader, done: Verificatio
 
 
 def _load(store: Store, info: CellInfo, loader: Loader) -> tuple[nn.Module, Rows, Tensor | None]:
-    model = ModelSpec(**info.origin["model"])
+    model, data, target = origin(info)
+    refuse_untrusted([each for each in (model, data) if not loader.has(each)], loader.trust)
     if model.spec == GIVEN and not loader.has(model):
         raise LookupError(
             f"{model.name} was a module, which a store does not hold; call verify() on what sz.evaluate(...) returns, "
             "or give it a model that can be loaded again, such as file.py:build"
         )
-    rows, targets = loader.asked(recall(store, info, loader), model, info.origin["target"], info.seed)
+    rows, targets = loader.asked(recall(store, info, loader), model, target, info.seed)
     return loader.model(model), rows, targets
 
 

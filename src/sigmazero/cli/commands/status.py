@@ -11,7 +11,7 @@ from sigmazero.bench.cells import Loader, Missing, expand
 from sigmazero.bench.plan import read_plan
 from sigmazero.cli import options
 from sigmazero.cli.console import out, say, tell
-from sigmazero.cli.plans import PlanPrecision, PlanStore, Trial, show_missing, store_path
+from sigmazero.cli.plans import PlanPrecision, PlanStore, Trial, show_missing, store_path, trusted
 from sigmazero.report.tables.status import duration, status_rows, time_left
 from sigmazero.report.tables.text import LEFT, rich_table
 from sigmazero.store.store import CellStatus, Store
@@ -24,10 +24,14 @@ def status(
     precision: PlanPrecision = None,
     model_dir: options.ModelDir = None,
     data_dir: options.DataDir = None,
+    trust_code: options.TrustCode = False,
+    model: options.TrustedModel = None,
+    data: options.TrustedData = None,
 ) -> None:
     """Show which cells are done, running, failed or missing, and the time left.
 
-    Of a store it shows the cells noted there; of a plan also those whose weights or data are absent.
+    Of a store it shows the cells noted there; of a plan also those whose weights or data are absent. To know the cells
+    of a plan its models are loaded: code that it names runs only if you trust it.
 
     \b
     Example:
@@ -37,7 +41,8 @@ def status(
     missing: list[Missing] = []
     if source.suffix == ".toml":
         asked = read_plan(source).override(limit=limit, precision=precision)
-        planned, missing = expand(asked.questions, Loader("cpu", model_dir, data_dir))
+        trust = trusted(asked, options.trust(trust_code, model, data))
+        planned, missing = expand(asked.questions, Loader("cpu", model_dir, data_dir, trust))
         path = store_path(asked, store, limit)
         with Store(path) if path.is_file() else nullcontext() as opened:
             known = {} if opened is None else {one.cell.key: one for one in opened.status()}

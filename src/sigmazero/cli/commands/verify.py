@@ -24,17 +24,22 @@ def verify(
     export_8bit: Annotated[
         bool, typer.Option("--export-8bit", help="Also tell how many still fool once rounded to 8-bit values.")
     ] = False,
+    trust_code: options.TrustCode = False,
+    model: options.TrustedModel = None,
+    data: options.TrustedData = None,
 ) -> None:
     """Rebuild every adversarial example from the store, ask its model in fp32, and count the changes again.
 
-    Lists what disagrees; exit code 1 if anything does, or if a cell could not be checked.
+    Lists what disagrees; exit code 1 if anything does, or if a cell could not be checked. Cells whose model or data
+    is code are checked if you trust it.
 
     \b
     Example:
       sigmazero verify runs/small.db --export-8bit
     """
     with Store(store) as opened:
-        loader = Loader(options.device(device), model_dir, data_dir)
+        trust = options.trust(trust_code, model, data)
+        loader = Loader(options.device(device), model_dir, data_dir, trust)
         verdict = recheck.verify(opened, loader, batch_size=batch_size, export_8bit=export_8bit)
     wrong = [*verdict.disagreements, *verdict.skipped]
     for one in wrong[:SHOWN]:
