@@ -107,6 +107,8 @@ def verify(
 def _verify_cell(store: Store, info: CellInfo, loader: Loader, done: Verification, batch_size: int) -> None:
     wrong = [f"its {name} does not fit its key" for name in identity.contradictions(info)]
     done.disagreements += [Disagreement(info, None, what) for what in wrong]
+    if lacking := int((~store.stored(info.key)).sum()):
+        done.notes.append(str(Disagreement(info, None, f"{lacking} of {info.rows} rows are not stored yet")))
     try:
         network, rows, targets = _load(store, info, loader)
     except (*ABSENT, ValueError, LookupError, TypeError) as error:

@@ -248,7 +248,9 @@ class Reader:
 
     def notes(self) -> list[str]:
         """What a reader should know of the store's past."""
-        return [
+        lost = database.left_open(self.path) if self._lock is None else None
+        said = [] if lost is None else [f"{self.path.name}: {lost}"]
+        return said + [
             f"the checksums of the first {batches} batches were taken when the store was migrated to schema {schema} "
             f"({date}): they do not tell what was altered before"
             for schema, date, batches in self._rows("history", None)

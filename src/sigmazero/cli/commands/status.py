@@ -46,12 +46,14 @@ def status(
         path = store_path(asked, store, limit)
         with Store(path) if path.is_file() else nullcontext() as opened:
             known = {} if opened is None else {one.cell.key: one for one in opened.status()}
-            writer = None if opened is None else opened.writer()
+            writer, notes = (None, []) if opened is None else (opened.writer(), opened.notes())
         cells = [known.get(c.info.key, CellStatus(c.info, 0, 0.0, None, "waiting")) for c in planned]
     else:
         with Store(source) as opened:
-            cells, writer = opened.status(), opened.writer()
+            cells, writer, notes = opened.status(), opened.writer(), opened.notes()
     show(cells, missing, writer)
+    for note in notes:
+        tell(f"note: {note}")
 
 
 def show(cells: list[CellStatus], missing: list[Missing], writer: str | None) -> None:
@@ -65,7 +67,8 @@ def show(cells: list[CellStatus], missing: list[Missing], writer: str | None) ->
         parts.append(f"{sum(one.questions for one in missing)} missing")
     unknown = len(time_left(cells)) > len(left)
     when = "" if not time_left(cells) else f"; time left {'at least ' if unknown else ''}{duration(sum(left))}"
-    say(f"{', '.join(parts)}{when}")
+    rows = f"; {sum(one.done for one in cells)} of {sum(one.cell.rows for one in cells)} rows"
+    say(f"{', '.join(parts)}{when}{rows if cells else ''}")
     if writer is not None:
         say(f"written by {writer}")
     for one in cells:

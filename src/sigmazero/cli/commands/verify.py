@@ -42,10 +42,11 @@ def verify(
         loader = Loader(options.device(device), model_dir, data_dir, trust)
         verdict = recheck.verify(opened, loader, batch_size=batch_size, export_8bit=export_8bit)
     wrong = [*verdict.disagreements, *verdict.skipped]
-    for one in wrong[:SHOWN]:
-        tell(str(one))
-    if len(wrong) > SHOWN:
-        tell(f"and {len(wrong) - SHOWN} more")
+    for lines in ([str(one) for one in wrong], [f"note: {note}" for note in verdict.notes]):
+        for line in lines[:SHOWN]:
+            tell(line)
+        if len(lines) > SHOWN:
+            tell(f"and {len(lines) - SHOWN} more")
     say(f"{verdict.rows} rows checked, {len(verdict.disagreements)} disagreements")
     if verdict.survive_8bit is not None:
         say(f"{verdict.survive_8bit} of {verdict.found} adversarial examples survive rounding to 8 bits")
