@@ -100,6 +100,7 @@ def test_code_that_is_named_is_trusted(evil, sigmazero, command):  # noqa: F811
         ("report", "s.db", "--curves", "c.svg"),
         ("status", "s.db"),
         ("export", "s.db", "--out", "s.csv"),
+        ("repair", "s.db", "-o", "new.db"),
         ("validate", "plan.toml"),
     ],
     ids=" ".join,
