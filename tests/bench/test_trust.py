@@ -62,6 +62,7 @@ NEEDED = {  # each command that would run the code, what it says, and its exit c
     PAGE: ("no pictures: this needs code to be run", 0),
     PICTURES: ("error: this needs code to be run", 2),
     ("verify", "s.db"): ("cannot be checked here: this needs code to be run", 1),
+    ("verify", "s.db", "--rerun", "1"): ("cannot be checked here: this needs code to be run", 1),
     ("status", "plan.toml"): ("error: this needs code to be run", 2),
     ("run", "plan.toml"): ("error: this needs code to be run", 2),
 }

@@ -18,7 +18,8 @@ ROWS = 30
 @pytest.fixture
 def moments(tmp_path):
     """A store as its two files are on disk after each step of three runs, as if the run had been killed there."""
-    path, found = tmp_path / "live" / "s.db", []
+    path = tmp_path / "live" / "s.db"
+    found: list[Path] = []
 
     def note() -> None:
         found.append(tmp_path / str(len(found)) / "s.db")

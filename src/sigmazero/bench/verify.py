@@ -110,14 +110,15 @@ def _verify_cell(store: Store, info: CellInfo, loader: Loader, done: Verificatio
     if lacking := int((~store.stored(info.key)).sum()):
         done.notes.append(str(Disagreement(info, None, f"{lacking} of {info.rows} rows are not stored yet")))
     try:
-        network, rows, targets = _load(store, info, loader)
+        network, rows, targets = load(store, info, loader)
     except (*ABSENT, ValueError, LookupError, TypeError) as error:
         done.skipped.append(Disagreement(info, None, f"cannot be checked here: {error}"))
         return
     _check_cell(store, info, network, (rows, targets), done, batch_size)
 
 
-def _load(store: Store, info: CellInfo, loader: Loader) -> tuple[nn.Module, Rows, Tensor | None]:
+def load(store: Store, info: CellInfo, loader: Loader) -> tuple[nn.Module, Rows, Tensor | None]:
+    """Model, rows and, if it is targeted, classes to reach of a stored cell."""
     model, data, target = origin(info)
     refuse_untrusted([each for each in (model, data) if not loader.has(each)], loader.trust)
     if model.spec == GIVEN and not loader.has(model):

@@ -27,7 +27,7 @@ class Log(NamedTuple):
 
     page_size: int
     pages: list[Page]
-    count: int
+    length: int
 
 
 def beside(path: Path) -> Path:
@@ -86,10 +86,10 @@ def misfit(path: Path) -> str | None:
     counts = [struct.unpack_from(">I", page.content, 24)[0] for page in log.pages if page.number == 1]
     if counts and not counts[0] - 1 <= counter <= counts[-1]:
         return f"it is of change {counts[0]} up to {counts[-1]}, the file of change {counter}"
-    if log.count < pages:
-        return f"it makes a file of {log.count} pages, and this one has {pages} already"
+    if log.length < pages:
+        return f"it makes a file of {log.length} pages, and this one has {pages} already"
     present = min(pages, path.stat().st_size // log.page_size)
-    if not set(range(present + 1, log.count + 1)) <= {page.number for page in log.pages}:
+    if not set(range(present + 1, log.length + 1)) <= {page.number for page in log.pages}:
         return f"it goes on from a file of more than {present} pages"
     return None
 

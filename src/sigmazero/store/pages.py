@@ -27,7 +27,7 @@ def views(path: Path) -> list[tuple[bytearray, int]]:
 
 
 def _applied(raw: bytearray, log: Log) -> bytearray:
-    whole = raw.ljust(log.count * log.page_size, b"\0")
+    whole = raw.ljust(log.length * log.page_size, b"\0")
     for number, content in log.pages:
         whole[(number - 1) * log.page_size : number * log.page_size] = content
     return whole
