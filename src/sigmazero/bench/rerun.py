@@ -61,7 +61,7 @@ def attack_of(described: Mapping[str, Any]) -> Attack:
     known = next((each for each in attacks.ATTACKS.values() if type(each).__name__ == kind), None)
     if known is None or "code" in described:
         raise LookupError(f"its attack {kind} is not in the registry of sigmazero")
-    values = {
+    values: dict[str, Any] = {
         name: attack_of(value) if isinstance(value, dict) else tuple(value) if isinstance(value, list) else value
         for name, value in described["parameters"].items()
     }
