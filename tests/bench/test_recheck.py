@@ -220,6 +220,7 @@ def test_a_description_that_does_not_fit_its_key_is_found(folder):
         **{
             "identity": {"format": 2},
             "goal": "targeted",
+            "parameters": {"steps": 30},
             "bounds": [0.0, 255.0],
             "data_hash": "0" * 64,
             "model_sha256": "0" * 64,
