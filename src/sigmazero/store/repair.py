@@ -58,7 +58,7 @@ class Repair:
 
 
 @dataclass
-class Found:
+class Salvage:
     """The rows of each table that have their checksums, by what they are found by, and what else the file says."""
 
     tables: dict[str, dict[Any, tuple[Any, ...]]] = field(default_factory=lambda: {table: {} for table in TABLES})
@@ -114,9 +114,9 @@ def _layout() -> dict[str, list[tuple[str, str, bool]]]:
     return found
 
 
-def _find(seen: list[tuple[bytearray, int]]) -> Found:
+def _find(seen: list[tuple[bytearray, int]]) -> Salvage:
     """Every row with the checksum of one of the tables."""
-    layout, found, owned = _layout(), Found(), []
+    layout, found, owned = _layout(), Salvage(), []
     for number, values in (row for view in seen for row in rows(*view)):
         if len(values) == 3 and values[0] in TABLES and isinstance(values[1], int) and isinstance(values[2], bytes):
             found.counts[values[0]] = max(values[1], found.counts.get(values[0], 0))
@@ -140,7 +140,7 @@ def _find(seen: list[tuple[bytearray, int]]) -> Found:
     return found
 
 
-def _blobs(seen: list[tuple[bytearray, int]], found: Found) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
+def _blobs(seen: list[tuple[bytearray, int]], found: Salvage) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
     """The facts of the batches that were found, by the batch's number."""
     wanted = {number: BatchRow(*row) for number, row in found.tables["batches"].items()}
     for number, values in (row for view in seen for row in rows(*view)):
@@ -151,7 +151,7 @@ def _blobs(seen: list[tuple[bytearray, int]], found: Found) -> Iterator[tuple[in
             yield number, (values[1], values[2])
 
 
-def _copy(base: sqlite3.Connection, found: Found, blobs: dict[int, tuple[bytes, bytes]], done: Repair) -> None:
+def _copy(base: sqlite3.Connection, found: Salvage, blobs: dict[int, tuple[bytes, bytes]], done: Repair) -> None:
     tables = found.tables
     for row in (CellRow(*cell) for cell in sorted(tables["cells"].values())):
         batches = [BatchRow(*each) for each in tables["batches"].values() if each[1] == row.id and each[0] in blobs]
