@@ -21,27 +21,27 @@ def test_validate(sigmazero, folder):  # noqa: F811
 
 
 def test_run_status_verify(sigmazero, folder):  # noqa: F811
-    waiting = sigmazero("status", "plan.toml")
+    waiting = sigmazero("status", "plan.toml", "--trust-code")
     assert waiting.exit_code == 0, waiting.output
     assert "6 waiting; time left at least 0 s" in waiting.stdout
-    done = sigmazero("run", "plan.toml", "--device", "cpu")
+    done = sigmazero("run", "plan.toml", "--trust-code", "--device", "cpu")
     assert done.exit_code == 0, done.output
     assert "144 rows stored in runs/plan.db" in done.stdout
     assert "ASR 24" in done.stdout
     for source in ("plan.toml", "runs/plan.db"):
-        assert "6 done" in sigmazero("status", source).stdout
-    again = sigmazero("run", "plan.toml", "--batch-size", 7)
+        assert "6 done" in sigmazero("status", source, "--trust-code").stdout
+    again = sigmazero("run", "plan.toml", "--trust-code", "--batch-size", 7)
     assert "0 rows stored" in again.stdout
-    checked = sigmazero("verify", "runs/plan.db", "--export-8bit")
+    checked = sigmazero("verify", "runs/plan.db", "--trust-code", "--export-8bit")
     assert checked.exit_code == 0, checked.output
     assert "144 rows checked, 0 disagreements" in checked.stdout
     assert re.search(r"\d+ of \d+ adversarial examples survive rounding to 8 bits", checked.stdout)
     (folder / "mine.npz").unlink()
-    assert sigmazero("verify", "runs/plan.db").exit_code == 1
+    assert sigmazero("verify", "runs/plan.db", "--trust-code").exit_code == 1
 
 
 def test_a_trial_has_its_own_store_and_overrides_hold(sigmazero, folder):  # noqa: F811
-    done = sigmazero("run", "plan.toml", "--limit", 4, "--precision", "fp64", "--batch-size", 3)
+    done = sigmazero("run", "plan.toml", "--trust-code", "--limit", 4, "--precision", "fp64", "--batch-size", 3)
     assert "24 rows stored in runs/plan-limit-4.db" in done.stdout
     with Store("runs/plan-limit-4.db") as store:
         assert {(info.rows, info.precision) for info in store.cells()} == {(4, "fp64")}
@@ -52,20 +52,20 @@ def test_missing_and_failed_cells_end_with_1(sigmazero, folder, monkeypatch):  #
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
     text = (folder / "plan.toml").read_text().replace('"net.py:other"', '"net.py:broken", "M1"')
     (folder / "plan.toml").write_text(text)
-    done = sigmazero("run", "plan.toml")
+    done = sigmazero("run", "plan.toml", "--trust-code")
     assert done.exit_code == 1, done.output
     assert "72 rows stored" in done.stdout
     assert "missing: M1 (3 cells)" in done.stderr
     assert "sigmazero fetch M1" in done.stderr
     assert "not complete: 3 cells failed, 3 are missing" in done.stderr
-    shown = sigmazero("status", "plan.toml")
+    shown = sigmazero("status", "plan.toml", "--trust-code")
     assert "3 failed, 3 done" in shown.stdout.replace("3 done, 3 failed", "3 failed, 3 done")
     assert "3 missing" in shown.stdout
     assert "no gradients here" in shown.stderr
 
 
 def test_ctrl_c_stops_after_the_batch_and_says_how_to_go_on(sigmazero, folder, monkeypatch):  # noqa: F811
-    command = ("run", "plan.toml", "--batch-size", "2")
+    command = ("run", "plan.toml", "--trust-code", "--batch-size", "2")
     batches = itertools.count(1)
 
     def pressed(point: str) -> None:
@@ -77,5 +77,5 @@ def test_ctrl_c_stops_after_the_batch_and_says_how_to_go_on(sigmazero, folder, m
     done = sigmazero(*command)
     assert done.exit_code == 130, done.output
     assert "stopping after this batch" in done.stderr
-    assert "To go on: sigmazero run plan.toml --batch-size 2" in done.stderr
+    assert "To go on: sigmazero run plan.toml --trust-code --batch-size 2" in done.stderr
     assert sum(len(facts["row"]) for facts in contents("runs/plan.db").values()) == 4

@@ -15,14 +15,14 @@ import torch
 
 import sigmazero as sz
 from sigmazero import attacks
-from sigmazero.bench.cells import Loader, expand
+from sigmazero.bench.cells import expand
 from sigmazero.bench.plan import parse_plan
 from sigmazero.bench.run import execute
 from sigmazero.core.result import Outcome
 from sigmazero.run import Session
 from sigmazero.run.precision import lower
 from sigmazero.store.store import Store, StoreError
-from tests.plans import PLAN, assert_same, contents, run
+from tests.plans import PLAN, assert_same, contents, run, trusting
 
 BRIEF = PLAN.replace("steps = 30", "steps = 5").replace(', "net.py:other"', "")
 
@@ -84,7 +84,7 @@ def test_another_batch_size_goes_on_where_the_first_stopped(folder):
 
 def _stopped(text, path, after):
     """Run until so many batches are stored, then as if Ctrl-C had been pressed."""
-    loader, plan = Loader(), parse_plan(text)
+    loader, plan = trusting(), parse_plan(text)
     said: list[str] = []
     with Store(path, write=True) as store:
         cells, _ = expand(plan.questions, loader)
@@ -175,7 +175,7 @@ def test_targeted_cells(folder):
 
 def test_facts_are_those_of_a_plain_run(folder):
     cells, _, _ = run(PLAN.replace("[[grid]]", "[[grid]]\nunit = 'pixel'\nbudgets = [2]"), "s.db")
-    loader = Loader()
+    loader = trusting()
     question = cells[0].question
     rows = loader.rows(question.data)
     network = loader.model(question.model)

@@ -93,7 +93,7 @@ def test_a_check_asks_about_them_again(folder, sigmazero):  # noqa: F811
     images = torch.from_numpy(np.load("mine.npz")["images"]).float() / 255
     labels = torch.from_numpy(np.load("mine.npz")["labels"])
     evaluate("net.py:build", (images, labels), store="s.db", steps=10)
-    done = sigmazero("verify", "s.db")
+    done = sigmazero("verify", "s.db", "--model", "net.py:build")
     assert done.exit_code == 0, done.stderr
     assert f"{len(images)} rows" in done.stdout.replace(",", "")
     assert "cannot be checked" not in done.stdout + done.stderr

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from sigmazero.bench import identity
-from sigmazero.bench.cells import Loader, expand, targets
+from sigmazero.bench.cells import expand, targets
 from sigmazero.bench.model_identity import describe_code, describe_module
 from sigmazero.bench.plan import ModelSpec, parse_plan
 from sigmazero.data import Rows
+from tests.plans import trusting
 
 BASE = """
 steps = 9
@@ -28,7 +29,7 @@ attacks = ["z"]
 
 
 def key(text, **changes):
-    cells, missing = expand(parse_plan(text).override(**changes).questions, Loader())
+    cells, missing = expand(parse_plan(text).override(**changes).questions, trusting())
     assert not missing
     (cell,) = cells
     return cell.info.key

@@ -7,19 +7,18 @@ import pytest
 import torch
 
 from sigmazero.bench.answers import probe, same_answers
-from sigmazero.bench.cells import Loader
 from sigmazero.bench.verify import verify
 from sigmazero.core.result import Outcome
 from sigmazero.store import checksums
 from sigmazero.store.facts import COLUMNS, Facts
 from sigmazero.store.pack import pack, pack_indices
 from sigmazero.store.store import Store
-from tests.plans import PLAN, run
+from tests.plans import PLAN, run, trusting
 
 
 def check(path="s.db", **more):
     with Store(path) as store:
-        return verify(store, Loader(), **more)
+        return verify(store, trusting(), **more)
 
 
 def rewrite(key, change, path="s.db"):
@@ -172,7 +171,7 @@ def test_other_weights_and_other_rows_are_found(folder):
 
 def test_other_answers_are_found(folder):
     cells, _, _ = run(PLAN.replace(', "fmn", "vfga"', ""), "s.db")
-    loader = Loader()
+    loader = trusting()
     with Store("s.db", write=True) as store:
         for cell in cells:
             fresh = probe(loader.model(cell.question.model), loader.rows(cell.question.data).images)
@@ -221,6 +220,7 @@ def test_a_description_that_does_not_fit_its_key_is_found(folder):
         **{
             "identity": {"format": 2},
             "goal": "targeted",
+            "parameters": {"steps": 30},
             "bounds": [0.0, 255.0],
             "data_hash": "0" * 64,
             "model_sha256": "0" * 64,

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sigmazero import attacks, models
-from sigmazero.bench.cells import Loader, expand, load_rows
+from sigmazero.bench.cells import expand, load_rows
 from sigmazero.bench.plan import DataSpec, parse_plan
 from sigmazero.bench.recorder import Recorder
 from sigmazero.bench.run import execute
@@ -15,7 +15,7 @@ from sigmazero.core.inputs import make_problem
 from sigmazero.models.toys import two_dimensions
 from sigmazero.store.store import Store, StoreError
 from sigmazero.store.trace import SIDE, Trace
-from tests.plans import assert_same, contents, run
+from tests.plans import assert_same, contents, run, trusting
 
 PLAN = """
 steps = 12
@@ -124,7 +124,7 @@ def test_a_store_without_traces_gets_them_later():
 def test_verify_asks_the_traces_too(goal):
     run(goal + PLAN, "a.db")
     with Store("a.db") as store:
-        assert not verify(store, Loader(), batch_size=7).disagreements
+        assert not verify(store, trusting(), batch_size=7).disagreements
     with Store("a.db", write=True) as store:
         (info,) = store.cells()
         trace = store.trace(info.key, 3)
@@ -132,7 +132,7 @@ def test_verify_asks_the_traces_too(goal):
         store.append_trace(info.key, 4, dataclasses.replace(store.trace(info.key, 4), clean=trace.clean))
         with pytest.raises(StoreError, match="row 5 does not fit"):
             store.append_trace(info.key, 5, trace)
-        told = [str(one) for one in verify(store, Loader()).disagreements]
+        told = [str(one) for one in verify(store, trusting()).disagreements]
     assert [one.split(": ")[-1] for one in told] == [
         "a margin of the trace is not the model's",
         "the trace begins at another input",
@@ -211,8 +211,8 @@ def test_plans_and_data_by_code(tmp_path):
     spec = DataSpec("plane", "sigmazero.models.toys.two_dimensions:rows", rows=(0,), limit=1)
     assert load_rows(spec).content_hash == two_dimensions.rows().content_hash
     (lost,) = parse_plan(plan.format("no_such_module:rows")).questions
-    cells, (missing,) = expand([lost], Loader())
+    cells, (missing,) = expand([lost], trusting())
     assert not cells
     assert "no_such_module" in missing.advice
     with Store(tmp_path / "a.db", write=True) as store:
-        assert execute(cells, store, Loader()).rows == 0
+        assert execute(cells, store, trusting()).rows == 0

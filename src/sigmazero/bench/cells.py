@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import hashlib
 import importlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from sigmazero import data, models
 from sigmazero.bench import identity
 from sigmazero.bench.model_identity import describe_code, describe_module
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question, is_code
+from sigmazero.bench.trust import refuse_untrusted
 from sigmazero.data import Rows
 from sigmazero.store.facts import CellInfo
 
@@ -48,14 +49,20 @@ class Missing:
 
 
 class Loader:
-    """Loads models and rows, one of each at a time: a plan may name more than memory holds."""
+    """Loads models and rows, one of each at a time: a plan may name more than memory holds.
+
+    trust   the names of code (file.py:build, module:function, programs) that may be run; `trust.EVERYTHING` for all.
+            Other code raises `UntrustedCode`; known models, data sets and files of arrays need no trust
+    """
 
     def __init__(
         self,
         device: str | torch.device = "cpu",
         model_dir: str | PathLike[str] | None = None,
         data_dir: str | PathLike[str] | None = None,
+        trust: Container[str] = (),
     ) -> None:
+        self.trust = trust
         self.device, self.model_dir = torch.device(device), model_dir
         self.data_dir = None if data_dir is None else Path(data_dir)
         self._model: tuple[ModelSpec, nn.Module] | None = None
@@ -80,6 +87,7 @@ class Loader:
         if spec in self._given_models:
             return self._given_models[spec]
         if self._model is None or self._model[0] != spec:
+            refuse_untrusted([spec], self.trust)
             self._model = None  # make room first
             loaded = models.load(
                 spec.spec,
@@ -96,6 +104,7 @@ class Loader:
         if spec in self._given_rows:
             return self._given_rows[spec]
         if self._rows is None or self._rows[0] != spec:
+            refuse_untrusted([spec], self.trust)
             self._rows = None
             self._rows = spec, load_rows(spec, self.data_dir)
         return self._rows[1]
@@ -140,10 +149,28 @@ def without_target(rows: Rows, target: str | int | None) -> Rows:
     return rows.select((rows.labels != target).nonzero().squeeze(1)) if isinstance(target, int) else rows
 
 
-def stored_data(info: CellInfo) -> DataSpec:
-    """The rows that a stored cell was asked about, as `Loader.rows` takes them."""
-    kept = info.origin["data"]
-    return DataSpec(**{**kept, "rows": tuple(kept["rows"]) if isinstance(kept["rows"], list) else kept["rows"]})
+class Origin(NamedTuple):
+    """Where model and rows of a stored cell came from."""
+
+    model: ModelSpec
+    data: DataSpec
+    target: str | int | None
+
+
+def origin(info: CellInfo) -> Origin:
+    """Where model and rows of a stored cell came from, as a `Loader` takes them; refused where it is not written."""
+    try:
+        model, kept, target = (info.origin[name] for name in ("model", "data", "target"))
+        rows = kept.get("rows")
+        data = DataSpec(**{**kept, "rows": tuple(rows) if isinstance(rows, list) else rows})
+        found = Origin(ModelSpec(**model), data, target)
+        texts = [found.model.name, found.model.spec, data.name, data.source]
+        others = [found.model.weights, found.model.normalize, data.limit, data.seed, target]
+        if not all(isinstance(each, str) for each in texts) or any(isinstance(each, list | dict) for each in others):
+            raise TypeError("it holds values of other kinds")
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"the store does not say where model and rows of this cell came from ({error})") from error
+    return found
 
 
 def targets(rows: Rows, rule: str | int, classes: int, seed: int) -> Tensor:

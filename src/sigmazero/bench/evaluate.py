@@ -102,7 +102,7 @@ def evaluate(
     keep_inputs  put rows and tensors into the store, up to 64 MB, so that reports can show them
     """
     _check(attacks, goal, target, unit, precision, batch_size)
-    loader = Loader(_device(model, device))
+    loader = Loader(_device(model, device), trust=[each for each in (model, data) if isinstance(each, str)])
     methods = [registry.get(each) if isinstance(each, str) else each for each in attacks]
     base = Question(
         model=_model(model, name, loader),

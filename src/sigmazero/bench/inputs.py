@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 import torch
 
-from sigmazero.bench.cells import Loader, stored_data, without_target
+from sigmazero.bench.cells import Loader, origin, without_target
 from sigmazero.bench.plan import DataSpec
 from sigmazero.data import Rows
 from sigmazero.data.errors import DataError
@@ -62,7 +62,7 @@ def kept(store: Store, info: CellInfo) -> Rows | None:
 
 def recall(store: Store, info: CellInfo, loader: Loader) -> DataSpec:
     """What to ask the loader for the rows of a cell; it is given those that only the store holds."""
-    spec = stored_data(info)
+    spec = origin(info).data
     if spec.source != GIVEN:
         return spec
     rows = kept(store, info)
@@ -80,7 +80,7 @@ def clean_rows(store: Store, info: CellInfo, loader: Loader) -> Rows:
     """All rows of a cell, in its order; refused where what is here is not what was attacked."""
     spec = recall(store, info, loader)
     try:
-        rows = without_target(loader.rows(spec), info.origin["target"])
+        rows = without_target(loader.rows(spec), origin(info).target)
     except DataError as error:
         # Of the same kind: a file that is not here stays a FileNotFoundError.
         raise type(error)(f"the inputs of {info.dataset} cannot be loaded again: {error}") from error

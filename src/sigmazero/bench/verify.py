@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from sigmazero.bench import identity
 from sigmazero.bench.answers import probe, same_answers
-from sigmazero.bench.cells import ABSENT, Loader, in_format
+from sigmazero.bench.cells import ABSENT, Loader, in_format, origin
 from sigmazero.bench.inputs import GIVEN, recall
-from sigmazero.bench.plan import ModelSpec
+from sigmazero.bench.trust import refuse_untrusted
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, count_features, count_pixels, whole
@@ -107,22 +107,26 @@ def verify(
 def _verify_cell(store: Store, info: CellInfo, loader: Loader, done: Verification, batch_size: int) -> None:
     wrong = [f"its {name} does not fit its key" for name in identity.contradictions(info)]
     done.disagreements += [Disagreement(info, None, what) for what in wrong]
+    if lacking := int((~store.stored(info.key)).sum()):
+        done.notes.append(str(Disagreement(info, None, f"{lacking} of {info.rows} rows are not stored yet")))
     try:
-        network, rows, targets = _load(store, info, loader)
+        network, rows, targets = load(store, info, loader)
     except (*ABSENT, ValueError, LookupError, TypeError) as error:
         done.skipped.append(Disagreement(info, None, f"cannot be checked here: {error}"))
         return
     _check_cell(store, info, network, (rows, targets), done, batch_size)
 
 
-def _load(store: Store, info: CellInfo, loader: Loader) -> tuple[nn.Module, Rows, Tensor | None]:
-    model = ModelSpec(**info.origin["model"])
+def load(store: Store, info: CellInfo, loader: Loader) -> tuple[nn.Module, Rows, Tensor | None]:
+    """Model, rows and, if it is targeted, classes to reach of a stored cell."""
+    model, data, target = origin(info)
+    refuse_untrusted([each for each in (model, data) if not loader.has(each)], loader.trust)
     if model.spec == GIVEN and not loader.has(model):
         raise LookupError(
             f"{model.name} was a module, which a store does not hold; call verify() on what sz.evaluate(...) returns, "
             "or give it a model that can be loaded again, such as file.py:build"
         )
-    rows, targets = loader.asked(recall(store, info, loader), model, info.origin["target"], info.seed)
+    rows, targets = loader.asked(recall(store, info, loader), model, target, info.seed)
     return loader.model(model), rows, targets
 
 

@@ -1,6 +1,7 @@
 """Options that several commands share, and how their texts become values."""
 
 import ast
+from collections.abc import Container
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
@@ -8,6 +9,7 @@ import torch
 import typer
 
 import sigmazero as sz
+from sigmazero.bench.trust import EVERYTHING
 from sigmazero.core.attack import Precision
 from sigmazero.core.files import writable
 from sigmazero.core.problem import Unit
@@ -62,6 +64,15 @@ OutPath = Annotated[
     Path | None, typer.Option("--out", metavar="PATH", help="Folder or .npz file for the result and its picture.")
 ]
 NoDoctor = Annotated[bool, typer.Option("--no-doctor", help="Do not examine the model first.")]
+TrustCode = Annotated[
+    bool, typer.Option("--trust-code", help="Run the code that it names: Python files and modules, .pt2, .onnx.")
+]
+TrustedModel = Annotated[
+    list[str] | None, typer.Option("--model", metavar="SPEC", help="Trust this model's code; may be repeated.")
+]
+TrustedData = Annotated[
+    list[str] | None, typer.Option("--data", metavar="SPEC", help="Trust this code for data; may be repeated.")
+]
 StoreFile = Annotated[Path, typer.Argument(metavar="STORE", help="A store, such as runs/small.db.")]
 
 WORDS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
@@ -82,6 +93,15 @@ def device(name: str) -> str:
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError("torch sees no CUDA device here; use --device cpu")
     return name
+
+
+def trust(everything: bool, *named: list[str] | None) -> Container[str]:
+    """The code that the user lets run, of what a plan or a store names.
+
+    >>> trust(False, ["net.py:build"], None)
+    ['net.py:build']
+    """
+    return EVERYTHING if everything else [name for names in named for name in names or ()]
 
 
 def settings(name: str, steps: int | None, pairs: list[str]) -> dict[str, Any]:

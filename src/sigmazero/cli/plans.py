@@ -1,5 +1,6 @@
 """What the commands about plans share: their options, where a plan's store is, and what is missing."""
 
+from collections.abc import Container
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,7 @@ import typer
 
 from sigmazero.bench.cells import Missing
 from sigmazero.bench.plan import Plan
+from sigmazero.bench.trust import refuse_untrusted
 from sigmazero.cli.app import hint
 from sigmazero.cli.console import tell
 
@@ -18,6 +20,12 @@ Trial = Annotated[int | None, typer.Option("--limit", metavar="N", help="A trial
 PlanPrecision = Annotated[
     str | None, typer.Option("--precision", metavar="NAME", help="fp32, tf32, bf16 or fp64, instead of the plan's.")
 ]
+
+
+def trusted(plan: Plan, trust: Container[str]) -> Container[str]:
+    """The same trust, if all code that a plan names has it; refused at once, and not cell by cell."""
+    refuse_untrusted([spec for question in plan.questions for spec in (question.model, question.data)], trust)
+    return trust
 
 
 def store_path(plan: Plan, store: Path | None, limit: int | None) -> Path:

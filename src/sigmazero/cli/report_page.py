@@ -1,9 +1,16 @@
 """`sigmazero report STORE -o report.html`: everything about a store as one page."""
 
+from collections.abc import Container, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from sigmazero.bench.cells import origin
+from sigmazero.bench.trust import UntrustedCode, refuse_untrusted
+from sigmazero.cli.console import tell
+from sigmazero.report.measure import Measured
 
 SampleCount = Annotated[
     int | None,
@@ -23,3 +30,15 @@ def refuse_for_page(page: bool, samples: int | None, table: str | None, standalo
     if page and (table is not None or standalone):
         option = "--standalone" if standalone else f"--table {table}"
         raise ValueError(f"{option} does not go with a page, which has every table and its LaTeX; leave it out")
+
+
+def say_untrusted(cells: Sequence[Measured], trust: Container[str]) -> None:
+    """Say which code would have to run for pictures, and how to allow it; the page is made without them."""
+    specs = []
+    for info, _ in cells:
+        with suppress(ValueError):  # where no origin is written the page itself says that there are no pictures
+            specs.append(origin(info).data)
+    try:
+        refuse_untrusted(specs, trust)
+    except UntrustedCode as error:
+        tell(f"no pictures: {error}")

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from sigmazero.store.log import lacks_log, misfit
 from sigmazero.store.migrations import APPLICATION, SCHEMA, migrate, missing
 
 OTHER = "a SQLite file of another program, no store of sigmazero; name another file"
-LEFT = "It was left as it is; restore a copy, or start another store"
+LEFT = "It was left as it is; restore a copy, or copy what can be read: sigmazero repair"
 
 
 class StoreError(RuntimeError):
@@ -56,7 +57,7 @@ def open_reading(path: Path) -> sqlite3.Connection:
     with explained(path), _closed_on_error(_reader(path)) as base:
         schema = _checked(base, path)
         if schema is None:
-            raise StoreError(f"{path} is empty: no run has stored anything in it yet")
+            raise StoreError(f"{path} is empty: {left_open(path) or 'no run has stored anything in it yet'}")
         if schema == SCHEMA:
             return base
         with _closed_on_error(_prepared(sqlite3.connect("", isolation_level=None))) as copy:  # on disk if it is large
@@ -109,6 +110,7 @@ def _reader(path: Path) -> sqlite3.Connection:
     if not path.is_file():
         raise FileNotFoundError(f"there is no store {path}; a run into it makes one")
     _check_head(path)
+    _check_log(path)
     # Without its log a store in a folder that may not be written to cannot change, and SQLite must be told so.
     frozen = "&immutable=1" if not os.access(path.parent, os.W_OK) and not _beside(path, "wal").exists() else ""
     with explained(path):
@@ -148,6 +150,25 @@ def _check_head(path: Path) -> None:
         raise StoreError(f"{path} was cut short: it has {size:,} of {whole:,} bytes. {LEFT}")
 
 
+def _check_log(path: Path) -> None:
+    """Refuse a store beside a log that is not its own: SQLite would put one over the other."""
+    if is_held(path) or (why := misfit(path)) is None or is_held(path):
+        return  # a log that is written to now cannot be judged, and needs not
+    log = _beside(path, "wal")
+    raise StoreError(
+        f"{path}: the log {log.name} beside it belongs to another copy of the store ({why}). Both were left as they "
+        f"are; move {log.name} away to use {path.name} without it, or restore both files of one copy"
+    )
+
+
+def left_open(path: Path) -> str | None:
+    """What to say of a store that nobody closed, and whose log is not there; None if that is not so."""
+    if not lacks_log(path) or is_held(path):
+        return None
+    log = _beside(path, "wal").name
+    return f"its writer did not end in order, and no {log} is here; if this is a copy, that log has the last rows"
+
+
 def _archive(path: Path) -> str:
     """A zip file in words."""
     try:
@@ -177,6 +198,12 @@ def _checked(base: sqlite3.Connection, path: Path) -> int | None:
         what = ", ".join(lost) if schema else "a schema"
         raise StoreError(f"{path} is a damaged store: it lacks {what}. {LEFT}")
     return int(schema)
+
+
+def fold(base: sqlite3.Connection, path: Path) -> None:
+    """Copy the log into the file, as far as readers allow, so that the file alone tells as much as it can."""
+    with explained(path):
+        base.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def settle(base: sqlite3.Connection) -> None:

@@ -194,6 +194,12 @@ class Reader:
                 raise self._altered(checksums.label("batches", row), key)
         return Packed(row.names, *blobs)
 
+    def batches(self, key: str) -> list[tuple[Integers, dict[str, Any]]]:
+        """The positions of each batch of a cell, and the provenance of the run that made it."""
+        runs = {run: json.loads(text) for run, text in self._rows("runs", None)}
+        rows = self._batches(self._cell(key))
+        return [(unpack_places(row.start, row.stop, row.places), runs.get(row.run, {})) for row in rows]
+
     def traced(self, key: str) -> NDArray[np.bool_]:
         """Which positions of a cell have a trace."""
         cell = self._cell(key)
@@ -248,7 +254,9 @@ class Reader:
 
     def notes(self) -> list[str]:
         """What a reader should know of the store's past."""
-        return [
+        lost = database.left_open(self.path) if self._lock is None else None
+        said = [] if lost is None else [f"{self.path.name}: {lost}"]
+        return said + [
             f"the checksums of the first {batches} batches were taken when the store was migrated to schema {schema} "
             f"({date}): they do not tell what was altered before"
             for schema, date, batches in self._rows("history", None)

@@ -49,6 +49,7 @@ class Store(Reader):
             self._base = database.open_writing(self.path)
             with self._transaction():
                 put(self._base, "writer", None, 1, database.myself())
+            database.fold(self._base, self.path)  # what a killed run left in its log
         except BaseException:
             self._lock.close()
             raise
@@ -117,6 +118,7 @@ class Store(Reader):
         run = self._next("runs")
         with self._transaction():
             put(self._base, "runs", None, run, json.dumps(provenance))
+        database.fold(self._base, self.path)  # from here on the file alone tells what is to be run
         return run
 
     def append(

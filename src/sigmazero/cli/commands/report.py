@@ -17,7 +17,7 @@ from sigmazero.cli import options
 from sigmazero.cli.console import out as console
 from sigmazero.cli.console import show_path, tell
 from sigmazero.cli.report_figures import chosen, with_figures, write_figures
-from sigmazero.cli.report_page import SampleCount, is_page, refuse_for_page
+from sigmazero.cli.report_page import SampleCount, is_page, refuse_for_page, say_untrusted
 from sigmazero.cli.report_site import Bundle, More, write_bundle
 from sigmazero.core.files import replacing
 from sigmazero.core.metrics import DEFAULT_KS
@@ -71,6 +71,8 @@ def report(
     standalone: Standalone = False,
     wide: Wide = False,
     data_dir: DataDir = None,
+    trust_code: options.TrustCode = False,
+    data: options.TrustedData = None,
     bundle: Bundle = None,
     samples: SampleCount = None,
     **values: Any,
@@ -98,10 +100,12 @@ def report(
     against = None if compare is None else partial(published.compare, usual=usual(), source=compare)
     write_bundle(bundle, [store, *(more or [])], ks, mix)
     with Store(store) as opened:
-        cells, clean = load(opened), partial(clean_rows, opened, loader=Loader("cpu", data_dir=data_dir))
+        loader = Loader("cpu", data_dir=data_dir, trust=options.trust(trust_code, data))
+        cells, clean = load(opened), partial(clean_rows, opened, loader=loader)
         asked = Request(Path(), opened, cells, clean, ks, mix, against, standalone)
         write_figures(figures, asked, values)
         if page and out is not None:
+            say_untrusted(cells, loader.trust)
             save_page(out, make_page(opened, clean, ks=ks, mix=mix, compare=against, limit=samples))
             show_path(out)
         elif table is not None or not (figures or bundle):

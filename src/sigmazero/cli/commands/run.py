@@ -13,7 +13,7 @@ from sigmazero.bench.run import RunSummary, execute
 from sigmazero.cli import options
 from sigmazero.cli.app import INTERRUPTED
 from sigmazero.cli.console import out, say, tell
-from sigmazero.cli.plans import PlanFile, PlanPrecision, PlanStore, Trial, show_missing, store_path
+from sigmazero.cli.plans import PlanFile, PlanPrecision, PlanStore, Trial, show_missing, store_path, trusted
 from sigmazero.report import measure
 from sigmazero.report.tables.overview import store_rows
 from sigmazero.report.tables.text import LEFT, rich_table
@@ -33,18 +33,24 @@ def run(
     model_dir: options.ModelDir = None,
     data_dir: options.DataDir = None,
     wait: Wait = 0.0,
+    trust_code: options.TrustCode = False,
+    model: options.TrustedModel = None,
+    data: options.TrustedData = None,
 ) -> None:
     """Run what a plan asks and its store does not have yet; the same command goes on after any interruption.
 
-    Exit code 1 if a cell failed or lacks its weights or data, 130 after Ctrl-C.
+    Exit code 1 if a cell failed or lacks its weights or data, 130 after Ctrl-C. Code that the plan names, such as
+    file.py:build, runs only if you trust it.
 
     \b
     Example:
       sigmazero run experiments/small.toml
       sigmazero run experiments/minimum-norm-1000.toml --limit 64 --device cuda
+      sigmazero run mine.toml --trust-code
     """
     asked = read_plan(plan).override(limit=limit, batch_size=batch_size, precision=precision)
-    path, loader = store_path(asked, store, limit), Loader(options.device(device), model_dir, data_dir)
+    trust = trusted(asked, options.trust(trust_code, model, data))
+    path, loader = store_path(asked, store, limit), Loader(options.device(device), model_dir, data_dir, trust)
     with Store(path, write=True, wait=wait) as opened:
         cells, missing = expand(asked.questions, loader)
         report = execute(cells, opened, loader, title=asked.name, progress=True, say=tell)

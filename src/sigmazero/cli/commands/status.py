@@ -11,7 +11,7 @@ from sigmazero.bench.cells import Loader, Missing, expand
 from sigmazero.bench.plan import read_plan
 from sigmazero.cli import options
 from sigmazero.cli.console import out, say, tell
-from sigmazero.cli.plans import PlanPrecision, PlanStore, Trial, show_missing, store_path
+from sigmazero.cli.plans import PlanPrecision, PlanStore, Trial, show_missing, store_path, trusted
 from sigmazero.report.tables.status import duration, status_rows, time_left
 from sigmazero.report.tables.text import LEFT, rich_table
 from sigmazero.store.store import CellStatus, Store
@@ -24,10 +24,14 @@ def status(
     precision: PlanPrecision = None,
     model_dir: options.ModelDir = None,
     data_dir: options.DataDir = None,
+    trust_code: options.TrustCode = False,
+    model: options.TrustedModel = None,
+    data: options.TrustedData = None,
 ) -> None:
     """Show which cells are done, running, failed or missing, and the time left.
 
-    Of a store it shows the cells noted there; of a plan also those whose weights or data are absent.
+    Of a store it shows the cells noted there; of a plan also those whose weights or data are absent. To know the cells
+    of a plan its models are loaded: code that it names runs only if you trust it.
 
     \b
     Example:
@@ -37,16 +41,19 @@ def status(
     missing: list[Missing] = []
     if source.suffix == ".toml":
         asked = read_plan(source).override(limit=limit, precision=precision)
-        planned, missing = expand(asked.questions, Loader("cpu", model_dir, data_dir))
+        trust = trusted(asked, options.trust(trust_code, model, data))
+        planned, missing = expand(asked.questions, Loader("cpu", model_dir, data_dir, trust))
         path = store_path(asked, store, limit)
         with Store(path) if path.is_file() else nullcontext() as opened:
             known = {} if opened is None else {one.cell.key: one for one in opened.status()}
-            writer = None if opened is None else opened.writer()
+            writer, notes = (None, []) if opened is None else (opened.writer(), opened.notes())
         cells = [known.get(c.info.key, CellStatus(c.info, 0, 0.0, None, "waiting")) for c in planned]
     else:
         with Store(source) as opened:
-            cells, writer = opened.status(), opened.writer()
+            cells, writer, notes = opened.status(), opened.writer(), opened.notes()
     show(cells, missing, writer)
+    for note in notes:
+        tell(f"note: {note}")
 
 
 def show(cells: list[CellStatus], missing: list[Missing], writer: str | None) -> None:
@@ -60,7 +67,8 @@ def show(cells: list[CellStatus], missing: list[Missing], writer: str | None) ->
         parts.append(f"{sum(one.questions for one in missing)} missing")
     unknown = len(time_left(cells)) > len(left)
     when = "" if not time_left(cells) else f"; time left {'at least ' if unknown else ''}{duration(sum(left))}"
-    say(f"{', '.join(parts)}{when}")
+    rows = f"; {sum(one.done for one in cells)} of {sum(one.cell.rows for one in cells)} rows"
+    say(f"{', '.join(parts)}{when}{rows if cells else ''}")
     if writer is not None:
         say(f"written by {writer}")
     for one in cells:

@@ -1,0 +1,179 @@
+"""A store, or a plan, of somebody else is data: what it names does not run unless the user says so."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from sigmazero.bench import trust
+from sigmazero.bench.cells import Loader
+from sigmazero.bench.evaluate import evaluate
+from sigmazero.bench.plan import DataSpec, ModelSpec
+from sigmazero.bench.trust import UntrustedCode, names_code
+from sigmazero.bench.verify import verify
+from sigmazero.store.facts import CellInfo
+from sigmazero.store.store import Store
+from tests.cli.conftest import sigmazero  # noqa: F401
+from tests.plans import NET, run
+
+EVIL = f"""
+from pathlib import Path
+Path("touched").write_text("code ran")
+{NET}
+def rows():
+    from sigmazero import data
+    return data.load("mine.npz")
+"""
+PLAN = """
+steps = 5
+[data.theirs]
+source = "evil:rows"
+[[grid]]
+models = ["evil.py:build"]
+data = ["theirs"]
+attacks = ["sigma-zero"]
+"""
+
+
+@pytest.fixture
+def evil(folder, monkeypatch):
+    """The current folder with a store and a plan that name code which leaves a trace; the trace is its answer."""
+    (folder / "evil.py").write_text(EVIL)
+    (folder / "plan.toml").write_text(PLAN)
+    monkeypatch.syspath_prepend(str(folder))
+    touched = folder / "touched"
+
+    def forget() -> None:
+        touched.unlink(missing_ok=True)
+        for name in ("evil", "sigmazero_user_evil"):
+            sys.modules.pop(name, None)
+
+    forget()
+    run(PLAN, "s.db")
+    assert touched.exists()
+    forget()
+    yield touched
+    forget()
+
+
+PAGE = ("report", "s.db", "-o", "page.html")
+PICTURES = ("report", "s.db", "--pictures", "p.png")
+NEEDED = {  # each command that would run the code, what it says, and its exit code
+    PAGE: ("no pictures: this needs code to be run", 0),
+    PICTURES: ("error: this needs code to be run", 2),
+    ("verify", "s.db"): ("cannot be checked here: this needs code to be run", 1),
+    ("verify", "s.db", "--rerun", "1"): ("cannot be checked here: this needs code to be run", 1),
+    ("status", "plan.toml"): ("error: this needs code to be run", 2),
+    ("run", "plan.toml"): ("error: this needs code to be run", 2),
+}
+
+
+@pytest.mark.parametrize("command", NEEDED, ids=" ".join)
+def test_code_runs_only_if_it_is_trusted(evil, sigmazero, command):  # noqa: F811
+    words, code = NEEDED[command]
+    done = sigmazero(*command)
+    assert done.exit_code == code, done.output
+    assert words in done.stderr
+    assert "evil:rows" in done.stderr
+    assert "--trust-code" in done.stderr
+    assert not evil.exists()
+    assert not Path("runs").exists()
+    done = sigmazero(*command, "--trust-code")
+    assert done.exit_code == 0, done.output
+    assert "--trust-code" not in done.stderr
+    assert evil.exists()
+
+
+@pytest.mark.parametrize("command", NEEDED, ids=" ".join)
+def test_code_that_is_named_is_trusted(evil, sigmazero, command):  # noqa: F811
+    models = () if command[0] == "report" else ("--model", "evil.py:build")
+    assert sigmazero(*command, *models, "--data", "other:rows").exit_code == NEEDED[command][1]
+    assert not evil.exists()
+    assert sigmazero(*command, *models, "--data", "evil:rows").exit_code == 0
+    assert evil.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("report", "s.db"),
+        ("report", "s.db", "--bundle", "site"),
+        ("report", "s.db", "--curves", "c.svg"),
+        ("status", "s.db"),
+        ("export", "s.db", "--out", "s.csv"),
+        ("repair", "s.db", "-o", "new.db"),
+        ("validate", "plan.toml"),
+    ],
+    ids=" ".join,
+)
+def test_other_commands_run_none(evil, sigmazero, command):  # noqa: F811
+    done = sigmazero(*command)
+    assert done.exit_code == 0, done.output
+    assert not evil.exists()
+
+
+def test_a_page_without_pictures_has_the_rest(evil, sigmazero):  # noqa: F811
+    assert sigmazero(*PAGE).exit_code == 0
+    page = Path("page.html").read_text()
+    assert "No pictures: this needs code to be run" in page
+    assert "24 of 24 samples" in page
+
+
+def test_a_check_names_all_code_of_a_cell(evil):
+    with Store("s.db") as store:
+        (skipped,) = verify(store, Loader()).skipped
+        assert "only names: evil.py:build, evil:rows." in skipped.what
+        assert "--model evil.py:build --data evil:rows" in skipped.what
+        assert len(verify(store, Loader(trust=["evil.py:build"])).skipped) == 1
+        assert not evil.exists()
+        assert not verify(store, Loader(trust=["evil.py:build", "evil:rows"])).skipped
+
+
+def test_what_a_user_names_in_python_is_trusted(folder):
+    done = evaluate("net.py:build", "mine.npz", store="s.db", steps=5)
+    assert done.verify().skipped == []
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        *("evil.py:build", "os:abort", "evil.pt2", "EVIL.PT2", "evil.onnx", "./M1.pt2", "C:evil.py"),
+        *("sigmazero.models.toys.py:build", "sigmazero.models.toys.nearest_mean:torch", "sigmazero.cli:app"),
+    ],
+)
+def test_a_model_that_is_code(spec):
+    assert names_code(ModelSpec("M1", spec))
+    with pytest.raises(UntrustedCode, match="only names"):
+        Loader().model(ModelSpec("M1", spec))
+
+
+@pytest.mark.parametrize("spec", ["M1", "demo", "c5", "cifar10/Standard", *sorted(trust.BUNDLED)])
+def test_a_model_that_is_ours(spec):
+    assert not names_code(ModelSpec("any", spec))
+
+
+def test_data_that_is_code():
+    assert names_code(DataSpec("mnist", "os:abort"))
+    assert not any(names_code(DataSpec("a", name)) for name in ("mnist", "mine.npz", "C:/mine.npz", *trust.BUNDLED))
+    with pytest.raises(UntrustedCode, match="os:abort"):
+        Loader().rows(DataSpec("mnist", "os:abort"))
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        {},
+        {"model": {"name": "M1", "spec": ["M1"]}, "data": {"name": "a", "source": "mnist"}, "target": None},
+        {"model": {"name": "M1", "spec": "M1"}, "data": {"name": "a", "source": {"a": 1}}, "target": None},
+        {"model": {"name": "M1", "spec": "M1"}, "data": [], "target": None},
+        {"model": {"name": "M1", "spec": "M1", "run": 1}, "data": {"name": "a", "source": "mnist"}, "target": None},
+    ],
+)
+def test_descriptions_of_other_kinds_are_refused(evil, sigmazero, origin):  # noqa: F811
+    with Store("s.db", write=True) as store:
+        info = store.cells()[0]
+        store.register([CellInfo(**{**vars(info), "origin": origin, "provenance": {}})])
+    assert sigmazero(*PAGE).exit_code == 0
+    done = sigmazero("verify", "s.db", "--trust-code")
+    assert done.exit_code == 1
+    assert "does not say where model and rows of this cell came from" in done.stderr
