@@ -4,7 +4,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from sigmazero.cli.console import out, say, show_path, tell
+from sigmazero.cli.console import out, say, tell
 from sigmazero.core.findings import Finding, render
 from sigmazero.core.result import Result
 from sigmazero.data import Rows
@@ -27,15 +27,13 @@ def show_findings(findings: list[Finding]) -> None:
         tell(render(findings), style="yellow")
 
 
-def write_result(path: Path, result: Result, rows: Rows, targets: Tensor | None, title: str) -> None:
-    """Write the result, and its picture if the inputs are images; print the paths."""
+def write_result(path: Path | None, result: Result, rows: Rows, targets: Tensor | None, title: str) -> list[Path]:
+    """Write the result, and its picture if the inputs are images, to be called before anything is printed of it."""
+    if path is None:
+        return []
     save_result(path, result, labels=rows.labels, targets=targets)
-    show_path(path)
-    if is_image(rows.images):
-        write_picture(path.with_suffix(".png"), result, rows, title)
-
-
-def write_picture(path: Path, result: Result, rows: Rows, title: str) -> None:
-    """Write the picture of a run and print its path."""
-    save_picture(path, result, rows.images, rows.labels, title=title)
-    show_path(path)
+    if not is_image(rows.images):
+        return [path]
+    picture = path.with_suffix(".png")
+    save_picture(picture, result, rows.images, rows.labels, title=title)
+    return [path, picture]

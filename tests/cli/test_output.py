@@ -1,0 +1,131 @@
+"""What a command wrote is there, whatever becomes of what it prints; and what it prints is harmless."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sigmazero.cli import console
+from tests.plans import PLAN
+
+SOURCES = Path(__file__).resolve().parents[2] / "src"
+ATTACK = ("attack", "--model", "net.py:build", "--data", "mine.npz", "--device", "cpu", "--steps", "5")
+AUTO = ("auto", *ATTACK[1:7], "--version", "quick", "--limit", "2")
+EVIL_PLAN = r"""
+steps = 5
+[models."m\u001b[31m"]
+spec = "net.py:build"
+[attacks."a\u001b[31m\nb"]
+attack = "fmn"
+[data."d\u009b\u202e"]
+source = "mine.npz"
+[[grid]]
+models = ["m\u001b[31m"]
+attacks = ["a\u001b[31m\nb"]
+data = ["d\u009b\u202e"]
+"""
+EVIL = "\x1b]0;owned\x07\x1b[31m\u202e"
+
+
+EVERY_TABLE = """
+from sigmazero.cli import app
+report = ["report", "runs/größe.db"]
+forms = ["terminal", "markdown", "csv", "latex"]
+plain = [["run", "plan.toml", "--device", "cpu"], ["status", "plan.toml"], ["list", "models"], ["attack", "--help"]]
+for arguments in [*plain, ["list", "attacks"], ["list", "datasets"], *([*report, "--to", form] for form in forms)]:
+    try:
+        app(arguments)
+    except SystemExit as end:
+        assert end.code == 0, arguments
+"""
+
+
+def shell(command, **more):
+    """Run a line of bash, in which $SZ is the command; the exit code is that of the first part of a pipe."""
+    line = f"{command}; exit ${{PIPESTATUS[0]}}"
+    plain = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "PYTHONIOENCODING")}
+    env = {**plain, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCES), "SZ": f"{sys.executable} -m sigmazero", **more}
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=env, check=False)
+
+
+def rows(path):
+    with np.load(path, allow_pickle=False) as file:
+        return len(file["success"])
+
+
+@pytest.mark.parametrize(("arguments", "count"), [(ATTACK, 12), (AUTO, 2)], ids=["attack", "auto"])
+def test_a_reader_that_went_away_costs_no_result(own, arguments, count):
+    done = shell(f"$SZ {' '.join(arguments)} --out kept.npz 2>&1 | true")
+    assert (done.returncode, done.stdout, done.stderr) == (console.UNREAD, "", "")
+    assert rows("kept.npz") == count
+    assert (own / "kept.png").is_file()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_disk_behind_the_output_costs_no_result(own):
+    done = shell(f"$SZ {' '.join(ATTACK)} --out kept.npz >/dev/full")
+    assert done.returncode == console.UNWRITTEN
+    assert done.stderr.splitlines()[-1].startswith("error: the output could not be written")
+    assert "Exception ignored" not in done.stderr
+    assert rows("kept.npz") == 12
+
+
+def test_a_terminal_without_unicode_gets_plain_signs(folder):
+    (folder / "plan.toml").write_text('name = "größe"\n' + PLAN, encoding="utf-8")
+    plain = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "COLUMNS": "0"}
+    (folder / "all.py").write_text(EVERY_TABLE, encoding="utf-8")
+    done = shell(f"{sys.executable} all.py", **plain)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.isascii()
+    assert done.stderr == ""
+    assert "rows stored in runs/gr\\xf6\\xdfe.db" in done.stdout
+
+
+def test_results_are_printed_as_far_as_an_encoding_goes():
+    assert "∞ – − σ".encode("ascii", "sigmazero") == b"inf - - sigma"
+    assert "größe 日 \udcff".encode("latin-1", "sigmazero").decode("latin-1") == "größe \\u65e5 \\udcff"
+    assert "\udcff".encode("utf-8", "sigmazero") == b"\\udcff"
+
+
+@pytest.mark.parametrize("columns", ["0", "-5", "wide", "", "1"])
+def test_a_width_that_is_none_is_forgotten(sigmazero, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    assert "sigma-zero" in "".join(sigmazero("list", "attacks").stdout.split()), "the table is empty"
+    assert "sigma-zero" in "".join(sigmazero("attack", "--help").stdout.split())
+
+
+def test_no_text_becomes_an_emoji_or_markup(sigmazero, own):
+    done = sigmazero(*ATTACK, "--rows", "0:100:7")
+    assert done.exit_code == 2
+    assert "0:100:7" in done.stderr
+    console.err().print("[red]:100:[/red]", end="")
+    for name in (":100:.npz", "[bold].npz"):
+        (own / name).write_bytes((own / "mine.npz").read_bytes())
+        done = sigmazero("attack", "--model", "net.py:build", "--data", name, "--steps", 2, "--out", f"{name}-out.npz")
+        assert f"sigma-zero against net.py:build on {name}" in done.stdout
+        assert f"wrote {name}-out.npz" in done.stdout
+
+
+def test_control_characters_of_names_do_not_reach_the_terminal(sigmazero, folder):
+    name = f"mine{EVIL}.npz"
+    (folder / name).write_bytes((folder / "mine.npz").read_bytes())
+    (folder / "evil.toml").write_text(EVIL_PLAN)
+    shown = [
+        sigmazero("attack", "--model", "net.py:build", "--data", name, "--steps", 2),
+        sigmazero("attack", "--model", "net.py:build", "--data", f"none{EVIL}.npz"),
+        sigmazero("run", "evil.toml", "--store", "evil.db", "--device", "cpu"),
+        sigmazero("status", "evil.db"),
+        sigmazero("report", "evil.db"),
+        sigmazero("report", "evil.db", "--to", "terminal", "--wide"),
+        sigmazero("fetch", EVIL),
+        sigmazero("validate", f"none{EVIL}.toml"),
+    ]
+    for done in shown:
+        assert not re.search("[\0-\x08\x0b-\x1f\x7f-\x9f\u202e]", done.output), done.output
+    assert [done.exit_code for done in shown] == [0, 2, 0, 0, 0, 0, 2, 2]
+    assert "\\x1b]0;owned\\x07" in shown[0].stdout
+    assert "a\\x1b[31m\\nb" in shown[3].stdout
