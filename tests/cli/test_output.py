@@ -1,5 +1,6 @@
 """What a command wrote is there, whatever becomes of what it prints; and what it prints is harmless."""
 
+import csv
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ from tests.plans import PLAN
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 ATTACK = ("attack", "--model", "net.py:build", "--data", "mine.npz", "--device", "cpu", "--steps", "5")
 AUTO = ("auto", *ATTACK[1:7], "--version", "quick", "--limit", "2")
+WORDS = (["model"], ["attack"], ["dataset", "data"])
 EVIL_PLAN = r"""
 steps = 5
 [models."m\u001b[31m"]
@@ -129,3 +131,64 @@ def test_control_characters_of_names_do_not_reach_the_terminal(sigmazero, folder
     assert [done.exit_code for done in shown] == [0, 2, 0, 0, 0, 0, 2, 2]
     assert "\\x1b]0;owned\\x07" in shown[0].stdout
     assert "a\\x1b[31m\\nb" in shown[3].stdout
+
+
+def test_no_cell_of_a_csv_file_is_a_formula(sigmazero, folder):
+    (folder / "plan.toml").write_text(
+        'steps = 3\n[models."=1+1"]\nspec = "net.py:build"\n[attacks."@SUM(A1)"]\nattack = "fmn"\n'
+        '[data."-2+3"]\nsource = "mine.npz"\n[[grid]]\nmodels = ["=1+1"]\nattacks = ["@SUM(A1)"]\ndata = ["-2+3"]\n'
+    )
+    assert sigmazero("run", "plan.toml", "--store", "s.db", "--device", "cpu").exit_code == 0
+    assert sigmazero("export", "s.db", "--out", "samples.csv").exit_code == 0
+    table = sigmazero("report", "s.db", "--to", "csv").stdout
+    for text in ((folder / "samples.csv").read_text(), table):
+        lines = list(csv.DictReader(text.splitlines()))
+        cells = [cell for line in lines for cell in line.values()]
+        assert [cell for cell in cells if cell[:1] in tuple("=+-@\t") and not _is_number(cell)] == []
+        names = [next(line[name] for name in names if name in line) for line in lines[:1] for names in WORDS]
+        assert names == ["'=1+1", "'@SUM(A1)", "'-2+3"]
+    with (folder / "samples.csv").open() as file:
+        margins = [float(line["margin"]) for line in csv.DictReader(file)]
+    assert min(margins) < 0, "numbers stay numbers"
+
+
+def _is_number(text):
+    return re.fullmatch(r"-?(inf|[\d.]+(e-?\d+)?)", text) is not None
+
+
+def test_the_budget_of_the_papers_pgd_counts_pixels(sigmazero, own):
+    paper = ("--attack", "pgd-l0-paper", "--budget", 3)
+    done = sigmazero(*ATTACK, *paper)
+    assert done.exit_code == 0, done.output
+    assert "spends its budget on pixels, each with its 3 channels, and the table counts features" in done.stderr
+    assert re.search(r"budget +3 pixels", done.stdout)
+    done = sigmazero(*ATTACK, *paper, "--unit", "pixel")
+    assert "spends its budget" not in done.stderr
+    done = sigmazero(*ATTACK, "--attack", "pgd-l0", "--budget", 3)
+    assert "pixels" not in done.output
+    assert re.search(r"pgd-l0-paper +budget of pixels", sigmazero("list", "attacks").stdout)
+
+
+@pytest.mark.parametrize("name", ["../out", "/tmp/out", "a/b", "a\\\\b", "..", "."])
+def test_a_plans_name_stays_in_its_folder(sigmazero, folder, name):
+    (folder / "plan.toml").write_text(f'\nname = "{name}"\n{PLAN}')
+    for command in ("validate", "run", "status"):
+        done = sigmazero(command, "plan.toml")
+        assert done.exit_code == 2
+        assert "plan.toml:2: name = " in done.stderr
+        assert "is no name for a file" in done.stderr
+    assert sorted(path.name for path in folder.iterdir()) == ["mine.npz", "net.py", "plan.toml"]
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text(sigmazero, folder):
+    (folder / "plan.toml").write_text(PLAN, encoding="utf-8-sig")
+    assert sigmazero("validate", "plan.toml").exit_code == 0
+    (folder / "goals.txt").write_text("1 " * 24, encoding="utf-8-sig")
+    done = sigmazero(*ATTACK, "--targets", "goals.txt")
+    assert done.exit_code == 0, done.output
+
+
+def test_ctrl_c_while_torch_is_loaded_is_one_line(own):
+    (own / "torch.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    done = shell("$SZ --version", PYTHONPATH=f"{own}:{SOURCES}")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")

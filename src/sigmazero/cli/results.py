@@ -4,7 +4,9 @@ from pathlib import Path
 
 from torch import Tensor
 
+from sigmazero.cli.catalogue import counts_pixels
 from sigmazero.cli.console import out, say, tell
+from sigmazero.core.attack import Attack
 from sigmazero.core.findings import Finding, render
 from sigmazero.core.result import Result
 from sigmazero.data import Rows
@@ -15,10 +17,17 @@ from sigmazero.report.tables.text import rich_table
 from sigmazero.store.results import save_result
 
 
-def show_figures(result: Result, rows: Rows, name: str, title: str) -> None:
+def show_figures(result: Result, rows: Rows, attack: Attack, title: str) -> None:
     """Print the table of a run."""
     say(title, style="bold")
-    out().print(rich_table([{"attack": name, **run_row(result, rows.labels)}], down=True))
+    pixels, channels = counts_pixels(attack) and rows.images.ndim > 2, rows.images.shape[1]
+    budget = {"budget": f"{result.budget} pixels"} if pixels else {}
+    if pixels and channels > 1 and result.unit == "feature":
+        tell(
+            f"{attack.name} spends its budget on pixels, each with its {channels} channels, and the table counts "
+            "features: with --unit pixel it counts pixels too"
+        )
+    out().print(rich_table([{"attack": attack.name, **budget, **run_row(result, rows.labels)}], down=True))
 
 
 def show_findings(findings: list[Finding]) -> None:

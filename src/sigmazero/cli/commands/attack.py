@@ -74,7 +74,7 @@ def attack(
         raise typer.Exit(INTERRUPTED)
     title = f"{method.name} against {model} on {chosen.name}"
     written = write_result(path, result, chosen, goals, title)
-    show_figures(result, chosen, method.name, title)
+    show_figures(result, chosen, method, title)
     for file in written:
         show_path(file)
 

@@ -60,7 +60,12 @@ def auto(
     with contextlib.redirect_stdout(console.Aside()), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="SZ")  # shown below
         size = 250 if batch_size is None else batch_size
-        cascade.run_standard_evaluation(chosen.images, chosen.labels, bs=size, state_path=state)
+        try:
+            cascade.run_standard_evaluation(chosen.images, chosen.labels, bs=size, state_path=state)
+        except KeyboardInterrupt:
+            kept = "--state FILE would have kept it" if state is None else f"in {state}. To go on: {console.again()}"
+            console.tell(f"stopped; what is finished: {kept}")
+            raise
     title = f"SparseAutoAttack against {model} on {chosen.name}"
     written = write_result(path, replace(cascade.report.result, ids=chosen.ids), chosen, None, title)
     _show(cascade.report, title)
