@@ -192,3 +192,15 @@ def test_ctrl_c_while_torch_is_loaded_is_one_line(own):
     (own / "torch.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     done = shell("$SZ --version", PYTHONPATH=f"{own}:{SOURCES}")
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_an_error_that_names_a_file_of_another_encoding_is_stored_and_shown(sigmazero, folder):
+    (folder / "net.py").write_text(
+        "def build():\n    def ask(x):\n        if x.requires_grad:\n"
+        "            raise RuntimeError('no \\udcff.txt')\n        return x.flatten(1)[:, :4] * 9\n    return ask\n"
+    )
+    (folder / "plan.toml").write_text(PLAN.replace(', "net.py:other"', ""))
+    done = sigmazero("run", "plan.toml", "--device", "cpu", "--store", "s.db")
+    assert done.exit_code == 1, done.output
+    assert "failed: sigma-zero against net.py:build on mine: no \\udcff.txt" in done.stderr
+    assert "no \\udcff.txt" in sigmazero("status", "s.db").stderr
