@@ -23,11 +23,13 @@ def test_dir_shows_the_public_names_alone():
 STAGES = """
 import json, sys
 import sigmazero
+light = [*sys.modules]
+sigmazero.get
 core = [*sys.modules]
 import sigmazero.models, sigmazero.data
 more = [*sys.modules]
 sigmazero.evaluate, sigmazero.SparseAutoAttack
-print(json.dumps([core, more, [*sys.modules]]))
+print(json.dumps([core, more, [*sys.modules], light]))
 """
 OPTIONAL = {"typer", "rich", "matplotlib", "PIL", "sklearn", "mlxtend", "scipy", "pandas", "torchvision", "safetensors"}
 
@@ -38,6 +40,10 @@ def imports() -> list[set[str]]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # this copy, not an installed one
     done = subprocess.run([sys.executable, "-c", STAGES], capture_output=True, text=True, check=True, env=env)
     return [set(modules) for modules in json.loads(done.stdout)]
+
+
+def test_torch_is_loaded_when_something_is_asked_for(imports):
+    assert "torch" not in imports[3]
 
 
 def test_the_core_needs_torch_and_numpy_alone(imports):

@@ -8,14 +8,13 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from sigmazero.attacks import ATTACKS, get, register
-from sigmazero.attacks.functions import refine, sigma_zero
-from sigmazero.core.attack import Attack
-from sigmazero.core.result import Outcome, Result
-
 if TYPE_CHECKING:
+    from sigmazero.attacks import ATTACKS, get, register
+    from sigmazero.attacks.functions import refine, sigma_zero
     from sigmazero.auto import SparseAutoAttack
     from sigmazero.bench.evaluate import evaluate
+    from sigmazero.core.attack import Attack
+    from sigmazero.core.result import Outcome, Result
 
 __version__ = "0.1.0"
 __all__ = [
@@ -31,8 +30,15 @@ __all__ = [
     "sigma_zero",
 ]
 
-# Loaded when they are asked for: the core stays light.
-_LATER = {"SparseAutoAttack": "sigmazero.auto", "evaluate": "sigmazero.bench.evaluate"}
+# Loaded when they are asked for: the core stays light, and the command line can be interrupted before torch is there.
+_LATER = {
+    **dict.fromkeys(("ATTACKS", "get", "register"), "sigmazero.attacks"),
+    **dict.fromkeys(("refine", "sigma_zero"), "sigmazero.attacks.functions"),
+    **dict.fromkeys(("Outcome", "Result"), "sigmazero.core.result"),
+    "Attack": "sigmazero.core.attack",
+    "SparseAutoAttack": "sigmazero.auto",
+    "evaluate": "sigmazero.bench.evaluate",
+}
 # Packages to import from: sigmazero.models, sigmazero.data and so on. What is not named here is our own business.
 _PACKAGES = ("attacks", "auto", "bench", "data", "models", "report", "store")
 

@@ -1,10 +1,22 @@
 """The command `sigmazero`, and `python -m sigmazero`."""
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 
 def main() -> None:
     """Run the command line, or say which packages it needs."""
+    try:
+        app = load()
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        raise SystemExit(130) from None
+    app(prog_name="sigmazero")
+
+
+def load() -> Callable[..., Any]:
+    """The command line; this takes seconds, since torch comes with it."""
     try:
         import rich  # noqa: F401
         import typer  # noqa: F401
@@ -13,7 +25,7 @@ def main() -> None:
         raise SystemExit(2) from None
     from sigmazero.cli import app
 
-    app(prog_name="sigmazero")
+    return app
 
 
 if __name__ == "__main__":

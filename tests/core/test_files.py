@@ -1,8 +1,12 @@
 """Files that appear whole or not at all."""
 
+import os
+import re
+from pathlib import Path
+
 import pytest
 
-from sigmazero.core.files import replacing
+from sigmazero.core.files import replacing, same_file, writable
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
@@ -28,3 +32,60 @@ def test_a_killed_writer_leaves_the_old_file_or_the_new_one(tmp_path, children, 
     write(path, "first")
     assert children.killed(point, write, path, "second")
     assert path.read_text() == text
+
+
+def test_a_link_is_written_through(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    file, link, chain = tmp_path / "elsewhere" / "file.txt", tmp_path / "link.txt", tmp_path / "chain.txt"
+    link.symlink_to("elsewhere/file.txt")
+    chain.symlink_to(link)
+    for text, name in (("first", link), ("second", chain), ("third", file)):
+        write(name, text)
+        assert file.read_text() == text
+        assert link.is_symlink()
+        assert chain.is_symlink()
+    assert [other.name for other in file.parent.iterdir()] == ["file.txt"]
+
+
+def test_a_link_that_leads_nowhere_makes_its_file(tmp_path):
+    link = tmp_path / "link.txt"
+    link.symlink_to("new/file.txt")
+    writable(link)
+    write(link, "text")
+    assert link.is_symlink()
+    assert (tmp_path / "new/file.txt").read_text() == "text"
+
+
+def special(folder, kind):
+    path = folder / "special"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link to a device":
+        path.symlink_to(os.devnull)
+    elif kind == "loop":
+        path.symlink_to(path)
+    elif kind == "folder":
+        path.mkdir()
+    return Path(os.devnull) if kind == "device" else path
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "link to a device", "loop", "folder"])
+def test_what_is_no_file_is_refused_and_left(tmp_path, kind):
+    path = special(tmp_path, kind)
+    before = path.lstat()
+    for act in (writable, lambda path: write(path, "text")):
+        with pytest.raises(OSError, match=re.escape(str(path))):
+            act(path)
+    assert path.lstat().st_ino == before.st_ino
+    assert path.lstat().st_mode == before.st_mode
+    assert len(list(tmp_path.iterdir())) == (kind != "device")
+
+
+def test_names_of_the_same_file(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    assert not same_file(one, other)
+    assert same_file(one, tmp_path / "folder" / ".." / "one")
+    one.touch()
+    assert not same_file(one, other)
+    other.hardlink_to(one)
+    assert same_file(one, other)

@@ -124,7 +124,7 @@ def read_plan(path: str | PathLike[str]) -> Plan:
     if not file.is_file():
         raise FileNotFoundError(f"there is no plan {file}; experiments/small.toml is one to begin with")
     try:
-        return parse_plan(file.read_text(encoding="utf-8"), str(path), file.stem)
+        return parse_plan(file.read_text(encoding="utf-8-sig"), str(path), file.stem)
     except UnicodeDecodeError as error:
         raise PlanError(
             f"{path}: not a text in UTF-8 ({error.reason} at byte {error.start}); save it as such"
@@ -161,7 +161,15 @@ def parse_plan(text: str, file: str = "plan", name: str = "plan") -> Plan:
             what = f"{question.label} against {question.model.name} on {question.data.name}"
             raise grid.error(f"{what} is asked twice, here and in line {seen[same].lines.of(*seen[same].path)}")
         seen[same] = grid
-    return Plan(top.text("name") or name, top.text("description") or "", tuple(q for q, _ in made))
+    return Plan(_name(top, name), top.text("description") or "", tuple(q for q, _ in made))
+
+
+def _name(top: TomlTable, default: str) -> str:
+    """The plan's name, which is also that of its store's file."""
+    name = top.text("name") or default
+    if not name.strip(". ") or any(mark in "/\\:" or not mark.isprintable() for mark in name):
+        raise top.error(f"name = {name!r} is no name for a file; write one without slashes, such as 'small'", "name")
+    return name
 
 
 def _refuse_unused(top: TomlTable, grids: list[TomlTable]) -> None:

@@ -102,7 +102,8 @@ def _run_cell(
         raise
     except Exception as error:
         # Whatever an attack or a model raises: the cell failed, its error is there to read, and the others go on.
-        store.fail(key, "".join(traceback.format_exception(error)))
+        told = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")  # may name any file
+        store.fail(key, told.decode())
         summary.failed[key] = (str(error) or type(error).__name__).splitlines()[0]
 
 

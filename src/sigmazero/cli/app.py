@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from sigmazero.cli import console
 from sigmazero.cli.commands import names
-from sigmazero.cli.console import say, tell
+from sigmazero.cli.console import INTERRUPTED, say, tell
 from sigmazero.data import MissingData
 from sigmazero.models import MissingWeights
 from sigmazero.report.measure import MixtureError
@@ -16,7 +17,6 @@ from sigmazero.report.measure import MixtureError
 MENDABLE = (ValueError, LookupError, TypeError, OSError, ImportError, MemoryError, RuntimeError)
 # What a user's model may raise besides; the texts of these say little without their kind.
 FOREIGN = (ArithmeticError, AssertionError, AttributeError, NameError, SyntaxError)
-INTERRUPTED = 130
 
 
 class Guarded(TyperGroup):
@@ -26,14 +26,25 @@ class Guarded(TyperGroup):
         """The commands in their declared order; typer would put those with commands of their own last."""
         return [name for name in names() if name in self.commands]
 
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """Read the command line and run it, with streams that print whatever comes."""
+        console.prepare()
+        return super().main(*arguments, **options)
+
     def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
+        """Run the command; what it could not print is told by the exit code."""
+        result = self._invoke(ctx)
+        if code := console.failure():
+            raise typer.Exit(code)
+        return result
+
+    def _invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             tell("interrupted")
             raise typer.Exit(INTERRUPTED) from None
-        except (typer.Exit, typer.Abort, BrokenPipeError):  # typer knows what to do with these
+        except (typer.Exit, typer.Abort):  # typer knows what to do with these
             raise
         except (*MENDABLE, *FOREIGN) as error:
             if ctx.params.get("debug") or os.environ.get("SIGMAZERO_DEBUG", "0") not in ("", "0"):

@@ -5,6 +5,7 @@
 
 from sigmazero import models
 from sigmazero.attacks import ATTACKS
+from sigmazero.core.attack import Attack
 from sigmazero.data import DATASETS
 
 WORDS = (
@@ -18,7 +19,7 @@ def attack_rows() -> list[dict[str, str]]:
     return [
         {
             "name": attack.name,
-            "kind": attack.kind,
+            "kind": f"{attack.kind} of pixels" if counts_pixels(attack) else attack.kind,
             "goals": ", ".join(attack.goals),
             "gradients": "yes" if attack.gradients else "no",
             "defaults": ", ".join(f"{key}={value}" for key, value in attack.parameters().items()),
@@ -26,6 +27,11 @@ def attack_rows() -> list[dict[str, str]]:
         }
         for attack in ATTACKS.values()
     ]
+
+
+def counts_pixels(attack: Attack) -> bool:
+    """Whether an attack spends its budget on pixels, each with all its channels, even where a run counts features."""
+    return attack.kind == "budget" and attack.parameters().get("group") == "pixel"
 
 
 def model_rows() -> list[dict[str, str]]:

@@ -11,8 +11,9 @@ import typer
 import sigmazero as sz
 from sigmazero.bench.trust import EVERYTHING
 from sigmazero.core.attack import Precision
-from sigmazero.core.files import writable
+from sigmazero.core.files import same_file, writable
 from sigmazero.core.problem import Unit
+from sigmazero.store.results import NAMES, names
 
 ModelName = Annotated[
     str,
@@ -172,12 +173,31 @@ def memory(gigabytes: float | None) -> int | None:
     return None if gigabytes is None else int(gigabytes * 2**30)
 
 
-def destination(path: Path | None) -> Path | None:
-    """The .npz file that --out names, or result.npz in the folder it names; tried before the run, not after it."""
+def destination(path: Path | None, **read: str | Path | None) -> Path | None:
+    """The .npz file that --out names, or result.npz in the folder it names; tried before the run, not after it.
+
+    `read` has what other options name: no file that is read is written over, nor any other that is no result.
+    """
     if path is None:
         return None
     if path.suffix != ".npz" and path.exists() and not path.is_dir():
         raise ValueError(f"--out {path} is a file; name a folder, or a file that ends in .npz")
     file = path if path.suffix == ".npz" else path / "result.npz"
-    writable(file)
+    for option, given in read.items():
+        if given is not None and same_file(file, Path(given)):
+            raise ValueError(f"--out {path} would write over what --{option} names, {given}; name another file")
+    if file.is_file() and file.stat().st_size and not names(file) >= NAMES:
+        raise ValueError(f"--out {path} would write over {file}, which is no result; name another file, or remove it")
+    for each in (file, file.with_suffix(".png")):
+        writable(each)
     return file
+
+
+def code_file(spec: str) -> str:
+    """The file that a model's SPEC names; for models without one a name that no file has.
+
+    >>> code_file("nets/mine.py:build"), code_file("net.onnx")
+    ('nets/mine.py', 'net.onnx')
+    """
+    place, colon, _ = spec.rpartition(":")
+    return place if colon else spec

@@ -4,7 +4,9 @@ from pathlib import Path
 
 from torch import Tensor
 
-from sigmazero.cli.console import out, say, show_path, tell
+from sigmazero.cli.catalogue import counts_pixels
+from sigmazero.cli.console import out, say, tell
+from sigmazero.core.attack import Attack
 from sigmazero.core.findings import Finding, render
 from sigmazero.core.result import Result
 from sigmazero.data import Rows
@@ -15,10 +17,17 @@ from sigmazero.report.tables.text import rich_table
 from sigmazero.store.results import save_result
 
 
-def show_figures(result: Result, rows: Rows, name: str, title: str) -> None:
+def show_figures(result: Result, rows: Rows, attack: Attack, title: str) -> None:
     """Print the table of a run."""
     say(title, style="bold")
-    out().print(rich_table([{"attack": name, **run_row(result, rows.labels)}], down=True))
+    pixels, channels = counts_pixels(attack) and rows.images.ndim > 2, rows.images.shape[1]
+    budget = {"budget": f"{result.budget} pixels"} if pixels else {}
+    if pixels and channels > 1 and result.unit == "feature":
+        tell(
+            f"{attack.name} spends its budget on pixels, each with its {channels} channels, and the table counts "
+            "features: with --unit pixel it counts pixels too"
+        )
+    out().print(rich_table([{"attack": attack.name, **budget, **run_row(result, rows.labels)}], down=True))
 
 
 def show_findings(findings: list[Finding]) -> None:
@@ -27,15 +36,13 @@ def show_findings(findings: list[Finding]) -> None:
         tell(render(findings), style="yellow")
 
 
-def write_result(path: Path, result: Result, rows: Rows, targets: Tensor | None, title: str) -> None:
-    """Write the result, and its picture if the inputs are images; print the paths."""
+def write_result(path: Path | None, result: Result, rows: Rows, targets: Tensor | None, title: str) -> list[Path]:
+    """Write the result, and its picture if the inputs are images, to be called before anything is printed of it."""
+    if path is None:
+        return []
     save_result(path, result, labels=rows.labels, targets=targets)
-    show_path(path)
-    if is_image(rows.images):
-        write_picture(path.with_suffix(".png"), result, rows, title)
-
-
-def write_picture(path: Path, result: Result, rows: Rows, title: str) -> None:
-    """Write the picture of a run and print its path."""
-    save_picture(path, result, rows.images, rows.labels, title=title)
-    show_path(path)
+    if not is_image(rows.images):
+        return [path]
+    picture = path.with_suffix(".png")
+    save_picture(picture, result, rows.images, rows.labels, title=title)
+    return [path, picture]

@@ -34,7 +34,11 @@ def _read(file: Path, count: int) -> Tensor:
     if not file.is_file():
         raise FileNotFoundError(f"{file}: no such file; it should hold one class per row")
     try:
-        read = np.load(file, allow_pickle=False) if file.suffix == ".npy" else np.array(file.read_text().split(), int)
+        read = (
+            np.load(file, allow_pickle=False)
+            if file.suffix == ".npy"
+            else np.array(file.read_text("utf-8-sig").split(), int)
+        )
     except (ValueError, EOFError) as error:
         raise ValueError(f"{file}: not a list of classes ({error}); write one whole number per row") from None
     if read.ndim != 1 or not np.issubdtype(read.dtype, np.integer) or len(read) != count:

@@ -1,6 +1,7 @@
 """Files: written whole or not at all, to places tried before the work; and what pretends to be a file."""
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,13 +11,17 @@ from sigmazero.core import faults
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a name beside `path` to write to; it takes the place of `path` if nothing went wrong."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """Yield a name to write to; what is there takes the place of `path` if nothing went wrong.
+
+    A symbolic link stays, and the file that it leads to is replaced.
+    """
+    place = target(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    part = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
         yield part
         faults.reach("file.written")
-        os.replace(part, path)
+        os.replace(part, target(path))
         faults.reach("file.replaced")
     finally:
         part.unlink(missing_ok=True)
@@ -24,11 +29,31 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def writable(path: Path) -> None:
     """Make the folder of a file to be, and refuse a place where it could not be written."""
-    if path.is_dir():
+    place = target(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(place.parent, os.W_OK):
+        raise PermissionError(f"nothing can be written to {place.parent}; name another file than {path}")
+
+
+def target(path: Path) -> Path:
+    """Where a file of this name is written: the end of all links; what is there must be a file, or nothing yet."""
+    place = Path(os.path.realpath(path)) if path.is_symlink() else path
+    try:
+        mode = place.stat().st_mode
+    except FileNotFoundError:
+        return place
+    if stat.S_ISDIR(mode):
         raise IsADirectoryError(f"{path} is a folder; name a file")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not os.access(path.parent, os.W_OK):
-        raise PermissionError(f"nothing can be written to {path.parent}; name another file than {path}")
+    if not stat.S_ISREG(mode):
+        raise FileExistsError(f"{path} is a device, a pipe or a socket, which a file would replace; name a file")
+    return place
+
+
+def same_file(one: Path, other: Path) -> bool:
+    """Whether two names lead to the same file, through whatever links; also where it does not exist yet."""
+    if one.exists() and other.exists():
+        return one.samefile(other)
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def disguise(head: bytes) -> str | None:

@@ -93,7 +93,7 @@ def _class_names(folder: Path) -> list[str]:
     for name in CLASS_LISTS:
         for path in (folder / name, folder.parent / name):
             if path.is_file():
-                return [line.split()[0] for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+                return [line.split()[0] for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     return []
 
 
@@ -111,7 +111,7 @@ def _flat_labels(folder: Path, pictures: list[Path]) -> list[int]:
 def _listed(path: Path) -> dict[str, int]:
     """Lines of file name and label, counted from 0 in the usual class order."""
     labels = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
         match line.split():
             case []:
                 continue
@@ -138,7 +138,7 @@ def _devkit(path: Path) -> dict[str, int]:
     synsets = require("scipy.io", "data", f"reading {meta.name}").loadmat(meta, squeeze_me=True)["synsets"]
     names = {int(entry["ILSVRC2012_ID"]): str(entry["WNID"]) for entry in synsets}
     leaves = sorted(name for number, name in names.items() if number <= CLASSES)
-    numbers = path.read_text(encoding="utf-8").split()
+    numbers = path.read_text(encoding="utf-8-sig").split()
     if wrong := [number for number in numbers if not number.isdigit() or int(number) not in names]:
         raise DataError(f"{path}: {wrong[0]!r} is not a class number of {meta.name}")
     stems = (f"ILSVRC2012_val_{row:08d}" for row in range(1, len(numbers) + 1))

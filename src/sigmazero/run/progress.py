@@ -4,6 +4,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from sigmazero.core.text import visible
+
 Advance = Callable[[float], None]
 
 
@@ -24,14 +26,14 @@ def bar(title: str, total: float, show: bool = True, unit: str = "rows") -> Iter
     except ImportError:
         raise ImportError("progress=True needs rich; pip install 'sigmazero[cli]'") from None
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
-        TextColumn("{task.fields[speed]}"),
+        TextColumn("{task.fields[speed]}", markup=False),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title, total=total, speed="")
+        task = progress.add_task(visible(title), total=total, speed="")
 
         def advance(amount: float) -> None:
             progress.advance(task, amount)

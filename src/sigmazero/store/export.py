@@ -20,6 +20,7 @@ import numpy as np
 
 from sigmazero.core.files import replacing
 from sigmazero.core.result import Outcome
+from sigmazero.core.text import harmless
 from sigmazero.store.facts import COLUMNS, KINDS, CellInfo, Facts
 from sigmazero.store.store import Store
 
@@ -114,7 +115,8 @@ def _csv(path: Path, cells: Iterator[tuple[CellInfo, Facts]], perturbations: boo
             columns = _columns(facts, perturbations)
             for name in CHANGES if perturbations else ():
                 columns[name] = [" ".join(map(repr, each)) for each in columns[name]]
-            writer.writerows(zip(*map(repeat, _cell(info).values()), *columns.values(), strict=False))
+            same = [harmless(value) if isinstance(value, str) else value for value in _cell(info).values()]
+            writer.writerows(zip(*map(repeat, same), *columns.values(), strict=False))
             count += len(facts)
     return count
 

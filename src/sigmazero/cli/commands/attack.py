@@ -2,15 +2,20 @@
 
 from typing import Any
 
+import typer
 from torch import Tensor
 
 import sigmazero as sz
 from sigmazero import data, models
+from sigmazero.bench.plan import ModelSpec
 from sigmazero.cli import options
-from sigmazero.cli.console import tell
+from sigmazero.cli.console import INTERRUPTED, show_path, tell
 from sigmazero.cli.results import show_figures, show_findings, write_result
 from sigmazero.cli.targets import away_from_target, targets_for
+from sigmazero.cli.unfinished import BATCH_SIZE, Keeper
+from sigmazero.core.inputs import make_problem
 from sigmazero.models.doctor import examine
+from sigmazero.run import Hardware, Session
 
 
 def attack(
@@ -41,14 +46,17 @@ def attack(
 ) -> None:
     """Count how many input values must change before a model is wrong.
 
+    After Ctrl-C the finished rows are in the file of --out, and the same command goes on with the others.
+
     \b
     Example:
       sigmazero attack --model net.py:build --weights net.pt --data mine.npz --out res/
       sigmazero attack --model M1 --data mnist --limit 500 --steps 100
     """
     method = sz.get(attack_name, **options.settings(attack_name, steps, setting or []))
-    counted, path, place = options.unit(unit), options.destination(out), options.device(device)
-    engine: Any = {"precision": options.precision(precision), "fuse": fuse, "max_memory": options.memory(max_memory)}
+    read = {"data": data_name, "weights": weights, "targets": targets, "model": options.code_file(model)}
+    counted, path, place = options.unit(unit), options.destination(out, **read), options.device(device)
+    hardware = Hardware(options.precision(precision), fuse=fuse, max_memory=options.memory(max_memory))
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
     chosen, goals = _with_goals(chosen, targets_for(chosen, targets, target_class, targeted))
@@ -56,13 +64,19 @@ def attack(
     if not no_doctor:
         show_findings(examine(network, images, labels))
     y = labels if goals is None else goals.to(place)
-    question: Any = {"targeted": goals is not None, "unit": counted, "budget": budget, "ids": chosen.ids}
-    how: Any = {"batch_size": batch_size, "seed": seed or 0, "progress": True}
-    result = method.run(network, images, y, **question, **how, **engine)
+    how: Any = {"unit": counted, "budget": budget, "seed": seed or 0, "ids": chosen.ids}
+    problem = make_problem(images, y, targeted=goals is not None, **how)
+    size = BATCH_SIZE if batch_size is None and path is not None and place == "cpu" else batch_size
+    with Session(method, network, hardware, batch_size=size) as session:
+        keeper = None if path is None else Keeper(path, ModelSpec(model, model, normalize=normalize), chosen, goals)
+        result = session.run(problem, progress=True) if keeper is None else keeper.run(session, problem)
+    if result is None:
+        raise typer.Exit(INTERRUPTED)
     title = f"{method.name} against {model} on {chosen.name}"
-    show_figures(result, chosen, method.name, title)
-    if path is not None:
-        write_result(path, result, chosen, goals, title)
+    written = write_result(path, result, chosen, goals, title)
+    show_figures(result, chosen, method, title)
+    for file in written:
+        show_path(file)
 
 
 def _with_goals(chosen: data.Rows, goals: Tensor | None) -> tuple[data.Rows, Tensor | None]:

@@ -1,7 +1,6 @@
 """`sigmazero auto`: a cascade of attacks, for a figure one can rely on."""
 
 import contextlib
-import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -50,21 +49,28 @@ def auto(
       sigmazero auto --model net.py:build --weights net.pt --data mine.npz --eps 24
       sigmazero auto --model M1 --data mnist --limit 1000 --state m1.state
     """
-    counted, path, place = options.unit(unit), options.destination(out), options.device(device)
+    read = {"data": data_name, "weights": weights, "state": state, "model": options.code_file(model)}
+    counted, path, place = options.unit(unit), options.destination(out, **read), options.device(device)
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
     cascade = sz.SparseAutoAttack(network, "L0", eps, seed, version=version, device=place, unit=counted)
     if not no_doctor:
         show_findings(examine(network, chosen.images.to(place), chosen.labels.to(place)))
     # The lines of the members are not the result: they go where progress goes.
-    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+    with contextlib.redirect_stdout(console.Aside()), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="SZ")  # shown below
         size = 250 if batch_size is None else batch_size
-        cascade.run_standard_evaluation(chosen.images, chosen.labels, bs=size, state_path=state)
+        try:
+            cascade.run_standard_evaluation(chosen.images, chosen.labels, bs=size, state_path=state)
+        except KeyboardInterrupt:
+            kept = "--state FILE would have kept it" if state is None else f"in {state}. To go on: {console.again()}"
+            console.tell(f"stopped; what is finished: {kept}")
+            raise
     title = f"SparseAutoAttack against {model} on {chosen.name}"
+    written = write_result(path, replace(cascade.report.result, ids=chosen.ids), chosen, None, title)
     _show(cascade.report, title)
-    if path is not None:
-        write_result(path, replace(cascade.report.result, ids=chosen.ids), chosen, None, title)
+    for file in written:
+        console.show_path(file)
 
 
 def _show(report: CascadeReport, title: str) -> None:

@@ -1,7 +1,8 @@
 """`sigmazero demo`: the bundled model on real digits, nothing to download."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -15,16 +16,19 @@ from sigmazero.bench.inputs import clean_rows
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question
 from sigmazero.bench.run import execute
 from sigmazero.cli import console, options
-from sigmazero.cli.app import INTERRUPTED
-from sigmazero.cli.results import write_picture
+from sigmazero.cli.console import INTERRUPTED
 from sigmazero.data import Rows
+from sigmazero.report.figures.picture import save_picture
 from sigmazero.report.html.page import make_page, save_page
+from sigmazero.report.inputs import Clean
 from sigmazero.report.tables.overview import run_row
 from sigmazero.report.tables.text import rich_table
+from sigmazero.store.database import WriterLock
 from sigmazero.store.store import Store
 
 BESIDE = ("sigma-zero", "fmn", "vfga")
 BUDGET = 24  # of attacks that need one
+MARK = "demo"  # in the description of a cell, says that the store is ours to remove
 
 
 def demo(
@@ -52,18 +56,28 @@ def demo(
     cells, missing = expand(questions, loader)
     if missing:
         raise missing[0].error
-    path.unlink(missing_ok=True)  # an earlier demo may have had other digits or steps
+    cells = [replace(cell, info=replace(cell.info, origin={**cell.info.origin, MARK: True})) for cell in cells]
+    remove(path)
     with Store(path, write=True) as store:
         run(cells, store, loader)
-        show(cells, store, loader.rows(digits), out / "demo.png", steps)
-        save_page(out / "report.html", make_page(store, partial(clean_rows, store, loader=loader)))
-    console.show_path(out / "report.html")
+        show(cells, store, loader.rows(digits), out, steps, partial(clean_rows, store, loader=loader))
 
 
 def _question(name: str, digits: DataSpec, steps: int, seed: int) -> Question:
     attack = sz.get(name, steps=steps)
     budget = BUDGET if attack.kind == "budget" else None
     return Question(ModelSpec("demo", "demo"), digits, name, attack, budget=budget, seed=seed)
+
+
+def remove(path: Path) -> None:
+    """Remove the store of an earlier demo, which may have had other digits or steps; any other is refused."""
+    if not path.exists():
+        return
+    with closing(WriterLock(path, 0)):  # so that no demo loses its store while it runs
+        with Store(path) as held:
+            if not all(info.origin.get(MARK) for info in held.cells()):
+                raise ValueError(f"{path} is the store of another run; name another folder with --out, or remove it")
+        path.unlink()
 
 
 def run(cells: list[Cell], store: Store, loader: Loader) -> None:
@@ -76,16 +90,19 @@ def run(cells: list[Cell], store: Store, loader: Loader) -> None:
         raise RuntimeError(error)
 
 
-def show(cells: list[Cell], store: Store, rows: Rows, picture: Path, steps: int) -> None:
-    """Print the figures of all attacks and draw the first."""
+def show(cells: list[Cell], store: Store, rows: Rows, out: Path, steps: int, clean: Clean) -> None:
+    """Draw the first attack, make the page, and print the figures of all attacks."""
     results = {cell.info.attack: store.facts(cell.info.key).to_result(rows.images, cell.info) for cell in cells}
     *others, last = results
     against = f"against the bundled network, {len(rows)} digits, {steps} steps"
+    first, picture, page = next(iter(results)), out / "demo.png", out / "report.html"
+    save_picture(picture, results[first], rows.images, rows.labels, title=f"{first} {against}")
+    save_page(page, make_page(store, clean))
     console.say(f"{', '.join(others)} and {last} {against}", style="bold")
     table = [{"attack": name, **run_row(result, rows.labels)} for name, result in results.items()]
     console.out().print(rich_table(table, down=True))
-    first = next(iter(results))
-    write_picture(picture, results[first], rows, f"{first} {against}")
+    console.show_path(picture)
+    console.show_path(page)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sigmazero.attacks import ATTACKS
-from sigmazero.cli.catalogue import attack_rows, dataset_rows, model_rows, without
+from sigmazero.cli.catalogue import attack_rows, counts_pixels, dataset_rows, model_rows, without
 from sigmazero.cli.console import show_path, tell
 from sigmazero.core.attack import Attack
 from sigmazero.core.files import replacing
@@ -89,7 +89,8 @@ def _describe(attack: Attack) -> str:
     """The docstring of an attack; for a preset, the attack it is a preset of."""
     base = next(field.default for field in fields(attack) if field.name == "name")
     if base in ATTACKS and base != attack.name:
-        return f"[{base}](#{base}) with other parameters."
+        pixels = " Its budget counts pixels, each with all its channels, also where a run counts features."
+        return f"[{base}](#{base}) with other parameters." + (pixels if counts_pixels(attack) else "")
     return inspect.cleandoc(type(attack).__doc__ or "")
 
 

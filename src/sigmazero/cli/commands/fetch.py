@@ -9,6 +9,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from sigmazero import models
 from sigmazero.cli import options
 from sigmazero.cli.console import err, say
+from sigmazero.core.text import visible
 
 
 def fetch(
@@ -21,10 +22,10 @@ def fetch(
     Example:
       sigmazero fetch M1
     """
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     shown = sys.stderr.isatty()
     with Progress(*columns, TimeRemainingColumn(), console=err(), transient=True, disable=not shown) as progress:
-        task = progress.add_task(f"fetching {code}", total=None)
+        task = progress.add_task(f"fetching {visible(code)}", total=None)
 
         def advance(done: int, total: int | None) -> None:
             progress.update(task, completed=done, total=total)

@@ -30,7 +30,7 @@ def attacks() -> None:
     rows = attack_rows()
     out().print(rich_table(without(rows, "defaults", "paper"), left=WORDS))
     for row in rows:
-        out().print(f"{row['name']}: {row['defaults']}\n  {row['paper']}", markup=False, highlight=False)
+        out().print(f"{row['name']}: {row['defaults']}\n  {row['paper']}")
 
 
 @app.command()

@@ -14,13 +14,14 @@ from sigmazero.bench.cells import Loader
 from sigmazero.bench.inputs import clean_rows
 from sigmazero.bench.paper import usual
 from sigmazero.cli import options
+from sigmazero.cli.console import Screen, pour, show_path, tell
 from sigmazero.cli.console import out as console
-from sigmazero.cli.console import show_path, tell
 from sigmazero.cli.report_figures import chosen, with_figures, write_figures
 from sigmazero.cli.report_page import SampleCount, is_page, refuse_for_page, say_untrusted
 from sigmazero.cli.report_site import Bundle, More, write_bundle
 from sigmazero.core.files import replacing
 from sigmazero.core.metrics import DEFAULT_KS
+from sigmazero.core.text import visible
 from sigmazero.report.figures import FIGURES
 from sigmazero.report.figures.figure import Figure, Request
 from sigmazero.report.html.page import make_page, save_page
@@ -173,7 +174,7 @@ def write_table(made: layout.Layout, to: str | None, path: Path | None, standalo
         return
     text = in_format(made, form, standalone)
     if path is None:
-        typer.echo(text, nl=False)
+        pour(text)
         return
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8")
@@ -184,7 +185,7 @@ def in_format(made: layout.Layout, form: str, standalone: bool) -> str:
     """A table in a format."""
     if form != "terminal":
         return as_text(made, form, standalone=standalone)
-    screen = Console(file=StringIO(), width=WIDE)  # no terminal: a file gets no colours and no broken cells
+    screen = Screen(file=StringIO(), width=WIDE)  # no terminal: a file gets no colours and no broken cells
     with screen.capture() as captured:
         show_table(made, screen)
     return captured.get()
@@ -192,8 +193,8 @@ def in_format(made: layout.Layout, form: str, standalone: bool) -> str:
 
 def show_table(made: layout.Layout, screen: Console) -> None:
     """Print a table with its caption."""
-    screen.print(made.caption, markup=False, highlight=False, soft_wrap=True)
+    screen.print(visible(made.caption), soft_wrap=True)
     for table in render.tables(made, after="\n"):
         screen.print(rich_table(table, left=made.words))
     if made.compared:
-        screen.print(render.CAVEAT, markup=False, highlight=False, soft_wrap=True)
+        screen.print(render.CAVEAT, soft_wrap=True)

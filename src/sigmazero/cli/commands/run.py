@@ -1,7 +1,5 @@
 """`sigmazero run`: a plan into a store, doing only what is missing."""
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,8 +9,7 @@ from sigmazero.bench.cells import Loader, Missing, expand
 from sigmazero.bench.plan import read_plan
 from sigmazero.bench.run import RunSummary, execute
 from sigmazero.cli import options
-from sigmazero.cli.app import INTERRUPTED
-from sigmazero.cli.console import out, say, tell
+from sigmazero.cli.console import INTERRUPTED, again, out, say, tell
 from sigmazero.cli.plans import PlanFile, PlanPrecision, PlanStore, Trial, show_missing, store_path, trusted
 from sigmazero.report import measure
 from sigmazero.report.tables.overview import store_rows
@@ -78,8 +75,7 @@ def finish(report: RunSummary, missing: list[Missing], path: Path) -> None:
     """The last line, and the exit code."""
     kept = f"{report.rows} rows stored in {path}"
     if report.interrupted:
-        again = shlex.join(["sigmazero", *sys.argv[1:]])
-        tell(f"stopped; {kept}. To go on: {again}")
+        tell(f"stopped; {kept}. To go on: {again()}")
         raise typer.Exit(INTERRUPTED)
     say(kept)
     if report.failed or missing:

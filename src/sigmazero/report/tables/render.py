@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable
 
+from sigmazero.core.text import harmless
 from sigmazero.report.paper.published import difference
 from sigmazero.report.tables.bands import Band, TableBlock, bands, row_word, row_words
 from sigmazero.report.tables.layout import Column, Layout, Line, best
@@ -123,5 +124,7 @@ def to_csv(layout: Layout) -> str:
         for column in layout.columns:
             ours, theirs = line.figures[column.name], line.paper.get(column.name)
             numbers += [ours, theirs, difference(ours, theirs)][: len(kinds)]
-        out.writerow([*(line.words[name] for name in names), *("" if x is None else repr(float(x)) for x in numbers)])
+        out.writerow(
+            [*(harmless(line.words[name]) for name in names), *("" if x is None else repr(float(x)) for x in numbers)]
+        )
     return file.getvalue()

@@ -33,7 +33,7 @@ def status_rows(cells: list[CellStatus]) -> list[dict[str, str]]:
             "data": one.cell.dataset,
             "attack": one.cell.attack,
             "steps": str(one.cell.steps),
-            "budget": number(one.cell.budget),
+            "budget": number(one.cell.budget) + (" pixels" if one.cell.parameters.get("group") == "pixel" else ""),
             "rows": f"{one.done}/{one.cell.rows}",
             "time left": "" if one.cell.key not in left else duration(left[one.cell.key]),
         }

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from sigmazero.core.text import visible
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -67,9 +69,9 @@ def rich_table(rows: Sequence[TextRow], left: Sequence[str] = (), *, down: bool 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for place, name in enumerate(names):
         align: Literal["left", "right"] = "left" if name in left else "right"
-        table.add_column(Text(name), justify=align, overflow="fold", no_wrap=place == 0)
+        table.add_column(Text(visible(name)), justify=align, overflow="fold", no_wrap=place == 0)
     for line in lines:
-        table.add_row(*map(Text, line))
+        table.add_row(*(Text(visible(text).replace("\n", "\\n")) for text in line))
     return table
 
 

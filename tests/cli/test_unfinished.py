@@ -1,0 +1,141 @@
+"""Ctrl-C in `sigmazero attack --out`: finished rows are kept, and the same command goes on."""
+
+import runpy
+
+import numpy as np
+import pytest
+
+# Whoever touches the file `stop` presses Ctrl-C so often while the next batch is searched; `fail` is an error there.
+NET = """
+import os, signal
+from pathlib import Path
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(4, 60, generator=torch.Generator().manual_seed(0)))
+
+    def forward(self, x):
+        if x.requires_grad and Path("stop").exists():
+            presses = int(Path("stop").read_text())
+            Path("stop").unlink()
+            for _ in range(presses):
+                os.kill(os.getpid(), signal.SIGINT)
+        if x.requires_grad and Path("fail").exists() and x.shape[0] == 2:
+            raise RuntimeError("the last rows cannot be searched")
+        answers = (x.flatten(1)[:, None] * self.weight).sum(2)
+        return -answers if Path("other").exists() else answers
+
+def build(): return Net()
+"""
+MINE = ("attack", "--model", "net.py:build", "--data", "mine.npz", "--device", "cpu", "--no-doctor", "--steps", 20)
+BATCHES = ("--rows", "0:10", "--batch-size", 4)
+
+
+@pytest.fixture
+def net(own):
+    (own / "net.py").write_text(NET)
+    with np.load("mine.npz") as file:
+        images = file["images"]
+    weight = runpy.run_path("net.py")["build"]().weight.detach().numpy()
+    labels = (images.reshape(12, 1, 60) * weight).sum(2).argmax(1)
+    labels[1] = (labels[1] + 1) % 4  # wrong already
+    np.savez("mine.npz", images=images, labels=labels)
+    return own
+
+
+def held(path):
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def assert_same(one, other):
+    assert one.keys() == other.keys()
+    for name, values in one.items():
+        np.testing.assert_array_equal(values, other[name], name)
+
+
+@pytest.mark.parametrize("goal", ["", "--target-class 1", "--attack pgd-l0 --budget 4"])
+def test_the_same_command_goes_on(sigmazero, net, goal):
+    arguments = (*MINE, *BATCHES, *goal.split())
+    assert sigmazero(*arguments, "--out", "whole.npz").exit_code == 0
+    whole = held("whole.npz")
+    count, done = len(whole["ids"]), 0
+    while done < count:
+        (net / "stop").write_text("1")
+        stopped = sigmazero(*arguments, "--out", "kept.npz")
+        kept = held("kept.npz")
+        if stopped.exit_code == 0:  # it was pressed in the last batch
+            break
+        assert stopped.exit_code == 130
+        assert done < len(kept["ids"]) < count
+        done = len(kept["ids"])
+        assert "stopping after this batch" in stopped.stderr
+        assert f"{done} of {count} rows are kept in kept.npz. To go on: sigmazero" in stopped.stderr
+        assert stopped.stdout == ""
+        places = kept["places"]
+        assert_same({name: kept[name] for name in whole}, {name: values[places] for name, values in whole.items()})
+    else:
+        pytest.fail("it never came to its end")
+    assert done
+    assert f"going on: {done} of {count} rows are in kept.npz already" in stopped.stderr
+    assert_same(kept, whole)
+
+
+def test_a_second_ctrl_c_ends_at_once_and_keeps_the_batches_before(sigmazero, net):
+    (net / "stop").write_text("1")
+    assert sigmazero(*MINE, *BATCHES, "--out", "kept.npz").exit_code == 130
+    before = held("kept.npz")
+    (net / "stop").write_text("2")
+    done = sigmazero(*MINE, *BATCHES, "--out", "kept.npz")
+    assert done.exit_code == 130
+    assert_same(held("kept.npz"), before)
+    (net / "stop").write_text("2")
+    done = sigmazero(*MINE, *BATCHES, "--out", "none.npz")
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (130, "interrupted")
+    assert not (net / "none.npz").exists()
+
+
+def test_an_error_in_a_later_batch_keeps_the_batches_before(sigmazero, net):
+    (net / "fail").touch()
+    done = sigmazero(*MINE, "--rows", "0,2:11", "--batch-size", 4, "--out", "kept.npz")
+    assert done.exit_code == 2
+    assert "8 of 10 rows are kept" in done.stderr
+    assert "the last rows cannot be searched" in done.stderr
+    (net / "fail").unlink()
+    assert sigmazero(*MINE, "--rows", "0,2:11", "--batch-size", 4, "--out", "kept.npz").exit_code == 0
+    assert len(held("kept.npz")["ids"]) == 10
+
+
+@pytest.mark.parametrize("change", [("--steps", 21), ("--seed", 1), ("--rows", "1:11"), ("--unit", "pixel"), "net.py"])
+def test_what_another_run_left_is_neither_taken_nor_lost(sigmazero, net, change):
+    (net / "stop").write_text("1")
+    assert sigmazero(*MINE, *BATCHES, "--out", "kept.npz").exit_code == 130
+    before = (net / "kept.npz").read_bytes()
+    if change == "net.py":
+        (net / "net.py").write_text(f"{NET}\n# another one\n")
+    done = sigmazero(*MINE, *BATCHES, "--out", "kept.npz", *(() if change == "net.py" else change))
+    assert done.exit_code == 2
+    assert "kept.npz is the unfinished result of another run" in done.stderr
+    assert (net / "kept.npz").read_bytes() == before
+
+
+def test_what_the_model_no_longer_says_is_not_taken(sigmazero, net):
+    (net / "stop").write_text("1")
+    assert sigmazero(*MINE, *BATCHES, "--out", "kept.npz").exit_code == 130
+    (net / "other").touch()  # neither weights nor code tell
+    done = sigmazero(*MINE, *BATCHES, "--out", "kept.npz")
+    assert done.exit_code == 2
+    assert "kept.npz: row 4: the model is not fooled by the stored example" in done.stderr
+
+
+def test_auto_says_where_it_keeps_what_is_finished(sigmazero, net):
+    arguments = ("auto", *MINE[1:8], "--version", "quick", "--limit", 2)
+    (net / "stop").write_text("1")
+    done = sigmazero(*arguments, "--state", "kept.state")
+    assert done.exit_code == 130
+    assert "stopped; what is finished: in kept.state. To go on: sigmazero" in done.stderr
+    assert sigmazero(*arguments, "--state", "kept.state").exit_code == 0
+    (net / "stop").write_text("1")
+    assert "--state FILE would have kept it" in sigmazero(*arguments).stderr
