@@ -1,4 +1,4 @@
-"""The compiled kernel of the Brendel & Bethge sub-problem: what tests/attacks/test_bb_kernel.py checks, and its replay."""
+"""The compiled kernel of the Brendel & Bethge sub-problem: the checks of tests/attacks, and its replay."""
 
 import pytest
 import torch
