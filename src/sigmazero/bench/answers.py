@@ -29,7 +29,8 @@ def _asked(network: Model, x: Tensor, times: int) -> list[Tensor]:
     rows = torch.linspace(0, len(x) - 1, min(len(x), ROWS)).round().long().to(x.device)
     # A network that draws numbers must not draw other ones afterwards because it was looked at.
     with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), strictly(network, x.device):
-        return [network(x[rows]).double().cpu() for _ in range(times)]
+        # Copies, as some models give the same memory again each time.
+        return [network(x[rows]).to("cpu", torch.float64, copy=True) for _ in range(times)]
 
 
 def same_answers(stored: Tensor, fresh: Tensor) -> bool:

@@ -176,9 +176,9 @@ class Oracle:
         return table.pin_memory().to(x.device, non_blocking=True) if x.is_cuda else table
 
     def _ask(self, x: Tensor) -> Tensor:
-        """Logits without a way back."""
+        """Logits without a way back; a copy, as some models give the same memory again each time."""
         with torch.no_grad():
-            return widened(self.model(x), x)
+            return widened(self.model(x), x).clone()
 
     def _forward(self, x: Tensor) -> Tensor:
         """Logits, with the way back kept open for `_backward`."""

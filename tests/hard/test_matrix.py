@@ -1,0 +1,93 @@
+"""Every registered attack in every hard scenario: an attack is tested because it exists."""
+
+from dataclasses import replace
+from itertools import cycle
+
+import pytest
+
+import sigmazero as sz
+from tests.hard.cases import BOXES, LAYOUTS, MASKS, MODELS, SAME_AS, VALUES, Case, make
+from tests.hard.trial import NIGHTLY, OPEN, attack, claims_of, differences, fit, is_open, trial
+
+EVERY = sorted(sz.ATTACKS)
+SHAPES = ((3, 2, 2), (12,), (3, 4, 4), (1,), (4, 3))
+AXES = {
+    "model": MODELS,
+    "layout": LAYOUTS,
+    "values": VALUES,
+    "box": BOXES,
+    "mask": MASKS,
+    "unit": ("feature", "pixel"),
+    "budget": (0, 1, 10**6),
+    "targeted": (True,),
+    "rows": (0, 1, 20),
+    "classes": (2, 1000),
+    "dtype": ("float64",),
+    "shape": ((1,), (3, 32, 32), (2, 1, 1, 1, 1)),
+    "batch_size": (1, 2),
+}
+# One thing that is hard at a time, and all of them mixed.
+USUAL = Case(shape=(3, 2, 2))
+SINGLE = [replace(USUAL, **{axis: value}) for axis, values in AXES.items() for value in values]  # type: ignore[arg-type]
+MIXED = [
+    Case(model=model, layout=layout, values=values, box=box, mask=mask, shape=shape, unit=unit, rows=rows, budget=budget)
+    for model, layout, values, box, mask, shape, unit, rows, budget in zip(
+        MODELS,
+        *map(cycle, (LAYOUTS, VALUES, BOXES, MASKS, SHAPES, ("pixel", "feature", "feature"), (3, 4), (None, 3, None))),
+        strict=False,
+    )
+]
+SCENARIOS = [*SINGLE, *MIXED]
+
+
+def cases(name: str) -> list[Case]:
+    """The scenarios for an attack: each at night; by day every ninth, the next attack having the next ones."""
+    chosen = SCENARIOS if NIGHTLY else SCENARIOS[EVERY.index(name) % 9 :: 9]
+    goals = sz.ATTACKS[name].goals
+    all_cases = [fit(replace(each, attack=name, targeted=each.targeted and "targeted" in goals)) for each in chosen]
+    return [case for case in all_cases if not is_open(case)]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_claims_are_true_in_every_scenario(name, judge):
+    wrong = {case: said for case in cases(name) if (said := trial(case, judge))}
+    assert not wrong, "\n".join(f"{case}: {said}" for case, said in wrong.items())
+
+
+def test_an_attack_finds_something_in_most_scenarios():
+    """Else nothing would be claimed, and nothing could be false."""
+    found = 0
+    for case in (replace(each, steps=5) for each in SINGLE if each.model in SAME_AS and each.model not in OPEN):
+        asked = make(case)
+        found += bool((attack(case, asked, asked.model).l0 > 0).any())
+    assert found > 5
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        pytest.param(name, model, marks=pytest.mark.xfail(reason=reason, strict=True))
+        for model, (names, reason) in OPEN.items()
+        for name in names
+    ],
+)
+def test_what_does_not_hold_yet(name, model, judge):
+    """Enough steps to find something; once this passes, take the entry out of OPEN."""
+    assert trial(fit(Case(attack=name, model=model, shape=(3, 2, 2), rows=6, steps=12)), judge) == []
+
+
+NARROW = {name for name, attack in sz.ATTACKS.items() if attack.unit_box} | {"bb", "bb-dataset"}
+POINT_3 = pytest.mark.xfail(reason="point 3: boxes of another width", strict=True)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[POINT_3] * (name in NARROW)) for name in EVERY])
+def test_in_a_box_of_another_width_the_same_is_found(name):
+    """256 is a power of two: the inputs are those of the unit box, to the last bit."""
+    case = fit(Case(attack=name, shape=(3, 2, 2), rows=6, steps=12, dtype="float64"))
+    wide = replace(case, model="wide", box="wide")
+    here, there = make(case), make(wide)
+    assert here.x.mul(256).equal(there.x)
+    assert here.y.equal(there.y)
+    one, other = claims_of(attack(case, here, here.model)), claims_of(attack(wide, there, there.model))
+    found = ("success", "l0", "l0_pixel", "outcome")
+    assert differences({key: one[key] for key in found}, other) == []

@@ -1,0 +1,184 @@
+"""One case: run it, watch what it does to its caller, and have its claims judged by a process of their own."""
+
+import os
+import pickle
+import random
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import sigmazero as sz
+from tests.hard.cases import Case, Question, alike, fresh, make
+from tests.hard.independent import NAMES, Claims
+
+ROOT = Path(__file__).parents[2]
+NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+# What does not hold yet: models, and the attacks that they defeat. Each has a test that turns red once it does.
+_MOST = tuple(name for name in sz.ATTACKS if name != "bb-dataset")  # which finds no start there in any case
+OPEN = {
+    "inplace": (_MOST, "point 1: models that write to their input"),
+    "inplace-view": (_MOST, "point 1: models that write to their input"),
+    "double": (("pdpgd", "pdpgd-paper", "sparsefool", "sparsefool-paper"), "point 10: float64 logits"),
+}
+
+
+class Judge:
+    """A process that has never heard of sigmazero."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "tests.hard.independent"]
+        self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def __call__(self, case: Case, claims: Claims, limit: str | None) -> list[str]:
+        """What is not true of some claims."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        pickle.dump((case, claims, limit), self.process.stdin)
+        self.process.stdin.flush()
+        return list(pickle.load(self.process.stdout))
+
+    def close(self) -> None:
+        """Let it end, and see that it ended well."""
+        self.process.communicate()
+        assert self.process.returncode == 0
+
+
+class Count:
+    """Counts the rows that pass a model, forwards and backwards, from outside."""
+
+    def __init__(self, model: Any) -> None:
+        self.forwards = self.backwards = 0
+        self.model = model
+        self.hook = model.register_forward_hook(self._passed) if isinstance(model, nn.Module) else None
+
+    def _passed(self, _: Any, inputs: tuple[Tensor, ...], logits: Tensor) -> None:
+        self.forwards += len(inputs[0])
+        if logits.requires_grad:
+            logits.register_hook(lambda grad: setattr(self, "backwards", self.backwards + len(grad)))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.model(x)
+        self._passed(None, (x,), logits)
+        return logits
+
+    @property
+    def asked(self) -> Any:
+        """What is handed to the attack: the module itself, where its modes are to be seen."""
+        return self.model if self.hook is not None else self
+
+
+def fit(case: Case) -> Case:
+    """The same, with a budget where the attack needs one, and no larger than a test can bear."""
+    budget = 4 if case.budget is None and sz.ATTACKS[case.attack].kind == "budget" else case.budget
+    small = case.classes * prod(case.shape) <= 50_000
+    return replace(case, budget=budget, classes=case.classes if small else 10)
+
+
+def is_open(case: Case) -> bool:
+    """Whether it is known not to hold yet."""
+    return case.attack in OPEN.get(case.model, ((), ""))[0]
+
+
+def refusal(case: Case, asked: Question) -> type[Exception] | None:
+    """What must be refused."""
+    if case.targeted and "targeted" not in sz.ATTACKS[case.attack].goals:
+        return ValueError
+    if not case.rows:
+        return None
+    with torch.no_grad():
+        logits = fresh(case)(asked.x.clone())
+    finite = logits.isfinite().all(1)
+    if not finite.any():
+        return ValueError
+    reached = (logits.argmax(1) == asked.y) == case.targeted
+    searched = bool((finite & ~reached).any())
+    return TypeError if case.model == "no-gradient" and searched and sz.ATTACKS[case.attack].gradients else None
+
+
+def attack(case: Case, asked: Question, model: Any) -> sz.Result:
+    """The result of a case."""
+    method = sz.get(case.attack, steps=case.steps)
+    options: Any = {"unit": case.unit, "budget": case.budget, "targeted": case.targeted, "seed": case.seed}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="the step sizes")
+        return method.run(
+            model, asked.x, asked.y, bounds=asked.bounds, mask=asked.mask, batch_size=case.batch_size, **options
+        )
+
+
+def surroundings(asked: Question) -> dict[str, Any]:
+    """All that a run must leave as it was, as bytes and plain values."""
+    given = {"x": asked.base, "y": asked.y, "mask": asked.mask, "lower": asked.bounds[0], "upper": asked.bounds[1]}
+    seen: dict[str, Any] = {
+        name: (value.numpy().tobytes(), value._version) for name, value in given.items() if isinstance(value, Tensor)
+    }
+    model = asked.model
+    if isinstance(model, nn.Module):
+        seen["modes"] = [module.training for module in model.modules()]
+        seen["state"] = {n: v.numpy().tobytes() for n, v in model.state_dict().items() if n != "seen"}
+        seen["needs"] = [parameter.requires_grad for parameter in model.parameters()]
+        seen["grads"] = [None if p.grad is None else p.grad.numpy().tobytes() for p in model.parameters()]
+    seen["torch"] = torch.random.get_rng_state().numpy().tobytes()
+    seen["numpy"], seen["python"] = pickle.dumps(np.random.get_state()), random.getstate()
+    flags = (torch.is_grad_enabled(), torch.get_default_dtype(), torch.get_num_threads())
+    seen["flags"] = (*flags, torch.are_deterministic_algorithms_enabled(), torch.is_autocast_enabled("cpu"))
+    return seen
+
+
+def claims_of(result: sz.Result) -> Claims:
+    """What a result says, as arrays."""
+    return {name: getattr(result, name).detach().contiguous().numpy().copy() for name in NAMES}
+
+
+def differences(one: Claims, other: Claims) -> list[str]:
+    """The names of what differs between two results, NaN being like itself."""
+    return [name for name in one if not np.array_equal(one[name], other[name], equal_nan=one[name].dtype.kind == "f")]
+
+
+def limit_of(case: Case) -> str | None:
+    """In what an attack with a budget may not exceed it; the paper's PGD counts pixels, whatever the unit."""
+    if sz.ATTACKS[case.attack].kind != "budget":
+        return None
+    return "l0_pixel" if case.unit == "pixel" or case.attack == "pgd-l0-paper" else "l0"
+
+
+def trial(case: Case, judge: Judge) -> list[str]:
+    """Everything that is wrong with an attack on a case; an empty list if it holds."""
+    asked = make(case)
+    error = refusal(case, asked)
+    count = Count(asked.model)
+    before = surroundings(asked)
+    try:
+        result = attack(case, asked, count.asked)
+    except (ValueError, TypeError, RuntimeError) as raised:
+        expected = error is not None and isinstance(raised, error)
+        if case.box in ("infinite", "half open") and "needs finite bounds" in str(raised):
+            expected = True
+        return [*([] if expected else [f"{type(raised).__name__}: {raised}"]), *_touched(before, asked)]
+    if error is not None:
+        return [f"no {error.__name__} was raised"]
+    claims, wrong = claims_of(result), _touched(before, asked)
+    for name, seen in (("forwards", count.forwards), ("backwards", count.backwards)):
+        if claims[name].sum() != seen:
+            wrong.append(f"{name} sum up to {claims[name].sum()}, the model saw {seen}")
+    wrong += judge(case, claims, limit_of(case))
+    if result.own is not None:
+        wrong += [f"its own answer: {one}" for one in judge(case, claims_of(result.own), None)]
+    plain = alike(case) or replace(case, batch_size=1)
+    other = make(plain)
+    if different := differences(claims, claims_of(attack(plain, other, other.model))):
+        wrong.append(f"not as for {plain}: {', '.join(different)}")
+    return wrong
+
+
+def _touched(before: dict[str, Any], asked: Question) -> list[str]:
+    after = surroundings(asked)
+    return [f"{name} was changed" for name in before if before[name] != after[name]]
