@@ -68,9 +68,7 @@ def _of_points(case: Case, asked: Any, claims: Claims, x: NDArray[Any]) -> Itera
         yield f"step_found is {claims['step_found']}, success {good}"
 
 
-def _of_logits(
-    case: Case, claims: Claims, y: NDArray[Any], clean: NDArray[Any], found: NDArray[Any]
-) -> Iterator[str]:
+def _of_logits(case: Case, claims: Claims, y: NDArray[Any], clean: NDArray[Any], found: NDArray[Any]) -> Iterator[str]:
     """What the model must agree to."""
     good, outcome, finite = claims["success"], claims["outcome"], np.isfinite(clean).all(1)
     if not np.isfinite(found[good]).all():

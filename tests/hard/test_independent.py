@@ -73,3 +73,9 @@ def test_more_than_the_budget_is_noticed(told, judge):
 def test_a_model_that_gives_the_same_memory_each_time_is_heard_each_time(name, judge):
     """Its answers to the clean inputs were all those of the last batch, and successes were claimed that were none."""
     assert trial(Case(attack=name, model="buffered", rows=7, batch_size=2), judge) == []
+
+
+@pytest.mark.parametrize("name", ["sigma-zero", "sparse-rs-min"])
+def test_a_model_that_writes_what_was_there_before_is_given_a_copy_too(name, judge):
+    """x.clamp_(0, 1) changes no value of a clean input, and autograd refuses it all the same."""
+    assert trial(Case(attack=name, model="inplace-same", rows=4), judge) == []

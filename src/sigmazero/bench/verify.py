@@ -218,7 +218,8 @@ def contradicted(network: Model, problem: Problem, facts: Facts) -> list[tuple[i
     To be called while the model is quiet and in full precision; `problem` has the rows of the facts in their order.
     """
     x_adv = facts.rebuild(problem.x)
-    clean, logits = network(problem.x.clone()), network(x_adv.clone())  # which a model may write to
+    # A model may write to what it is given, and give the same memory again.
+    clean, logits = network(problem.x.clone()).clone(), network(x_adv.clone())
     slack = ROUNDING * logits.abs().amax(1).clamp(min=1.0)
     success, margin = facts.success, problem.margin(logits)
     surely = _gap(logits) > slack

@@ -140,7 +140,7 @@ class Session:
         def ask(rows: Tensor) -> Tensor:
             points = problem.x[rows]
             logits = check_logits(self._verifier.ask(points), problem.take(rows))
-            if not torch.equal(points, problem.x[rows]):
+            if points._version or not torch.equal(points, problem.x[rows]):  # x.clamp_(0, 1) may change no value here
                 self._protect()
             return logits.clone()  # some models give the same memory again each time
 
