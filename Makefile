@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo test lint types unit format pages docs clean
+.PHONY: help demo test lint types unit nightly format pages docs clean
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -35,6 +35,11 @@ types: $(VENV)/.dev
 # Each process begins with half of the list, so that neighbours share what is costly to make, and then helps the other.
 unit: $(VENV)/.dev
 	$(BIN)/pytest -q -n 2 --dist worksteal
+
+# The number is that of the day and is printed: the same cases again with `make nightly SEED=20250131`.
+SEED ?= $(shell date +%Y%m%d)
+nightly: $(VENV)/.dev  ## the hard tests with a hundred times as many cases; takes hours
+	HYPOTHESIS_PROFILE=nightly SIGMAZERO_SEED=$(SEED) $(BIN)/pytest -q --hypothesis-seed=$(SEED) tests/hard
 
 format: $(VENV)/.dev  ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .

@@ -23,6 +23,7 @@ PRELOAD = [
     "torch.fx.experimental.symbolic_shapes",  # by torch itself, at the first gradient
     "tests.auto.test_resume",
     "tests.bench.test_execute",
+    "tests.hard.soak",
     "tests.store.test_store",
 ]
 

@@ -14,7 +14,14 @@ POINTS = (
     "store.committed",  # the commit is done, nobody knows of it yet
     "file.written",  # a file is complete under its temporary name
     "file.replaced",  # it has taken its place
+    "store.closing",  # all is stored, its log is not yet folded into the file
     "batch.done",  # a batch is attacked and verified, nothing stored
+    "download.received",  # a piece of a download is in the partial file
+    "download.complete",  # the partial file is complete and checked
+    "download.placed",  # it has taken its place
+    "site.written",  # a site is complete under its temporary name
+    "site.moved",  # the older site is out of the way, and there is none in its place
+    "site.placed",  # the new site has taken its place
 )
 
 _name, _left = "", 0

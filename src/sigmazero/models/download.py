@@ -7,6 +7,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+from sigmazero.core import faults
 from sigmazero.core.files import disguise
 from sigmazero.core.folders import search
 from sigmazero.models import zoo
@@ -59,7 +60,9 @@ def _fetch(entry: ZooEntry, weight: WeightFile, target: Path, progress: Progress
     except WeightsError as error:
         part.unlink()
         raise DownloadError(f"{weight.url} sent a wrong file, which was deleted: {error}") from error
+    faults.reach("download.complete")
     os.replace(part, target)
+    faults.reach("download.placed")
     return target
 
 
@@ -114,6 +117,7 @@ def _store(url: str, response: http.client.HTTPResponse, part: Path, start: int,
     with part.open("ab" if resumes else "wb") as file:
         while chunk:
             file.write(chunk)
+            faults.reach("download.received")
             done += len(chunk)
             if progress:
                 progress(done, total)

@@ -69,6 +69,7 @@ class Store(Reader):
     def close(self) -> None:
         """Finish; what was appended is on disk already."""
         if self._lock is not None:
+            faults.reach("store.closing")
             database.settle(self._base)
         self._base.close()
         if self._lock is not None:

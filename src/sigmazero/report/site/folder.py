@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from sigmazero.core import faults
 from sigmazero.core.metrics import DEFAULT_KS
 from sigmazero.report.measure import Measured
 from sigmazero.report.site import index, model
@@ -38,7 +39,9 @@ def write_site(
             (part / name).write_text(text, encoding="utf-8")
         about = {"sigmazero": version("sigmazero"), "files": sorted(pages)}
         (part / MARKER).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        faults.reach("site.written")
         _put(part, path)
+        faults.reach("site.placed")
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return len(pages) - 1
@@ -51,6 +54,7 @@ def _put(part: Path, path: Path) -> None:
         return
     old = path.with_name(f".{path.name}.{os.getpid()}.old")
     os.replace(path, old)
+    faults.reach("site.moved")
     try:
         os.replace(part, path)
     except OSError:

@@ -1,0 +1,81 @@
+"""Killed anywhere, as often as you like: the same command again ends with the facts and files of one never killed.
+
+Here a dozen kills; `make nightly` makes 200, at other points each night.
+"""
+
+import os
+import random
+import shutil
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from sigmazero.core import faults
+from tests.hard import soak
+from tests.hard.soak import COMMANDS, Place
+from tests.hard.trial import NIGHTLY
+from tests.models.test_download import Server
+
+KILLS = 200 if NIGHTLY else 12
+SEED = int(os.environ.get("SIGMAZERO_SEED", "0"))
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """A folder to begin with, and a server that has the weights."""
+    with Server() as server:
+        server.content = soak.CONTENT
+        thread = Thread(target=partial(server.serve_forever, poll_interval=0.01))
+        thread.start()
+        place = Place(tmp_path_factory.mktemp("soak") / "template", server.server_port)
+        soak.prepare(place)
+        yield place
+        server.shutdown()
+        thread.join()
+
+
+def copied(template: Place, folder: Path) -> Place:
+    shutil.copytree(template.folder, folder)
+    return Place(folder, template.port)
+
+
+@pytest.fixture(scope="module")
+def whole(template, tmp_path_factory):
+    """Of each command, never killed: what it leaves, and how often it comes to which point."""
+    found = {}
+    for name in COMMANDS:
+        place, passed = copied(template, tmp_path_factory.mktemp("whole") / name), Counter[str]()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(faults, "reach", lambda point, passed=passed: passed.update([point]))
+            soak.command(place, name)
+        found[name] = soak.left(place.folder), passed
+    return found
+
+
+def test_every_point_is_passed_by_some_command(whole):
+    assert {point for _, passed in whole.values() for point in passed} == set(faults.POINTS)
+
+
+def test_killed_again_and_again_the_end_is_the_same(template, whole, children, tmp_path):
+    draw, begun = random.Random(SEED), soak.left(template.folder)
+    kills: Counter[str] = Counter()
+    while kills.total() < KILLS:
+        for name in COMMANDS:
+            wanted, passed = whole[name]
+            place, rows = copied(template, tmp_path / f"{kills.total()}-{name}"), 0
+            for _ in range(draw.randint(1, 3)):
+                point = draw.choice(sorted(passed))
+                armed = f"{point}:{draw.randint(1, passed[point])}"
+                if children.killed(armed, soak.command, place, name):
+                    kills[point] += 1
+                held = soak.left(place.folder, stores=False).items()
+                half = {file for file, holds in held if holds not in (begun.get(file), wanted.get(file))}
+                assert not half, f"{name} killed at {armed} left {half} half done"
+                assert rows <= (rows := soak.stored(place.folder)), f"{name} killed at {armed} lost rows"
+            soak.command(place, name)
+            assert soak.left(place.folder) == wanted, f"{name}, killed at {armed} last"
+            shutil.rmtree(place.folder)
+    print(f"{kills.total()} kills: {dict(sorted(kills.items()))}")
