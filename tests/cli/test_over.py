@@ -72,7 +72,8 @@ def test_nor_a_pipe(sigmazero, own, name):
 
 def test_a_demo_removes_the_store_of_a_demo_alone(sigmazero, folder):
     (folder / "plan.toml").rename("demo.toml")
-    assert sigmazero("run", "demo.toml", "--device", "cpu", "--limit", 2, "--store", "runs/demo.db").exit_code == 0
+    run = ("run", "demo.toml", "--trust-code", "--device", "cpu", "--limit", 2, "--store", "runs/demo.db")
+    assert sigmazero(*run).exit_code == 0
     before = (folder / "runs/demo.db").read_bytes()
     done = sigmazero(*DEMO)
     assert done.exit_code == 2
