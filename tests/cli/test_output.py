@@ -37,7 +37,8 @@ EVERY_TABLE = """
 from sigmazero.cli import app
 report = ["report", "runs/größe.db"]
 forms = ["terminal", "markdown", "csv", "latex"]
-plain = [["run", "plan.toml", "--device", "cpu"], ["status", "plan.toml"], ["list", "models"], ["attack", "--help"]]
+trusted = ["plan.toml", "--trust-code"]
+plain = [["run", *trusted, "--device", "cpu"], ["status", *trusted], ["list", "models"], ["attack", "--help"]]
 for arguments in [*plain, ["list", "attacks"], ["list", "datasets"], *([*report, "--to", form] for form in forms)]:
     try:
         app(arguments)
@@ -119,7 +120,7 @@ def test_control_characters_of_names_do_not_reach_the_terminal(sigmazero, folder
     shown = [
         sigmazero("attack", "--model", "net.py:build", "--data", name, "--steps", 2),
         sigmazero("attack", "--model", "net.py:build", "--data", f"none{EVIL}.npz"),
-        sigmazero("run", "evil.toml", "--store", "evil.db", "--device", "cpu"),
+        sigmazero("run", "evil.toml", "--trust-code", "--store", "evil.db", "--device", "cpu"),
         sigmazero("status", "evil.db"),
         sigmazero("report", "evil.db"),
         sigmazero("report", "evil.db", "--to", "terminal", "--wide"),
@@ -138,7 +139,7 @@ def test_no_cell_of_a_csv_file_is_a_formula(sigmazero, folder):
         'steps = 3\n[models."=1+1"]\nspec = "net.py:build"\n[attacks."@SUM(A1)"]\nattack = "fmn"\n'
         '[data."-2+3"]\nsource = "mine.npz"\n[[grid]]\nmodels = ["=1+1"]\nattacks = ["@SUM(A1)"]\ndata = ["-2+3"]\n'
     )
-    assert sigmazero("run", "plan.toml", "--store", "s.db", "--device", "cpu").exit_code == 0
+    assert sigmazero("run", "plan.toml", "--trust-code", "--store", "s.db", "--device", "cpu").exit_code == 0
     assert sigmazero("export", "s.db", "--out", "samples.csv").exit_code == 0
     table = sigmazero("report", "s.db", "--to", "csv").stdout
     for text in ((folder / "samples.csv").read_text(), table):
@@ -200,7 +201,7 @@ def test_an_error_that_names_a_file_of_another_encoding_is_stored_and_shown(sigm
         "            raise RuntimeError('no \\udcff.txt')\n        return x.flatten(1)[:, :4] * 9\n    return ask\n"
     )
     (folder / "plan.toml").write_text(PLAN.replace(', "net.py:other"', ""))
-    done = sigmazero("run", "plan.toml", "--device", "cpu", "--store", "s.db")
+    done = sigmazero("run", "plan.toml", "--trust-code", "--device", "cpu", "--store", "s.db")
     assert done.exit_code == 1, done.output
     assert "failed: sigma-zero against net.py:build on mine: no \\udcff.txt" in done.stderr
     assert "no \\udcff.txt" in sigmazero("status", "s.db").stderr

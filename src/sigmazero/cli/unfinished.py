@@ -24,7 +24,7 @@ from sigmazero.store.results import arrays, load_result, names, save_result
 MARK = "unfinished"  # the array that an unfinished result has: the hash of its question
 BATCH_SIZE = 64  # on a processor, where a batch takes long: no more than this is waited for, or lost
 
-Part = tuple[Tensor, Result]
+Placed = tuple[Tensor, Result]
 
 
 class Keeper:
@@ -56,7 +56,7 @@ class Keeper:
             return None
         return _ordered(parts)[1]
 
-    def _keep(self, session: Session, problem: Problem, parts: list[Part]) -> None:
+    def _keep(self, session: Session, problem: Problem, parts: list[Placed]) -> None:
         """Write what is finished, if anything is, and say how to go on."""
         if not parts:
             return
@@ -73,7 +73,7 @@ class Keeper:
         )
         tell(f"stopped; {len(places)} of {len(problem)} rows are kept in {self.path}. To go on: {again()}")
 
-    def _recall(self, session: Session, problem: Problem) -> list[Part]:
+    def _recall(self, session: Session, problem: Problem) -> list[Placed]:
         """What an earlier run of the same question kept, after the model has confirmed it."""
         if MARK not in names(self.path):
             return []
@@ -114,7 +114,7 @@ class Keeper:
         return torch.tensor(list(bytes.fromhex(digest(asked))), dtype=torch.uint8)
 
 
-def _ordered(parts: list[Part]) -> Part:
+def _ordered(parts: list[Placed]) -> Placed:
     places, result = torch.cat([places for places, _ in parts]), Result.join([result for _, result in parts])
     order = places.argsort()
     return places[order], result.take(order)
