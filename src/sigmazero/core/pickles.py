@@ -8,6 +8,7 @@ import io
 import pickle
 import pickletools
 from collections.abc import Iterator
+from typing import Any
 
 STEPS = 2_000_000
 TUPLE = 2_000
@@ -49,7 +50,7 @@ def look_through(data: bytes, start: int = 0) -> int:
     return end
 
 
-def _codes(data: bytes, start: int) -> Iterator[tuple[pickletools.OpcodeInfo, object, int]]:
+def _codes(data: bytes, start: int) -> Iterator[tuple[pickletools.OpcodeInfo, Any, int]]:
     stream = io.BytesIO(data)
     stream.seek(start)
     for code, argument, place in pickletools.genops(stream):

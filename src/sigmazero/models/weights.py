@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from sigmazero.core.extras import MissingExtra, require
-from sigmazero.core.files import disguise
+from sigmazero.core.files import disguise, one_line, shown
 from sigmazero.core.folders import search
 from sigmazero.core.limits import TooLarge, afford
 from sigmazero.models.architectures.external import convert
@@ -94,13 +94,12 @@ def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
         raise WeightsError(f"{path} {error}") from None
     except Refused as error:
         raise WeightsError(
-            f"{path} is refused: it holds Python objects besides tensors ({error}), and loading them would run code "
-            "from the file. Where you trust it, load it yourself and save model.state_dict() to a new file"
+            f"{path} is refused: it holds Python objects besides tensors ({one_line(error)}), and loading them would "
+            "run code from the file. Where you trust it, load it yourself and save model.state_dict() to a new file"
         ) from None
     except Exception as error:  # damaged files fail in as many ways as there are bytes
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise WeightsError(
-            f"{path} is damaged, incomplete, or not a checkpoint ({reason}); download it again"
+            f"{path} is damaged, incomplete, or not a checkpoint ({one_line(error)}); download it again"
         ) from error
 
 
@@ -120,7 +119,7 @@ def _checkpoint(path: Path) -> dict[str, Tensor]:
     wanted = _unwrap(path, checkpoint.contents)
     for key, value in wanted.items():
         if value.flaw:
-            raise WeightsError(f"{path}: {key} {value.flaw}, then model.state_dict() to a new file")
+            raise WeightsError(f"{path}: {shown(key)} {value.flaw}, then model.state_dict() to a new file")
     return checkpoint.make(wanted)
 
 
@@ -202,7 +201,7 @@ def install(network: nn.Module, state: Mapping[str, Tensor], origin: str, *, opt
 
 
 def _some(keys: Collection[Any]) -> str:
-    shown = ", ".join(str(key) for key in list(keys)[:SHOWN])
+    shown = ", ".join(shown(key) for key in list(keys)[:SHOWN])
     return f"{shown}, ..." if len(keys) > SHOWN else shown
 
 
