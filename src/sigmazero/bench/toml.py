@@ -20,6 +20,7 @@ LENGTH = 4 << 20  # characters of a plan
 SEARCHED = 4 << 20  # characters read in search of a line
 LONG = 1 << 18  # characters that are not read again for the sake of a line
 DEEPEST = 8
+ENDLESS = re.compile(r"\S{200,}")  # a name that no one reads to its end
 # A name in a name in a name: the standard reader's time grows with the square of their number.
 NESTED = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){50}""")
 
@@ -97,7 +98,8 @@ class TomlTable:
 
     def error(self, message: str, *key: str | int) -> PlanError:
         """An error at the line of a key of this table."""
-        return PlanError(f"{self.file}:{self.lines.of(*self.path, *key)}: {message}")
+        told = ENDLESS.sub(lambda found: f"{found[0][:100]}...", message)
+        return PlanError(f"{self.file}:{self.lines.of(*self.path, *key)}: {told}")
 
     def only(self, allowed: Iterable[str]) -> None:
         """Refuse keys that mean nothing here."""

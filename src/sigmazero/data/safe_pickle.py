@@ -124,7 +124,7 @@ class _Unpickler(pickle.Unpickler):
         if (module, name) == ("_codecs", "encode"):
             return _Call(self._encode)
         if (module, name) not in _STAND_INS:
-            raise _Refused(f"asks for {module}.{name}")
+            raise _Refused(f"asks for {shown(f'{module}.{name}')}")
         return _Call(_STAND_INS[module, name])
 
 
