@@ -26,11 +26,12 @@ def bounded(work: Callable[..., Any], *arguments: Any, room: int = ROOM, seconds
 
     A process that is killed, by the clock or by a crash, fails the test with the number of the signal.
     """
+    most = taken() + room
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:
         os.close(ours)
-        _limited(work, arguments, theirs, taken() + room, seconds)
+        _limited(work, arguments, theirs, most, seconds)
     os.close(theirs)
     with os.fdopen(ours, "rb") as answer:
         said = answer.read()

@@ -57,11 +57,13 @@ def fuzz(name: str, numbers: Sequence[int]) -> list[dict[str, Any]]:
 
 def _share(reader: Reader, numbers: list[int], at: mmap.mmap) -> tuple[int, list[dict[str, Any]]]:
     """How many of the files were read, and the faults among them."""
+    most = taken() + ROOM
     ours, theirs = os.pipe()
     folder = Path(tempfile.mkdtemp())
     child = os.fork()
     if not child:
         os.close(ours)
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
         _work(reader, numbers, folder, at, theirs)
     os.close(theirs)
     said, last, since = b"", -1, time.monotonic()
@@ -91,7 +93,6 @@ def _share(reader: Reader, numbers: list[int], at: mmap.mmap) -> tuple[int, list
 def _work(reader: Reader, numbers: list[int], folder: Path, at: mmap.mmap, pipe: int) -> None:
     code = 1
     try:
-        resource.setrlimit(resource.RLIMIT_AS, (taken() + ROOM,) * 2)
         started: list[str] = []
         sys.addaudithook(lambda event, _: started.append(event) if event in FORBIDDEN else None)
         os.environ["SIGMAZERO_HOME"] = os.environ["XDG_CACHE_HOME"] = str(folder / "nowhere")

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 
 EXTREMES = [
-    value.to_bytes(size, order)  # type: ignore[arg-type]
+    value.to_bytes(size, order)
     for size in (1, 2, 4, 8)
     for order in ("little", "big")
     for value in (0, 1, 2 ** (8 * size) - 1, 2 ** (8 * size - 1), 2 ** (8 * size - 1) - 1, 2 ** (8 * size) - 8)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
@@ -52,12 +53,12 @@ COLOURS = RANDOM.integers(0, 256, (5, 3072), dtype=np.uint8)
 LABELS = np.arange(5, dtype=np.uint8)
 
 
-def zipped(packed: bool = False, **entries: bytes) -> bytes:
-    """A zip archive with these entries; `__` in a name is a stroke."""
+def zipped(entries: Mapping[str, bytes], packed: bool = False) -> bytes:
+    """A zip archive with these entries."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED) as archive:
         for name, data in entries.items():
-            archive.writestr(name.replace("__", "/"), data)
+            archive.writestr(name, data)
     return buffer.getvalue()
 
 
@@ -69,9 +70,9 @@ def npy(array: np.ndarray) -> bytes:
 
 def npz() -> Reader:
     parts = {"images.npy": npy(PIXELS / 255.0), "labels.npy": npy(LABELS), "layout.npy": npy(np.array("NCHW"))}
-    seeds = [Seed("m.npz", zipped(packed, **parts)) for packed in (False, True)]
+    seeds = [Seed("m.npz", zipped(parts, packed)) for packed in (False, True)]
     seeds += [
-        Seed("m.npz", data[:300], lambda b, name=name: zipped(True, **{**parts, name: b + parts[name][300:]}))  # type: ignore[misc]
+        Seed("m.npz", data[:300], lambda b, name=name: zipped({**parts, name: b + parts[name][300:]}, True))  # type: ignore[misc]
         for name, data in parts.items()
     ]
     return Reader(seeds, lambda path: load(path, limit=3), (DataError,), {})
@@ -127,8 +128,8 @@ def pth() -> Reader:
     torch.save({"epoch": 3, "state_dict": _state()}, modern)
     torch.save({"epoch": 3, "state_dict": _state()}, old, _use_new_zipfile_serialization=False)
     with zipfile.ZipFile(modern) as archive:
-        parts = {name.replace("/", "__"): archive.read(name) for name in archive.namelist()}
-    inner = Seed("m.pth", parts["archive__data.pkl"], lambda b: zipped(**{**parts, "archive__data.pkl": b}))
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    inner = Seed("m.pth", parts["archive/data.pkl"], lambda b: zipped({**parts, "archive/data.pkl": b}))
     seeds = [Seed("m.pth", modern.getvalue()), inner, inner, Seed("m.pth", old.getvalue())]
     return Reader(seeds, weights.read, (WeightsError,), {})
 
@@ -146,9 +147,11 @@ def safetensors() -> Reader:
 
 def onnx() -> Reader:
     """Where the extra is installed: a network of one layer, written by torch."""
-    buffer = io.BytesIO()
-    torch.onnx.export(torch.nn.Linear(3, 2), (torch.ones(1, 3),), buffer, dynamo=False)
-    return Reader([Seed("m.onnx", buffer.getvalue())], load_model, (ValueError,), {})
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "m.onnx"
+        torch.onnx.export(torch.nn.Linear(3, 2), (torch.ones(1, 3),), str(path), dynamo=False)
+        data = path.read_bytes()
+    return Reader([Seed("m.onnx", data)], load_model, (ValueError,), {})
 
 
 def toml() -> Reader:
@@ -177,8 +180,6 @@ unit = "pixel"
 
 
 def store() -> Reader:
-    from tempfile import TemporaryDirectory
-
     with TemporaryDirectory() as folder:
         path = Path(folder) / "s.db"
         with Store(path, write=True) as made_store:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from sigmazero.core.files import one_line
 from sigmazero.core.inputs import hint
+from sigmazero.core.text import one_line
 
 KeyPath = tuple[str | int, ...]
 

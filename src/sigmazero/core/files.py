@@ -66,20 +66,3 @@ def disguise(head: bytes) -> str | None:
     if text.startswith(b"version https://git-lfs"):
         return "a Git LFS pointer, not the file it points to"
     return None
-
-
-def shown(text: object) -> str:
-    """A text out of a file, fit for one line of a message.
-
-    >>> shown("conv1.weight"), shown("two\\nlines"), len(shown("x" * 1000))
-    ('conv1.weight', "'two\\\\nlines'", 83)
-    """
-    word = str(text)
-    short = word if len(word) <= 80 else f"{word[:80]}..."
-    return short if short.isprintable() else ascii(short)
-
-
-def one_line(error: BaseException) -> str:
-    """The first line of what an error says, or its kind."""
-    said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
-    return said if said.isprintable() else ascii(said)

@@ -14,7 +14,7 @@ from typing import IO, cast
 
 import numpy as np
 
-from sigmazero.core.files import one_line
+from sigmazero.core.text import one_line
 from sigmazero.data.errors import DataError
 from sigmazero.data.places import first_match
 from sigmazero.data.registry import DATASETS, Dataset

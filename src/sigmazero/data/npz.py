@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from sigmazero.core.files import one_line, shown
+from sigmazero.core.text import one_line, shown
 from sigmazero.data.errors import DataError, MissingData
 from sigmazero.data.source import LABEL, Array, Source, afford, refuse_disguise, refuse_unequal
 from sigmazero.data.stream import pick, refuse_promise

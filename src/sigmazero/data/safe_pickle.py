@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sigmazero.core.files import one_line, shown
 from sigmazero.core.pickles import look_through
+from sigmazero.core.text import one_line, shown
 from sigmazero.data.errors import DataError
 from sigmazero.data.source import Array
 

@@ -12,9 +12,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from sigmazero.core.extras import MissingExtra, require
-from sigmazero.core.files import disguise, one_line, shown
+from sigmazero.core.files import disguise
 from sigmazero.core.folders import search
 from sigmazero.core.limits import TooLarge, afford
+from sigmazero.core.text import one_line, shown
 from sigmazero.models.architectures.external import convert
 from sigmazero.models.checkpoint import Unsuitable, describe
 from sigmazero.models.described import Described, Refused
