@@ -1,3 +1,4 @@
+import time
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,44 @@ def test_a_wrong_plan_is_named_with_its_line(text, line, words):
 def test_what_is_no_toml_is_named_with_its_line():
     with pytest.raises(PlanError, match=r"bad\.toml: not TOML: .*line 2"):
         parse_plan("steps = 3\nsteps = = 4", "bad.toml")
+
+
+SWEPT = "sweep = { threshold = [%s], smoothing = [%s], step_size = [%s] }"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"budgets = {list(range(200_000))}\n{GRID}", "the plan asks for 200000 cells and 10000 are allowed"),
+        (
+            "[attacks.sigma-zero]\n" + SWEPT % ((",".join(f"0.{i:03}" for i in range(1, 401)),) * 3) + f"\n{GRID}",
+            "the plan asks for 64000000 cells and 10000 are allowed",
+        ),
+        (GRID.replace('["demo"]', str([f"m{i}.py:b" for i in range(10_001)])), "10001 cells"),
+        (f"budgets = {['x'] * 200_000}\n{GRID}", "200000 cells"),
+        (f"seed = {list(range(200_000))}\n{GRID}", "seed = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...] must be a whole number"),
+        (f"steps = {'9' * 5000}\n{GRID}", "not TOML"),
+        (f"steps = {'[' * 5000}{']' * 5000}\n{GRID}", "nested too deep"),
+        (f"{'.'.join('a' * 500_000)} = 1\n{GRID}", "nested too deep"),
+        (f"{'a' * 1_000_000} = 1\n{GRID}", "unknown key 'aaa"),
+        ("\n" * 100_000 + f"steps = 0\n{GRID}", "steps = 0"),
+        ("a = 1\n" + "# a comment\n" * 20_000 + GRID, "unknown key 'a'"),
+    ],
+)
+def test_plans_beyond_measure_are_refused_at_once(text, words):
+    begin = time.process_time()
+    with pytest.raises(PlanError) as caught:
+        parse_plan(text, "my.toml")
+    assert words in str(caught.value)
+    assert len(str(caught.value)) < 600
+    assert "\n" not in str(caught.value)
+    assert time.process_time() - begin < 5
+
+
+def test_a_plan_of_megabytes_is_not_read(tmp_path):
+    (tmp_path / "p.toml").write_text("#" * (5 << 20))
+    with pytest.raises(PlanError, match="has 5242880 bytes, and a plan has 4194304 at most"):
+        read_plan(tmp_path / "p.toml")
 
 
 def test_a_plan_that_is_not_there():

@@ -135,7 +135,7 @@ def test_pickle_cannot_alter_the_stand_ins(tmp_path: Path) -> None:
         ("test_batch", lambda table: b"", "is an empty file"),
         ("test_batch", lambda table: b"junk and more", "begins with 6a756e6b"),
         ("test_batch", lambda table: pickle.dumps([1, 2]), "holds a list"),
-        ("test_batch", lambda table: pickle.dumps({"x": 1}), r"it holds \['x'\]"),
+        ("test_batch", lambda table: pickle.dumps({"x": 1}), "it holds x"),
         ("test_batch", lambda table: batch(table[:, :100]), r"shape \(5, 100\)"),
         ("test_batch", lambda table: batch(table.astype(np.int16)), "not a table of bytes"),
         ("test_batch", lambda table: batch(table[:4]), "4 images but 5 labels"),

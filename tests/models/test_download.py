@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 
-from sigmazero.models import DownloadError, UnknownModel, fetch, zoo
+from sigmazero.models import DownloadError, UncheckedDownload, UnknownModel, fetch, zoo
 
 CONTENT = bytes(range(256)) * 2000
 HASH = hashlib.sha256(CONTENT).hexdigest()
@@ -20,6 +20,7 @@ class Server(ThreadingHTTPServer):
     length = True
     cut: int | None = None
     status = 200
+    said: str | None = None
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -43,7 +44,8 @@ class Handler(BaseHTTPRequestHandler):
                 return
         self.send_response(status)
         if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
+            whole = self.server.said or len(body)
+            self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{whole}")
         if self.server.length:
             self.send_header("Content-Length", str(len(body) - start))
         self.end_headers()
@@ -73,7 +75,9 @@ def published(server, monkeypatch):
         entries = zoo.parse(
             '[X1]\ntitle = "x"\narchitecture = "smallcnn"\ndataset = "mnist"\nthreat_model = "none"\n'
             'input_size = [1, 28, 28]\nsource = "the page of X1"\n'
-            f'weights = [{{ file = "deep/x1.pt", url = "{address}", sha256 = "{sha256}" }}]\n'
+            f'weights = [{{ file = "deep/x1.pt", url = "{address}"'
+            + (f', sha256 = "{sha256}"' if sha256 else "")
+            + "}]\n"
         )
         monkeypatch.setattr(zoo, "entries", lambda: entries)
 
@@ -170,3 +174,43 @@ def test_models_without_an_address_name_their_page(tmp_path):
     assert str(tmp_path / "cifar10" / "Linf" / "Carmon2019Unlabeled.pt") in str(caught.value)
     with pytest.raises(UnknownModel):
         fetch("nothing", tmp_path)
+
+
+def test_a_file_without_a_known_hash_says_so(server, published, tmp_path):
+    published(None)
+    with pytest.warns(
+        UncheckedDownload, match=f"no hash is known for deep/x1.pt: .* 512000 bytes; its sha256 is {HASH}"
+    ):
+        path = fetch("X1", tmp_path)
+    assert path.read_bytes() == CONTENT
+
+
+def test_a_file_without_a_known_hash_is_caught_by_its_length(server, published, tmp_path):
+    published(None)
+    server.cut = 100_000
+    with pytest.raises(DownloadError, match="100000 of 512000 bytes"):
+        fetch("X1", tmp_path)
+    # What came of it is not gone on with: by now it may be another file.
+    server.cut, server.content = None, CONTENT[::-1]
+    with pytest.warns(UncheckedDownload):
+        assert fetch("X1", tmp_path).read_bytes() == CONTENT[::-1]
+    assert server.asked == [None, None]
+
+
+def test_a_file_with_neither_hash_nor_length_is_refused(server, published, tmp_path):
+    published(None)
+    server.length = False
+    with pytest.raises(DownloadError, match=r"cannot be checked.*neither its hash nor its length.*the page of X1"):
+        fetch("X1", tmp_path)
+    assert not list((tmp_path / "deep").iterdir())
+
+
+def test_a_file_that_changed_in_the_meantime_starts_over(server, published, tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "x1.pt.part").write_bytes(CONTENT[:1000])
+    server.said = "600000"
+    with pytest.raises(DownloadError, match="a file of 600000 bytes, and what it sends would make 512000"):
+        fetch("X1", tmp_path)
+    server.said = None
+    assert fetch("X1", tmp_path).read_bytes() == CONTENT
+    assert server.asked == ["bytes=1000-", None]

@@ -167,6 +167,18 @@ def test_onnx_goes_through_its_package(tmp_path, monkeypatch):
     assert load(tmp_path / "m.onnx")(torch.rand(3, 4)).shape == (3, 2)
 
 
+def test_onnx_that_cannot_be_converted_is_one_line(tmp_path, monkeypatch):
+    def convert(path):
+        raise KeyError("no such operator\nat node 3")
+
+    fake = types.ModuleType("onnx2torch")
+    fake.convert = convert  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "onnx2torch", fake)
+    (tmp_path / "m.onnx").write_bytes(b"x")
+    with pytest.raises(ValueError, match=r"m\.onnx is no ONNX network that can be converted \(.*no such operator.*\)$"):
+        load(tmp_path / "m.onnx")
+
+
 @pytest.mark.parametrize(("code", "package"), [("I4", "timm"), ("I8", "timm"), ("I7", "robustbench")])
 def test_models_of_other_packages_without_them(code, package, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)

@@ -200,7 +200,7 @@ def test_truncated_files(modern, fraction, tmp_path):
     [
         ({"epoch": 3, "optimizer": {}}, "a dictionary with epoch, optimizer, not a state dict"),
         (torch.zeros(3), "a Tensor, not a state dict"),
-        ({}, "a dictionary with , not a state dict"),
+        ({}, "a dictionary with nothing, not a state dict"),
     ],
 )
 def test_checkpoints_without_a_state_dict(data, message, tmp_path):

@@ -24,7 +24,7 @@ about; its rows then run one at a time, so its seconds are no measure. Paths are
 from __future__ import annotations
 
 import itertools
-import tomllib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -33,7 +33,7 @@ from typing import Any, get_args
 
 from sigmazero import attacks as registry
 from sigmazero import models
-from sigmazero.bench.toml import Lines, PlanError, TomlTable
+from sigmazero.bench.toml import LENGTH, Lines, PlanError, TomlTable, brief, read_toml
 from sigmazero.core.attack import Attack, Goal, Precision
 from sigmazero.core.inputs import hint
 from sigmazero.core.problem import Unit
@@ -43,6 +43,7 @@ PRECISIONS = (*get_args(Precision), "fp64")
 SETTINGS = ("steps", "budgets", "unit", "goal", "target", "seed", "precision")
 TARGETS = "next (the class after the true one), random (another class, drawn by the seed) or the number of a class"
 BATCH_SIZE = 64
+CELLS = 10_000
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,8 @@ def read_plan(path: str | PathLike[str]) -> Plan:
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"there is no plan {file}; experiments/small.toml is one to begin with")
+    if (size := file.stat().st_size) > LENGTH:
+        raise PlanError(f"{path}: has {size} bytes, and a plan has {LENGTH} at most; write several smaller ones")
     try:
         return parse_plan(file.read_text(encoding="utf-8-sig"), str(path), file.stem)
     except UnicodeDecodeError as error:
@@ -133,10 +136,7 @@ def read_plan(path: str | PathLike[str]) -> Plan:
 
 def parse_plan(text: str, file: str = "plan", name: str = "plan") -> Plan:
     """A plan from TOML text; `file` is what errors call it."""
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise PlanError(f"{file}: not TOML: {error}") from None
+    values = read_toml(text, file)
     top = TomlTable(values, file, Lines(text))
     top.only(("name", "description", *SETTINGS, "batch_size", "models", "data", "attacks", "grid"))
     grids = top.each("grid")
@@ -144,6 +144,7 @@ def parse_plan(text: str, file: str = "plan", name: str = "plan") -> Plan:
         raise top.error("there is no [[grid]]; write one with models = [...], data = [...] and attacks = [...]")
     for grid in grids:
         grid.only(("models", "data", "attacks", *SETTINGS, "batch_size"))
+    _refuse_too_many(top, grids)
     made = [(q, grid) for grid in grids for q in _questions(top, grid)]
     _refuse_unused(top, grids)
     seen: dict[Question, TomlTable] = {}
@@ -184,12 +185,24 @@ def _refuse_unused(top: TomlTable, grids: list[TomlTable]) -> None:
                 raise top.error(f"[{key}.{name}] is used by no grid; {hint(name, sorted(used))}", key, name)
 
 
+def _refuse_too_many(top: TomlTable, grids: list[TomlTable]) -> None:
+    """Count the cells before any is made: a sweep over three lists of 400 values has 64 million."""
+    total = 0
+    for grid in grids:
+        attacks, pairs = 0, len(_models(grid)) * len(_names(top, grid, "data"))
+        for name in _names(top, grid, "attacks"):
+            table = top.below("attacks").below(name)
+            swept = [len(values) for values in table.below("sweep").values.values() if isinstance(values, list)]
+            budgets = _setting([table, grid, top], "budgets", lambda t: t.values["budgets"])
+            attacks += math.prod(swept) * (len(budgets) if isinstance(budgets, list) else 1)
+        total += attacks * pairs
+        if total > CELLS:
+            raise grid.error(f"the plan asks for {total} cells and {CELLS} are allowed; write several smaller plans")
+
+
 def _questions(top: TomlTable, grid: TomlTable) -> Iterator[Question]:
     """Every cell of one grid."""
-    named = grid.texts("models")
-    if named is None:
-        raise grid.error("a grid needs models = [...]")
-    networks = [_model(top, grid, name) for name in named]
+    networks = [_model(top, grid, name) for name in _models(grid)]
     rows = [_data(top, grid, name) for name in _names(top, grid, "data")]
     methods = [each for name in _names(top, grid, "attacks") for each in _attacks(top, grid, name)]
     for data, network, (table, label, attack) in itertools.product(rows, networks, methods):
@@ -215,6 +228,13 @@ def _questions(top: TomlTable, grid: TomlTable) -> Iterator[Question]:
 def _setting(levels: list[TomlTable], key: str, read: Any) -> Any:
     """A setting from the nearest table that has it."""
     return next((read(table) for table in levels if key in table), None)
+
+
+def _models(grid: TomlTable) -> list[str]:
+    names = grid.texts("models")
+    if names is None:
+        raise grid.error("a grid needs models = [...]")
+    return names
 
 
 def _names(top: TomlTable, grid: TomlTable, key: str) -> list[str]:
@@ -317,7 +337,7 @@ def _like(table: TomlTable, where: str, key: str, value: Any, default: Any) -> A
     if default is not None and not isinstance(default, Attack) and type(value) is not type(default):
         kind = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a text in quotes"}
         wanted = kind.get(type(default).__name__, f"like {default!r}")
-        raise table.error(f"{key} = {value!r} must be {wanted}", where, key)
+        raise table.error(f"{key} = {brief(value)} must be {wanted}", where, key)
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -334,7 +354,7 @@ def _goal(levels: list[TomlTable], attack: Attack, label: str) -> tuple[Goal, st
         raise levels[1].error(f"a targeted goal needs target = {TARGETS}", "goal")
     target = at.values["target"]
     if target not in ("next", "random") and (isinstance(target, bool) or not isinstance(target, int) or target < 0):
-        raise at.error(f"target = {target!r} is not allowed; allowed: {TARGETS}", "target")
+        raise at.error(f"target = {brief(target)} is not allowed; allowed: {TARGETS}", "target")
     return goal, target
 
 

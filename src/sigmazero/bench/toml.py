@@ -5,14 +5,24 @@ The standard library's reader does not say in which line a key stands; `Lines` f
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
 from sigmazero.core.inputs import hint
+from sigmazero.core.text import one_line
 
 KeyPath = tuple[str | int, ...]
+
+LENGTH = 4 << 20  # characters of a plan
+SEARCHED = 4 << 20  # characters read in search of a line
+LONG = 1 << 18  # characters that are not read again for the sake of a line
+DEEPEST = 8
+ENDLESS = re.compile(r"\S{200,}")  # a name that no one reads to its end
+# A name in a name in a name: the standard reader's time grows with the square of their number.
+NESTED = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){50}""")
 
 
 class Lines:
@@ -30,11 +40,15 @@ class Lines:
     def _found(self) -> dict[KeyPath, int]:
         """The line in which each key first appears; worked out only when there is an error to report."""
         found: dict[KeyPath, int] = {}
-        start = 1
+        start, left = 1, SEARCHED
         for end in range(1, len(self._lines) + 1):
+            text = "\n".join(self._lines[:end])
+            left -= len(text)
+            if left < 0 or len(text) > LONG:
+                break  # a plan so long is worth an error at once, in its last line that is known
             try:
-                values = tomllib.loads("\n".join(self._lines[:end]))
-            except tomllib.TOMLDecodeError:
+                values = tomllib.loads(text)
+            except (ValueError, RecursionError):
                 continue  # in the middle of a value that takes several lines
             for path in _paths(values):
                 found.setdefault(path, start)
@@ -49,15 +63,28 @@ class Lines:
 
 
 def _paths(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """The paths of all keys in a value; items of a list are numbered."""
+    """The paths of all keys in a value; tables in a list are numbered."""
     yield path
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in inside:
-        yield from _paths(item, (*path, key))
+        if (isinstance(value, dict) or isinstance(item, dict | list)) and len(path) < DEEPEST:
+            yield from _paths(item, (*path, key))
 
 
 class PlanError(ValueError):
     """A plan with a mistake; the message begins with the file and the line."""
+
+
+def read_toml(text: str, file: str) -> dict[str, Any]:
+    """The values of a TOML text; `file` is what errors call it."""
+    try:
+        if NESTED.search(text):
+            raise RecursionError
+        return tomllib.loads(text)
+    except RecursionError:
+        raise PlanError(f"{file}: not a plan: lists or tables are nested too deep") from None
+    except ValueError as error:  # TOMLDecodeError, and what Python says about numbers of thousands of digits
+        raise PlanError(f"{file}: not TOML: {one_line(error)}") from None
 
 
 class TomlTable:
@@ -71,14 +98,15 @@ class TomlTable:
 
     def error(self, message: str, *key: str | int) -> PlanError:
         """An error at the line of a key of this table."""
-        return PlanError(f"{self.file}:{self.lines.of(*self.path, *key)}: {message}")
+        told = ENDLESS.sub(lambda found: f"{found[0][:100]}...", message)
+        return PlanError(f"{self.file}:{self.lines.of(*self.path, *key)}: {told}")
 
     def only(self, allowed: Iterable[str]) -> None:
         """Refuse keys that mean nothing here."""
         known = list(allowed)
         for key in self.values:
             if key not in known:
-                raise self.error(f"unknown key {key!r}; {hint(key, known)}", key)
+                raise self.error(f"unknown key {brief(key)}; {hint(brief(key)[1:-1], known)}", key)
 
     def below(self, key: str) -> TomlTable:
         """A table inside this one; empty if it is not there."""
@@ -98,28 +126,28 @@ class TomlTable:
         """A text, None if absent."""
         value = self.values.get(key)
         if value is not None and (not isinstance(value, str) or not value):
-            raise self.error(f"{key} = {value!r} must be a text in quotes", key)
+            raise self.error(f"{key} = {brief(value)} must be a text in quotes", key)
         return value
 
     def flag(self, key: str) -> bool:
         """True or false; false if absent."""
         value = self.values.get(key, False)
         if not isinstance(value, bool):
-            raise self.error(f"{key} = {value!r} must be true or false", key)
+            raise self.error(f"{key} = {brief(value)} must be true or false", key)
         return value
 
     def choice(self, key: str, allowed: Iterable[str]) -> str | None:
         """One of the allowed texts, None if absent."""
         value, known = self.text(key), list(allowed)
         if value is not None and value not in known:
-            raise self.error(f"{key} = {value!r} is not allowed; {hint(value, known)}", key)
+            raise self.error(f"{key} = {brief(value)} is not allowed; {hint(value, known)}", key)
         return value
 
     def whole(self, key: str, least: int) -> int | None:
         """A whole number that is not below `least`; None if absent."""
         value = self.values.get(key)
         if value is not None and (not _is_whole(value) or value < least):
-            raise self.error(f"{key} = {value!r} must be a whole number, {least} or more", key)
+            raise self.error(f"{key} = {brief(value)} must be a whole number, {least} or more", key)
         return value
 
     def wholes(self, key: str, least: int) -> list[int] | None:
@@ -129,7 +157,7 @@ class TomlTable:
             return None
         if not isinstance(value, list) or not value or not all(_is_whole(v) and v >= least for v in value):
             raise self.error(
-                f"{key} = {value!r} must be a list of whole numbers, {least} or more, such as [10, 24]", key
+                f"{key} = {brief(value)} must be a list of whole numbers, {least} or more, such as [10, 24]", key
             )
         self._distinct(key, value)
         return value
@@ -141,14 +169,31 @@ class TomlTable:
             return None
         listed = [value] if isinstance(value, str) else value
         if not isinstance(listed, list) or not listed or not all(isinstance(v, str) and v for v in listed):
-            raise self.error(f"{key} = {value!r} must be a list of names in quotes", key)
+            raise self.error(f"{key} = {brief(value)} must be a list of names in quotes", key)
         self._distinct(key, listed)
         return listed
 
     def _distinct(self, key: str, values: list[Any]) -> None:
-        twice = [v for i, v in enumerate(values) if v in values[:i]]
-        if twice:
-            raise self.error(f"{key} names {twice[0]!r} twice; name it once", key)
+        seen: set[Any] = set()
+        for value in values:
+            if value in seen:
+                raise self.error(f"{key} names {brief(value)} twice; name it once", key)
+            seen.add(value)
+
+
+def brief(value: object) -> str:
+    """A value as a plan has it, cut where it is long.
+
+    >>> brief("fmn"), brief(list(range(1000)))
+    ("'fmn'", '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...]')
+    """
+    if isinstance(value, list) and len(value) > 10:
+        return f"[{', '.join(map(brief, value[:10]))}, ...]"
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a whole number of thousands of digits; a list in a list in a list
+        return f"a very long {type(value).__name__}"
+    return text if len(text) <= 100 else f"{text[:100]}..."
 
 
 def _is_whole(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Names that others chose, made harmless before they reach a terminal or a spreadsheet."""
+"""Texts that others chose, made harmless before they reach a message, a terminal or a spreadsheet."""
 
 import re
 
@@ -31,3 +31,20 @@ def harmless(text: str) -> str:
     except ValueError:
         return f"'{text}"
     return text
+
+
+def shown(text: object) -> str:
+    """A text out of a file, fit for one line of a message.
+
+    >>> shown("conv1.weight"), shown("two\\nlines"), len(shown("x" * 1000))
+    ('conv1.weight', "'two\\\\nlines'", 83)
+    """
+    word = str(text)
+    short = word if len(word) <= 80 else f"{word[:80]}..."
+    return short if short.isprintable() else ascii(short)
+
+
+def one_line(error: BaseException) -> str:
+    """The first line of what an error says, or its kind."""
+    said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+    return said if said.isprintable() else ascii(said)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import tarfile
-import zlib
 from pathlib import Path
+from typing import IO, cast
 
 import numpy as np
 
+from sigmazero.core.text import one_line
 from sigmazero.data.errors import DataError
 from sigmazero.data.places import first_match
 from sigmazero.data.registry import Dataset
 from sigmazero.data.safe_pickle import read_batch
-from sigmazero.data.source import Array, Source, in_memory, refuse_disguise
+from sigmazero.data.source import Array, Source, afford, in_memory, refuse_disguise
 
 RECORD = 1 + 3 * 32 * 32
+ENTRY = 1 << 27  # bytes; the test batch has a quarter of it
 LOOSE = ("test_batch", "test_batch.bin")
 ARCHIVES = ("cifar-10-python.tar.gz", "cifar-10-binary.tar.gz", "cifar-10-python.tar", "cifar-10-binary.tar")
 
@@ -29,7 +32,11 @@ def find(_: Dataset, folders: list[Path]) -> Source | None:
 
 def read(path: Path) -> Source:
     """Images and labels of a batch file or an archive."""
-    member, data = (path.name, path.read_bytes()) if path.name in LOOSE else _from_archive(path)
+    if path.name in LOOSE:
+        afford(path.stat().st_size, str(path))
+        member, data = path.name, path.read_bytes()
+    else:
+        member, data = _from_archive(path)
     refuse_disguise(data[:64], path)
     pixels, labels = _binary(data, path) if member.endswith(".bin") else _pickled(data, path)
     if labels.size and not 0 <= labels.min() <= labels.max() <= 9:
@@ -53,20 +60,55 @@ def _pickled(data: bytes, path: Path) -> tuple[Array, Array]:
     whole = [label for label in labels if isinstance(label, int)]
     if len(whole) != len(labels):
         raise DataError(f"{path}: labels are not all whole numbers; the file is damaged")
+    if whole and not 0 <= min(whole) <= max(whole) <= 9:
+        raise DataError(f"{path}: not all labels are from 0 to 9; the file is damaged")
     return pixels, np.array(whole, dtype=np.int64)
 
 
+class _Forward:
+    """A packed archive as tarfile wants it: never back, and never much at once.
+
+    A damaged archive may send its reader round in circles, and the name of an entry may claim to be gigabytes long.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.tell = stream.tell
+
+    def read(self, size: int) -> bytes:
+        """So many bytes."""
+        if size > ENTRY:
+            raise tarfile.TarError(f"an entry of {size} bytes is none of CIFAR-10")
+        return self._stream.read(size)
+
+    def seek(self, place: int) -> None:
+        """Go on to a place further on."""
+        if place < self._stream.tell():
+            raise tarfile.TarError("its entries lead back to each other")
+        self._stream.seek(place)
+
+
 def _from_archive(path: Path) -> tuple[str, bytes]:
-    with path.open("rb") as head:
-        refuse_disguise(head.read(64), path)
-    try:
-        with tarfile.open(path, "r:*") as archive:
-            for entry in archive:
-                member = entry.name.rsplit("/", 1)[-1]
-                if member in LOOSE and (content := archive.extractfile(entry)) is not None:
-                    return member, content.read()
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise DataError(
-            f"{path}: cannot be unpacked ({error}); it is cut short or damaged, download it again"
-        ) from error
+    with path.open("rb") as file:
+        head = file.read(64)
+        file.seek(0)
+        refuse_disguise(head, path)
+        try:
+            stream = cast(IO[bytes], gzip.GzipFile(fileobj=file)) if head[:2] == b"\x1f\x8b" else file
+            with tarfile.open(fileobj=_Forward(stream), mode="r:") as archive:  # type: ignore[call-overload]
+                for entry in archive:
+                    member = entry.name.rsplit("/", 1)[-1]
+                    if member in LOOSE and entry.isreg():
+                        return member, _content(archive, entry)
+        except Exception as error:  # damaged files fail in as many ways as there are bytes
+            raise DataError(
+                f"{path}: cannot be unpacked ({one_line(error)}); it is cut short or damaged, download it again"
+            ) from error
     raise DataError(f"{path}: contains neither test_batch nor test_batch.bin; is this the CIFAR-10 archive?")
+
+
+def _content(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
+    content = archive.extractfile(entry)
+    if content is None or entry.size > ENTRY:
+        raise tarfile.TarError(f"{entry.name} has {entry.size} bytes")
+    return content.read()

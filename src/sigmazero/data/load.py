@@ -13,7 +13,7 @@ from sigmazero.data.errors import DataError
 from sigmazero.data.places import candidate_dirs, first_match, missing
 from sigmazero.data.registry import DATASETS, Dataset
 from sigmazero.data.rows import Rows, RowSpec, parse_rows, take
-from sigmazero.data.source import Array, Source
+from sigmazero.data.source import Array, Source, afford
 
 _BUNDLED: dict[str, Callable[[], Source]] = {
     "mnist-5k": embedded.mnist_5k,
@@ -49,6 +49,7 @@ def load(
     """
     source, title = _open(name, data_dir)
     chosen = take(parse_rows(rows, len(source.labels)), limit, seed)
+    afford(len(chosen) * source.cost, f"{title}: taking {len(chosen)} rows", "choose fewer with rows or limit, or ")
     images = source.fetch(chosen)
     if title in DATASETS:
         _check(DATASETS[title], source, images)

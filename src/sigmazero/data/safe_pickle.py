@@ -13,26 +13,19 @@ from pathlib import Path
 
 import numpy as np
 
+from sigmazero.core.pickles import look_through
+from sigmazero.core.text import one_line, shown
 from sigmazero.data.errors import DataError
 from sigmazero.data.source import Array
 
-_DAMAGE = (
-    pickle.UnpicklingError,
-    EOFError,
-    AttributeError,
-    IndexError,
-    KeyError,
-    TypeError,
-    ValueError,
-    OverflowError,
-)
+_BYTES = ("u1", "|u1", "uint8", b"u1", b"|u1")
 
 
 class _Type:
     """Stands for numpy's dtype: keeps the name, ignores the rest."""
 
     def __init__(self, name: str | bytes, *_: object) -> None:
-        self.name = name.decode("ascii") if isinstance(name, bytes) else name
+        self.name = name
 
     def __setstate__(self, state: object) -> None:
         pass
@@ -50,7 +43,13 @@ class _Pixels:
     def array(self, path: Path) -> Array:
         """The array described, when it is one of bytes."""
         match self.state:
-            case (_, (int() as height, int() as width), _Type(name="u1" | "|u1" | "uint8"), fortran, raw):
+            case (
+                _,
+                (int() as height, int() as width),
+                _Type(name="u1" | "|u1" | "uint8" | b"u1" | b"|u1"),
+                fortran,
+                raw,
+            ):
                 data = _raw_bytes(raw)
                 if data is not None and height >= 0 and width >= 0 and len(data) == height * width:
                     flat = np.frombuffer(data, dtype=np.uint8)
@@ -79,10 +78,6 @@ def _from_buffer(data: object, kind: object, shape: object, order: object) -> _P
     return pixels
 
 
-def _encode(text: str, encoding: str) -> bytes:
-    return text.encode("latin-1" if encoding in ("latin1", "latin-1") else "ascii")
-
-
 _STAND_INS: dict[tuple[str, str], Callable[..., object]] = {
     ("numpy", "ndarray"): _never,
     ("numpy", "dtype"): _Type,
@@ -90,7 +85,6 @@ _STAND_INS: dict[tuple[str, str], Callable[..., object]] = {
     ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
     ("numpy.core.numeric", "_frombuffer"): _from_buffer,
     ("numpy._core.numeric", "_frombuffer"): _from_buffer,
-    ("_codecs", "encode"): _encode,
 }
 
 
@@ -114,10 +108,23 @@ class _Call:
 
 
 class _Unpickler(pickle.Unpickler):
+    def __init__(self, data: bytes) -> None:
+        super().__init__(io.BytesIO(data), encoding="latin-1")
+        self._left = len(data)
+
+    def _encode(self, text: str, encoding: str) -> bytes:
+        """A text as bytes, for each text in the file once: repeating one would fill the memory."""
+        self._left -= len(text)
+        if self._left < 0:
+            raise pickle.UnpicklingError("it repeats its texts")
+        return text.encode("latin-1" if encoding in ("latin1", "latin-1") else "ascii")
+
     def find_class(self, module: str, name: str) -> Callable[..., object]:
         """The stand-in for a name, or a refusal."""
+        if (module, name) == ("_codecs", "encode"):
+            return _Call(self._encode)
         if (module, name) not in _STAND_INS:
-            raise _Refused(f"asks for {module}.{name}")
+            raise _Refused(f"asks for {shown(f'{module}.{name}')}")
         return _Call(_STAND_INS[module, name])
 
 
@@ -126,18 +133,19 @@ def read_batch(data: bytes, path: Path) -> tuple[Array, list[object]]:
     if data[:1] != b"\x80":
         raise DataError(f"{path}: begins with {data[:4].hex()}, which no CIFAR-10 batch does; fetch it again")
     try:
-        batch = _Unpickler(io.BytesIO(data), encoding="latin-1").load()
+        batch = _Unpickler(data[: look_through(data)]).load()
     except _Refused as error:
         raise DataError(
             f"{path}: refused, because the pickle {error}, which a CIFAR-10 batch never does and which could run "
             "code; get the file from its publisher"
         ) from error
-    except _DAMAGE as error:
-        raise DataError(f"{path}: the pickle is cut short or damaged ({error}); download it again") from error
+    except Exception as error:  # damaged files fail in as many ways as there are bytes
+        raise DataError(f"{path}: the pickle is cut short or damaged ({one_line(error)}); download it again") from error
     if not isinstance(batch, dict):
         raise DataError(f"{path}: holds a {type(batch).__name__}, not a CIFAR-10 batch")
     batch = {key.decode("latin-1") if isinstance(key, bytes) else key: value for key, value in batch.items()}
     pixels, labels = batch.get("data"), batch.get("labels")
     if not isinstance(pixels, _Pixels) or not isinstance(labels, list):
-        raise DataError(f"{path}: has no data and labels as a CIFAR-10 batch has; it holds {sorted(map(str, batch))}")
+        names = ", ".join(shown(key) for key in list(batch)[:5])
+        raise DataError(f"{path}: has no data and labels as a CIFAR-10 batch has; it holds {names or 'nothing'}")
     return pixels.array(path), labels

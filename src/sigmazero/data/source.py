@@ -10,28 +10,41 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from sigmazero.core import limits
 from sigmazero.core.files import disguise
 from sigmazero.data.errors import DataError
 
 Array: TypeAlias = npt.NDArray[Any]
 
+LABEL = 48  # bytes that a row takes besides its image: its label, and its number in a list
+
 
 @dataclass(frozen=True)
 class Source:
-    """Labels of all rows; `fetch` gives images of the rows asked for, 8-bit or float in [0, 1]."""
+    """Labels of all rows; `fetch` gives images of the rows asked for, 8-bit or float in [0, 1].
+
+    cost   bytes that the image of one row takes on the way to single precision
+    """
 
     labels: Array
     fetch: Callable[[list[int]], Array]
     ids: Array | None = None
+    cost: int = 0
 
 
 def in_memory(images: Array, labels: Array, where: object) -> Source:
     """A source over arrays that are already loaded."""
-    if len(images) != len(labels):
-        raise DataError(f"{where}: {len(images)} images but {len(labels)} labels; the files do not belong together")
-    if len(images) == 0:
+    refuse_unequal(len(images), len(labels), where)
+    cost = images[0].size * (images.itemsize + 4)
+    return Source(labels.astype(np.int64), lambda rows: np.ascontiguousarray(images[rows]), cost=cost)
+
+
+def refuse_unequal(images: int, labels: int, where: object) -> None:
+    """Raise when images and labels are not as many, or none."""
+    if images != labels:
+        raise DataError(f"{where}: {images} images but {labels} labels; the files do not belong together")
+    if images == 0:
         raise DataError(f"{where}: holds no rows; choose another file, or get it again")
-    return Source(labels.astype(np.int64), lambda rows: np.ascontiguousarray(images[rows]))
 
 
 def refuse_disguise(head: bytes, path: Path) -> None:
@@ -39,3 +52,11 @@ def refuse_disguise(head: bytes, path: Path) -> None:
     found = disguise(head)
     if found:
         raise DataError(f"{path}: is {found}; the download went wrong, get the file again")
+
+
+def afford(wanted: int, what: str, advice: str = "") -> None:
+    """Refuse what would take more memory than the limit."""
+    try:
+        limits.afford(wanted, what, advice)
+    except limits.TooLarge as error:
+        raise DataError(str(error)) from None

@@ -1,7 +1,7 @@
 """Models: the zoo of the paper, its architectures, and loaders for any other network."""
 
 from sigmazero.core.extras import MissingExtra
-from sigmazero.models.download import DownloadError, fetch
+from sigmazero.models.download import DownloadError, UncheckedDownload, fetch
 from sigmazero.models.load import load
 from sigmazero.models.normalize import Normalize, parse_normalize
 from sigmazero.models.weights import MissingWeights, WeightsError
@@ -12,6 +12,7 @@ __all__ = [
     "MissingExtra",
     "MissingWeights",
     "Normalize",
+    "UncheckedDownload",
     "UnknownModel",
     "WeightsError",
     "ZooEntry",

@@ -14,7 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from sigmazero.core.extras import require
+from sigmazero.core.limits import afford
 from sigmazero.core.oracle import Model
+from sigmazero.core.text import one_line
 from sigmazero.models import weights as files
 from sigmazero.models import zoo
 from sigmazero.models.normalize import Normalize, Statistics, parse_normalize
@@ -219,8 +221,7 @@ def _exported(spec: str, device: str | torch.device) -> Opaque:
     try:
         program = torch.export.load(path)
     except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"{path} is no program saved by torch.export ({reason})") from error
+        raise ValueError(f"{path} is no program saved by torch.export ({one_line(error)})") from error
     if torch.device(device).type != "cpu":
         from torch.export.passes import move_to_device_pass
 
@@ -231,5 +232,9 @@ def _exported(spec: str, device: str | torch.device) -> Opaque:
 def _onnx(spec: str) -> nn.Module:
     path = _exists(spec)
     library = require("onnx2torch", "onnx", f"the ONNX file {path.name}")
-    model: nn.Module = library.convert(str(path))
+    afford(path.stat().st_size, str(path))
+    try:
+        model: nn.Module = library.convert(str(path))
+    except Exception as error:  # damaged files fail in as many ways as there are bytes
+        raise ValueError(f"{path} is no ONNX network that can be converted ({one_line(error)})") from error
     return model

@@ -1,28 +1,30 @@
 """Weight files: where they are looked for, how they are checked, and how they become a state dict.
 
-Reading never runs code: checkpoints go through ``torch.load(weights_only=True)`` or safetensors.
+Reading never runs code: see `checkpoint` and safetensors. Nor does it take more memory than `core.limits` allows.
 """
 
 import hashlib
 import os
-import pickle
-import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from sigmazero.core.extras import require
+from sigmazero.core.extras import MissingExtra, require
 from sigmazero.core.files import disguise
 from sigmazero.core.folders import search
+from sigmazero.core.limits import TooLarge, afford
+from sigmazero.core.text import one_line, shown
 from sigmazero.models.architectures.external import convert
+from sigmazero.models.checkpoint import Unsuitable, describe
+from sigmazero.models.described import Described, Refused
 from sigmazero.models.zoo import WeightFile, ZooEntry
 
 CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "network", "params")
 PREFIXES = ("module.", "model.")
 SHOWN = 5
+DEPTH = 10
 
 
 class MissingWeights(FileNotFoundError):
@@ -77,58 +79,75 @@ def verify(path: Path, sha256: str | None) -> None:
 def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     """Read a state dict (.pt, .pth, .th, .ckpt, .safetensors) onto the CPU in single precision."""
     path = Path(path)
+    if path.is_dir():
+        raise WeightsError(f"{path} is a folder; name the file of weights in it")
     with path.open("rb") as file:
         found = disguise(file.read(512))
     if found:
         raise WeightsError(f"{path} is {found}; download it again, in a browser if need be")
-    data = _safetensors(path) if path.suffix == ".safetensors" else _checkpoint(path)
-    state = _unwrap(path, data)
+    try:
+        return _safetensors(path) if path.suffix == ".safetensors" else _checkpoint(path)
+    except (WeightsError, MissingExtra):
+        raise
+    except TooLarge as error:
+        raise WeightsError(str(error)) from None
+    except Unsuitable as error:
+        raise WeightsError(f"{path} {error}") from None
+    except Refused as error:
+        raise WeightsError(
+            f"{path} is refused: it holds Python objects besides tensors ({one_line(error)}), and loading them would "
+            "run code from the file. Where you trust it, load it yourself and save model.state_dict() to a new file"
+        ) from None
+    except Exception as error:  # damaged files fail in as many ways as there are bytes
+        raise WeightsError(
+            f"{path} is damaged, incomplete, or not a checkpoint ({one_line(error)}); download it again"
+        ) from error
+
+
+def _safetensors(path: Path) -> dict[str, Tensor]:
+    library = require("safetensors.torch", "cli", f"reading {path.name}")
+    afford(path.stat().st_size, str(path))
+    state: dict[str, Tensor] = library.load_file(path, device="cpu")
+    if not state:
+        raise WeightsError(f"{path} holds no weights; save model.state_dict()")
+    # What is narrower takes more room in single precision.
+    afford(4 * sum(value.numel() for value in state.values()), str(path))
     return {key: value.float() if value.is_floating_point() else value for key, value in state.items()}
 
 
-def _safetensors(path: Path) -> Any:
-    library = require("safetensors.torch", "cli", f"reading {path.name}")
-    try:
-        return library.load_file(path, device="cpu")
-    except Exception as error:
-        raise _damaged(path, error) from error
+def _checkpoint(path: Path) -> dict[str, Tensor]:
+    checkpoint = describe(path)
+    wanted = _unwrap(path, checkpoint.contents)
+    for key, value in wanted.items():
+        if value.flaw:
+            raise WeightsError(f"{path}: {shown(key)} {value.flaw}, then model.state_dict() to a new file")
+    return checkpoint.make(wanted)
 
 
-def _checkpoint(path: Path) -> Any:
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        # torch's own message advises to switch the protection off, so it is not passed on.
-        if "global" not in str(error).lower():
-            raise _damaged(path, ValueError("its pickle has instructions that no state dict needs")) from None
-        name = re.search(r"global:? (\S+)", str(error), re.IGNORECASE)
-        found = f" ({name[1]})" if name else ""
-        raise WeightsError(
-            f"{path} is refused: it holds Python objects besides tensors{found}, and loading them would run code "
-            "from the file. Where you trust it, load it yourself and save model.state_dict() to a new file"
-        ) from None
-    except Exception as error:  # damaged files fail in as many ways as there are bytes
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Path, error: Exception) -> WeightsError:
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return WeightsError(f"{path} is damaged, incomplete, or not a checkpoint ({reason}); download it again")
-
-
-def _unwrap(path: Path, data: Any) -> Mapping[str, Tensor]:
+def _unwrap(path: Path, data: Any) -> Mapping[str, Described]:
     """Descend into containers such as {"state_dict": ...} until all values are tensors."""
-    while isinstance(data, Mapping) and data:
-        if all(isinstance(value, Tensor) for value in data.values()):
-            return data
+    for _ in range(DEPTH):  # a checkpoint may contain itself
+        if not isinstance(data, Mapping) or not data or all(isinstance(value, Described) for value in data.values()):
+            break
         inner = [data[name] for name in CONTAINERS if isinstance(data.get(name), Mapping)]
         if not inner:
             break
         data = inner[0]
-    keys = f"a dictionary with {_some(data)}" if isinstance(data, Mapping) else f"a {type(data).__name__}"
+    if isinstance(data, Mapping) and data and all(isinstance(value, Described) for value in data.values()):
+        if wrong := [key for key in data if not isinstance(key, str)]:
+            raise WeightsError(
+                f"{path}: its weights are named {_some(wrong)}, not by texts such as conv1.weight; save "
+                "model.state_dict()"
+            )
+        return data
+    keys = f"a dictionary with {_some(data) or 'nothing'}" if isinstance(data, Mapping) else f"a {_word(data)}"
     raise WeightsError(
         f"{path} holds {keys}, not a state dict; save model.state_dict(), bare or under one of {', '.join(CONTAINERS)}"
     )
+
+
+def _word(data: Any) -> str:
+    return "Tensor" if isinstance(data, Described) else type(data).__name__.removeprefix("_")
 
 
 def tidy(
@@ -163,20 +182,27 @@ def install(network: nn.Module, state: Mapping[str, Tensor], origin: str, *, opt
     kept = {key for key in own if key in optional or key.endswith("num_batches_tracked")}
     missing = [key for key in own if key not in state and key not in kept]
     unexpected = [key for key in state if key not in own]
-    reshaped = [
-        f"{key} {tuple(state[key].shape)} for {tuple(value.shape)}"
-        for key, value in own.items()
-        if key in state and state[key].shape != value.shape
-    ]
-    if missing or unexpected or reshaped:
-        problems = {"missing": missing, "unexpected": unexpected, "of another shape": reshaped}
+    shared = [(key, state[key], value) for key, value in own.items() if key in state]
+    problems = {
+        "missing": missing,
+        "unexpected": unexpected,
+        "of another shape": [
+            f"{key} {tuple(new.shape)} for {tuple(old.shape)}" for key, new, old in shared if new.shape != old.shape
+        ],
+        "of another type (save real weights in floating point)": [
+            f"{key} {new.dtype} for {old.dtype}"
+            for key, new, old in shared
+            if old.is_floating_point() and not new.is_floating_point()
+        ],
+    }
+    if any(problems.values()):
         told = "; ".join(f"{len(keys)} {what}: {_some(keys)}" for what, keys in problems.items() if keys)
         raise WeightsError(f"{origin} does not fit the network {type(network).__name__}: {told}")
     network.load_state_dict({**{key: own[key] for key in kept}, **state}, strict=True)
 
 
 def _some(keys: Collection[Any]) -> str:
-    shown = ", ".join(str(key) for key in list(keys)[:SHOWN])
+    shown = ", ".join(shown(key) for key in list(keys)[:SHOWN])
     return f"{shown}, ..." if len(keys) > SHOWN else shown
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from sigmazero.core.text import one_line
 from sigmazero.store.log import lacks_log, misfit
 from sigmazero.store.migrations import APPLICATION, SCHEMA, migrate, missing
 
@@ -33,7 +34,7 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter where a damaged schema is quoted
-        reason = str(error) if isinstance(error, sqlite3.Error) else "malformed text"
+        reason = one_line(error) if isinstance(error, sqlite3.Error) else "malformed text"
         if "malformed" in reason or "not a database" in reason:
             advice = f"the file is damaged or no store. {LEFT}"
         elif "full" in reason or "I/O error" in reason:

@@ -88,6 +88,8 @@ class Reader:
 
     def _cell(self, key: str) -> CellRow:
         found = self._rows("cells", None, "WHERE key = ?", key)
+        if not found and key in self.cell_keys():  # the index of the table is damaged
+            raise self._altered("its list of cells", None, "names a cell that cannot be found")
         if not found:
             raise KeyError(f"{self.path} has no cell {key!r}; its cell_keys() are all there are")
         return CellRow(*found[0])

@@ -1,6 +1,7 @@
 """`sigmazero fetch`: published weights into the models folder."""
 
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -8,7 +9,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from sigmazero import models
 from sigmazero.cli import options
-from sigmazero.cli.console import err, say
+from sigmazero.cli.console import err, say, tell
 from sigmazero.core.text import visible
 
 
@@ -30,5 +31,9 @@ def fetch(
         def advance(done: int, total: int | None) -> None:
             progress.update(task, completed=done, total=total)
 
-        path = models.fetch(code, model_dir, advance)
+        with warnings.catch_warnings(record=True) as notes:
+            warnings.simplefilter("always", models.UncheckedDownload)
+            path = models.fetch(code, model_dir, advance)
+    for note in notes:
+        tell(f"note: {note.message}")
     say(f"{code} is at {path}")
