@@ -55,6 +55,8 @@ class Question:
 class Net(nn.Module):
     """Linear, or with a hidden layer. Products and sums instead of matrix products: these round alike in any batch."""
 
+    seen: Tensor
+
     def __init__(self, case: Case) -> None:
         super().__init__()
         g = torch.Generator().manual_seed(case.seed)

@@ -17,8 +17,10 @@ from tests.hard.cases import Case, fresh, make
 
 Claims = dict[str, NDArray[Any]]
 ALREADY, FOUND, NON_FINITE = 0, 1, 3
-NAMES = ("x_adv", "success", "l0", "l0_pixel", "forwards", "backwards", "outcome", "step_found")
-NAMES = (*NAMES, "margin", "prediction", "clean_prediction")
+NAMES = (
+    *("x_adv", "success", "l0", "l0_pixel", "forwards", "backwards", "outcome", "step_found"),
+    *("margin", "prediction", "clean_prediction"),
+)
 
 
 def logits_of(case: Case, x: NDArray[Any]) -> NDArray[Any]:
