@@ -80,7 +80,7 @@ class Net(nn.Module):
         if self.kind == "inplace":
             x.sub_(0.5)
         elif self.kind == "inplace-view":
-            x.flatten(1).mul_(0.5)
+            x[:].mul_(0.5)
         elif self.kind == "inplace-same":
             x.clamp_(-1e9, 1e9)
         h = self.before(x).flatten(1)
@@ -112,6 +112,7 @@ class Net(nn.Module):
             "strided": lambda: logits.t().contiguous().t(),
             "sliced": lambda: logits[:, ::2],
             "double": logits.double,
+            "half": logits.half,
             "counting": lambda: self.count(logits),
             "caching": lambda: self.cached(x, logits),
             "buffered": lambda: self.buffered(logits),
@@ -158,7 +159,7 @@ SAME_AS = {
 }
 MODELS = (
     *SAME_AS,
-    *("plain", "relu", "batchnorm", "tied", "constant", "nan", "infinite", "all nan", "sliced", "double"),
+    *("plain", "relu", "batchnorm", "tied", "constant", "nan", "infinite", "all nan", "sliced", "double", "half"),
     *("shifted", "halved", "signs", "no-gradient"),
 )
 

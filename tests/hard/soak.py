@@ -34,7 +34,7 @@ source = "a test"
 weights = [{{ file = "deep/x1.pt", url = "http://127.0.0.1:{port}/x1.pt", sha256 = "{sha256}" }}]
 """
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "run": ("run", "plan.toml", "--store", "s.db", "--device", "cpu"),
+    "run": ("run", "plan.toml", "--store", "s.db", "--device", "cpu", "--trust-code"),
     "auto": (
         *("auto", "--model", "net.py:build", "--data", "mine.npz", "--device", "cpu", "--version", "quick"),
         *("--eps", "2", "--batch-size", "8", "--state", "state.db", "--out", "auto.npz", "--no-doctor"),

@@ -21,10 +21,6 @@ from tests.hard.independent import NAMES, Claims
 
 ROOT = Path(__file__).parents[2]
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
-# What does not hold yet: models, and the attacks that they defeat. Each has a test that turns red once it does.
-OPEN = {
-    "double": (("pdpgd", "pdpgd-paper", "sparsefool", "sparsefool-paper"), "point 10: float64 logits"),
-}
 
 
 class Judge:
@@ -77,11 +73,6 @@ def fit(case: Case) -> Case:
     budget = 4 if case.budget is None and sz.ATTACKS[case.attack].kind == "budget" else case.budget
     small = case.classes * prod(case.shape) <= 50_000
     return replace(case, budget=budget, classes=case.classes if small else 10)
-
-
-def is_open(case: Case) -> bool:
-    """Whether it is known not to hold yet."""
-    return case.attack in OPEN.get(case.model, ((), ""))[0]
 
 
 def refusal(case: Case, asked: Question) -> type[Exception] | None:

@@ -27,7 +27,8 @@ class Verifier:
     def confirm(self, problem: Problem, points: Tensor) -> tuple[Tensor, Tensor]:
         """Which points reach the goal inside the box, and their logits."""
         logits = self.ask(problem.outward(points))
-        return problem.fooled(logits) & logits.isfinite().all(1) & problem.feasible(points), logits
+        finite = logits.isfinite().all(1) & points.isfinite().flatten(1).all(1)  # a box may have no ends
+        return problem.fooled(logits) & finite & problem.feasible(points), logits
 
     def recheck(self, problem: Problem, tally: Tally) -> None:
         """Confirm new records of a coarse search, in place: rows go on from their best confirmed point."""
