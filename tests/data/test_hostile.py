@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sigmazero.data import load
+from sigmazero.data import DataError, load
+from sigmazero.data.imagenet import prepare
 from tests.data.test_cifar import LABELS, batch
 from tests.hard.bounded import bounded
 
@@ -190,3 +191,13 @@ def test_archives_that_unpack_to_gigabytes_or_lead_in_circles(tmp_path: Path) ->
         whole.write(tarfile.TarInfo("x/first").tobuf() + bytes(buffer) + bytes(10240))
         plain.write_bytes(whole.getvalue())
     assert "its entries lead back to each other" in said("cifar10", tmp_path)
+
+
+def test_pictures_that_would_grow_beyond_any_memory(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    image.new("RGB", (60_000, 1)).save(tmp_path / "thin.png")
+    with pytest.raises(DataError, match="60000 by 1 is none of ImageNet"):
+        prepare(tmp_path / "thin.png", resize=False)
+    image.new("1", (30_000, 30_000)).save(tmp_path / "wide.png")
+    with pytest.raises(DataError, match=r"not a readable picture \(Image size \(900000000 pixels\) exceeds limit"):
+        prepare(tmp_path / "wide.png", resize=True)

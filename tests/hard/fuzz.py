@@ -30,6 +30,7 @@ SHARE = 250
 SECONDS = 1.0
 HANGING = 60
 FORBIDDEN = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "subprocess.Popen", "socket.connect", "os.fork")
+SLIPS = (NameError, AssertionError)
 SWALLOWED = ("MemoryError", "Unable to allocate", "annot allocate memory")
 
 
@@ -127,6 +128,8 @@ def _read(reader: Reader, number: int, folder: Path, started: list[str]) -> str 
         said = str(error)
         if "\n" in said or not said.isprintable() or len(said) > 2000 or any(word in said for word in SWALLOWED):
             fault = f"says {said[:500]!r}"
+        if isinstance(error.__cause__, SLIPS):
+            fault = f"calls its own mistake damage: {said[:500]}"
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         fault = f"{type(error).__name__}: {str(error)[:300]} ({where.filename.rpartition('/')[2]}:{where.lineno})"

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from sigmazero.core.extras import require
+from sigmazero.core.text import one_line
 from sigmazero.data.errors import DataError
 from sigmazero.data.registry import Dataset
 from sigmazero.data.source import Array, Source, refuse_disguise
 
 SIDE, SHORTER, CLASSES = 224, 256, 1000
+NARROW = 100
 WNID = re.compile(r"n\d{8}")
 FLAT = "ILSVRC2012_val_*.JPEG"
 TRUTHS = ("val.txt", "LOC_val_solution.csv", "ILSVRC2012_validation_ground_truth.txt")
@@ -40,16 +42,18 @@ def prepare(path: Path, resize: bool) -> Array:
     try:
         with pillow.open(path) as file:
             picture: Any = file.convert("RGB")
-    except OSError as error:
+    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
         with path.open("rb") as head:
             refuse_disguise(head.read(64), path)
-        raise DataError(f"{path}: is not a readable picture ({error}); unpack the archive again") from error
+        raise DataError(f"{path}: is not a readable picture ({one_line(error)}); unpack the archive again") from error
     bilinear = pillow.Resampling.BILINEAR
     if resize:
         picture = picture.resize((SIDE, SIDE), bilinear)
     else:
         width, height = picture.size
         short = min(width, height)
+        if max(width, height) > NARROW * short:  # its longer side would grow beyond any memory
+            raise DataError(f"{path}: a picture of {width} by {height} is none of ImageNet; unpack the archive again")
         picture = picture.resize((SHORTER * width // short, SHORTER * height // short), bilinear)
         left, top = (round((side - SIDE) / 2) for side in picture.size)
         picture = picture.crop((left, top, left + SIDE, top + SIDE))
@@ -63,7 +67,7 @@ def _source(pictures: list[Path], labels: list[int], resize: bool) -> Source:
             images[place] = prepare(pictures[row], resize)
         return images
 
-    return Source(np.array(labels, dtype=np.int64), fetch)
+    return Source(np.array(labels, dtype=np.int64), fetch, cost=5 * 3 * SIDE * SIDE)
 
 
 def _foldered(folder: Path, classes: list[Path]) -> tuple[list[Path], list[int]]:

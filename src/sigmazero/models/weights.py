@@ -5,13 +5,14 @@ Reading never runs code: see `checkpoint` and safetensors. Nor does it take more
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
-from sigmazero.core.extras import MissingExtra, require
+from sigmazero.core.extras import require
 from sigmazero.core.files import disguise
 from sigmazero.core.folders import search
 from sigmazero.core.limits import TooLarge, afford
@@ -85,10 +86,14 @@ def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
         found = disguise(file.read(512))
     if found:
         raise WeightsError(f"{path} is {found}; download it again, in a browser if need be")
+    return _safetensors(path) if path.suffix == ".safetensors" else _checkpoint(path)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Whatever a file brings about, in one line that names it."""
     try:
-        return _safetensors(path) if path.suffix == ".safetensors" else _checkpoint(path)
-    except (WeightsError, MissingExtra):
-        raise
+        yield
     except TooLarge as error:
         raise WeightsError(str(error)) from None
     except Unsuitable as error:
@@ -106,22 +111,26 @@ def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
 
 def _safetensors(path: Path) -> dict[str, Tensor]:
     library = require("safetensors.torch", "cli", f"reading {path.name}")
-    afford(path.stat().st_size, str(path))
-    state: dict[str, Tensor] = library.load_file(path, device="cpu")
-    if not state:
+    with _explained(path):
+        afford(path.stat().st_size, str(path))
+        state: dict[str, Tensor] = library.load_file(path, device="cpu")
+        # What is narrower takes more room in single precision.
+        afford(4 * sum(value.numel() for value in state.values()), str(path))
+        single = {key: value.float() if value.is_floating_point() else value for key, value in state.items()}
+    if not single:
         raise WeightsError(f"{path} holds no weights; save model.state_dict()")
-    # What is narrower takes more room in single precision.
-    afford(4 * sum(value.numel() for value in state.values()), str(path))
-    return {key: value.float() if value.is_floating_point() else value for key, value in state.items()}
+    return single
 
 
 def _checkpoint(path: Path) -> dict[str, Tensor]:
-    checkpoint = describe(path)
+    with _explained(path):
+        checkpoint = describe(path)
     wanted = _unwrap(path, checkpoint.contents)
     for key, value in wanted.items():
         if value.flaw:
             raise WeightsError(f"{path}: {shown(key)} {value.flaw}, then model.state_dict() to a new file")
-    return checkpoint.make(wanted)
+    with _explained(path):
+        return checkpoint.make(wanted)
 
 
 def _unwrap(path: Path, data: Any) -> Mapping[str, Described]:
@@ -202,8 +211,8 @@ def install(network: nn.Module, state: Mapping[str, Tensor], origin: str, *, opt
 
 
 def _some(keys: Collection[Any]) -> str:
-    shown = ", ".join(shown(key) for key in list(keys)[:SHOWN])
-    return f"{shown}, ..." if len(keys) > SHOWN else shown
+    words = ", ".join(shown(key) for key in list(keys)[:SHOWN])
+    return f"{words}, ..." if len(keys) > SHOWN else words
 
 
 def load_file(network: nn.Module, path: str | os.PathLike[str], entry: ZooEntry | None = None) -> None:
