@@ -82,7 +82,7 @@ class Net(nn.Module):
         elif self.kind == "inplace-view":
             x[:].mul_(0.5)
         elif self.kind == "inplace-same":
-            x.clamp_(-1e9, 1e9)
+            x.clamp_(min=-torch.inf)
         h = self.before(x).flatten(1)
         h = self.drop(h) if self.norm is None else self.norm(h)
         if self.first is not None:
