@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo test lint types unit nightly format pages docs clean
+.PHONY: help demo test lint types unit rest nightly format pages docs clean
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -34,7 +34,10 @@ types: $(VENV)/.dev
 
 # Each process begins with half of the list, so that neighbours share what is costly to make, and then helps the other.
 unit: $(VENV)/.dev
-	$(BIN)/pytest -q -n 2 --dist worksteal
+	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not long'
+
+rest: $(VENV)/.dev  ## the attacks on ourselves and other long tests that `make test` leaves out
+	$(BIN)/pytest -q -n 2 --dist worksteal -m long
 
 # The number is that of the day and is printed: the same cases again with `make nightly SEED=20250131`.
 SEED ?= $(shell date +%Y%m%d)

@@ -28,6 +28,28 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("house")
 
 
+# Attacks on ourselves and whole processes: `make rest` has them, and CI runs it too.
+LONG = (
+    *("hard/", "attacks/test_real_networks.py", "bench/test_rerun.py", "bench/test_trust.py", "cli/test_output.py"),
+    *(
+        "cli/test_over.py",
+        "data/test_hostile.py",
+        "models/test_hostile.py",
+        "store/test_repair.py",
+        "store/test_log.py",
+    ),
+    *("store/test_alterations.py", "report/test_adding.py", "cli/test_adding.py", "attacks/test_number_formats.py"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `make test` leaves to `make rest`."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here) and item.path.relative_to(here).as_posix().startswith(LONG):
+            item.add_marker("long")
+
+
 @pytest.fixture(autouse=True)
 def _same_numbers() -> None:
     """Whatever ran before in this process, a test draws the same numbers."""
