@@ -20,7 +20,7 @@ from sigmazero.bench.plan import parse_plan
 from sigmazero.bench.run import execute
 from sigmazero.core.result import Outcome
 from sigmazero.run import Session
-from sigmazero.run.precision import lower
+from sigmazero.run.copies import search_copy
 from sigmazero.store.store import Store, StoreError
 from tests.plans import PLAN, assert_same, contents, run, trusting
 
@@ -243,20 +243,20 @@ def test_weights_that_change_during_a_run_are_noticed(folder):
 
 
 def test_one_copy_and_one_session_serve_a_cell(folder, monkeypatch):
-    """256 rows in coarse numbers, four batches: one lowered copy for all cells of a model, one session for each."""
+    """256 rows in coarse numbers, four batches: one copy for all cells of a model, one session for each."""
     images = torch.rand(256, 3, 4, 5, generator=torch.Generator().manual_seed(1))
     np.savez(folder / "mine.npz", images=images.numpy(), labels=np.arange(256) % 4)
     copies, sessions = [], []
 
-    def copied(*given):
+    def copied(*given, **more):
         copies.append(given)
-        return lower(*given)
+        return search_copy(*given, **more)
 
     def opened(*given, **more):
         sessions.append(given)
         return Session(*given, **more)
 
-    monkeypatch.setattr("sigmazero.run.prepared.lower", copied)
+    monkeypatch.setattr("sigmazero.run.prepared.search_copy", copied)
     monkeypatch.setattr("sigmazero.bench.worker.Session", opened)
     _, _, summary = run(BRIEF.replace("steps = 5", 'steps = 5\nprecision = "tf32"'), "s.db", batch_size=64)
     assert summary.rows == 3 * 256

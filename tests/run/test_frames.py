@@ -3,8 +3,6 @@
 Where a recording would be replayed the steps are taken instead; what a graph itself may get wrong tests/gpu tests.
 """
 
-import contextlib
-
 import pytest
 import torch
 
@@ -13,7 +11,7 @@ from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Oracle
 from sigmazero.run.graphs import Captured, Frame, Frames, stepper
 from sigmazero.run.search import search
-from sigmazero.run.steppers import Eager, one_step
+from sigmazero.run.steppers import Eager
 from tests.attacks.test_attacks import how, small
 from tests.networks import TinyNet
 
@@ -34,7 +32,13 @@ class Retaken:
 class Deviceless:
     """In place of what recordings share on a device."""
 
-    step, trials, variants, insist = staticmethod(one_step), 0, contextlib.nullcontext, False
+    insist = False
+
+    def begin(self, frame: Frame) -> None:
+        frame.record()
+
+    def look(self, frame: Frame, left: int) -> None:
+        """Nothing is ever worth compiling here."""
 
 
 def frames_of(attack) -> Frames:
@@ -49,9 +53,9 @@ class Noted(Frames):
         self.sizes: list[int] = []
 
     def hold(self, oracle, state):
-        frame, ahead = super().hold(oracle, state)
+        frame = super().hold(oracle, state)
         self.sizes.append(frame.rows)
-        return frame, ahead
+        return frame
 
 
 def problem(net: TinyNet, budget: int | None):
@@ -140,7 +144,7 @@ def test_a_frame_recorded_for_one_row_takes_the_box_of_others():
         part = question.take(rows)
         oracle = Oracle(net, part)
         with torch.no_grad():
-            frame, _ = frames.hold(oracle, attack.init(oracle))
+            frame = frames.hold(oracle, attack.init(oracle))
         for name in ("lower", "upper", "free"):
             assert torch.equal(getattr(frame.oracle.problem, name)[: len(rows)], getattr(part, name)), name
 
@@ -153,7 +157,7 @@ def test_a_frame_takes_the_box_of_another_problem():
         question = make_problem(net.x, net.y, bounds=bounds)
         oracle = Oracle(net, question)
         with torch.no_grad():
-            frame, _ = frames.hold(oracle, attack.init(oracle))
+            frame = frames.hold(oracle, attack.init(oracle))
         assert (float(frame.oracle.problem.lower), float(frame.oracle.problem.upper)) == bounds
         assert float(question.lower) == bounds[0]
     assert frame.oracle.problem.lower is not question.lower

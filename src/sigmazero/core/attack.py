@@ -16,6 +16,7 @@ from sigmazero.core.tally import Tally
 
 Goal = Literal["untargeted", "targeted"]
 Precision = Literal["fp32", "tf32", "bf16"]
+Prepare = Literal["auto", "none", "fold", "compile"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +100,9 @@ class Attack(ABC):
         pool: Tensor | None = None,
         precision: Precision = "fp32",
         capture: bool | None = None,
-        fuse: bool = False,
+        fuse: bool | None = None,
         max_memory: int | None = None,
+        prepare: Prepare = "auto",
     ) -> Result:
         """Attack every row of x and report what was found, per sample.
 
@@ -116,8 +118,10 @@ class Attack(ABC):
         pool       inputs such attacks may start from; all of x if None
         precision  "fp32", "tf32" or "bf16" for the search; every success is verified in fp32
         capture    replay steps as a CUDA graph: None wherever possible, True insists, False never
-        fuse       compile the attack's own arithmetic; pays on long runs of small models
+        fuse       compile the attack's own arithmetic: None together with the model, True always, False never
         max_memory bytes of device memory to stay below
+        prepare    the copy of the model that the search asks: "none", "fold" (batch norms folded, layout chosen),
+                   "compile", or "auto", which folds, and compiles when the run is long enough
         """
         # The contract does not know its driver: it is loaded when a run begins.
         from sigmazero.run import Hardware, Session
@@ -135,7 +139,7 @@ class Attack(ABC):
             start=start,
             pool=pool,
         )
-        hardware = Hardware(precision, capture, fuse, max_memory)
+        hardware = Hardware(precision, capture, fuse, max_memory, prepare)
         with Session(self, model, hardware, batch_size=batch_size) as session:
             return session.run(problem, progress=progress)
 

@@ -21,6 +21,7 @@ CODES: dict[str, str] = {
     "SZ013": "Some input gradients are not finite: gradient attacks stop at those rows.",
     "SZ014": "A black-box attack beat the gradient-based ones: their gradients mislead, and robustness is overstated.",
     "SZ015": "The model writes to its input: it is given a copy, so that what was asked about stays as it was.",
+    "SZ016": "A copy made for speed answers otherwise than the model: the search runs on the model as it is.",
 }
 
 

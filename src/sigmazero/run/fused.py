@@ -1,6 +1,6 @@
 """Steps whose arithmetic is compiled. Importing this loads torch's compiler, so it is imported only where it is used.
 
-The model itself is never compiled: a step is cut before and after each call of it.
+A step is cut before and after each call of the model, which is compiled apart or not at all.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,6 +19,13 @@ TRIALS = 2  # steps thrown away before a recording, in which the compiler works
 
 class FusedOracle(Oracle):
     """An oracle whose calls of the model the compiler leaves alone."""
+
+    @classmethod
+    def like(cls, oracle: Oracle) -> "FusedOracle":
+        """The same oracle, with the same tensors."""
+        fused = cls.__new__(cls)
+        fused.__dict__.update(oracle.__dict__)
+        return fused
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _send(self, table: Tensor) -> Tensor:

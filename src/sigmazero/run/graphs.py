@@ -19,6 +19,7 @@ from sigmazero.core.batched import each, take
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.problem import BOX, Problem
 from sigmazero.core.tally import Tally
+from sigmazero.run.compiled import Compiler
 from sigmazero.run.memory import out_of_memory
 from sigmazero.run.steppers import Eager, Stepper, one_step
 
@@ -46,18 +47,21 @@ class Recordings:
     are made in a new one: a pool whose recordings are all gone is gone too, and its handle must not be used again.
     """
 
-    def __init__(self, fuse: bool = False, insist: bool = False) -> None:
+    def __init__(self, compiler: Compiler, insist: bool = False) -> None:
         """`insist` makes a step that cannot be recorded an error."""
         self.pool: Any = None
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        self.insist = insist
-        self.step: StepFunction = one_step
-        self.trials, self.variants = 0, _nothing
+        self.compiler, self.insist = compiler, insist
         self.made = 0  # how many steps were recorded
-        if fuse:
-            from sigmazero.run import fused
 
-            self.step, self.trials, self.variants = fused.compiled_step(), fused.TRIALS, fused.many_variants
+    def begin(self, frame: "Frame") -> None:
+        """Record a frame for the first time."""
+        self.compiler.begin(frame)
+
+    def look(self, frame: "Frame", left: int) -> None:
+        """Now and then, between the steps of a frame that has some left: it may be worth compiling."""
+        if self.compiler.watches(frame) and (milliseconds := frame.watch.milliseconds()) is not None:
+            self.compiler.look(frame, milliseconds, left)
 
     def record(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
         """What `work` launches, as a graph. Not with torch.cuda.graph, which waits for the device."""
@@ -87,20 +91,42 @@ class Frame:
         self.oracle, self.state = oracle, state
         self.oracle.problem = _owned(oracle.problem)
         self.oracle.iteration = oracle.iteration.clone()
+        self.step: StepFunction = one_step
+        self.unasked = 0  # steps taken to record that nobody has asked for
+        self.watch = Stopwatch()
 
-    def record(self) -> None:
-        """Take one step, then record."""
-        with self.shared.variants():
-            for _ in range(self.shared.trials):
-                with self._own_tensors():
-                    self.shared.step(self.attack, self.oracle, self.state)
-            self._advance(1)
-            try:
-                self._capture()
-            except RuntimeError as error:
-                if out_of_memory(error):
-                    raise
-                raise Unrecordable(str(error).splitlines()[0], self) from error
+    def record(self, fused: bool = False) -> None:
+        """Take one step, then record; `fused` has the attack's own arithmetic compiled."""
+        before = self.step, self.oracle
+        trials, variants = 0, _nothing
+        if fused:
+            from sigmazero.run import fused as compiling  # loads torch's compiler
+
+            self.step, self.oracle = compiling.compiled_step(), compiling.FusedOracle.like(self.oracle)
+            trials, variants = compiling.TRIALS, compiling.many_variants
+        try:
+            with variants():
+                for _ in range(trials):
+                    self.rehearse()
+                self._advance(1)
+                self.unasked += 1
+                self._recorded()
+        except Exception:
+            self.step, self.oracle = before
+            raise
+
+    def _recorded(self) -> None:
+        try:
+            self._capture()
+        except RuntimeError as error:
+            if out_of_memory(error):
+                raise
+            raise Unrecordable(str(error).splitlines()[0], self) from error
+
+    def rehearse(self) -> None:
+        """A step that is thrown away."""
+        with self._own_tensors():
+            self.step(self.attack, self.oracle, self.state)
 
     def _capture(self) -> None:
         try:
@@ -123,7 +149,7 @@ class Frame:
         with self._own_tensors() as (tally, iteration):
             state = self.state
             for _ in range(steps):
-                state = self.shared.step(self.attack, self.oracle, state)
+                state = self.step(self.attack, self.oracle, state)
             new = [*_tensors(self.oracle.tally), *_tensors(state), self.oracle.iteration]
             _overwrite([*_tensors(tally), *_tensors(self.state), iteration], new)
 
@@ -139,8 +165,9 @@ class Frame:
 
     def go(self, steps: int) -> None:
         """Replay as often as the recording fits, and step the rest."""
-        for _ in range(steps // self.attack.unroll):
-            self.graph.replay()
+        with self.watch.timed(steps // self.attack.unroll * self.attack.unroll, self.oracle.problem.x.device):
+            for _ in range(steps // self.attack.unroll):
+                self.graph.replay()
         for _ in range(steps % self.attack.unroll):
             self._advance(1)
 
@@ -174,6 +201,7 @@ class Frames:
     def __init__(self, attack: Attack, size: int, shared: Recordings) -> None:
         self.attack, self.size, self.shared = attack, size, shared
         self.recordable = True  # until a recording fails
+        self.left = self.later = 0  # steps to take for the batch at hand, and for all later ones
         self._frames: dict[int, Frame] = {}
 
     def bucket(self, rows: int) -> int:
@@ -183,20 +211,21 @@ class Frames:
             size //= 2
         return max(size, rows)
 
-    def hold(self, oracle: Oracle, state: Any) -> tuple[Frame, int]:
-        """A frame with these rows in it, recorded now if there is none of the size, and the steps that took."""
+    def hold(self, oracle: Oracle, state: Any) -> Frame:
+        """A frame with these rows in it, recorded now if there is none of the size."""
         size = self.bucket(len(oracle.problem))
         frame = self._frames.get(size)
         if frame is not None:
             frame.load(oracle.problem, oracle.tally, state, oracle.iteration)
-            return frame, 0
+            frame.unasked = 0  # those were steps of other rows
+            return frame
         rows = len(oracle.problem)
         padded = torch.arange(size, device=oracle.problem.x.device).clamp(max=rows - 1)
         frame = Frame(self.attack, oracle.part(padded), take(state, padded), self.shared)
         frame.oracle.tally.alive[rows:] = False
-        frame.record()
+        self.shared.begin(frame)
         self._frames[size] = frame
-        return frame, 1
+        return frame
 
 
 def stepper(frames: Frames, oracle: Oracle, state: Any, ahead: int = 0) -> Stepper:
@@ -209,8 +238,36 @@ def stepper(frames: Frames, oracle: Oracle, state: Any, ahead: int = 0) -> Stepp
             raise
         frames.recordable = False
         log.warning("stepping eagerly: the step could not be captured (%s)", error)
-        # The step before the recording was taken, counted and is not taken again.
-        return Eager(frames.attack, error.frame.part(rows), _head(error.frame.state, rows), ahead + 1)
+        # Steps before the recording were taken, counted and are not taken again.
+        return Eager(frames.attack, error.frame.part(rows), _head(error.frame.state, rows), ahead + error.frame.unasked)
+
+
+class Stopwatch:
+    """How long the last steps took on a device, without waiting for them."""
+
+    def __init__(self) -> None:
+        self._events: tuple[Any, Any] | None = None
+        self._steps = 0
+
+    @contextmanager
+    def timed(self, steps: int, device: torch.device) -> Iterator[None]:
+        """Time some steps."""
+        if not steps or device.type != "cuda":
+            yield
+            return
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        first.record()
+        yield
+        last.record()
+        self._events, self._steps = (first, last), steps
+
+    def milliseconds(self) -> float | None:
+        """Milliseconds per step, once they are all taken."""
+        if self._events is None or not self._events[1].query():
+            return None
+        elapsed: float = self._events[0].elapsed_time(self._events[1])
+        self._events = None
+        return elapsed / self._steps
 
 
 class Captured:
@@ -220,8 +277,8 @@ class Captured:
         self.frames = frames
         self.interval = max(10, 5 * frames.attack.unroll)
         self.rows = len(oracle.problem)
-        self.frame, taken = frames.hold(oracle, state)
-        self.ahead = ahead + taken  # steps taken that nobody has asked for yet
+        self.frame = frames.hold(oracle, state)
+        self.ahead = ahead  # steps taken that nobody has asked for yet
 
     @property
     def oracle(self) -> Oracle:
@@ -241,9 +298,14 @@ class Captured:
 
     def go(self, steps: int) -> None:
         """Take some steps."""
+        frames = self.frames
+        whole = self.frame.rows == frames.size  # later batches begin in the largest frame
+        frames.shared.look(self.frame, frames.left + (frames.later if whole else 0))
+        self.ahead, self.frame.unasked = self.ahead + self.frame.unasked, 0
         left = steps - self.ahead
         self.ahead = max(-left, 0)
         self.frame.go(max(left, 0))
+        frames.left -= steps
 
     def worth(self, alive: int, rows: int) -> bool:
         """Whether a smaller frame holds the rows that are left."""
@@ -253,7 +315,8 @@ class Captured:
         """Move some of the rows to a smaller frame."""
         mine, state = self.oracle, take(self.state, keep)
         mine.take(keep)
-        return stepper(self.frames, mine, state, self.ahead)
+        ahead, self.frame.unasked = self.ahead + self.frame.unasked, 0
+        return stepper(self.frames, mine, state, ahead)
 
 
 def _owned(problem: Problem) -> Problem:

@@ -5,7 +5,7 @@ from typing import get_args
 
 import torch
 
-from sigmazero.core.attack import Precision
+from sigmazero.core.attack import Precision, Prepare
 from sigmazero.core.problem import Problem
 
 
@@ -15,14 +15,17 @@ class Hardware:
 
     precision  number format of the search; whatever it claims is verified in fp32 before it is believed
     capture    record a step as a CUDA graph: None wherever possible, True insists, False never
-    fuse       compile the attack's own arithmetic (takes seconds to compile, pays on long runs of small models)
+    fuse       compile the attack's own arithmetic: None together with the model, True always, False never
+    prepare    what is done to the copy that the search asks: "none"; "fold" folds batch norms and chooses the layout;
+               "compile" also compiles it where steps are recorded; "auto" folds, and compiles when that pays
     max_memory bytes of device memory to stay below
     """
 
     precision: Precision = "fp32"
     capture: bool | None = None
-    fuse: bool = False
+    fuse: bool | None = None
     max_memory: int | None = None
+    prepare: Prepare = "auto"
 
     def check(self, problem: Problem) -> None:
         """Refuse what cannot be done for this problem."""
@@ -30,6 +33,8 @@ class Hardware:
             raise ValueError(f"precision={self.precision!r} is not one of {', '.join(map(repr, get_args(Precision)))}")
         if self.precision != "fp32" and problem.x.dtype != torch.float32:
             raise ValueError(f"precision={self.precision!r} searches below fp32; the inputs are {problem.x.dtype}")
+        if self.prepare not in get_args(Prepare):
+            raise ValueError(f"prepare={self.prepare!r} is not one of {', '.join(map(repr, get_args(Prepare)))}")
         if self.capture and not problem.x.is_cuda:
             raise ValueError(f"capture=True needs inputs on a CUDA device; they are on {problem.x.device}")
         if self.max_memory is not None and not problem.x.is_cuda:

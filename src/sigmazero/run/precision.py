@@ -1,6 +1,5 @@
-"""Number formats: strict fp32 for whatever must hold, and copies of a model that search in coarser numbers."""
+"""Number formats: strict fp32 for whatever must hold; and a model that is asked quietly."""
 
-import copy
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
@@ -32,36 +31,6 @@ def _tf32(allowed: bool) -> Iterator[None]:
         yield
     finally:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
-
-
-def lower(model: Model, precision: Precision) -> Model:
-    """The model as a search in these numbers asks it."""
-    if precision == "fp32":
-        return model  # in fp32 channels-last is slower for most networks
-    return _Coarse(model, torch.bfloat16 if precision == "bf16" else torch.float32)
-
-
-class _Coarse:
-    """A copy of a model in another number format and channels-last, taking and giving fp32.
-
-    A callable that is not a module cannot be copied: it runs under autocast, in its own layout.
-    """
-
-    def __init__(self, model: Model, dtype: torch.dtype) -> None:
-        self.model, self.dtype = model, dtype
-        if isinstance(model, nn.Module):
-            self.model = copy.deepcopy(model).requires_grad_(False).to(dtype)
-            for parameter in self.model.parameters():
-                if parameter.ndim == 4:
-                    parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        if not isinstance(self.model, nn.Module):
-            with torch.autocast(x.device.type, self.dtype, enabled=self.dtype != torch.float32):
-                return self.model(x).float()
-        x = x.to(self.dtype)
-        logits: Tensor = self.model(x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x)
-        return logits.float()
 
 
 class OwnCopy(nn.Module):

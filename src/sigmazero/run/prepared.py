@@ -6,9 +6,11 @@ from typing import Any
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Model, Oracle
 from sigmazero.core.problem import BOX, Problem
+from sigmazero.run.compiled import Compiler, SearchModel
+from sigmazero.run.copies import search_copy
 from sigmazero.run.graphs import Frames, Recordings, stepper
 from sigmazero.run.hardware import Hardware
-from sigmazero.run.precision import OwnCopy, lower
+from sigmazero.run.precision import OwnCopy, search_precision
 from sigmazero.run.steppers import Eager, Stepper
 
 _WORTH_RECORDING = 4  # recordings' worth of steps; fewer cost less than a recording
@@ -22,7 +24,8 @@ class Prepared:
 
     def __init__(self, model: Model, hardware: Hardware) -> None:
         self.model, self.hardware = model, hardware
-        self._lowered: Model | None = None
+        self._copy: SearchModel | None = None
+        self.batches_left = 0  # after the one at hand, as far as is known
         self._recordings: Recordings | None = None
         self._phases: dict[Hashable, list[PhaseRunner]] = {}
 
@@ -32,12 +35,20 @@ class Prepared:
             self.close()
             self.model = OwnCopy(self.model)
 
-    @property
-    def lowered(self) -> Model:
+    def copy(self, problem: Problem) -> SearchModel:
         """The model as the search asks it; made when first asked for, which must be while the model is quiet."""
-        if self._lowered is None:
-            self._lowered = lower(self.model, self.hardware.precision)
-        return self._lowered
+        if self._copy is None:
+            hardware, x = self.hardware, problem.x if problem.outer_x is None else problem.outer_x
+            with search_precision(hardware.precision):
+                made = search_copy(
+                    self.model,
+                    x,
+                    bf16=hardware.precision == "bf16",
+                    coarse=not hardware.exact,
+                    folds=hardware.prepare != "none",
+                )
+            self._copy = SearchModel(made)
+        return self._copy
 
     @property
     def recordings(self) -> int:
@@ -45,14 +56,9 @@ class Prepared:
         return 0 if self._recordings is None else self._recordings.made
 
     def oracle(self, problem: Problem, size: int) -> Oracle:
-        """Who asks the lowered model about a batch of a problem cut into batches of `size`."""
-        kind: type[Oracle] = Oracle
-        if self.hardware.fuse and problem.x.is_cuda:
-            from sigmazero.run.fused import FusedOracle
-
-            kind = FusedOracle
+        """Who asks the copy about a batch of a problem cut into batches of `size`."""
         # Forward-only queries need less memory than the batch with its backward pass: twice the rows at once.
-        return kind(self.lowered, problem, exact=self.hardware.exact, chunk=2 * size)
+        return Oracle(self.copy(problem), problem, exact=self.hardware.exact, chunk=2 * size)
 
     def phases(self, attack: Attack, problem: Problem, size: int) -> "Sequence[PhaseRunner]":
         """The phases of an attack on a problem cut into batches of `size`, each with who takes its steps."""
@@ -60,13 +66,17 @@ class Prepared:
         if key not in self._phases:
             shared = self._shared_recordings(problem)
             self._phases[key] = [PhaseRunner(one, size, self.hardware, shared) for one in attack.phases(problem)]
+        for phase in self._phases[key]:
+            phase.batches_left = self.batches_left
         return self._phases[key]
 
     def _shared_recordings(self, problem: Problem) -> Recordings | None:
         if not problem.x.is_cuda or self.hardware.capture is False:
             return None
         if self._recordings is None:
-            self._recordings = Recordings(self.hardware.fuse, insist=bool(self.hardware.capture))
+            hardware = self.hardware
+            compiler = Compiler(self.copy(problem), hardware.prepare, hardware.fuse)
+            self._recordings = Recordings(compiler, insist=bool(hardware.capture))
         return self._recordings
 
     def forget_recordings(self) -> None:
@@ -76,7 +86,7 @@ class Prepared:
     def close(self) -> None:
         """Let go of everything but the model itself."""
         self.forget_recordings()
-        self._lowered = None
+        self._copy = None
 
 
 class PhaseRunner:
@@ -88,6 +98,7 @@ class PhaseRunner:
             raise ValueError(
                 f"{attack.name} looks at values between its steps and cannot be captured; leave capture out"
             )
+        self.batches_left = 0
         worth = attack.capturable and attack.iterations >= _WORTH_RECORDING * attack.unroll
         self.frames = Frames(attack, size, shared) if shared is not None and worth else None
 
@@ -96,6 +107,8 @@ class PhaseRunner:
         state = self.attack.init(oracle) if before is None else self.attack.follow(oracle, before)
         if self.frames is None or not self.frames.recordable:
             return Eager(self.attack, oracle, state)
+        steps = self.attack.iterations
+        self.frames.left, self.frames.later = steps, steps * self.batches_left
         return stepper(self.frames, oracle, state)
 
 

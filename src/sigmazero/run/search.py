@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sigmazero.core.attack import Attack
-from sigmazero.core.batched import put, take
+from sigmazero.core.batched import each, put, take
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.problem import Problem
 from sigmazero.core.tally import Tally
@@ -48,13 +48,15 @@ def search(phases: Sequence[Phase], oracle: Oracle, compact: bool, recheck: Rech
     found = Found(take(oracle.tally, rows), problem.x.clone() if keeps_own else None)
     done, total = 0, sum(phase.attack.iterations for phase in phases)
     state, end, left = None, 0, len(rows)
+    looks = Looks()
     for phase in phases:
         oracle.first = done
         stepper = phase.begin(oracle, state)
         end += phase.attack.iterations
         while True:
             if recheck is not None:
-                _rechecked(phase.attack, problem.take(rows), stepper.tally, recheck)
+                everyone = looks.due() or done == end
+                _rechecked(phase.attack, problem.take(rows), stepper.tally, recheck, everyone)
             if done == end:
                 break
             alive = stepper.tally.alive.clone()
@@ -79,9 +81,39 @@ def search(phases: Sequence[Phase], oracle: Oracle, compact: bool, recheck: Rech
     return found
 
 
-def _rechecked(phase: Attack, problem: Problem, tally: Tally, recheck: Recheck) -> None:
-    """Confirm new records, in place. That asks too, and a row that goes on for it may have nothing left to ask."""
-    recheck(problem, tally)
+class Looks:
+    """At which looks all records are confirmed: the first few, then ever fewer.
+
+    Records come fast at first and rarely later, and a wrong one has others behind it.
+    """
+
+    def __init__(self) -> None:
+        self.count, self.next = 0, 1
+
+    def due(self) -> bool:
+        """Count a look; whether everybody's records are confirmed at it."""
+        self.count += 1
+        if self.count < self.next:
+            return False
+        self.next = max(self.count + 1, self.count * 3 // 2)
+        return True
+
+
+def _rechecked(phase: Attack, problem: Problem, tally: Tally, recheck: Recheck, everyone: bool) -> None:
+    """Confirm new records, in place: everybody's, or only of rows that have stopped, as they are about to leave.
+
+    That asks too, and a row that goes on for it may have nothing left to ask.
+    """
+    if everyone:
+        recheck(problem, tally)
+    else:
+        assert tally.sure_l0 is not None  # in every search that needs to confirm
+        stopped = (~tally.alive & (tally.best_l0 < tally.sure_l0)).nonzero().squeeze(1)
+        if not len(stopped):
+            return
+        part = take(tally, stopped)
+        recheck(problem.take(stopped), part)
+        each(lambda held, new: held.index_copy_(0, stopped, new), tally, part)
     spent = phase.spent(tally)
     if spent is not None:
         tally.alive &= ~spent

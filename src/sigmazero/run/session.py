@@ -166,7 +166,7 @@ class Session:
         self,
         prepared: Prepared,
         problem: Problem,
-        rows: Tensor,
+        asking: Tensor,
         clean: Tensor,
         advance: Advance = ignore,
         known: Tensor | None = None,
@@ -177,27 +177,33 @@ class Session:
         def attack(rows: Tensor) -> Result:
             assert self.size is not None  # as `_cut` has made sure
             part = inner.take(rows)
+            prepared.batches_left = -(-int((asking > rows[-1]).sum()) // self.size)
             phases = prepared.phases(self.attack, inner, self.size)
             recheck = None if exact else self._verifier.recheck
             with search_precision(prepared.hardware.precision):
                 found = search(phases, prepared.oracle(part, self.size), self.compact, recheck, advance)
             return self._verifier.report(problem.take(rows), _outward(part, found), clean[rows])
 
-        return self._cut(problem, rows, attack, known)
+        return self._cut(problem, asking, attack, known)
 
     def _doubtful(self, result: Result) -> Tensor:
         """Rows to search again: a coarse search found something for them that did not hold, and nothing that did.
 
-        A sample for which it found nothing at all is a failure like any other: a second search would be a second try.
-        Nor is there one where it would break a limit of queries.
+        Where bf16 found nothing at all without a budget its numbers may be why, so these are searched again too. Nobody
+        is where it would break a limit of queries.
         """
-        once = self.prepared.hardware.exact or self.attack.limit is not None
-        return torch.zeros_like(result.success) if once else result.outcome == Outcome.UNVERIFIED
+        if self.prepared.hardware.exact or self.attack.limit is not None:
+            return torch.zeros_like(result.success)
+        lost = self.prepared.hardware.precision == "bf16" and result.budget is None
+        doubtful: Tensor = result.outcome == Outcome.UNVERIFIED
+        return doubtful | (result.outcome == Outcome.NOT_FOUND) if lost else doubtful
 
     def _search_again(self, problem: Problem, rows: Tensor, first: Result, clean: Tensor) -> Result:
         """Once more in fp32; what both searches asked counts."""
         if self._exact is None:
-            self._exact = Prepared(self.prepared.model, replace(self.prepared.hardware, precision="fp32"))
+            self._exact = Prepared(
+                self.prepared.model, replace(self.prepared.hardware, precision="fp32", prepare="none")
+            )
         second = Result.join([result for _, result in self._search(self._exact, problem, rows, clean)])
         # The clean check was made once.
         spent: dict[str, Any] = {
@@ -218,7 +224,7 @@ class Session:
                 if self.size is None:
                     hardware = self.prepared.hardware
                     self.size = choose_batch_size(
-                        self.prepared.lowered, problem, hardware.precision, hardware.max_memory
+                        self.prepared.copy(problem), problem, hardware.precision, hardware.max_memory
                     )
                 part = rows[start : start + self.size]
                 if known is not None and bool(known[part].all()):

@@ -1,0 +1,96 @@
+"""Batch norms folded into the layers before them: in eval mode both together are one layer with other weights.
+
+Which norm follows which layer, and whether anybody else uses the layer's output, is seen by running the model once and
+looking at the graph that autograd makes. The model's code is not read: control flow, checks of shapes and custom
+functions do not matter.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
+
+_NORMS: dict[type[nn.Module], type[nn.Module]] = {
+    nn.Conv1d: nn.BatchNorm1d,
+    nn.Conv2d: nn.BatchNorm2d,
+    nn.Conv3d: nn.BatchNorm3d,
+    nn.Linear: nn.BatchNorm1d,
+}
+
+
+def foldable(model: nn.Module) -> bool:
+    """Whether there is anything to fold, at a glance."""
+    kinds = {type(module) for module in model.modules()}
+    return any(layer in kinds and norm in kinds for layer, norm in _NORMS.items())
+
+
+def fold(model: nn.Module, x: Tensor) -> int:
+    """Fold what can be folded, in place, and say how many norms that were; `x` is an input to run the model with."""
+    pairs = list(_pairs(model, x))
+    names = {module: name for name, module in model.named_modules()}
+    for layer, norm in pairs:
+        fuse: Callable[[Any, Any], nn.Module] = fuse_linear_bn_eval if type(layer) is nn.Linear else fuse_conv_bn_eval
+        _put(model, names[layer], fuse(layer, norm).requires_grad_(False))
+        _put(model, names[norm], nn.Identity())
+    return len(pairs)
+
+
+def _pairs(model: nn.Module, x: Tensor) -> Iterator[tuple[nn.Module, Any]]:
+    """Layers whose output goes to a norm and nowhere else, both called once and known by one name."""
+    outputs: dict[int, tuple[nn.Module, Any]] = {}  # by address; the tensors are held, so that no address comes twice
+    calls: Counter[nn.Module] = Counter()
+    found: list[tuple[nn.Module, nn.Module, Any]] = []
+
+    def leave(layer: nn.Module, _: Any, out: Any) -> None:
+        calls[layer] += 1
+        outputs[id(out)] = layer, out
+
+    def enter(norm: nn.Module, inputs: tuple[Any, ...]) -> None:
+        calls[norm] += 1
+        layer, out = outputs.get(id(inputs[0]), (norm, None))
+        if out is not None and type(norm) is _NORMS[type(layer)]:
+            found.append((layer, norm, out.grad_fn))
+
+    with _watched(model, leave, enter), torch.enable_grad():
+        logits = model(x.detach().clone().requires_grad_())
+    uses = _uses(logits.grad_fn)
+    places = Counter(module for _, module in model.named_modules(remove_duplicate=False))
+    for layer, norm, node in found:
+        alone = uses[node] == 1 and all(calls[m] == 1 and places[m] == 1 for m in (layer, norm))
+        if alone and norm.running_mean is not None and not hasattr(layer, "parametrizations"):
+            yield layer, norm
+
+
+@contextmanager
+def _watched(model: nn.Module, leave: Any, enter: Any) -> Iterator[None]:
+    handles = [m.register_forward_hook(leave) for m in model.modules() if type(m) in _NORMS]
+    handles += [m.register_forward_pre_hook(enter) for m in model.modules() if type(m) in _NORMS.values()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _uses(last: Any) -> Counter[Any]:
+    """How often each result of the graph is used to compute the last one."""
+    uses: Counter[Any] = Counter()
+    seen, waiting = {last}, [last]
+    while waiting:
+        for node, _ in waiting.pop().next_functions:
+            if node is None:
+                continue
+            uses[node] += 1
+            if node not in seen:
+                seen.add(node)
+                waiting.append(node)
+    return uses
+
+
+def _put(model: nn.Module, name: str, module: nn.Module) -> None:
+    parent, _, own = name.rpartition(".")
+    setattr(model.get_submodule(parent), own, module)

@@ -1,0 +1,101 @@
+"""What compiling has cost and brought on this machine, kept beside torch's own cache of compiled artefacts."""
+
+import getpass
+import hashlib
+import json
+import logging
+import os
+import statistics
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sigmazero.core.files import replacing
+
+log = logging.getLogger(__name__)
+_GAIN, _COST = 0.3, 12.0  # share of a step, and seconds, as long as nothing was measured here
+
+
+@dataclass
+class Entry:
+    """One model, shape and device: seconds that compiling would have saved so far, what it took, and what it saves."""
+
+    missed: float = 0.0
+    cold: float | None = None
+    warm: float | None = None
+    gain: float | None = None
+
+
+class Ledger:
+    """Entries by key. A file that cannot be read or written costs nothing but what it would have told."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = _beside_the_cache() if path is None else path
+
+    @staticmethod
+    def key(text: str) -> str:
+        """A short name for a long description."""
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+    def judge(self, key: str, milliseconds: float, left: int) -> tuple[bool, str]:
+        """Whether compiling pays for so many steps of so many milliseconds, and why.
+
+        What it would have saved before counts too: one who has waited as long as a compilation takes should have one.
+        """
+        entries = self._read()
+        entry = entries.get(key, Entry())
+        gain = entry.gain if entry.gain is not None else _middle([e.gain for e in entries.values()], _GAIN)
+        cost = entry.warm or (entry.cold and entry.cold / 4) or _middle([e.cold for e in entries.values()], _COST)
+        saved = gain * milliseconds * left / 1000
+        pays = entry.missed + saved > cost
+        if not pays:
+            entry.missed += saved
+            self._write(entries | {key: entry})
+        before = f", {entry.missed:.1f} s missed before" if entry.missed and pays else ""
+        return pays, f"{left} steps of {milliseconds:.2f} ms would save {saved:.1f} s{before}; it takes {cost:.1f} s"
+
+    def spent(self, key: str, seconds: float) -> None:
+        """Compiling took so long; from now on the artefacts lie in the cache."""
+        entries = self._read()
+        entry = entries.get(key, Entry())
+        if entry.cold is None:
+            entry.cold = seconds
+        else:
+            entry.warm = seconds
+        entry.missed = 0.0
+        self._write(entries | {key: entry})
+
+    def gained(self, key: str, share: float) -> None:
+        """Compiled steps take so much less than those before."""
+        entries = self._read()
+        entry = entries.get(key, Entry())
+        entry.gain = share
+        self._write(entries | {key: entry})
+
+    def _read(self) -> dict[str, Entry]:
+        try:
+            return {key: Entry(**values) for key, values in json.loads(self.path.read_text("utf-8")).items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            log.warning("%s is not read (%s); it is written anew", self.path, error)
+            return {}
+
+    def _write(self, entries: dict[str, Entry]) -> None:
+        try:
+            with replacing(self.path) as part:
+                part.write_text(json.dumps({key: asdict(entry) for key, entry in entries.items()}), "utf-8")
+        except OSError as error:
+            log.warning("what compiling brings cannot be remembered (%s)", error)
+
+
+def _middle(values: list[float | None], otherwise: float) -> float:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else otherwise
+
+
+def _beside_the_cache() -> Path:
+    """Where torch keeps what it compiled, so that both come and go together; its own rule, without loading it."""
+    named = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    folder = Path(named) if named else Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"
+    return folder / "sigmazero.json"
