@@ -200,7 +200,7 @@ class Oracle:
         (grad,) = torch.autograd.grad(logits, point, slope.to(logits.dtype), retain_graph=again)
         if not again:
             self._open = None
-        return grad
+        return grad.contiguous()  # a copy with channels last has gradients so, and a recorded step knows one layout
 
     @property
     def _on_host(self) -> bool:

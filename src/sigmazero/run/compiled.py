@@ -97,7 +97,7 @@ class Compiler:
             return False
         self.model.compiled |= new
         try:
-            frame.record(fused=self.fuse is not False)
+            frame.record(compiled=True, fused=self.fuse is not False)
         except Exception as error:  # the compiler raises what it likes about a model it cannot handle
             if out_of_memory(error):
                 raise

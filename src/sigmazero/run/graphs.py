@@ -95,19 +95,23 @@ class Frame:
         self.unasked = 0  # steps taken to record that nobody has asked for
         self.watch = Stopwatch()
 
-    def record(self, fused: bool = False) -> None:
-        """Take one step, then record; `fused` has the attack's own arithmetic compiled."""
+    def record(self, *, compiled: bool = False, fused: bool = False) -> None:
+        """Take one step, then record; `fused` has the attack's own arithmetic compiled, as the model is if `compiled`.
+
+        The compiler works in steps before, which are thrown away; during a recording it could not.
+        """
         before = self.step, self.oracle
         trials, variants = 0, _nothing
-        if fused:
-            from sigmazero.run import fused as compiling  # loads torch's compiler
+        if compiled or fused:
+            from sigmazero.run import fused as compiler  # loads that of torch
 
-            self.step, self.oracle = compiling.compiled_step(), compiling.FusedOracle.like(self.oracle)
-            trials, variants = compiling.TRIALS, compiling.many_variants
+            trials, variants = compiler.TRIALS, compiler.many_variants
+            if fused:
+                self.step, self.oracle = compiler.compiled_step(), compiler.FusedOracle.like(self.oracle)
         try:
             with variants():
                 for _ in range(trials):
-                    self.rehearse()
+                    self.rehearse(self.attack.unroll)
                 self._advance(1)
                 self.unasked += 1
                 self._recorded()
@@ -123,10 +127,12 @@ class Frame:
                 raise
             raise Unrecordable(str(error).splitlines()[0], self) from error
 
-    def rehearse(self) -> None:
-        """A step that is thrown away."""
+    def rehearse(self, steps: int = 1) -> None:
+        """Steps that are thrown away."""
         with self._own_tensors():
-            self.step(self.attack, self.oracle, self.state)
+            state = self.state
+            for _ in range(steps):
+                state = self.step(self.attack, self.oracle, state)
 
     def _capture(self) -> None:
         try:
