@@ -27,6 +27,9 @@ class Problem:
 
     A problem in the unit box (see `unit_box`) also has the user's own inputs and bounds, `outer_x`, `outer_lower` and
     `outer_upper`. Its other tensors, but for `pool`, are in units of the box, and `outward` leads back.
+
+    The goal must be reached by at least `least` in the logits. `checks` is how often the model is asked about a point
+    that is checked: twice where the caller's numbers are not the strict ones.
     """
 
     x: Tensor
@@ -45,6 +48,8 @@ class Problem:
     outer_x: Tensor | None = None
     outer_lower: Tensor | None = None
     outer_upper: Tensor | None = None
+    least: float = 0.0
+    checks: int = 1
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -91,6 +96,18 @@ class Problem:
         """Whether the goal is reached, by argmax; the only place that decides it."""
         top = logits.argmax(1)
         return top == self.y if self.targeted else top != self.y
+
+    def shifted(self, logits: Tensor) -> Tensor:
+        """Logits (N, ..., classes) in which the goal is reached where it is by `least` in those given."""
+        if self.least == 0:
+            return logits
+        y = self.y.view(-1, *[1] * (logits.ndim - 1)).expand(*logits.shape[:-1], 1)
+        shift = torch.full_like(y, -self.least if self.targeted else self.least, dtype=logits.dtype)
+        return logits.scatter_add(-1, y, shift)
+
+    def reached(self, logits: Tensor, more: Tensor | float = 0.0) -> Tensor:
+        """Whether the goal is reached by at least `least` and as much `more` as is asked for."""
+        return self.fooled(self.shifted(logits)) & (self.margin(logits) <= -(self.least + more))
 
     def clip(self, x: Tensor) -> Tensor:
         """Nearest point inside the box; features outside the mask get their clean value back."""

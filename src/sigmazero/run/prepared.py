@@ -8,6 +8,7 @@ from sigmazero.core.oracle import Model, Oracle
 from sigmazero.core.problem import BOX, Problem
 from sigmazero.run.graphs import Frames, Recordings, stepper
 from sigmazero.run.hardware import Hardware
+from sigmazero.run.numbers import Numbers
 from sigmazero.run.precision import OwnCopy, lower
 from sigmazero.run.steppers import Eager, Stepper
 
@@ -22,6 +23,7 @@ class Prepared:
 
     def __init__(self, model: Model, hardware: Hardware) -> None:
         self.model, self.hardware = model, hardware
+        self.numbers: Numbers | None = None  # of the caller; all that is made here was made for them
         self._lowered: Model | None = None
         self._recordings: Recordings | None = None
         self._phases: dict[Hashable, list[PhaseRunner]] = {}
@@ -32,11 +34,17 @@ class Prepared:
             self.close()
             self.model = OwnCopy(self.model)
 
+    def compute_in(self, numbers: Numbers) -> None:
+        """These are the caller's numbers from now on: what was made for others is dropped."""
+        if numbers != self.numbers:
+            self.close()
+            self.numbers = numbers
+
     @property
     def lowered(self) -> Model:
         """The model as the search asks it; made when first asked for, which must be while the model is quiet."""
         if self._lowered is None:
-            self._lowered = lower(self.model, self.hardware.precision)
+            self._lowered = lower(self.model, self.hardware.precision, self.numbers)
         return self._lowered
 
     @property
@@ -52,7 +60,11 @@ class Prepared:
 
             kind = FusedOracle
         # Forward-only queries need less memory than the batch with its backward pass: twice the rows at once.
-        return kind(self.lowered, problem, exact=self.hardware.exact, chunk=2 * size)
+        return kind(self.lowered, problem, exact=self.exact(problem), chunk=2 * size)
+
+    def exact(self, problem: Problem) -> bool:
+        """Whether a search asks in the very numbers in which its records are checked, and in no others."""
+        return problem.checks == 1 and (self.numbers is None or self.hardware.strict(self.numbers))
 
     def phases(self, attack: Attack, problem: Problem, size: int) -> "Sequence[PhaseRunner]":
         """The phases of an attack on a problem cut into batches of `size`, each with who takes its steps."""
@@ -113,5 +125,13 @@ def _question(problem: Problem) -> Hashable:
     x = problem.x
     tensors = {name: getattr(problem, name) for name in (*BOX, "start")}
     shapes = tuple((name, t.shape[1:]) for name, t in tensors.items() if t is not None)
-    plain = (problem.targeted, problem.unit, problem.budget, problem.seed, problem.own_box)
+    plain = (
+        problem.targeted,
+        problem.unit,
+        problem.budget,
+        problem.seed,
+        problem.own_box,
+        problem.least,
+        problem.checks,
+    )
     return (x.shape[1:], x.dtype, x.device, plain, shapes)
