@@ -236,8 +236,6 @@ class Oracle:
         tally = self.tally
         tally.broken = tally.broken | (tally.alive & ~verdict.finite)
         record = verdict.valid & (verdict.l0 < tally.best_l0) & tally.alive
-        if self.problem.checks > 1:
-            record = record & (verdict.l0 > 0)  # of the clean input both answers were heard before
         if self._on_host and not bool(record.any()):
             return
         newer = torch.cat([x[:, None], tally.points[:, :-1]], 1)

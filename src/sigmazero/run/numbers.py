@@ -52,7 +52,7 @@ class Numbers:
     def tf32(cls, device: torch.device | str) -> "Numbers":
         """TF32 for every product where the device has it: a CUDA device. Elsewhere this is IEEE float32."""
         kind = torch.device(device).type
-        return cls(kind, "tf32", "tf32", "tf32") if kind == "cuda" else cls(kind)
+        return cls(kind, "tf32", "tf32", "tf32") if _BACKENDS.get(kind) == "cuda" else cls(kind)
 
     @classmethod
     def current(cls, device: torch.device | str) -> "Numbers":
@@ -168,7 +168,7 @@ class _Flags(NamedTuple):
             found = {kind: self.newer[backend, kind] for kind in KINDS}
             return {kind: IEEE if value == "none" else value for kind, value in found.items()}
         matmul = _LEGACY[self.matmul or "highest"]
-        if device == "cpu":
+        if backend == "mkldnn":
             return {"matmul": matmul, "conv": IEEE, "rnn": IEEE}
         conv = "tf32" if self.cudnn else IEEE
         return {"matmul": IEEE if matmul == IEEE else "tf32", "conv": conv, "rnn": conv}
@@ -215,7 +215,7 @@ def _flags(device: str, wanted: dict[str, str]) -> Iterator[None]:
 
 def _set(device: str, wanted: dict[str, str], before: _Flags) -> None:
     """Write the older flags where they can be read, so that they stay so, and then the newer ones."""
-    if device == "cuda":
+    if _BACKENDS[device] == "cuda":
         if before.matmul is not None:
             torch.backends.cuda.matmul.allow_tf32 = wanted["matmul"] == "tf32"
         if before.cudnn is not None:

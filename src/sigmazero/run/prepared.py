@@ -123,7 +123,7 @@ def _same_attack(attack: Attack) -> Hashable:
 def _question(problem: Problem) -> Hashable:
     """All that a recorded step has built into it besides the rows: equal questions may share recordings."""
     x = problem.x
-    tensors = {name: getattr(problem, name) for name in (*BOX, "start")}
+    tensors = {name: getattr(problem, name) for name in (*BOX, "start", "beyond")}
     shapes = tuple((name, t.shape[1:]) for name, t in tensors.items() if t is not None)
     plain = (
         problem.targeted,

@@ -33,7 +33,7 @@ from sigmazero.run.prepared import Prepared
 from sigmazero.run.progress import Advance, bar, ignore
 from sigmazero.run.search import Found, search
 from sigmazero.run.turns import turn
-from sigmazero.run.verify import Verifier, check_logits
+from sigmazero.run.verify import GUARD, Verifier, check_logits
 
 Part = TypeVar("Part")
 log = logging.getLogger(__name__)
@@ -123,9 +123,9 @@ class Session:
         clean, finite = answers[:, 0], answers.isfinite().flatten(1).all(1)
         if len(problem) and not bool(finite.any()):
             raise ValueError("the model returned NaN or Inf for every clean input; check weights and normalisation")
-        # What only one of two answers says of a clean input is not settled: it is searched.
-        already = torch.stack([problem.reached(logits) for logits in answers.unbind(1)]).all(0)
-        asks = finite & ~already
+        already = torch.stack([problem.reached(logits) for logits in answers.unbind(1)])
+        asks = finite & ~already.all(0)
+        problem = _aiming_beyond(problem, asks & already.any(0), answers)
         settled, asking = (~asks).nonzero().squeeze(1), asks.nonzero().squeeze(1)
         ended = self._settle(problem, settled, clean, finite)
         again: list[tuple[Tensor, Result]] = []
@@ -269,6 +269,17 @@ class Session:
             stack.enter_context(turn(self.model, problem.x.device, self._numbers))
             stack.enter_context(limited(problem.x.device, self.prepared.hardware.max_memory))
             yield
+
+
+def _aiming_beyond(problem: Problem, unsettled: Tensor, answers: Tensor) -> Problem:
+    """Let clean inputs that only one of two answers calls wrong be searched by more than the answers are apart.
+
+    A search that took such an input for an answer would not move from it.
+    """
+    if not bool(unsettled.any()):
+        return problem
+    apart = (answers[:, 0] - answers[:, -1]).abs().amax(1)
+    return replace(problem, beyond=torch.where(unsettled, (GUARD + 1) * apart, 0.0))
 
 
 def _outward(problem: Problem, found: Found) -> Found:
