@@ -2,18 +2,22 @@
 
 import copy
 import logging
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 import sigmazero as sz
+from sigmazero.core.attack import Prepare
 from sigmazero.core.inputs import make_problem
 from sigmazero.models.architectures import build
 from sigmazero.run import Hardware, Prepared, Session
-from sigmazero.run.copies import Autocast, Copy, search_copy, unwrapped
+from sigmazero.run.copies import Cast, Copy, search_copy
 from sigmazero.run.fold import fold
+from sigmazero.run.numbers import Numbers
+from sigmazero.run.wrapped import unwrapped
 
 X = torch.rand(8, 3, 4, 4, generator=torch.Generator().manual_seed(2))
 BUILT = [
@@ -49,7 +53,7 @@ class Net(nn.Module):
         self.norm = nn.BatchNorm1d(8)
         self.out = nn.Linear(8, 3)
         settled(self)
-        self.out.bias -= self(X).mean(0)  # so that no class always wins
+        self.out.bias.data -= self(X).mean(0)  # so that no class always wins
 
     def forward(self, x):
         if x.ndim != 4 or x.shape[1] != 3:
@@ -67,9 +71,9 @@ class Net(nn.Module):
         return self.out(F.relu(self.norm(y)))
 
 
-def asked(model, x, **options):
+def asked(model: Any, x: Tensor, bf16: bool = False, prepare: Prepare = "fold") -> Any:
     with torch.no_grad():
-        return search_copy(model, x, **{"bf16": False, "coarse": False, "folds": True} | options)
+        return search_copy(model, x, Numbers.strict("cpu"), bf16=bf16, prepare=prepare)
 
 
 @pytest.mark.parametrize(("name", "options", "folded", "norms"), BUILT)
@@ -101,8 +105,8 @@ def test_a_model_without_norms_is_searched_itself():
 
 def test_none_changes_the_number_format_alone():
     net = Net()
-    assert asked(net, X, folds=False) is net
-    lowered = asked(net, X, folds=False, bf16=True)
+    assert asked(net, X, prepare="none") is net
+    lowered = asked(net, X, prepare="none", bf16=True)
     assert isinstance(lowered.model.bn, nn.BatchNorm2d)
     assert next(lowered.parameters()).dtype == torch.bfloat16
     assert lowered(X).dtype == torch.float32
@@ -131,7 +135,7 @@ def with_hook(net: Net) -> Net:
 
 
 def scripted(net: Net) -> nn.Module:
-    return torch.jit.trace(net, X)  # type: ignore[no-any-return, no-untyped-call]
+    return torch.jit.trace(net, X)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +168,7 @@ def test_a_function_is_searched_itself_or_under_autocast():
         return net(x)
 
     assert asked(function, X) is function
-    assert isinstance(asked(function, X, bf16=True), Autocast)
+    assert isinstance(asked(function, X, bf16=True), Cast)
 
 
 def test_wrappers_that_say_how_to_run_are_taken_off():
@@ -209,7 +213,7 @@ def test_folding_changes_a_search_by_rounding_only():
 def test_an_unknown_choice_is_refused():
     net = Net()
     with pytest.raises(ValueError, match="prepare='fast' is not one of 'auto', 'none', 'fold', 'compile'"):
-        sz.get("sigma-zero", steps=2).run(net, X, net(X).argmax(1), prepare="fast")
+        sz.get("sigma-zero", steps=2).run(net, X, net(X).argmax(1), prepare="fast")  # type: ignore[arg-type]
 
 
 def test_one_copy_is_made_for_all_batches():

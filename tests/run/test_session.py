@@ -118,7 +118,7 @@ def test_one_copy_of_the_model_serves_all_batches_and_attacks():
     tiny = net.net
     assert isinstance(tiny, TinyNet)
     problem = question(tiny)
-    hardware = Hardware(precision="tf32")
+    hardware = Hardware(precision="bf16")
     with Session(ATTACK, net, hardware, batch_size=4) as session:
         session.run(problem)
         session.run(problem)

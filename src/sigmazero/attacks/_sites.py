@@ -15,7 +15,7 @@ from sigmazero.core import ops
 from sigmazero.core.problem import Problem
 from sigmazero.core.tally import Tally
 
-SPARE = {True: 2, False: 9}  # queries of the verification at most, after an exact search and after a coarse one
+SPARE = {True: 2, False: 9}  # checks of the verification at most, after an exact search and after a coarse one
 FADE = 0.98  # weight of the proposal before, where the current one has weight 1
 USUAL = 0.1  # how many changes a proposal is expected to save, before anything is known
 FAVOUR = 2  # sources are asked in proportion to this power of what they save
@@ -103,8 +103,8 @@ def finished(tally: Tally, cost: int, queries: int | None) -> Tensor:
 
 def spent(tally: Tally, cost: int, queries: int) -> Tensor:
     """Rows in which a step of `cost` queries, together with the verification, could exceed the limit."""
-    exact = tally.sure is None
-    return tally.forwards + tally.backwards > queries - cost - SPARE[exact]
+    spare = tally.checks * SPARE[tally.sure is None]
+    return tally.forwards + tally.backwards > queries - cost - spare
 
 
 def saved(before: Tensor, after: Tensor) -> Tensor:

@@ -43,9 +43,11 @@ from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, Momentum, NotNegative, Positive, Range, Whole
+from sigmazero.core.problem import Problem
 from sigmazero.core.tally import Tally
 
-LEAST = 5  # queries of the clean check, of the start and its gradient, and of two verifications
+CHECKS = 1 + 2  # of the clean input and, at most, of records
+LEAST = CHECKS + 2  # queries of the checks, of the start and its gradient
 PLACES = 4
 HALF = math.log(0.5)  # powers of 2 as exp: exp2 and pow round differently at the end of a vector on a CPU
 CHOICE = PLACES  # index of the source that follows the places: whole new choices
@@ -142,6 +144,16 @@ class SwapSearch(Attack):
     def limit(self) -> int | None:
         """The most queries of a sample."""
         return self.queries
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a limit that the checks alone would use up."""
+        super().check(problem)
+        least = LEAST + CHECKS * (problem.checks - 1)
+        if self.limit is not None and self.limit < least:
+            raise ValueError(
+                f"queries={self.limit} are too few: points are checked in {problem.checks} kinds of numbers here, and "
+                f"{least} are needed at least"
+            )
 
     @cached_property
     def rates(self) -> Tensor:

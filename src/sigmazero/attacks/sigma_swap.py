@@ -15,12 +15,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Annotated, ClassVar
 
 from sigmazero.attacks._opening import Opening, Walker
-from sigmazero.attacks._swap import SwapSearch
+from sigmazero.attacks._swap import CHECKS, SwapSearch
 from sigmazero.core.attack import Attack
 from sigmazero.core.parameters import Count, Kind, Share, Whole
 from sigmazero.core.problem import Problem
 
-BESIDES = 1 + 2  # queries of the clean check and, at most, of the verification
 LARGE = 10_000  # a problem with more sites is hard
 MOST = {False: 1 / 2, True: 1}  # largest share of the queries that the warm-up may take, in easy and in hard problems
 FEWEST = 30  # steps that the first phase gets before any search: from poorer examples the search does not get far
@@ -62,11 +61,12 @@ class SigmaSwap(SwapSearch):
     @property
     def limit(self) -> int:
         """The most queries of a sample."""
-        return 2 * self.steps + BESIDES if self.queries is None else self.queries
+        return 2 * self.steps + CHECKS if self.queries is None else self.queries
 
     def phases(self, problem: Problem | None = None) -> tuple[Attack, ...]:
         """The opening, which also gets the queries that do not fill a step of the search; then the search."""
-        left, cost = self.limit - BESIDES, self.proposals + 1
+        checks = CHECKS * (1 if problem is None else problem.checks)
+        left, cost = self.limit - checks, self.proposals + 1
         hard = problem is not None and (problem.narrow or problem.sites > LARGE)
         warm_up = self.warm_up_hard if hard else self.warm_up
         share = max(self.share * left, min(2 * warm_up, max(MOST[hard] * left, 2 * FEWEST), left))

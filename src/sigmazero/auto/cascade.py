@@ -23,13 +23,14 @@ from sigmazero.auto.kept import Kept, kept
 from sigmazero.auto.progress import CascadeState
 from sigmazero.auto.report import CascadeReport, make_report
 from sigmazero.auto.versions import choose
-from sigmazero.core.attack import Attack
+from sigmazero.core.attack import Attack, Precision
 from sigmazero.core.files import writable
 from sigmazero.core.findings import render
 from sigmazero.core.inputs import Bounds, make_problem
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, Unit, whole
 from sigmazero.run import Hardware, Prepared, Session
+from sigmazero.run.numbers import Numbers
 from sigmazero.run.turns import strictly
 from sigmazero.run.verify import check_logits
 
@@ -43,6 +44,7 @@ class SparseAutoAttack:
     version      "standard" or "quick", or "custom" with the attacks of attacks_to_run (names, or attacks)
     device       where the members run; None is where the model is
     bounds, unit as for `Attack.run`: the box (for one sample, or scalars), and what counts as one change
+    precision    as for `Attack.run`: the numbers of the searches, None for those that your process computes in
 
     After an evaluation `report` says what was found, by which member, at what cost, and what looks suspicious.
     """
@@ -62,6 +64,7 @@ class SparseAutoAttack:
         *,
         bounds: Bounds = (0.0, 1.0),
         unit: Unit = "feature",
+        precision: Precision | None = None,
     ) -> None:
         if norm != "L0":
             raise ValueError(
@@ -74,7 +77,7 @@ class SparseAutoAttack:
         self.model, self.eps, self.seed = model, None if eps is None else int(eps), seed or 0
         self.verbose, self.log_path = verbose, None if log_path is None else Path(log_path)
         self.device = _device(model) if device is None else torch.device(device)
-        self.bounds, self.unit = bounds, unit
+        self.bounds, self.unit, self.precision = bounds, unit, precision
         self.version = choose(version, attacks_to_run, self.eps)
         self.members = self.version.members(self.eps)
         self._report: CascadeReport | None = None
@@ -162,11 +165,13 @@ class SparseAutoAttack:
             writable(file)
         if path is None:
             return self._run(problem, members, bs, None)
-        with kept(path, str(self.version), members, problem, self.bounds, self.model) as store:
+        numbers = self.precision or Numbers.current(problem.x.device).name
+        with kept(path, str(self.version), members, problem, self.bounds, self.model, numbers) as store:
             return self._run(problem, members, bs, store)
 
     def _run(self, problem: Problem, members: Sequence[Attack], bs: int, store: Kept | None) -> CascadeReport:
-        progress, prepared = CascadeState.start(problem.x, len(members)), Prepared(self.model, Hardware())
+        progress = CascadeState.start(problem.x, len(members))
+        prepared = Prepared(self.model, Hardware(self.precision))
         if store is not None:
             store.recall(progress, problem, self.model, bs)
         report = make_report(str(self.version), members, progress, problem)

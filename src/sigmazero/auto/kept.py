@@ -26,6 +26,7 @@ from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Result
 from sigmazero.data import Rows
+from sigmazero.run.numbers import Numbers
 from sigmazero.run.turns import strictly
 from sigmazero.store import CellInfo, Facts, Store
 
@@ -38,13 +39,14 @@ class Kept:
 
     def recall(self, progress: CascadeState, problem: Problem, model: Model, batch_size: int) -> None:
         """Take over what the store knows, after the model has confirmed it."""
+        coarse = Numbers.current(problem.x.device) != Numbers.strict(problem.x.device)
         for member, info in enumerate(self.cells):
             facts, places = self.store.facts(info.key), torch.from_numpy(self.store.positions(info.key))
             for start in range(0, len(facts), batch_size):
                 part, rows = facts.take(slice(start, start + batch_size)), places[start : start + batch_size]
                 here = problem.take(rows.to(problem.x.device))
                 with strictly(model, problem.x.device):
-                    wrong = contradicted(model, here, part)
+                    wrong = contradicted(model, here, part, coarse)
                 if wrong:
                     raise ValueError(
                         f"{self.store.path}: row {wrong[0][0]} of {info.attack}: {wrong[0][1]}; name another file"
@@ -69,11 +71,17 @@ class Kept:
 
 @contextmanager
 def kept(
-    path: Path, version: str, members: Sequence[Attack], problem: Problem, bounds: Bounds, model: Model
+    path: Path,
+    version: str,
+    members: Sequence[Attack],
+    problem: Problem,
+    bounds: Bounds,
+    model: Model,
+    precision: str,
 ) -> Iterator[Kept]:
     """The store of this cascade at a path: a new one, or one that holds this very question."""
     rows = Rows(problem.x.cpu(), problem.y.cpu(), problem.ids.cpu(), "given")
-    question = _question(version, members, problem, bounds, rows)
+    question = _question(version, members, problem, bounds, rows, precision)
     cells = [_cell(place, member, question, problem, bounds, rows, model) for place, member in enumerate(members)]
     answers = probe(model, problem.x) if len(problem) else torch.zeros(0)
     if path.exists() and path.stat().st_size:
@@ -86,7 +94,9 @@ def kept(
         yield Kept(store, cells, problem.x.device)
 
 
-def _question(version: str, members: Sequence[Attack], problem: Problem, bounds: Bounds, rows: Rows) -> dict[str, Any]:
+def _question(
+    version: str, members: Sequence[Attack], problem: Problem, bounds: Bounds, rows: Rows, precision: str
+) -> dict[str, Any]:
     """All that decides the answer, besides the model, in words that an error can show."""
     return {
         "version": version,
@@ -97,6 +107,7 @@ def _question(version: str, members: Sequence[Attack], problem: Problem, bounds:
         "bounds": [identity.plain_bound(bound) for bound in bounds],
         "inputs": identity.hash_tensors({"inputs": rows.images}),
         "labels": identity.hash_integers(rows.labels),
+        "precision": precision,
     }
 
 
@@ -120,7 +131,7 @@ def _cell(
         unit=problem.unit,
         budget=problem.budget,
         seed=problem.seed,
-        precision="fp32",
+        precision=question["precision"],
         bounds=bounds,
     )
     lower, upper = asked["bounds"]
@@ -136,7 +147,7 @@ def _cell(
         goal="untargeted",
         budget=problem.budget,
         seed=problem.seed,
-        precision="fp32",
+        precision=question["precision"],
         rows=len(problem),
         model_sha256=weights,
         data_hash=rows.content_hash,
@@ -168,7 +179,7 @@ def _refuse_others(held: Store, question: dict[str, Any], cells: Sequence[CellIn
 def _differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
     found = []
     for name in here:
-        if there.get(name) != here[name]:
+        if there.get(name, "fp32" if name == "precision" else None) != here[name]:  # older ones knew no other
             short = name in ("inputs", "labels", "members")
             found.append(f"other {name}" if short else f"{name} is {there.get(name)!r} there, {here[name]!r} here")
     return found

@@ -20,6 +20,7 @@ from sigmazero.bench.model_identity import describe_code, describe_module
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question, is_code
 from sigmazero.bench.trust import refuse_untrusted
 from sigmazero.data import Rows
+from sigmazero.run.numbers import Numbers
 from sigmazero.store.facts import CellInfo
 
 # What a folder, a file or an extra that is not here raises: such cells wait, the others run.
@@ -53,6 +54,7 @@ class Loader:
 
     trust   the names of code (file.py:build, module:function, programs) that may be run; `trust.EVERYTHING` for all.
             Other code raises `UntrustedCode`; known models, data sets and files of arrays need no trust
+    runs_on the device that cells are run on, if it is another one: it decides the numbers of their searches
     """
 
     def __init__(
@@ -61,8 +63,10 @@ class Loader:
         model_dir: str | PathLike[str] | None = None,
         data_dir: str | PathLike[str] | None = None,
         trust: Container[str] = (),
+        runs_on: str | torch.device | None = None,
     ) -> None:
         self.trust = trust
+        self.runs_on = torch.device(device if runs_on is None else runs_on)
         self.device, self.model_dir = torch.device(device), model_dir
         self.data_dir = None if data_dir is None else Path(data_dir)
         self._model: tuple[ModelSpec, nn.Module] | None = None
@@ -224,6 +228,7 @@ def expand(questions: Sequence[Question], loader: Loader) -> tuple[list[Cell], l
 
 def _cell(question: Question, loader: Loader, weights: str, code: dict[str, Any]) -> Cell:
     rows, goals = loader.asked(question.data, question.model, question.target, question.seed)
+    precision = question.precision or Numbers.current(loader.runs_on).name
     asked = identity.describe_cell(
         question.attack,
         weights=weights,
@@ -233,7 +238,8 @@ def _cell(question: Question, loader: Loader, weights: str, code: dict[str, Any]
         unit=question.unit,
         budget=question.budget,
         seed=question.seed,
-        precision=question.precision,
+        precision=precision,
+        margin=question.margin,
     )
     info = CellInfo(
         key=identity.digest(asked),
@@ -247,10 +253,11 @@ def _cell(question: Question, loader: Loader, weights: str, code: dict[str, Any]
         goal=question.goal,
         budget=question.budget,
         seed=question.seed,
-        precision=question.precision,
+        precision=precision,
         rows=len(rows),
         model_sha256=weights,
         data_hash=rows.content_hash,
+        margin=question.margin,
         identity=asked,
         origin={"model": asdict(question.model), "data": asdict(question.data), "target": question.target},
     )

@@ -21,7 +21,7 @@ from sigmazero.bench.plan import BATCH_SIZE, PRECISIONS, DataSpec, ModelSpec, Qu
 from sigmazero.bench.run import execute
 from sigmazero.bench.verify import Verification, verify
 from sigmazero.core.attack import Attack, Goal
-from sigmazero.core.inputs import check_inputs, check_labels, hint
+from sigmazero.core.inputs import check_inputs, check_labels, check_margin, hint
 from sigmazero.core.metrics import DEFAULT_KS
 from sigmazero.core.problem import Unit, whole
 from sigmazero.data import Rows
@@ -85,7 +85,8 @@ def evaluate(
     goal: Goal = "untargeted",
     target: str | int | None = None,
     seed: int = 0,
-    precision: str = "fp32",
+    precision: str | None = None,
+    margin: float = 0.0,
     batch_size: int = BATCH_SIZE,
     name: str | None = None,
     device: str | torch.device | None = None,
@@ -98,10 +99,15 @@ def evaluate(
     data         rows from `data.load`, tensors (inputs in [0, 1], labels), or the name of a data set
     attacks      names, or attacks with parameters of your own
     target       for goal="targeted": "next", "random" or the number of a class
+    precision    numbers of the search: None for those your process computes in, or "fp32", "tf32", "bf16", "fp64"
+    margin       the least by which a success must hold in the logits
     name         what reports call the model
     keep_inputs  put rows and tensors into the store, up to 64 MB, so that reports can show them
     """
-    _check(attacks, goal, target, unit, precision, batch_size)
+    _check(attacks, goal, target, unit, batch_size)
+    if precision is not None and precision not in PRECISIONS:
+        raise ValueError(f"precision={precision!r} is not allowed; {hint(str(precision), PRECISIONS)}")
+    check_margin(margin)
     loader = Loader(_device(model, device), trust=[each for each in (model, data) if isinstance(each, str)])
     methods = [registry.get(each) if isinstance(each, str) else each for each in attacks]
     base = Question(
@@ -114,6 +120,7 @@ def evaluate(
         target=target if goal == "targeted" else None,
         seed=seed,
         precision=precision,
+        margin=float(margin),
         batch_size=batch_size,
     )
     asked: Sequence[int | None] = budgets or [None]
@@ -127,11 +134,9 @@ def evaluate(
     return _run(questions, Path(store), loader, keep_inputs and not isinstance(data, str), progress)
 
 
-def _check(
-    attacks: Sequence[str | Attack], goal: str, target: str | int | None, unit: str, precision: str, batch_size: int
-) -> None:
+def _check(attacks: Sequence[str | Attack], goal: str, target: str | int | None, unit: str, batch_size: int) -> None:
     """Refuse wrong arguments before a store is made."""
-    names = {"goal": (goal, get_args(Goal)), "unit": (unit, get_args(Unit)), "precision": (precision, PRECISIONS)}
+    names = {"goal": (goal, get_args(Goal)), "unit": (unit, get_args(Unit))}
     for word, (given, allowed) in names.items():
         if given not in allowed:
             raise ValueError(f"{word}={given!r} is not allowed; {hint(str(given), allowed)}")

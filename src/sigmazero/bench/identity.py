@@ -147,14 +147,17 @@ def describe_cell(
     budget: int | None,
     seed: int,
     precision: str,
+    margin: float = 0.0,
     bounds: Bounds = (0.0, 1.0),
     mask: Tensor | None = None,
 ) -> dict[str, Any]:
     """All that determines the answer, as JSON can hold it; its digest is the key of the cell.
 
-    Names, machine, device and batch size do not enter.
+    Names, machine, device and batch size do not enter. A margin enters where there is one, so that keys from before
+    there were any hold.
     """
     return {
+        **({"margin": margin} if margin else {}),
         "format": FORMAT,
         "attack": describe_attack(attack),
         "model": {"weights": weights, "code": code},
@@ -191,6 +194,7 @@ def _differing(info: CellInfo, asked: dict[str, Any]) -> list[str]:
         "data_hash": (info.data_hash, asked["data"]),
         "goal": (info.goal == "targeted", asked["targets"] is not None),
         "bounds": (list(info.bounds), asked["bounds"]),
+        "margin": (info.margin, asked.get("margin", 0.0)),
         **{name: (getattr(info, name), asked[name]) for name in ("unit", "budget", "seed", "precision")},
     }
     return [name for name, (here, there) in described.items() if here != there]

@@ -40,7 +40,7 @@ from sigmazero.core.problem import Unit
 from sigmazero.data import DATASETS
 
 PRECISIONS = (*get_args(Precision), "fp64")
-SETTINGS = ("steps", "budgets", "unit", "goal", "target", "seed", "precision")
+SETTINGS = ("steps", "budgets", "unit", "goal", "target", "seed", "margin", "precision")
 TARGETS = "next (the class after the true one), random (another class, drawn by the seed) or the number of a class"
 BATCH_SIZE = 64
 CELLS = 10_000
@@ -74,7 +74,10 @@ class DataSpec:
 
 @dataclass(frozen=True)
 class Question:
-    """One cell before its model and rows are loaded; `label` is what reports call the attack."""
+    """One cell before its model and rows are loaded; `label` is what reports call the attack.
+
+    Without a `precision` the search computes as the process does; with a `margin` successes must hold by that much.
+    """
 
     model: ModelSpec
     data: DataSpec
@@ -85,7 +88,8 @@ class Question:
     target: str | int | None = None
     budget: int | None = None
     seed: int = 0
-    precision: str = "fp32"
+    precision: str | None = None
+    margin: float = 0.0
     batch_size: int = BATCH_SIZE
     trace: bool = False
 
@@ -219,7 +223,8 @@ def _questions(top: TomlTable, grid: TomlTable) -> Iterator[Question]:
                 target=target,
                 budget=budget,
                 seed=_setting(levels, "seed", lambda t: t.whole("seed", 0)) or 0,
-                precision=_setting(levels, "precision", lambda t: t.choice("precision", PRECISIONS)) or "fp32",
+                precision=_setting(levels, "precision", lambda t: t.choice("precision", PRECISIONS)),
+                margin=_setting(levels, "margin", lambda t: t.number("margin", 0)) or 0.0,
                 batch_size=_setting([grid, top], "batch_size", lambda t: t.whole("batch_size", 1)) or BATCH_SIZE,
                 trace=table.flag("trace"),
             )

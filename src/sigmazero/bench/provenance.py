@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 import sigmazero
+from sigmazero.run.numbers import Numbers
 
 
 def provenance(device: torch.device) -> dict[str, Any]:
@@ -23,6 +24,7 @@ def provenance(device: torch.device) -> dict[str, Any]:
         "python": platform.python_version(),
         "device": device_name(device),
         "threads": torch.get_num_threads(),
+        "numbers": Numbers.current(device).words,
         "began": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         **commit(Path(sigmazero.__file__).parent),
     }

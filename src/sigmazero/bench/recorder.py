@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sigmazero.core.problem import Problem
+from sigmazero.run.numbers import Numbers
 from sigmazero.store.trace import SIDE, Trace
 
 
@@ -35,8 +36,10 @@ class Recorder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Ask, and note."""
         logits: Tensor = self.network(x.clone())  # which it may write to
-        with torch.no_grad():
-            self._note(x.detach(), logits.detach())
+        # Only what is asked in strict numbers: a check in the caller's own asks about points that were noted.
+        if Numbers.current(x.device) == Numbers.strict(x.device):
+            with torch.no_grad():
+                self._note(x.detach(), logits.detach())
         return logits
 
     def _note(self, x: Tensor, logits: Tensor) -> None:
@@ -45,7 +48,7 @@ class Recorder(nn.Module):
         notes = self.notes
         notes.margin.append(asked.margin(logits).cpu())
         notes.prediction.append(logits.argmax(1).cpu())
-        notes.adversarial.append((asked.fooled(logits) & asked.feasible(x)).cpu())
+        notes.adversarial.append((asked.reached(logits) & asked.feasible(x)).cpu())
         notes.count.append(changed.sum(1).cpu())
         notes.index.append(changed.nonzero()[:, 1].cpu())
         notes.value.append(x.flatten(1)[changed].cpu())

@@ -21,10 +21,12 @@ from sigmazero.bench import identity
 from sigmazero.bench.cells import ABSENT, Loader, in_format
 from sigmazero.bench.provenance import provenance
 from sigmazero.bench.verify import ROUNDING, Disagreement, Verification, load
-from sigmazero.core.attack import Attack, Precision
+from sigmazero.bench.worker import hardware_of
+from sigmazero.core.attack import Attack
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.problem import Problem, Unit
-from sigmazero.run import Hardware, Session
+from sigmazero.run import Session
+from sigmazero.run.numbers import Numbers
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store, StoreError
 
@@ -89,13 +91,17 @@ def _compare(store: Store, info: CellInfo, loader: Loader, done: Verification, d
         budget=info.budget,
         seed=info.seed,
         ids=rows.ids,
+        margin=info.margin,
     )
-    hardware = Hardware(precision=cast(Precision, "fp32" if info.precision == "fp64" else info.precision))
+    hardware = hardware_of(info.precision)
+    numbers = Numbers.current(loader.device)
+    if hardware.precision is None:
+        numbers = Numbers.named(info.precision, loader.device)
     batches, facts, stored = store.batches(info.key), store.facts(info.key), store.positions(info.key)
     compared = 0
     for places, made in draw.sample(batches, min(BATCHES, len(batches))):
         part: Problem = problem.take(torch.from_numpy(places).to(loader.device))
-        with Session(attack, network, hardware, batch_size=len(places)) as session:
+        with numbers.applied(), Session(attack, network, hardware, batch_size=len(places)) as session:
             result = session.run(part)
         at = torch.from_numpy(places)
         fresh = Facts.from_result(result, rows.labels[at], None if targets is None else targets[at], part.x)

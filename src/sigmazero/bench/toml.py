@@ -5,6 +5,7 @@ The standard library's reader does not say in which line a key stands; `Lines` f
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -149,6 +150,14 @@ class TomlTable:
         if value is not None and (not _is_whole(value) or value < least):
             raise self.error(f"{key} = {brief(value)} must be a whole number, {least} or more", key)
         return value
+
+    def number(self, key: str, least: float) -> float | None:
+        """A finite number that is not below `least`; None if absent."""
+        value = self.values.get(key)
+        known = _is_whole(value) or isinstance(value, float)
+        if value is not None and not (known and least <= value < math.inf):
+            raise self.error(f"{key} = {brief(value)} must be a finite number, {least:g} or more", key)
+        return None if value is None else float(value)
 
     def wholes(self, key: str, least: int) -> list[int] | None:
         """A list of different whole numbers, none below `least`; None if absent."""

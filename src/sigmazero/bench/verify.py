@@ -24,6 +24,7 @@ from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, count_features, count_pixels, whole
 from sigmazero.core.result import Outcome
 from sigmazero.data import Rows
+from sigmazero.run.numbers import Numbers
 from sigmazero.run.turns import strictly
 from sigmazero.store.checksums import Flaw
 from sigmazero.store.facts import CellInfo, Facts
@@ -32,6 +33,7 @@ from sigmazero.store.trace import Trace
 
 BATCH_SIZE = 101  # not one that plans use: a fact must not depend on it
 ROUNDING = 1e-4  # by how much of the largest logit two kernels may differ in single precision
+COARSE = 3e-2  # and by how much two number formats, such as fp32 and bf16
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,8 @@ def verify(
 ) -> Verification:
     """Check what is stored, of all cells or of those with these keys.
 
-    First everything is compared with its checksum. Then every row is checked with a fresh forward pass in full
-    precision (double for cells in double precision).
+    First everything is compared with its checksum. Then every row is checked with a fresh forward pass in strict fp32
+    (double for cells in double precision), and every success with another one in the numbers of this process.
     """
     if not (whole(batch_size) and batch_size >= 1):
         raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
@@ -150,6 +152,8 @@ def _check_cell(
     done.disagreements += [Disagreement(info, None, what) for what in wrong]
     if wrong:
         return  # another model or other rows than those of the run: nothing more can be said
+    double = images.dtype == torch.float64
+    numbers = Numbers.strict(device) if double else Numbers.current(device)
     with strictly(network, device):
         for start in range(0, len(facts), batch_size):
             part, at = (
@@ -157,8 +161,8 @@ def _check_cell(
                 torch.from_numpy(places[start : start + batch_size]),
             )
             goals = (rows.labels if targets is None else targets)[at].to(device)
-            problem = make_problem(images[at].to(device), goals, targeted=targets is not None)
-            _check_batch(info, network, problem, part, done)
+            problem = make_problem(images[at].to(device), goals, targeted=targets is not None, margin=info.margin)
+            _check_batch(info, network, problem, part, done, numbers)
         for place in np.flatnonzero(store.traced(info.key)).tolist():
             goal = (rows.labels if targets is None else targets)[place : place + 1].to(device)
             problem = make_problem(images[place : place + 1].to(device), goal, targeted=targets is not None)
@@ -202,20 +206,47 @@ def _identity(
         yield f"a change is stored at feature {int(facts.index.max())}, but there are {features} features"
 
 
-def _check_batch(info: CellInfo, network: nn.Module, problem: Problem, facts: Facts, done: Verification) -> None:
-    done.disagreements += [Disagreement(info, row, what) for row, what in contradicted(network, problem, facts)]
+def _check_batch(
+    info: CellInfo, network: nn.Module, problem: Problem, facts: Facts, done: Verification, numbers: Numbers
+) -> None:
+    wrong = contradicted(network, problem, facts, _coarse(info)) + held_once(network, problem, facts, numbers)
+    done.disagreements += [Disagreement(info, row, what) for row, what in wrong]
     changed = facts.success & (np.diff(facts.offsets) > 0)
     done.found += int(changed.sum())
     if done.survive_8bit is not None:
         rounded = (facts.rebuild(problem.x) * 255).round() / 255
-        still = problem.fooled(network(rounded)).cpu().numpy()
+        still = problem.reached(network(rounded)).cpu().numpy()
         done.survive_8bit += int((changed & still).sum())
 
 
-def contradicted(network: Model, problem: Problem, facts: Facts) -> list[tuple[int, str]]:
+def _coarse(info: CellInfo) -> bool:
+    """Whether a cell's facts were made in a process with coarser numbers than strict fp32; older ones never were."""
+    made = info.provenance.get("numbers")
+    strict = Numbers.strict("cpu").words
+    return any(one != strict for one in (made if isinstance(made, list) else [made]) if one is not None)
+
+
+def held_once(network: Model, problem: Problem, facts: Facts, numbers: Numbers) -> list[tuple[int, str]]:
+    """Stored successes that hold in strict fp32 or in these numbers, but not in both, by the row's number."""
+    strict = Numbers.strict(numbers.device)
+    if numbers == strict:
+        return []
+    x_adv, held = facts.rebuild(problem.x), []
+    for each in (strict, numbers):
+        with each.applied():
+            held.append(problem.reached(network(x_adv.clone()).to(x_adv)).cpu().numpy())
+    once = "the stored example reaches the goal in {} and not in {}, the numbers of this process"
+    other = f"the stored example reaches the goal in {numbers.name}, the numbers of this process, and not in fp32"
+    lost = [(int(row), once.format("fp32", numbers.name)) for row in facts.row[facts.success & held[0] & ~held[1]]]
+    return lost + [(int(row), other) for row in facts.row[facts.success & ~held[0] & held[1]]]
+
+
+def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = False) -> list[tuple[int, str]]:
     """What of some facts is not so, by the row's number; the model is asked about clean and adversarial inputs.
 
-    To be called while the model is quiet and in full precision; `problem` has the rows of the facts in their order.
+    To be called while the model is quiet and in strict numbers; `problem` has the rows of the facts in their order.
+    `coarse` says that they were made where the process computed in others: there a clean input that is wrong by their
+    rounding alone may count as right.
     """
     x_adv = facts.rebuild(problem.x)
     # A model may write to what it is given, and give the same memory again.
@@ -224,7 +255,9 @@ def contradicted(network: Model, problem: Problem, facts: Facts) -> list[tuple[i
     success, margin = facts.success, problem.margin(logits)
     surely = _gap(logits) > slack
     counted, pixels = count_features(x_adv, problem.x).cpu().numpy(), count_pixels(x_adv, problem.x).cpu().numpy()
-    fooled, already = (problem.fooled(each).cpu().numpy() for each in (logits, clean))
+    fooled, already = (problem.reached(each).cpu().numpy() for each in (logits, clean))
+    stated, near = facts.outcome == Outcome.ALREADY, slack * (COARSE / ROUNDING if coarse else 1)
+    sure = torch.where(torch.from_numpy(stated).to(slack.device), slack, near)
     known = torch.from_numpy(np.isfinite(facts.margin)).to(margin.device)
     away = (margin - torch.from_numpy(facts.margin).to(margin)).abs() > slack
     checks: list[tuple[NDArray[np.bool_], str]] = [
@@ -235,7 +268,7 @@ def contradicted(network: Model, problem: Problem, facts: Facts) -> list[tuple[i
         (~np.isin(facts.outcome, list(Outcome)), "there is no such outcome"),
         ((facts.outcome == Outcome.FOUND) & (counted == 0), "an example was found, and nothing is changed"),
         (
-            ((facts.outcome == Outcome.ALREADY) != already) & (_gap(clean) > slack).cpu().numpy(),
+            (stated != already) & (_gap(clean) > sure).cpu().numpy(),
             "the outcome is not that of the clean input",
         ),
         (~problem.feasible(x_adv).cpu().numpy(), "the stored example leaves the box or the mask"),

@@ -7,7 +7,7 @@ lowered copy, the recordings, the batch size that fits.
 import copy
 from collections.abc import Hashable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import cast
+from typing import cast, get_args
 
 import numpy as np
 import torch
@@ -92,7 +92,7 @@ class Worker:
         subject = self.subject(cell)
         recorder = _recorder(cell, subject.network, subject.take(slice(place, place + 1)))
         # A recorded step would be noted once and replayed unseen.
-        result = Session(cell.question.attack, recorder, Hardware(capture=False)).run(recorder.problem)
+        result = Session(cell.question.attack, recorder, Hardware("fp32", capture=False)).run(recorder.problem)
         return replace(self._facts(cell, torch.tensor([place]), result), trace=recorder.trace())
 
     def _facts(self, cell: Cell, places: Tensor, result: Result) -> Attacked:
@@ -113,7 +113,7 @@ class Worker:
     def subject(self, cell: Cell) -> Subject:
         """Model and rows of a cell, in single precision unless it asks for double."""
         q = cell.question
-        key = (q.model, q.data, q.precision, q.target, q.seed, q.unit, q.budget)
+        key = (q.model, q.data, q.precision, q.target, q.seed, q.unit, q.budget, q.margin)
         if self._subject is None or self._subject[0] != key:
             self._subject = None  # make room first
             self._subject = key, self._load(cell)
@@ -129,7 +129,14 @@ class Worker:
             network, x = self._in_double(network), x.double()
         y = (rows.labels if targets is None else targets).to(self.loader.device)
         problem = make_problem(
-            x, y, targeted=targets is not None, unit=q.unit, budget=q.budget, seed=q.seed, ids=rows.ids
+            x,
+            y,
+            targeted=targets is not None,
+            unit=q.unit,
+            budget=q.budget,
+            seed=q.seed,
+            ids=rows.ids,
+            margin=q.margin,
         )
         return Subject(network, problem, rows, targets, identity.hash_weights(network))
 
@@ -145,7 +152,7 @@ class Worker:
 
     def _of(self, cell: Cell) -> Session:
         """The session of a cell, on what is prepared of its model."""
-        network, hardware = self.subject(cell).network, _hardware(cell)
+        network, hardware = self.subject(cell).network, hardware_of(cell.info.precision)
         if self._prepared is None or self._prepared[0] is not network or self._prepared[1].hardware != hardware:
             self._session, self._prepared = None, (network, Prepared(network, hardware))
         if self._session is None or self._session[0] != cell.info.key:
@@ -174,13 +181,16 @@ class Worker:
         ]
 
 
-def _hardware(cell: Cell) -> Hardware:
-    """How a cell's search computes; one in double precision computes in the inputs' own type."""
-    precision = cell.question.precision
-    return Hardware(precision="fp32" if precision == "fp64" else cast(Precision, precision))
+def hardware_of(precision: str) -> Hardware:
+    """How the search of a cell computes: in numbers that were asked for, or in those of the process around it.
+
+    One in double precision computes in the inputs' own type.
+    """
+    forced = "fp32" if precision == "fp64" else precision if precision in get_args(Precision) else None
+    return Hardware(precision=cast("Precision | None", forced))
 
 
 def _recorder(cell: Cell, network: nn.Module, problem: Problem) -> Recorder:
-    if (precision := cell.question.precision) not in ("fp32", "fp64"):
+    if (precision := cell.info.precision) not in ("fp32", "fp64"):
         raise ValueError(f"a trace needs fp32 or fp64: a search in {precision} rounds the points it asks about")
     return Recorder(network, problem)

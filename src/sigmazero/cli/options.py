@@ -54,8 +54,11 @@ Seed = Annotated[int | None, typer.Option(metavar="N", help="For the choice of r
 BatchSize = Annotated[int | None, typer.Option(metavar="N", help="Rows at a time; chosen for you by default.")]
 DeviceName = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, or auto: cuda where there is one.")]
 PrecisionName = Annotated[
-    str,
-    typer.Option("--precision", metavar="NAME", help="Search in fp32, tf32 or bf16; successes are checked in fp32."),
+    str | None,
+    typer.Option("--precision", metavar="NAME", help="Search in fp32, tf32 or bf16; by default as torch computes."),
+]
+Margin = Annotated[
+    float, typer.Option("--margin", metavar="M", help="The least by which a success must hold in the logits.")
 ]
 Fuse = Annotated[bool, typer.Option("--fuse", help="Compile the attack's own arithmetic; for long runs on a GPU.")]
 MaxMemory = Annotated[
@@ -79,8 +82,8 @@ StoreFile = Annotated[Path, typer.Argument(metavar="STORE", help="A store, such 
 WORDS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
 
 
-def device(name: str) -> str:
-    """A device that exists.
+def device(name: str, here: bool = True) -> str:
+    """A device that exists, or might elsewhere if it need not be `here`.
 
     >>> device("cpu")
     'cpu'
@@ -91,7 +94,7 @@ def device(name: str) -> str:
         kind = torch.device(name).type
     except RuntimeError:
         raise ValueError(f"there is no device called {name!r}; use cpu, cuda or auto") from None
-    if kind == "cuda" and not torch.cuda.is_available():
+    if here and kind == "cuda" and not torch.cuda.is_available():
         raise ValueError("torch sees no CUDA device here; use --device cpu")
     return name
 
@@ -155,8 +158,10 @@ def unit(name: str) -> Unit:
     return cast(Unit, name)
 
 
-def precision(name: str) -> Precision:
-    """A number format by name."""
+def precision(name: str | None) -> Precision | None:
+    """A number format by name; None for the numbers of the process."""
+    if name is None:
+        return None
     if name not in get_args(Precision):
         raise ValueError(f"--precision {name} is not one of {', '.join(get_args(Precision))}")
     return cast(Precision, name)

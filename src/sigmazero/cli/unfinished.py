@@ -16,6 +16,7 @@ from sigmazero.core.problem import Problem
 from sigmazero.core.result import Result
 from sigmazero.data import Rows
 from sigmazero.run import Session
+from sigmazero.run.numbers import Numbers
 from sigmazero.run.progress import bar
 from sigmazero.run.turns import strictly
 from sigmazero.store.facts import Facts
@@ -86,13 +87,14 @@ class Keeper:
         device = problem.x.device
         result, places = load_result(self.path, problem.unit, problem.budget, device), held["places"].to(device)
         labels, targets = self.rows.labels.to(device), None if self.targets is None else self.targets.to(device)
+        coarse = Numbers.current(device) != Numbers.strict(device)
         with strictly(session.model, device):
             for start in range(0, len(places), BATCH_SIZE):
                 some = torch.arange(start, min(start + BATCH_SIZE, len(places)), device=device)
                 at = places[some]
                 goals = None if targets is None else targets[at]
                 facts = Facts.from_result(result.take(some), labels[at], goals, problem.x[at])
-                if wrong := contradicted(session.model, problem.take(at), facts):
+                if wrong := contradicted(session.model, problem.take(at), facts, coarse):
                     raise ValueError(f"{self.path}: row {wrong[0][0]}: {wrong[0][1]}; name another file, or remove it")
         tell(f"going on: {len(places)} of {len(problem)} rows are in {self.path} already")
         return [(places, result)]
@@ -109,7 +111,8 @@ class Keeper:
             unit=problem.unit,
             budget=problem.budget,
             seed=problem.seed,
-            precision=session.prepared.hardware.precision,
+            precision=session.prepared.hardware.precision or Numbers.current(problem.x.device).name,
+            margin=problem.least,
         )
         return torch.tensor(list(bytes.fromhex(digest(asked))), dtype=torch.uint8)
 

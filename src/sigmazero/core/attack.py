@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor
@@ -98,7 +99,8 @@ class Attack(ABC):
         progress: bool = False,
         start: Tensor | None = None,
         pool: Tensor | None = None,
-        precision: Precision = "fp32",
+        margin: float = 0.0,
+        precision: Precision | None = None,
         capture: bool | None = None,
         fuse: bool | None = None,
         max_memory: int | None = None,
@@ -116,7 +118,9 @@ class Attack(ABC):
         seed, ids  random numbers depend on these and the step alone, not on the batch
         start      a starting point per sample, for attacks that begin at an adversarial point
         pool       inputs such attacks may start from; all of x if None
-        precision  "fp32", "tf32" or "bf16" for the search; every success is verified in fp32
+        margin     the least by which a success must hold in the logits
+        precision  numbers of the search: None for those your process computes in, or "fp32", "tf32", "bf16"; every
+                   success is verified in your process's numbers and in strict fp32
         capture    replay steps as a CUDA graph: None wherever possible, True insists, False never
         fuse       compile the attack's own arithmetic: None together with the model, True always, False never
         max_memory bytes of device memory to stay below
@@ -126,19 +130,8 @@ class Attack(ABC):
         # The contract does not know its driver: it is loaded when a run begins.
         from sigmazero.run import Hardware, Session
 
-        problem = make_problem(
-            x,
-            y,
-            targeted=targeted,
-            bounds=bounds,
-            unit=unit,
-            mask=mask,
-            budget=budget,
-            seed=seed,
-            ids=ids,
-            start=start,
-            pool=pool,
-        )
+        asked = partial(make_problem, x, y, targeted=targeted, bounds=bounds, unit=unit, mask=mask, budget=budget)
+        problem = asked(seed=seed, ids=ids, start=start, pool=pool, margin=margin)
         hardware = Hardware(precision, capture, fuse, max_memory, prepare)
         with Session(self, model, hardware, batch_size=batch_size) as session:
             return session.run(problem, progress=progress)

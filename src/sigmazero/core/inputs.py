@@ -1,7 +1,9 @@
 """From what a user hands in to a Problem: every wrong value is named here, before the first query."""
 
 import difflib
+import math
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import get_args
 
 import numpy as np
@@ -27,6 +29,7 @@ def make_problem(
     ids: Tensor | Sequence[int] | None = None,
     start: Tensor | None = None,
     pool: Tensor | None = None,
+    margin: float = 0.0,
 ) -> Problem:
     """Check everything that can be checked without the model and make the question."""
     if not whole(seed):
@@ -37,6 +40,7 @@ def make_problem(
         raise ValueError(f"unit={unit!r} is not one of {', '.join(map(repr, get_args(Unit)))}")
     if budget is not None and not (whole(budget) and budget >= 0):
         raise ValueError(f"budget={budget!r} must be a whole number of changes, 0 or more (None for no budget)")
+    check_margin(margin)
     # A clone: the caller's tensor is never written to, and one made in inference mode cannot carry gradients.
     x = x.detach().clone()
     lower, upper = (_bound(b, name, x) for b, name in zip(_pair(bounds), ("lower", "upper"), strict=True))
@@ -64,7 +68,14 @@ def make_problem(
         start=None if start is None else _like(start, "start", x, x.shape),
         own_box=own_box,
         pool=x if pool is None else _like(pool, "pool", x, (len(pool), *x.shape[1:])),
+        least=float(margin),
     )
+
+
+def check_margin(margin: object) -> None:
+    """Refuse what no success can hold by."""
+    if isinstance(margin, bool) or not isinstance(margin, Real) or not 0 <= float(margin) < math.inf:
+        raise ValueError(f"margin={margin!r} must be a finite number, 0 or more: the least lead in the logits")
 
 
 def check_inputs(x: Tensor) -> None:

@@ -65,7 +65,11 @@ def _slope(loss: LogitLoss, logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Oracle:
-    """Asks the model about the samples still alive."""
+    """Asks the model about the samples still alive.
+
+    Where the goal must be reached by some margin, attacks see logits in which that margin is taken off: they aim for it
+    without knowing.
+    """
 
     def __init__(self, model: Model, problem: Problem, *, exact: bool = True, chunk: int = 1024) -> None:
         """Prepare to ask `model` about `problem`; `chunk` is the most rows sent through it at once in `copies`.
@@ -83,13 +87,13 @@ class Oracle:
     def logits(self, x: Tensor, copies: int | None = None) -> Tensor:
         """Logits at one point per sample, or at `copies` of them: x is (N, copies, ...), so is the answer."""
         if copies is None:
-            logits = self._ask(self.problem.outward(x))
+            logits = self.problem.shifted(self._ask(self.problem.outward(x)))
             self._count(forwards=1)
             self._record(x, self._judge(x, logits))
             return logits.to(x.dtype)
         points = self.problem.outward(x).flatten(0, 1)
         parts = [self._ask(part) for part in torch.split(points, self.chunk)]
-        logits = torch.cat(parts).view(len(x), copies, -1)
+        logits = self.problem.shifted(torch.cat(parts).view(len(x), copies, -1))
         self._count(forwards=copies)
         verdicts = [self._judge(x[:, k], logits[:, k]) for k in range(copies)]
         counts = torch.stack([torch.where(v.valid, v.l0, self.problem.sites + 1) for v in verdicts], 1)
@@ -191,7 +195,7 @@ class Oracle:
                 "remove no_grad, detach or NumPy from its forward, or choose an attack without gradients"
             )
         self._open = point, logits
-        return widened(logits.detach(), x)
+        return self.problem.shifted(widened(logits.detach(), x))
 
     def _backward(self, slope: Tensor, again: bool = False) -> Tensor:
         """The gradient at the last point asked, for a gradient with respect to the logits."""

@@ -27,6 +27,10 @@ class Problem:
 
     A problem in the unit box (see `unit_box`) also has the user's own inputs and bounds, `outer_x`, `outer_lower` and
     `outer_upper`. Its other tensors, but for `pool`, are in units of the box, and `outward` leads back.
+
+    The goal must be reached by at least `least` in the logits; a search aims `beyond` that by some number per sample,
+    where the clean input is near enough to the goal that it would take it for reached. `checks` is how often the model
+    is asked about a point that is checked: twice where the caller's numbers are not the strict ones.
     """
 
     x: Tensor
@@ -45,6 +49,9 @@ class Problem:
     outer_x: Tensor | None = None
     outer_lower: Tensor | None = None
     outer_upper: Tensor | None = None
+    least: float = 0.0
+    beyond: Tensor | None = None
+    checks: int = 1
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -68,7 +75,7 @@ class Problem:
     def take(self, rows: Tensor) -> "Problem":
         """The same question about some of the rows."""
 
-        by_row = ["x", "y", "ids", "start", "outer_x", *(BOX if self.own_box else ())]
+        by_row = ["x", "y", "ids", "start", "outer_x", "beyond", *(BOX if self.own_box else ())]
         tensors = {name: getattr(self, name) for name in by_row}
         return replace(self, **{name: t[rows] for name, t in tensors.items() if t is not None})
 
@@ -91,6 +98,19 @@ class Problem:
         """Whether the goal is reached, by argmax; the only place that decides it."""
         top = logits.argmax(1)
         return top == self.y if self.targeted else top != self.y
+
+    def shifted(self, logits: Tensor) -> Tensor:
+        """Logits (N, ..., classes) in which the goal is reached where in those given it is by what a search aims for."""
+        if self.least == 0 and self.beyond is None:
+            return logits
+        lead = torch.full_like(self.y, self.least, dtype=logits.dtype)
+        lead = self.downhill(lead if self.beyond is None else lead + self.beyond)
+        places, leads = (t.view(-1, *[1] * (logits.ndim - 1)).expand(*logits.shape[:-1], 1) for t in (self.y, lead))
+        return logits.scatter_add(-1, places, leads.to(logits.dtype))
+
+    def reached(self, logits: Tensor, more: Tensor | float = 0.0) -> Tensor:
+        """Whether the goal is reached by at least `least` and as much `more` as is asked for."""
+        return self.fooled(logits) & (self.margin(logits) <= -(self.least + more))
 
     def clip(self, x: Tensor) -> Tensor:
         """Nearest point inside the box; features outside the mask get their clean value back."""

@@ -1,8 +1,8 @@
 """What a run found, per sample."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ class Result:
     the final verification included. `step_found` is the step whose query found the point (0 for a clean input
     that is already wrong), −1 where nothing was found. `own` is the same report about the points the method returns
     by its own rule, where that is not the sparsest point it found.
+
+    A success holds twice: as the caller's process runs the model, and in strict fp32. `given_up` is how many records of
+    a sample did not, when they were asked about afresh; a sparser point was claimed for it, and is not reported.
     """
 
     x_adv: Tensor
@@ -37,10 +40,16 @@ class Result:
     prediction: Tensor
     clean_prediction: Tensor
     ids: Tensor
+    given_up: Tensor = field(default=cast(Tensor, None))  # zeros where nobody says
     unit: Unit = "feature"
     budget: int | None = None
     seconds: float = 0.0
     own: "Result | None" = None
+
+    def __post_init__(self) -> None:
+        """Nothing was given up where nobody says so."""
+        if cast(Any, self.given_up) is None:
+            object.__setattr__(self, "given_up", torch.zeros_like(self.forwards))
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -97,6 +106,9 @@ class Result:
             f"median l0 {s['median_l0']:g}, mean l0 {s['mean_l0']:.2f} ({unit})",
             f"per sample {s['forwards']:.1f} forwards, {s['backwards']:.1f} backwards, {s['seconds_per_sample']:.4f} s",
         ]
+        if records := int(self.given_up.sum()):
+            rows = int((self.given_up > 0).sum())
+            lines.append(f"{records} records of {rows} samples given up: fresh answers did not hold them")
         return "\n".join(lines)
 
     def take(self, rows: Tensor) -> "Result":

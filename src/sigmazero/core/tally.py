@@ -14,8 +14,8 @@ class Tally:
 
     `points` holds the last few records of each sample, newest and best first, so that a record which does not
     survive its verification has a successor; `counts` and `step_found` belong to them. A search that is not exact also
-    keeps `sure`, the best point that was confirmed so far, its `sure_l0` and `sure_step`, and whether a record was ever
-    `refuted`.
+    keeps `sure`, the best point that was confirmed so far, its `sure_l0` and `sure_step`. `given_up` counts records
+    that fresh answers did not hold. A check of a point asks `checks` times.
     """
 
     points: Tensor
@@ -26,10 +26,11 @@ class Tally:
     broken: Tensor
     unstarted: Tensor
     alive: Tensor
+    given_up: Tensor
     sure: Tensor | None = None
     sure_l0: Tensor | None = None
     sure_step: Tensor | None = None
-    refuted: Tensor | None = None
+    checks: int = 1
 
     @classmethod
     def start(cls, problem: Problem, depth: int, exact: bool = True) -> "Tally":
@@ -40,15 +41,16 @@ class Tally:
             points=x[:, None].repeat(1, depth, *[1] * (x.ndim - 1)),
             counts=torch.full((n, depth), problem.sites + 1, device=x.device),
             step_found=torch.full((n, depth), -1, device=x.device),
-            forwards=torch.ones_like(zeros),
+            forwards=torch.full_like(zeros, problem.checks),
             backwards=zeros,
             broken=torch.zeros_like(zeros, dtype=torch.bool),
             unstarted=torch.zeros_like(zeros, dtype=torch.bool),
             alive=torch.ones_like(zeros, dtype=torch.bool),
+            given_up=torch.zeros_like(zeros),
             sure=None if exact else x.clone(),
             sure_l0=None if exact else torch.full_like(zeros, problem.sites + 1),
             sure_step=None if exact else torch.full_like(zeros, -1),
-            refuted=None if exact else torch.zeros_like(zeros, dtype=torch.bool),
+            checks=problem.checks,
         )
 
     @property

@@ -7,13 +7,16 @@ has its weights so. A copy whose answers are not the model's own is dropped.
 
 import copy
 import logging
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
+from sigmazero.core.attack import Prepare
 from sigmazero.core.oracle import Model
 from sigmazero.run.fold import fold, foldable
-from sigmazero.run.precision import OwnCopy
+from sigmazero.run.numbers import Numbers
+from sigmazero.run.wrapped import unwrapped
 
 log = logging.getLogger(__name__)
 
@@ -40,54 +43,57 @@ class Copy(nn.Module):
         return logits.float()
 
 
-class Autocast:
-    """A callable that cannot be copied, asked in bf16 by torch's own rules."""
+class Cast(nn.Module):
+    """A model under autocast, which is not for the attack's own arithmetic around it."""
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
+    def __init__(self, model: Model, numbers: Numbers) -> None:
+        super().__init__()
+        self.model, self.numbers = model, numbers
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Ask."""
-        with torch.autocast(x.device.type, torch.bfloat16):
+        with self.numbers.casting():
             return self.model(x).float()
 
 
-def search_copy(model: Model, x: Tensor, *, bf16: bool, coarse: bool, folds: bool) -> Model:
-    """The model as a search asks it, or the model itself where a copy would gain nothing or cannot be made.
+def search_copy(model: Model, x: Tensor, numbers: Numbers, *, bf16: bool, prepare: Prepare) -> Model:
+    """The model as a search in these numbers, or in bf16, asks it; itself where a copy gains nothing or cannot be made.
 
-    To be called while the model is quiet and in the search's numbers, which are `coarse` if they are below strict fp32;
-    `x` holds some clean inputs. `folds` allows what changes more than the number format.
+    To be called while the model is quiet, under the flags of these numbers; `x` holds some clean inputs.
     """
-    plain = unwrapped(model)
-    if not isinstance(plain, nn.Module):
-        return Autocast(model) if bf16 else model
+    if bf16 and not isinstance(unwrapped(model), nn.Module):
+        return Cast(model, replace(numbers, autocast=torch.bfloat16))
+    cast = None if bf16 or numbers.autocast is None else numbers
+    own = model if cast is None else Cast(model, cast)
     try:
-        made = _made(plain, x, bf16, coarse, folds)
+        made = _made(unwrapped(model), x, bf16, numbers == Numbers.strict(numbers.device), prepare != "none")
     except Exception as error:  # whatever a model's own code makes of being copied: the model itself can be asked
         log.warning("the model is searched as it is: no copy of it could be made (%s)", _first_line(error))
-        return model
+        return own
     if made is None:
-        return model
-    dtype = torch.bfloat16 if bf16 else torch.float32
-    difference = deviation(made, model, x[:_ROWS])
-    if difference <= BOUNDS[dtype]:
-        return made
+        return own
+    copied = made if cast is None else Cast(made, cast)
+    difference, bound = deviation(copied, own, x[:_ROWS]), BOUNDS[made.dtype]
+    if difference <= bound:
+        return copied
     log.warning(
         "SZ016 the model is searched as it is: the logits of a copy made for speed differ from its own by %.2g of the "
         "largest (%.2g allowed); prepare='none' makes none",
-        *(difference, BOUNDS[dtype]),
+        *(difference, bound),
     )
-    return model
+    return own
 
 
-def _made(model: nn.Module, x: Tensor, bf16: bool, coarse: bool, folds: bool) -> Copy | None:
+def _made(model: Model, x: Tensor, bf16: bool, strict: bool, folds: bool) -> Copy | None:
     """A copy, or None where it would gain nothing."""
+    if not isinstance(model, nn.Module):
+        return None
     obstacle = _obstacle(model, x)
     if obstacle is not None and folds:
         log.info("no batch norms are folded: %s", obstacle)
     if not bf16 and (obstacle is not None or not folds):
         return None
-    channels_last = x.ndim == 4 and folds and _pays(model, x.device, coarse)
+    channels_last = x.ndim == 4 and folds and _pays(model, x.device, strict)
     folds = folds and obstacle is None and foldable(model)
     if not (bf16 or channels_last or folds):
         return None
@@ -113,21 +119,10 @@ def _obstacle(model: nn.Module, x: Tensor) -> str | None:
     return None
 
 
-def _pays(model: nn.Module, device: torch.device, coarse: bool) -> bool:
+def _pays(model: nn.Module, device: torch.device, strict: bool) -> bool:
     """Whether convolutions are faster with channels last: on tensor cores, and on a processor where there are many."""
     convolutions = sum(isinstance(module, nn.Conv2d) for module in model.modules())
-    return convolutions > 0 and coarse if device.type == "cuda" else convolutions >= _DEEP
-
-
-def unwrapped(model: Model) -> Model:
-    """The network itself, without wrappers that only say how to run it: torch.compile, DataParallel."""
-    if isinstance(model, OwnCopy):
-        return OwnCopy(unwrapped(model.model))
-    if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
-        return unwrapped(model.module)
-    if type(model).__module__.startswith("torch._dynamo") and hasattr(model, "_orig_mod"):
-        return unwrapped(model._orig_mod)
-    return model
+    return convolutions > 0 and not strict if device.type == "cuda" else convolutions >= _DEEP
 
 
 def deviation(made: Model, model: Model, x: Tensor) -> float:

@@ -7,13 +7,16 @@ import torch
 
 from sigmazero.core.attack import Precision, Prepare
 from sigmazero.core.problem import Problem
+from sigmazero.run.numbers import Numbers
+from sigmazero.run.precision import search_numbers
 
 
 @dataclass(frozen=True)
 class Hardware:
     """Choices that change speed and memory.
 
-    precision  number format of the search; whatever it claims is verified in fp32 before it is believed
+    precision  numbers of the search: None for those that the caller's process computes in; "fp32", "tf32" or "bf16";
+               whatever it claims must hold in the caller's numbers and in strict fp32 before it is believed
     capture    record a step as a CUDA graph: None wherever possible, True insists, False never
     fuse       compile the attack's own arithmetic: None together with the model, True always, False never
     prepare    what is done to the copy that the search asks: "none"; "fold" folds batch norms and chooses the layout;
@@ -21,7 +24,7 @@ class Hardware:
     max_memory bytes of device memory to stay below
     """
 
-    precision: Precision = "fp32"
+    precision: Precision | None = None
     capture: bool | None = None
     fuse: bool | None = None
     max_memory: int | None = None
@@ -29,9 +32,12 @@ class Hardware:
 
     def check(self, problem: Problem) -> None:
         """Refuse what cannot be done for this problem."""
-        if self.precision not in get_args(Precision):
-            raise ValueError(f"precision={self.precision!r} is not one of {', '.join(map(repr, get_args(Precision)))}")
-        if self.precision != "fp32" and problem.x.dtype != torch.float32:
+        if self.precision not in (None, *get_args(Precision)):
+            known = ", ".join(map(repr, get_args(Precision)))
+            raise ValueError(
+                f"precision={self.precision!r} is not one of {known} (None for the numbers you compute in)"
+            )
+        if self.precision not in (None, "fp32") and problem.x.dtype != torch.float32:
             raise ValueError(f"precision={self.precision!r} searches below fp32; the inputs are {problem.x.dtype}")
         if self.prepare not in get_args(Prepare):
             raise ValueError(f"prepare={self.prepare!r} is not one of {', '.join(map(repr, get_args(Prepare)))}")
@@ -40,7 +46,8 @@ class Hardware:
         if self.max_memory is not None and not problem.x.is_cuda:
             raise ValueError("max_memory limits a CUDA device; on a CPU choose batch_size")
 
-    @property
-    def exact(self) -> bool:
-        """Whether the search itself computes in the inputs' own precision."""
-        return self.precision == "fp32"
+    def strict(self, caller: Numbers) -> bool:
+        """Whether the search itself computes in the inputs' own precision, for a caller with these numbers."""
+        return self.precision in (None, "fp32") and search_numbers(self.precision, caller) == Numbers.strict(
+            caller.device
+        )

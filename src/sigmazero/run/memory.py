@@ -51,7 +51,7 @@ def limited(device: torch.device, max_memory: int | None) -> Iterator[None]:
         torch.cuda.set_per_process_memory_fraction(before, device)
 
 
-def choose_batch_size(model: Model, problem: Problem, precision: Precision, max_memory: int | None) -> int:
+def choose_batch_size(model: Model, problem: Problem, precision: Precision | None, max_memory: int | None) -> int:
     """A number of rows that keeps the device busy and fits; `model` is the one that the search asks."""
     if problem.x.is_cuda:
         return _measured(model, problem, precision, max_memory)
@@ -59,7 +59,7 @@ def choose_batch_size(model: Model, problem: Problem, precision: Precision, max_
     return max(1, min(512, 2**20 // problem.features))
 
 
-def _measured(model: Model, problem: Problem, precision: Precision, max_memory: int | None) -> int:
+def _measured(model: Model, problem: Problem, precision: Precision | None, max_memory: int | None) -> int:
     """As many rows as the device's free memory holds, judged by what a few need; at most 1024, more are not faster."""
     rows = min(len(problem), 4)
     if rows == 0:

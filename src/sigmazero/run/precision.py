@@ -1,4 +1,4 @@
-"""Number formats: strict fp32 for whatever must hold; and a model that is asked quietly."""
+"""In which numbers a search computes; and a model that is asked quietly."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -8,29 +8,20 @@ from torch import Tensor, nn
 
 from sigmazero.core.attack import Precision
 from sigmazero.core.oracle import Model
+from sigmazero.run.numbers import Numbers
 
 
-def full_precision() -> AbstractContextManager[None]:
-    """Without TF32, for checks that must hold."""
-    return _tf32(False)
+def search_numbers(precision: Precision | None, caller: Numbers) -> Numbers:
+    """The numbers a search computes in: the caller's, unless others were asked for."""
+    if precision is None:
+        return caller
+    return Numbers.strict(caller.device) if precision == "fp32" else Numbers.tf32(caller.device)
 
 
-def search_precision(precision: Precision) -> AbstractContextManager[None]:
-    """The numbers a search computes in: TF32 only where it was asked for."""
-    return _tf32(precision != "fp32")
-
-
-@contextmanager
-def _tf32(allowed: bool) -> Iterator[None]:
-    if not torch.cuda.is_available():
-        yield
-        return
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+def search_precision(precision: Precision | None, device: str | None = None) -> AbstractContextManager[None]:
+    """Compute as a search does, from the numbers that hold now; autocast is the copy's own affair."""
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    return search_numbers(precision, Numbers.current(device)).flags()
 
 
 class OwnCopy(nn.Module):
@@ -49,8 +40,8 @@ class OwnCopy(nn.Module):
 def quiet(model: Model) -> Iterator[None]:
     """Eval mode, frozen parameters and no autocast while a model is asked; all get their own back.
 
-    Frozen parameters let autograd forget what only their gradients would need. What is verified in fp32 must be asked
-    in fp32, whatever surrounds the call.
+    Frozen parameters let autograd forget what only their gradients would need. Autocast is for the model alone: who
+    asks it under the caller's switches it on again.
     """
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
     parameters = list(model.parameters()) if isinstance(model, nn.Module) else []

@@ -10,7 +10,8 @@ from sigmazero.run.compiled import Compiler, SearchModel
 from sigmazero.run.copies import search_copy
 from sigmazero.run.graphs import Frames, Recordings, stepper
 from sigmazero.run.hardware import Hardware
-from sigmazero.run.precision import OwnCopy, search_precision
+from sigmazero.run.numbers import Numbers
+from sigmazero.run.precision import OwnCopy, search_numbers
 from sigmazero.run.steppers import Eager, Stepper
 
 _WORTH_RECORDING = 4  # recordings' worth of steps; fewer cost less than a recording
@@ -26,6 +27,7 @@ class Prepared:
         self.model, self.hardware = model, hardware
         self._copy: SearchModel | None = None
         self.batches_left = 0  # after the one at hand, as far as is known
+        self.numbers: Numbers | None = None  # of the caller; all that is made here was made for them
         self._recordings: Recordings | None = None
         self._phases: dict[Hashable, list[PhaseRunner]] = {}
 
@@ -35,18 +37,20 @@ class Prepared:
             self.close()
             self.model = OwnCopy(self.model)
 
+    def compute_in(self, numbers: Numbers) -> None:
+        """These are the caller's numbers from now on: what was made for others is dropped."""
+        if numbers != self.numbers:
+            self.close()
+            self.numbers = numbers
+
     def copy(self, problem: Problem) -> SearchModel:
         """The model as the search asks it; made when first asked for, which must be while the model is quiet."""
         if self._copy is None:
             hardware, x = self.hardware, problem.x if problem.outer_x is None else problem.outer_x
-            with search_precision(hardware.precision):
-                made = search_copy(
-                    self.model,
-                    x,
-                    bf16=hardware.precision == "bf16",
-                    coarse=not hardware.exact,
-                    folds=hardware.prepare != "none",
-                )
+            caller = self.numbers or Numbers.current(x.device)
+            numbers = search_numbers(hardware.precision, caller)
+            with numbers.flags():
+                made = search_copy(self.model, x, numbers, bf16=hardware.precision == "bf16", prepare=hardware.prepare)
             self._copy = SearchModel(made)
         return self._copy
 
@@ -58,7 +62,11 @@ class Prepared:
     def oracle(self, problem: Problem, size: int) -> Oracle:
         """Who asks the copy about a batch of a problem cut into batches of `size`."""
         # Forward-only queries need less memory than the batch with its backward pass: twice the rows at once.
-        return Oracle(self.copy(problem), problem, exact=self.hardware.exact, chunk=2 * size)
+        return Oracle(self.copy(problem), problem, exact=self.exact(problem), chunk=2 * size)
+
+    def exact(self, problem: Problem) -> bool:
+        """Whether a search asks in the very numbers in which its records are checked, and in no others."""
+        return problem.checks == 1 and (self.numbers is None or self.hardware.strict(self.numbers))
 
     def phases(self, attack: Attack, problem: Problem, size: int) -> "Sequence[PhaseRunner]":
         """The phases of an attack on a problem cut into batches of `size`, each with who takes its steps."""
@@ -124,7 +132,15 @@ def _same_attack(attack: Attack) -> Hashable:
 def _question(problem: Problem) -> Hashable:
     """All that a recorded step has built into it besides the rows: equal questions may share recordings."""
     x = problem.x
-    tensors = {name: getattr(problem, name) for name in (*BOX, "start")}
+    tensors = {name: getattr(problem, name) for name in (*BOX, "start", "beyond")}
     shapes = tuple((name, t.shape[1:]) for name, t in tensors.items() if t is not None)
-    plain = (problem.targeted, problem.unit, problem.budget, problem.seed, problem.own_box)
+    plain = (
+        problem.targeted,
+        problem.unit,
+        problem.budget,
+        problem.seed,
+        problem.own_box,
+        problem.least,
+        problem.checks,
+    )
     return (x.shape[1:], x.dtype, x.device, plain, shapes)

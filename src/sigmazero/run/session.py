@@ -27,12 +27,13 @@ from sigmazero.core.result import Outcome, Result
 from sigmazero.core.tally import Tally
 from sigmazero.run.hardware import Hardware
 from sigmazero.run.memory import choose_batch_size, limited, out_of_memory
-from sigmazero.run.precision import search_precision
+from sigmazero.run.numbers import Numbers
+from sigmazero.run.precision import search_numbers
 from sigmazero.run.prepared import Prepared
 from sigmazero.run.progress import Advance, bar, ignore
 from sigmazero.run.search import Found, search
 from sigmazero.run.turns import turn
-from sigmazero.run.verify import Verifier, check_logits
+from sigmazero.run.verify import GUARD, Verifier, check_logits
 
 Part = TypeVar("Part")
 log = logging.getLogger(__name__)
@@ -65,7 +66,6 @@ class Session:
         self._shares = prepared is not None
         self.prepared = Prepared(model, hardware or Hardware()) if prepared is None else prepared
         self._exact: Prepared | None = None  # for a second search of what a coarse one misjudged
-        self._verifier = Verifier(self.prepared.model)
 
     def __enter__(self) -> "Session":
         return self
@@ -95,27 +95,39 @@ class Session:
         `known` marks rows whose results the caller has already. A batch of nothing else is left out; the others are
         cut as if nothing were known, so that a run that goes on makes the batches of one that was never stopped.
 
-        The seconds of a result are those since the one before, without what the caller did in between. Between two
-        batches the model and all flags are the caller's own.
+        The caller's numbers are those of the moment when the first batch is asked for. The seconds of a result are
+        those since the one before, without what the caller did in between. Between two batches the model and all flags
+        are the caller's own.
         """
         began = time.perf_counter()
+        problem = self._begin(problem)
         for rows, result in self._verified(problem, advance, known):
             faults.reach("batch.done")
             yield rows, replace(result, seconds=time.perf_counter() - began)
             began = time.perf_counter()
+
+    def _begin(self, problem: Problem) -> Problem:
+        """Take note of the numbers the caller computes in. In double precision no flag counts: nothing is coarse."""
+        device, double = problem.x.device, problem.x.dtype == torch.float64
+        self._numbers = Numbers.strict(device) if double else Numbers.current(device)
+        self.prepared.compute_in(self._numbers)
+        self._verifier = Verifier(self.prepared.model, self._numbers)
+        return replace(problem, checks=self._verifier.checks)
 
     def _verified(self, problem: Problem, advance: Advance, known: Tensor | None) -> Iterator[tuple[Tensor, Result]]:
         """Clean check, then the rows that need a search, then again in fp32 those a coarse search misjudged."""
         self.attack.check(problem)
         self.prepared.hardware.check(problem)
         _check_device(self.model, problem)
-        clean = self._clean(problem)
-        finite = clean.isfinite().all(1)
+        answers = self._clean(problem)
+        clean, finite = answers[:, 0], answers.isfinite().flatten(1).all(1)
         if len(problem) and not bool(finite.any()):
             raise ValueError("the model returned NaN or Inf for every clean input; check weights and normalisation")
-        asks = finite & ~problem.fooled(clean)
+        already = torch.stack([problem.reached(logits) for logits in answers.unbind(1)])
+        asks = finite & ~already.all(0)
+        problem = _aiming_beyond(problem, asks & already.any(0), answers)
         settled, asking = (~asks).nonzero().squeeze(1), asks.nonzero().squeeze(1)
-        ended = self._settle(problem, settled, clean)
+        ended = self._settle(problem, settled, clean, finite)
         again: list[tuple[Tensor, Result]] = []
         for rows, result in self._search(self.prepared, problem, asking, clean, advance, known):
             doubtful = self._doubtful(result)
@@ -134,31 +146,31 @@ class Session:
             yield settled, ended
 
     def _clean(self, problem: Problem) -> Tensor:
-        """The logits of every clean input."""
+        """The logits of every clean input: (N, answers, classes)."""
         every = torch.arange(len(problem), device=problem.x.device)
 
         def ask(rows: Tensor) -> Tensor:
             points = problem.x[rows]
-            logits = check_logits(self._verifier.ask(points), problem.take(rows))
+            logits = [check_logits(each, problem.take(rows)) for each in self._verifier.ask(points)]
             if points._version or not torch.equal(points, problem.x[rows]):  # x.clamp_(0, 1) may change no value here
                 self._protect()
-            return logits.clone()  # some models give the same memory again each time
+            return torch.stack(logits, 1)  # a copy: some models give the same memory again each time
 
         parts = [logits for _, logits in self._cut(problem, every, ask)]
-        return torch.cat(parts) if parts else problem.x.new_zeros(0, 2)
+        return torch.cat(parts) if parts else problem.x.new_zeros(0, 1, 2)
 
     def _protect(self) -> None:
         """The model writes to its input, so it gets copies; its answers are those to the inputs all the same."""
         log.warning("the model writes to its input (an operation such as x.sub_()); it is given a copy of each")
         self.prepared.protect()
-        self._verifier = Verifier(self.prepared.model)
+        self._verifier = Verifier(self.prepared.model, self._numbers, self._verifier.rows)
 
     @torch.inference_mode(False)
-    def _settle(self, problem: Problem, rows: Tensor, clean: Tensor) -> Result:
+    def _settle(self, problem: Problem, rows: Tensor, clean: Tensor, finite: Tensor) -> Result:
         """The rows that end with the clean check: already at the goal, or without finite logits."""
         part = problem.take(rows)
         tally = Tally.start(part, depth=1)
-        tally.broken = ~clean[rows].isfinite().all(1)
+        tally.broken = ~finite[rows]
         tally.counts = torch.where(tally.broken[:, None], tally.counts, 0)
         return self._verifier.settle(part, Found(tally, part.x if self.attack.keeps_own else None), clean[rows])
 
@@ -172,7 +184,8 @@ class Session:
         known: Tensor | None = None,
     ) -> Iterator[tuple[Tensor, Result]]:
         """Search and verify some rows, batch by batch."""
-        exact, inner = prepared.hardware.exact, unit_box(problem)
+        exact, inner = prepared.exact(problem), unit_box(problem)
+        numbers = search_numbers(prepared.hardware.precision, self._numbers)
 
         def attack(rows: Tensor) -> Result:
             assert self.size is not None  # as `_cut` has made sure
@@ -180,7 +193,7 @@ class Session:
             prepared.batches_left = -(-int((asking > rows[-1]).sum()) // self.size)
             phases = prepared.phases(self.attack, inner, self.size)
             recheck = None if exact else self._verifier.recheck
-            with search_precision(prepared.hardware.precision):
+            with numbers.flags():
                 found = search(phases, prepared.oracle(part, self.size), self.compact, recheck, advance)
             return self._verifier.report(problem.take(rows), _outward(part, found), clean[rows])
 
@@ -190,25 +203,27 @@ class Session:
         """Rows to search again: a coarse search found something for them that did not hold, and nothing that did.
 
         Where bf16 found nothing at all without a budget its numbers may be why, so these are searched again too. Nobody
-        is where it would break a limit of queries.
+        is where it would break a limit of queries, or be the same search again.
         """
-        if self.prepared.hardware.exact or self.attack.limit is not None:
+        if self.prepared.hardware.strict(self._numbers) or self.attack.limit is not None:
             return torch.zeros_like(result.success)
         lost = self.prepared.hardware.precision == "bf16" and result.budget is None
         doubtful: Tensor = result.outcome == Outcome.UNVERIFIED
         return doubtful | (result.outcome == Outcome.NOT_FOUND) if lost else doubtful
 
     def _search_again(self, problem: Problem, rows: Tensor, first: Result, clean: Tensor) -> Result:
-        """Once more in fp32; what both searches asked counts."""
+        """Once more in strict fp32; what both searches asked counts."""
         if self._exact is None:
             self._exact = Prepared(
                 self.prepared.model, replace(self.prepared.hardware, precision="fp32", prepare="none")
             )
+        self._exact.compute_in(self._numbers)
         second = Result.join([result for _, result in self._search(self._exact, problem, rows, clean)])
         # The clean check was made once.
         spent: dict[str, Any] = {
-            "forwards": second.forwards + first.forwards - 1,
+            "forwards": second.forwards + first.forwards - problem.checks,
             "backwards": second.backwards + first.backwards,
+            "given_up": second.given_up + first.given_up,
         }
         own = None if second.own is None else replace(second.own, **spent)
         return replace(second, **spent | {"own": own})
@@ -226,6 +241,7 @@ class Session:
                     self.size = choose_batch_size(
                         self.prepared.copy(problem), problem, hardware.precision, hardware.max_memory
                     )
+                self._verifier.rows = self.size
                 part = rows[start : start + self.size]
                 if known is not None and bool(known[part].all()):
                     start += len(part)
@@ -256,9 +272,20 @@ class Session:
     def _turn(self, problem: Problem) -> Iterator[None]:
         """This batch's turn: nobody else asks the model, and the device's memory is as limited as was asked for."""
         with ExitStack() as stack:
-            stack.enter_context(turn(self.model, problem.x.device))
+            stack.enter_context(turn(self.model, problem.x.device, self._numbers))
             stack.enter_context(limited(problem.x.device, self.prepared.hardware.max_memory))
             yield
+
+
+def _aiming_beyond(problem: Problem, unsettled: Tensor, answers: Tensor) -> Problem:
+    """Let clean inputs that only one of two answers calls wrong be searched by more than the answers are apart.
+
+    A search that took such an input for an answer would not move from it.
+    """
+    if not bool(unsettled.any()):
+        return problem
+    apart = (answers[:, 0] - answers[:, -1]).abs().amax(1)
+    return replace(problem, beyond=torch.where(unsettled, (GUARD + 1) * apart, 0.0))
 
 
 def _outward(problem: Problem, found: Found) -> Found:

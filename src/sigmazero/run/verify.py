@@ -1,4 +1,8 @@
-"""Nothing is reported that a fresh forward pass in full precision has not confirmed and a recount has not counted."""
+"""Nothing is reported that fresh answers have not confirmed and a recount has not counted.
+
+A point must hold twice: as the caller's process runs the model, and in strict fp32. Where both are the same, one answer
+is both.
+"""
 
 from dataclasses import replace
 
@@ -9,40 +13,64 @@ from sigmazero.core.oracle import Model, widened
 from sigmazero.core.problem import Problem, count_features, count_pixels
 from sigmazero.core.result import Outcome, Result
 from sigmazero.core.tally import Tally
-from sigmazero.run.precision import full_precision
+from sigmazero.run.numbers import Numbers
 from sigmazero.run.search import Found
+from sigmazero.run.wrapped import is_compiled, padded, uncompiled
+
+# How many times the difference of the two answers a point must hold by in both: coarse kernels differ from one batch
+# size to the next, and a success must survive being asked again at another one.
+GUARD = 2.0
 
 
 class Verifier:
-    """Asks the model in full precision; these questions are counted too."""
+    """Asks the model itself, in strict numbers and in the caller's; these questions are counted too.
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
+    A compiled model is asked as it is, in batches of `rows`, and the model inside it in strict numbers.
+    """
 
-    def ask(self, x: Tensor) -> Tensor:
-        """Logits, whatever number format the search around it uses."""
-        with full_precision():
-            return self.model(x)
+    def __init__(self, model: Model, caller: Numbers, rows: int = 0) -> None:
+        self.model, self.caller, self.rows = model, caller, rows
+        self.strict = Numbers.strict(caller.device)
+        self._compiled, self._plain = is_compiled(model), uncompiled(model)
+        self.checks = 2 if self._compiled or caller != self.strict else 1
+
+    def ask(self, x: Tensor) -> list[Tensor]:
+        """Logits in strict numbers and, where they may differ, in the caller's, whatever the search around it uses."""
+        own = x.clone() if self.checks > 1 else x  # a model may write to its input
+        with self.strict.applied():
+            answers = [self._asked(self._plain, x)]
+        if self.checks > 1:
+            answers[0] = answers[0].clone()  # some models give the same memory again each time
+            with self.caller.applied():
+                answers.append(self._asked(self.model, own))
+        return answers
+
+    def _asked(self, model: Model, x: Tensor) -> Tensor:
+        return padded(model, x, self.rows) if self._compiled and model is self.model else model(x)
 
     def confirm(self, problem: Problem, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Which points reach the goal inside the box, and their logits."""
-        logits = self.ask(problem.outward(points))
-        finite = logits.isfinite().all(1) & points.isfinite().flatten(1).all(1)  # a box may have no ends
-        return problem.fooled(logits) & finite & problem.feasible(points), logits
+        """Which points reach the goal inside the box, in every answer, and their logits in strict numbers."""
+        answers = [widened(logits, problem.x) for logits in self.ask(problem.outward(points))]
+        # How far another kernel might be from these answers; one answer is taken at its word.
+        apart = GUARD * (answers[0] - answers[-1]).abs().amax(1) if len(answers) > 1 else 0.0
+        good = points.isfinite().flatten(1).all(1) & problem.feasible(points)  # a box may have no ends
+        for logits in answers:
+            good = good & logits.isfinite().all(1) & problem.reached(logits, apart)
+        return good, answers[0]
 
     def recheck(self, problem: Problem, tally: Tally) -> None:
         """Confirm new records of a coarse search, in place: rows go on from their best confirmed point."""
         assert tally.sure is not None
         assert tally.sure_l0 is not None
         assert tally.sure_step is not None
-        assert tally.refuted is not None
         nothing, depth = problem.sites + 1, tally.counts.shape[1]
         for k in range(depth):
             rows = ((tally.counts[:, k] < tally.sure_l0) & (tally.counts[:, k] < nothing)).nonzero().squeeze(1)
             if not len(rows):
                 break
             good, _ = self.confirm(problem.take(rows), tally.points[rows, k])
-            tally.forwards[rows] += 1
+            tally.forwards[rows] += self.checks
+            tally.given_up[rows[~good]] += 1
             tally.sure[rows[good]] = tally.points[rows[good], k]
             tally.sure_l0[rows[good]] = tally.counts[rows[good], k]
             tally.sure_step[rows[good]] = tally.step_found[rows[good], k]
@@ -53,7 +81,6 @@ class Verifier:
         tally.counts[:, 1:] = nothing
         # A row may have stopped because of the record it lost; if it stopped for another reason, it stops again.
         tally.alive |= refuted
-        tally.refuted |= refuted
 
     def settle(self, problem: Problem, found: Found, clean: Tensor) -> Result:
         """What the clean check, which was a fresh forward pass, has decided: nothing is asked again."""
@@ -80,6 +107,7 @@ class Verifier:
     ) -> Result:
         x_adv, logits = problem.x.clone(), clean.clone()
         forwards, steps = tally.forwards.clone(), torch.full_like(tally.forwards, -1)
+        given_up = tally.given_up.clone()
         steps[settled] = 0
         claimed = counts[:, 0] <= problem.sites
         confirmed = settled.clone()
@@ -88,7 +116,8 @@ class Verifier:
             if not len(rows):
                 break
             good, fresh = self.confirm(problem.take(rows), points[rows, k])
-            forwards[rows] += 1
+            forwards[rows] += self.checks
+            given_up[rows[~good]] += 1
             sure = rows[good]
             x_adv[sure], logits[sure], confirmed[sure] = points[sure, k], fresh[good].to(logits.dtype), True
             if points is tally.points:  # when an attack's own answer was asked about is not known
@@ -104,23 +133,22 @@ class Verifier:
             step_found=steps,
             forwards=forwards,
             backwards=tally.backwards,
-            outcome=_outcomes(tally, claimed, confirmed, already),
+            outcome=_outcomes(tally, given_up, confirmed, already),
             margin=problem.margin(logits),
             prediction=logits.argmax(1),
             clean_prediction=torch.where(clean.isfinite().all(1), clean.argmax(1), -1),
             ids=problem.ids,
+            given_up=given_up,
             unit=problem.unit,
             budget=problem.budget,
         )
 
 
-def _outcomes(tally: Tally, claimed: Tensor, confirmed: Tensor, already: Tensor) -> Tensor:
+def _outcomes(tally: Tally, given_up: Tensor, confirmed: Tensor, already: Tensor) -> Tensor:
     outcome = torch.full_like(tally.forwards, Outcome.NOT_FOUND, dtype=torch.int8)
     outcome[tally.unstarted] = Outcome.NO_START
     outcome[tally.broken] = Outcome.NON_FINITE
-    if tally.refuted is not None:
-        outcome[tally.refuted] = Outcome.UNVERIFIED
-    outcome[claimed] = Outcome.UNVERIFIED
+    outcome[given_up > 0] = Outcome.UNVERIFIED
     outcome[confirmed] = Outcome.FOUND
     outcome[already] = Outcome.ALREADY
     return outcome

@@ -32,10 +32,11 @@ KINDS: dict[str, Any] = {
     "backwards": np.int64,
     "margin": np.float64,
     "seconds": np.float64,
+    "given_up": np.int64,
 }
 COLUMNS = tuple(KINDS)
 # What stands in a column for batches that were stored before there was such a column: a new column needs a line here.
-DEFAULTS: dict[str, float] = {}
+DEFAULTS: dict[str, float] = {"given_up": 0}
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,9 @@ class Facts:
     """One entry per sample in each column; sample i changed the features index[offsets[i]:offsets[i + 1]].
 
     `row` is the row's number in its data set, `target` −1 in an untargeted run, `l0` and `l0_pixel` infinite where
-    nothing was found, `seconds` the batch's time divided by its samples. `value` is what a changed feature became,
-    not by how much: the adversarial input is rebuilt exactly (only the sign of a zero may differ).
+    nothing was found, `seconds` the batch's time divided by its samples, `given_up` the records that did not hold.
+    `value` is what a changed feature became, not by how much: the adversarial input is rebuilt exactly (only the
+    sign of a zero may differ).
     """
 
     row: Integers
@@ -60,6 +62,7 @@ class Facts:
     backwards: Integers
     margin: Floats
     seconds: Floats
+    given_up: Integers
     offsets: Integers
     index: Integers
     value: NDArray[Any]
@@ -162,10 +165,11 @@ def _array(values: Tensor, kind: Any) -> NDArray[Any]:
 class CellInfo:
     """What one cell asks.
 
-    `identity` is all that determines the answer, and `key` its hash; cells of older stores have none. `parameters` has
-    all of the attack's (`steps` among them), `precision` is the number format of the search, `bounds` is the box,
-    `origin` says how to load model and data again. `provenance` is filled when a store is read: versions, device and
-    commit of the runs that made the facts (a list where they differ), seconds, peak memory over all batches.
+    `identity` is all that determines the answer, and `key` its hash; cells of older stores have none. `parameters`
+    has all of the attack's (`steps` among them), `precision` names the numbers of the search, `bounds` is the box,
+    a success holds by `margin` at least, `origin` says how to load model and data again. `provenance` is filled
+    when a store is read: versions, device and commit of the runs that made the facts (a list where they differ),
+    seconds, peak memory over all batches.
     """
 
     key: str
@@ -184,13 +188,15 @@ class CellInfo:
     model_sha256: str
     data_hash: str
     bounds: tuple[float | str, float | str] = (0.0, 1.0)
+    margin: float = 0.0
     identity: dict[str, Any] = field(default_factory=dict)
     origin: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def text(self) -> str:
         """As a store keeps it."""
-        return json.dumps({k: v for k, v in asdict(self).items() if k != "provenance"}, sort_keys=True)
+        left_out = {"provenance"} if self.margin else {"provenance", "margin"}
+        return json.dumps({k: v for k, v in asdict(self).items() if k not in left_out}, sort_keys=True)
 
     @staticmethod
     def parse(text: str) -> CellInfo:

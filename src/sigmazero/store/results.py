@@ -15,12 +15,13 @@ from sigmazero.core.files import replacing
 from sigmazero.core.problem import Unit
 from sigmazero.core.result import Result
 
-NAMES = {field.name for field in fields(Result) if field.type in (Tensor, "Tensor")}
+_TENSORS = {field.name for field in fields(Result) if field.type in (Tensor, "Tensor")}
+NAMES = _TENSORS - {"given_up"}  # which files from before there was such a count have too
 
 
 def save_result(path: Path, result: Result, **more: Tensor | None) -> None:
     """Write every tensor of a result, and those given by name (labels, targets), into one `.npz` file."""
-    held = {name: getattr(result, name) for name in NAMES}
+    held = {name: getattr(result, name) for name in _TENSORS}
     plain = {name: value.detach().cpu().numpy() for name, value in {**held, **more}.items() if value is not None}
     with replacing(path) as part, part.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **plain)
@@ -48,4 +49,5 @@ def load_result(path: Path, unit: Unit, budget: int | None, device: torch.device
     """What was saved, as an answer to a question in this unit with this budget."""
     held: dict[str, Any] = {name: value.to(device) for name, value in arrays(path).items()}
     seconds = float(held.get("seconds", 0.0))
-    return Result(**{name: held[name] for name in NAMES}, unit=unit, budget=budget, seconds=seconds)
+    found = {name: held[name] for name in _TENSORS & held.keys()} | {name: held[name] for name in NAMES}
+    return Result(**found, unit=unit, budget=budget, seconds=seconds)

@@ -38,7 +38,8 @@ def attack(
     seed: options.Seed = None,
     batch_size: options.BatchSize = None,
     device: options.DeviceName = "auto",
-    precision: options.PrecisionName = "fp32",
+    margin: options.Margin = 0.0,
+    precision: options.PrecisionName = None,
     fuse: options.Fuse = False,
     max_memory: options.MaxMemory = None,
     out: options.OutPath = None,
@@ -64,7 +65,7 @@ def attack(
     if not no_doctor:
         show_findings(examine(network, images, labels))
     y = labels if goals is None else goals.to(place)
-    how: Any = {"unit": counted, "budget": budget, "seed": seed or 0, "ids": chosen.ids}
+    how: Any = {"unit": counted, "budget": budget, "seed": seed or 0, "ids": chosen.ids, "margin": margin}
     problem = make_problem(images, y, targeted=goals is not None, **how)
     size = BATCH_SIZE if batch_size is None and path is not None and place == "cpu" else batch_size
     with Session(method, network, hardware, batch_size=size) as session:

@@ -4,7 +4,7 @@ import contextlib
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -38,6 +38,7 @@ def auto(
     seed: options.Seed = None,
     batch_size: options.BatchSize = None,
     device: options.DeviceName = "auto",
+    precision: options.PrecisionName = None,
     state: State = None,
     out: options.OutPath = None,
     no_doctor: options.NoDoctor = False,
@@ -53,7 +54,8 @@ def auto(
     counted, path, place = options.unit(unit), options.destination(out, **read), options.device(device)
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
-    cascade = sz.SparseAutoAttack(network, "L0", eps, seed, version=version, device=place, unit=counted)
+    how: Any = {"device": place, "unit": counted, "precision": options.precision(precision)}
+    cascade = sz.SparseAutoAttack(network, "L0", eps, seed, version=version, **how)
     if not no_doctor:
         show_findings(examine(network, chosen.images.to(place), chosen.labels.to(place)))
     # The lines of the members are not the result: they go where progress goes.

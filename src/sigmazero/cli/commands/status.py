@@ -21,6 +21,7 @@ def status(
     source: Annotated[Path, typer.Argument(metavar="STORE|PLAN", help="A store (.db), or a plan (.toml).")],
     store: PlanStore = None,
     limit: Trial = None,
+    device: options.DeviceName = "auto",
     precision: PlanPrecision = None,
     model_dir: options.ModelDir = None,
     data_dir: options.DataDir = None,
@@ -31,7 +32,8 @@ def status(
     """Show which cells are done, running, failed or missing, and the time left.
 
     Of a store it shows the cells noted there; of a plan also those whose weights or data are absent. To know the cells
-    of a plan its models are loaded: code that it names runs only if you trust it.
+    of a plan its models are loaded: code that it names runs only if you trust it. Cells that leave their numbers to
+    torch are others on a GPU than on a CPU: --device says which are meant.
 
     \b
     Example:
@@ -42,7 +44,8 @@ def status(
     if source.suffix == ".toml":
         asked = read_plan(source).override(limit=limit, precision=precision)
         trust = trusted(asked, options.trust(trust_code, model, data))
-        planned, missing = expand(asked.questions, Loader("cpu", model_dir, data_dir, trust))
+        loader = Loader("cpu", model_dir, data_dir, trust, runs_on=options.device(device, here=False))
+        planned, missing = expand(asked.questions, loader)
         path = store_path(asked, store, limit)
         with Store(path) if path.is_file() else nullcontext() as opened:
             known = {} if opened is None else {one.cell.key: one for one in opened.status()}
