@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 import sigmazero as sz
-from benchmarks.speed import bare, captured, clock, stepping
+from benchmarks.floors import bare, captured, clock
+from benchmarks.speed import stepping
 from sigmazero.run import Hardware
 from sigmazero.run.precision import quiet, search_precision
 
@@ -41,9 +42,9 @@ def milliseconds(name: str, at: dict[str, int], hardware: Hardware, device: torc
     x = torch.rand(at["batch"], 3, at["side"], at["side"], device=device)
     attack = sz.get(name, steps=20 * at["steps"])  # a schedule long enough for every repetition
     with quiet(model), torch.no_grad(), search_precision(hardware.precision):
-        stepper = stepping(attack, model, x, model(x).argmax(1), hardware)
+        _, stepper = stepping(attack, model, x, model(x).argmax(1), hardware)
         work = bare(model, x)
-        floor = clock(captured(work) if device.type == "cuda" else work, 20, device) * at["steps"]
+        floor = clock(captured(work, device), 20, device) * at["steps"]
         return clock(lambda: stepper.go(at["steps"]), 1, device), floor
 
 

@@ -1,84 +1,47 @@
-"""Milliseconds per step of each attack, against the floor: the model's own forward and backward pass, captured.
+"""Milliseconds per step and seconds per call, against the compute bound, the model's own passes, and the peers.
 
-    python -m benchmarks.speed --attacks sigma-zero --models smallcnn:32 prn18:32 --precision tf32 --fuse
+    python -m benchmarks.speed --models smallcnn:32 prn18:512 --precision tf32 bf16 --calls 300
 
-Everything in one row is measured in the same run; compare ratios. On a CPU the floor is the bare eager pass.
+Everything in one row is measured in the same run; compare ratios.
+
+bound     the operations of a forward and a backward pass, at the rate of a large matrix product in the row's format
+eager     both passes of the network as it is, in TF32 on a CUDA device, captured: the floor of an unprepared model
+prepared  both passes of the prepared copy, compiled where there is a compiler, captured
+fold      a step of the attack on a folded copy
+compiled  a step on a compiled copy, with the attack's own arithmetic compiled
+adv-lib and authors: a step of theirs, where `adv_lib` and a module `authors_sigma_zero` can be imported.
 """
 
 import argparse
 import json
-import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import sigmazero as sz
+from benchmarks.floors import bare, captured, clock, made, operations, rate, wait
 from sigmazero.core.inputs import make_problem
-from sigmazero.models.architectures import build
 from sigmazero.run import Hardware, Prepared
-from sigmazero.run.precision import lower, quiet, search_precision
+from sigmazero.run.numbers import Numbers
+from sigmazero.run.precision import quiet, search_numbers
 from sigmazero.run.steppers import Stepper
 
-MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int]] = {
-    "smallcnn": (lambda: build("smallcnn"), (1, 28, 28), 10),
-    "prn18": (lambda: build("preact-resnet18"), (3, 32, 32), 10),
-    "wrn28-10": (lambda: build("wide-resnet", depth=28, width=10), (3, 32, 32), 10),
-    "resnet18-224": (lambda: build("resnet18-imagenet"), (3, 224, 224), 1000),
-}
-DEFAULT = ["smallcnn:32", "smallcnn:512", "prn18:32", "prn18:512", "wrn28-10:32", "resnet18-224:16", "resnet18-224:128"]
+DEFAULT = ["smallcnn:32", "smallcnn:512", "prn18:32", "prn18:512", "wrn28-10:32", "resnet18-224:128"]
+COLUMNS = ("bound", "eager", "prepared", "fold", "compiled", "adv-lib", "authors", "over eager", "over prepared")
 
 
-def clock(work: Callable[[], object], times: int, device: torch.device) -> float:
-    """Median milliseconds of one call, over five rounds of `times` calls."""
-    work()
-    rounds = []
-    for _ in range(5):
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        began = time.perf_counter()
-        for _ in range(times):
-            work()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        rounds.append(1000 * (time.perf_counter() - began) / times)
-    return statistics.median(rounds)
-
-
-def bare(model: Callable[[Tensor], Tensor], x: Tensor) -> Callable[[], object]:
-    """A forward and a backward pass, nothing else."""
-
-    def work() -> Tensor:
-        with torch.enable_grad():
-            point = x.detach().requires_grad_()
-            (grad,) = torch.autograd.grad(model(point).sum(), point)
-        return grad
-
-    return work
-
-
-def captured(work: Callable[[], object]) -> Callable[[], object]:
-    """The same, recorded and replayed."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            work()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph.replay
-
-
-def stepping(attack: sz.Attack, model: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, hardware: Hardware) -> Stepper:
-    """An attack under way on a batch that never finishes."""
+def stepping(attack: sz.Attack, model: nn.Module, x: Tensor, y: Tensor, hardware: Hardware) -> tuple[Prepared, Stepper]:
+    """An attack under way on a batch that never finishes, and what it runs on."""
     problem = make_problem(x, y, budget=x[0].numel() // 50 if attack.kind == "budget" else None)
     prepared = Prepared(model, hardware)
+    prepared.compute_in(Numbers.current(x.device))
     oracle = prepared.oracle(problem, len(x))
-    return prepared.phases(attack, problem, len(x))[0].begin(oracle, None)
+    return prepared, prepared.phases(attack, problem, len(x))[0].begin(oracle, None)
 
 
 def queries(attack: sz.Attack, model: nn.Module, x: Tensor, y: Tensor) -> float:
@@ -92,86 +55,127 @@ def queries(attack: sz.Attack, model: nn.Module, x: Tensor, y: Tensor) -> float:
             logits.register_hook(lambda grad: rows.__setitem__(1, rows[1] + len(grad)))
         return logits
 
-    stepper = stepping(attack, counting, x, y, Hardware(capture=False))
+    _, stepper = stepping(attack, counting, x, y, Hardware(capture=False))  # type: ignore[arg-type]
     rows[:] = 0, 0
     stepper.go(4)
     return (rows[0] + rows[1]) / (2 * 4 * len(x))  # towards the input both cost about the same
 
 
-def advlib_step(name: str, model: nn.Module, x: Tensor, y: Tensor) -> float | None:
-    """Milliseconds per step of adv-lib's version, where it has one and can be imported."""
+def peers() -> dict[str, Callable[[nn.Module, Tensor, Tensor, int], object]]:
+    """σ-zero as others have it, where it can be imported."""
+    found: dict[str, Callable[[nn.Module, Tensor, Tensor, int], object]] = {}
     try:
-        from adv_lib.attacks import fmn, pdpgd, sigma_zero
-    except ImportError:
-        return None
-    calls: dict[str, Callable[[int], object]] = {
-        "sigma-zero": lambda n: sigma_zero(model, x, y, num_steps=n),
-        "fmn": lambda n: fmn(model, x, y, norm=0, steps=n),
-        "pdpgd-paper": lambda n: pdpgd(model, x, y, norm=0, num_steps=n),
-    }
-    if name not in calls:
-        return None
-    with torch.enable_grad():
-        long, short = (clock(lambda n=n: calls[name](n), 1, x.device) for n in (50, 10))  # type: ignore[misc]
-    return (long - short) / 40
+        from adv_lib.attacks import sigma_zero
+
+        found["adv-lib"] = lambda model, x, y, n: sigma_zero(model, x, y, num_steps=n)
+        from authors_sigma_zero import sigma_zero as released
+
+        found["authors"] = lambda model, x, y, n: released(model, x, y, steps=n)
+    except ImportError as missing:
+        print(f"# without {missing.name}")
+    return found
 
 
-def measure(name: str, model_name: str, batch: int, hardware: Hardware, device: torch.device) -> dict[str, object]:
-    """One row of the table."""
-    make, shape, classes = MODELS[model_name]
-    torch.manual_seed(0)
-    model = make().to(device).eval()
-    x = torch.rand(batch, *shape, device=device)
-    attack = sz.get(name, steps=2000)
-    with quiet(model), torch.no_grad(), search_precision(hardware.precision):
-        y = model(x).argmax(1)
-        work = bare(lower(model, hardware.precision), x)
-        times = max(5, min(100, int(2e4 // (batch * shape[-1]))))
-        row: dict[str, object] = {"attack": name, "model": model_name, "batch": batch, "classes": classes}
-        row["bare"] = clock(work, times, device)
-        row["floor"] = clock(captured(work), times, device) if device.type == "cuda" else row["bare"]
+def step_of(stepper: Stepper, times: int, device: torch.device) -> float:
+    """Milliseconds per step."""
+
+    def some_steps() -> None:
+        stepper.go(stepper.interval)
+        bool(stepper.tally.alive.any())
+
+    return clock(some_steps, max(1, times // stepper.interval), device) / stepper.interval
+
+
+def measure(name: str, spec: str, precision: Any, device: torch.device) -> dict[str, Any]:
+    """One row of the table of steps."""
+    model, x, y = made(spec, device)
+    attack, dtype = sz.get(name, steps=5000), torch.bfloat16 if precision == "bf16" else torch.float32
+    times = max(5, min(100, int(2e4 // (len(x) * x.shape[-1]))))
+    row: dict[str, Any] = {"attack": name, "model": spec, "precision": precision}
+    with quiet(model), torch.no_grad(), search_numbers(precision, Numbers.current(device)).flags():
+        row["bound"] = operations(model, x) / rate(dtype, device)
+        row["eager"] = clock(captured(bare(model, x), device), times, device)
         row["queries"] = queries(attack, model, x, y)
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
-        stepper = stepping(attack, model, x, y, hardware)
-
-        def some_steps() -> None:
-            stepper.go(stepper.interval)
-            bool(stepper.tally.alive.any())
-
-        row["ours"] = clock(some_steps, max(1, times // stepper.interval), device) / stepper.interval
-        row["peak_mb"] = torch.cuda.max_memory_allocated() / 2**20 if device.type == "cuda" else None
-        row["advlib"] = advlib_step(name, model, x, y)
-    row["over_floor"] = row["ours"] / (row["floor"] * row["queries"])  # type: ignore[operator]
-    row["advlib_over_ours"] = None if row["advlib"] is None else row["advlib"] / row["ours"]  # type: ignore[operator]
+        for how in ("none", "fold", "compile") if device.type == "cuda" else ("none", "fold"):
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
+                torch.cuda.reset_peak_memory_stats()
+            prepared, stepper = stepping(attack, model, x, y, Hardware(precision, prepare=how))
+            row[{"compile": "compiled"}.get(how, how)] = step_of(stepper, times, device)
+            if device.type == "cuda":
+                row[f"peak {how}, MB"] = torch.cuda.max_memory_allocated() / 2**20
+        copy = prepared.copy(make_problem(x, y))
+        row["prepared"] = clock(captured(bare(copy, x), device), times, device)
+        for peer, call in peers().items():
+            with torch.enable_grad():
+                long, short = (clock(partial(call, model, x, y, n), 1, device) for n in (50, 10))
+            row[peer] = (long - short) / 40
+    ours = row.get("compiled", row["fold"])
+    row["over eager"], row["over prepared"] = (ours / (row[of] * row["queries"]) for of in ("eager", "prepared"))
     return row
+
+
+def calls(name: str, spec: str, steps: int, device: torch.device) -> dict[str, Any]:
+    """Seconds of whole calls, as a user makes them: by default, compiled, in bf16; and the peers'."""
+    model, x, y = made(spec, device)
+    row: dict[str, Any] = {"attack": name, "model": spec, "steps": steps}
+    choices: dict[str, dict[str, Any]] = {"default": {}, "compile": {"prepare": "compile"}}
+    choices["bf16"] = {"prepare": "compile", "precision": "bf16"} if device.type == "cuda" else {"precision": "bf16"}
+    if device.type != "cuda":
+        choices = {"none": {"prepare": "none"}} | {key: choices[key] for key in ("default", "bf16")}
+    for how, options in choices.items():
+        for when in ("first", "later"):
+            row[f"{how}, {when}"] = seconds(partial(sz.get(name, steps=steps).run, model, x, y, **options), device)
+    for peer, call in peers().items():
+        row[peer] = min(seconds(partial(call, model, x, y, steps), device) for _ in range(2))
+    return row
+
+
+def seconds(work: Callable[[], object], device: torch.device) -> float:
+    wait(device)
+    began = time.perf_counter()
+    work()
+    wait(device)
+    return time.perf_counter() - began
+
+
+def say(row: dict[str, Any], columns: tuple[str, ...], out: Path | None) -> None:
+    """A line of the table; everything goes to the file."""
+    cells = "".join(f"{row[c]:>15.3f}" if row.get(c) is not None else f"{'–':>15}" for c in columns)
+    print(f"{row['attack']:<20}{row['model']:<18}{row.get('precision', ''):>6}{cells}", flush=True)
+    if out:
+        with out.open("a") as file:
+            file.write(json.dumps(row | {"torch": torch.__version__}) + "\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--attacks", nargs="+", default=["sigma-zero"], help="names, or 'all'")
     parser.add_argument("--models", nargs="+", default=DEFAULT, help="name:batch")
-    parser.add_argument("--precision", nargs="+", default=["fp32"])
-    parser.add_argument("--fuse", action="store_true")
+    parser.add_argument(
+        "--precision", nargs="*", default=["tf32"], help="formats of the table of steps; none leaves it out"
+    )
+    parser.add_argument(
+        "--calls", type=int, default=0, metavar="STEPS", help="also measure whole calls of so many steps"
+    )
     parser.add_argument("--out", type=Path, help="append the rows to this JSON-lines file")
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     whole = [name for name, attack in sz.ATTACKS.items() if len(attack.phases()) == 1]
     names = whole if args.attacks == ["all"] else args.attacks
-    columns = ("bare", "floor", "ours", "advlib", "queries", "over_floor", "advlib_over_ours", "peak_mb")
-    print(f"{'attack':<22}{'model':<16}{'batch':>6}{'number':>7}" + "".join(f"{c:>17}" for c in columns))
+    if args.precision:
+        print(f"{'attack':<20}{'model':<18}{'':>6}" + "".join(f"{c:>15}" for c in COLUMNS))
     for precision in args.precision:
         for spec in args.models:
-            model_name, _, batch = spec.partition(":")
             for name in names:
-                row = measure(name, model_name, int(batch), Hardware(precision=precision, fuse=args.fuse), device)
-                row |= {"precision": precision, "fuse": args.fuse, "torch": torch.__version__}
-                cells = "".join(f"{row[c]:>17.3f}" if row[c] is not None else f"{'–':>17}" for c in columns)
-                print(f"{name:<22}{model_name:<16}{batch:>6}{precision:>7}{cells}", flush=True)
-                if args.out:
-                    with args.out.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
+                say(measure(name, spec, precision, device), COLUMNS, args.out)
+    if args.calls:
+        kinds = ("default", "compile", "bf16") if device.type == "cuda" else ("none", "default", "bf16")
+        columns = (*(f"{how}, {when}" for how in kinds for when in ("first", "later")), "adv-lib", "authors")
+        print(f"\n{'attack':<20}{'model':<18}{'':>6}" + "".join(f"{c:>15}" for c in columns))
+        for spec in args.models:
+            for name in names:
+                say(calls(name, spec, args.calls, device), columns, args.out)
 
 
 if __name__ == "__main__":

@@ -103,6 +103,7 @@ class Compiler:
                 raise
             self.model.compiled -= new
             log.warning("the model is searched uncompiled (%s)", (str(error).splitlines() or [repr(error)])[0])
+            log.debug("what the compiler said", exc_info=True)
             return False
         return True
 

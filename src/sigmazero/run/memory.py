@@ -1,5 +1,7 @@
 """How many rows at a time, and what to do when they do not fit."""
 
+import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +12,8 @@ from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem
 from sigmazero.run.precision import search_precision
 
+log = logging.getLogger(__name__)
+_FEWEST, _MOST, _GAIN = 32, 4096, 1.08  # rows to begin and to end with, and what doubling must bring to be worth it
 # How the libraries below torch say that memory ran out; torch passes their words on in a plain RuntimeError.
 _WORDS = (
     "can't allocate memory",
@@ -60,25 +64,56 @@ def choose_batch_size(model: Model, problem: Problem, precision: Precision | Non
 
 
 def _measured(model: Model, problem: Problem, precision: Precision | None, max_memory: int | None) -> int:
-    """As many rows as the device's free memory holds, judged by what a few need; at most 1024, more are not faster."""
-    rows = min(len(problem), 4)
-    if rows == 0:
+    """The fewest rows that keep the device busy: doubled as long as they fit and that many more go through a second."""
+    if len(problem) == 0:
         return 1
-    device = problem.x.device
+    with search_precision(precision):
+        most = min(_fitting(model, problem, max_memory), len(problem), _MOST)
+        rows = min(_FEWEST, most)
+        rates = [(rows, rows / _seconds(model, problem, rows))]
+        while rows < most:
+            rows = min(2 * rows, most)
+            rates.append((rows, rows / _seconds(model, problem, rows)))
+            if rates[-1][1] < _GAIN * rates[-2][1]:
+                rows = rates[-2][0]
+                break
+    told = ", ".join(f"{rate:,.0f} with {size}" for size, rate in rates)
+    log.info("batches of %d rows; rows a second through the model: %s", rows, told)
+    return rows
+
+
+def _seconds(model: Model, problem: Problem, rows: int) -> float:
+    """How long a forward and a backward pass of so many rows take."""
+    _pass(model, problem, rows)  # libraries choose their kernels
+    torch.cuda.synchronize(problem.x.device)
+    began = time.perf_counter()
+    for _ in range(3):
+        _pass(model, problem, rows)
+    torch.cuda.synchronize(problem.x.device)
+    return (time.perf_counter() - began) / 3
+
+
+def _fitting(model: Model, problem: Problem, max_memory: int | None) -> int:
+    """As many rows as the device's free memory holds, judged by what a few need."""
+    rows, device = min(len(problem), 4), problem.x.device
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)
-    with search_precision(precision), torch.enable_grad():
-        point = torch.zeros_like(problem.x[:rows]).requires_grad_()  # no sample's point, so nobody's query
-        logits = model(point.clone())  # a model may write to its input, which a leaf of autograd does not allow
-        if logits.requires_grad:
-            torch.autograd.grad(logits.sum(), point)
+    _pass(model, problem, rows)
     used = torch.cuda.max_memory_allocated(device) - before
-    del logits, point
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info(device)
     if max_memory is not None:
         free = min(free, max_memory - torch.cuda.memory_allocated(device))
     # An attack's own state is about a dozen tensors of the size of the input.
     each = used / rows + 12 * problem.features * problem.x.element_size()
-    return int(max(1, min(1024, 0.7 * free / each)))
+    return int(max(1, 0.7 * free / each))
+
+
+def _pass(model: Model, problem: Problem, rows: int) -> None:
+    """Ask about points of no sample, so that it is nobody's query."""
+    with torch.enable_grad():
+        point = torch.zeros_like(problem.x[:rows]).requires_grad_()
+        logits = model(point.clone())  # a model may write to its input, which a leaf of autograd does not allow
+        if logits.requires_grad:
+            torch.autograd.grad(logits.sum(), point)

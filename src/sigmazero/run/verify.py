@@ -34,23 +34,25 @@ class Verifier:
         self._compiled, self._plain = is_compiled(model), uncompiled(model)
         self.checks = 2 if self._compiled or caller != self.strict else 1
 
-    def ask(self, x: Tensor) -> list[Tensor]:
-        """Logits in strict numbers and, where they may differ, in the caller's, whatever the search around it uses."""
+    def ask(self, x: Tensor, pad: bool = False) -> list[Tensor]:
+        """Logits in strict numbers and, where they may differ, in the caller's, whatever the search around it uses.
+
+        On a device `pad` rounds the number of rows: for each one that it has not met before its library looks for
+        kernels, which takes longer than the answer.
+        """
+        rows = min(1 << (len(x) - 1).bit_length(), self.rows) if pad and x.is_cuda and len(x) else 0
         own = x.clone() if self.checks > 1 else x  # a model may write to its input
         with self.strict.applied():
-            answers = [self._asked(self._plain, x)]
+            answers = [padded(self._plain, x, rows)]
         if self.checks > 1:
             answers[0] = answers[0].clone()  # some models give the same memory again each time
             with self.caller.applied():
-                answers.append(self._asked(self.model, own))
+                answers.append(padded(self.model, own, self.rows if self._compiled else rows))
         return answers
-
-    def _asked(self, model: Model, x: Tensor) -> Tensor:
-        return padded(model, x, self.rows) if self._compiled and model is self.model else model(x)
 
     def confirm(self, problem: Problem, points: Tensor) -> tuple[Tensor, Tensor]:
         """Which points reach the goal inside the box, in every answer, and their logits in strict numbers."""
-        answers = [widened(logits, problem.x) for logits in self.ask(problem.outward(points))]
+        answers = [widened(logits, problem.x) for logits in self.ask(problem.outward(points), pad=True)]
         # How far another kernel might be from these answers; one answer is taken at its word.
         apart = GUARD * (answers[0] - answers[-1]).abs().amax(1) if len(answers) > 1 else 0.0
         good = points.isfinite().flatten(1).all(1) & problem.feasible(points)  # a box may have no ends
