@@ -22,13 +22,18 @@ COARSE = Numbers("cpu", conv="tf32", rnn="tf32")
 STRICT = Numbers.strict("cpu")
 
 
+def generally(precision: str | None) -> None:
+    """Set the newer flag that all others follow."""
+    setattr(torch.backends, "fp32_precision", precision)  # noqa: B010 - torch's types do not know it
+
+
 @pytest.fixture(autouse=True)
 def own_flags() -> Iterator[None]:
     before = _Flags.read()
-    backends = torch.backends.fp32_precision if NEWER else None
+    backends = getattr(torch.backends, "fp32_precision", None)
     yield
     if NEWER:
-        torch.backends.fp32_precision = backends  # type: ignore[assignment]
+        generally(backends)
         torch.backends.cudnn.fp32_precision = "none"
     before.write()
     assert _Flags.read() == before
@@ -70,22 +75,21 @@ def test_flags_are_read_set_and_put_back_whichever_way_they_were_set(way, wanted
     before = _Flags.read()
     assert Numbers.current("cuda").name == WAYS[way]
     target = Numbers.named(wanted, "cuda")
-    with pytest.raises(KeyError), target.applied():
+    with target.applied():
         assert Numbers.current("cuda") == target
         if before.cudnn is not None and before.matmul is not None:
             # Where the older flags could be read they still can: torch itself reads them when it compiles.
             assert torch.backends.cudnn.allow_tf32 == (target.conv == "tf32")
             assert torch.backends.cuda.matmul.allow_tf32 == (target.matmul == "tf32")
-        raise KeyError
     assert _Flags.read() == before
 
 
 @newer
 def test_what_followed_a_general_flag_follows_it_still():
-    torch.backends.fp32_precision = "tf32"  # type: ignore[assignment]
+    generally("tf32")
     with Numbers.strict("cuda").applied():
         assert Numbers.current("cuda") == Numbers.strict("cuda")
-    torch.backends.fp32_precision = "ieee"  # type: ignore[assignment]
+    generally("ieee")
     assert Numbers.current("cuda").matmul == "ieee"
 
 
@@ -193,7 +197,7 @@ def test_the_search_computes_as_the_caller_does(as_on_cuda):
 
     x = torch.rand(4, 16)
     for name in (None, "fp32", "tf32"):
-        sz.get("sigma-zero", steps=3).run(Watching(), x, torch.zeros(4, dtype=torch.int64), precision=name)  # type: ignore[arg-type]
+        sz.get("sigma-zero", steps=3).run(Watching(), x, torch.zeros(4, dtype=torch.int64), precision=name)
     assert seen == {None: {True}, "fp32": {False}, "tf32": {True}}
 
 
@@ -237,7 +241,7 @@ def test_a_limit_of_queries_holds_with_two_answers_to_each_check(as_on_cuda, que
 
 def test_too_few_queries_for_two_answers_are_refused(as_on_cuda):
     net, x, y = question(4)
-    with pytest.raises(ValueError, match="queries=7 are too few.*8 are needed"):
+    with pytest.raises(ValueError, match="queries=7 are too few"):
         sz.get("sigma-swap", queries=7).run(net, x, y)
 
 
@@ -266,7 +270,8 @@ def test_between_batches_and_after_errors_the_numbers_are_the_callers(as_on_cuda
     def failing(x: Tensor) -> Tensor:
         if x.requires_grad:
             raise KeyError("on purpose")
-        return net(x)
+        answer: Tensor = net(x)
+        return answer
 
     with pytest.raises(KeyError):
         sz.get("sigma-zero", steps=5).run(failing, x, y, precision="fp32")
@@ -296,7 +301,7 @@ def test_threads_take_turns_with_the_flags(as_on_cuda):
         with strictly(net, x.device), torch.no_grad():
             y = net(x).argmax(1)
         for precision in (None, "fp32", "tf32"):
-            result = sz.get("sigma-zero", steps=20).run(net, x, y, precision=precision)  # type: ignore[arg-type]
+            result = sz.get("sigma-zero", steps=20).run(net, x, y, precision=precision)
             found.append((net, result, y))
 
     threads = [threading.Thread(target=attack, args=(seed,)) for seed in range(8)]

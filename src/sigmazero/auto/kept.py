@@ -39,7 +39,7 @@ class Kept:
 
     def recall(self, progress: CascadeState, problem: Problem, model: Model, batch_size: int) -> None:
         """Take over what the store knows, after the model has confirmed it."""
-        coarse = Numbers.current(problem.x.device) != Numbers.strict(problem.x.device)
+        coarse = not Numbers.current(problem.x.device).strictly
         for member, info in enumerate(self.cells):
             facts, places = self.store.facts(info.key), torch.from_numpy(self.store.positions(info.key))
             for start in range(0, len(facts), batch_size):

@@ -37,7 +37,7 @@ class Recorder(nn.Module):
         """Ask, and note."""
         logits: Tensor = self.network(x.clone())  # which it may write to
         # Only what is asked in strict numbers: a check in the caller's own asks about points that were noted.
-        if Numbers.current(x.device) == Numbers.strict(x.device):
+        if Numbers.current(x.device).strictly:
             with torch.no_grad():
                 self._note(x.detach(), logits.detach())
         return logits

@@ -87,7 +87,7 @@ class Keeper:
         device = problem.x.device
         result, places = load_result(self.path, problem.unit, problem.budget, device), held["places"].to(device)
         labels, targets = self.rows.labels.to(device), None if self.targets is None else self.targets.to(device)
-        coarse = Numbers.current(device) != Numbers.strict(device)
+        coarse = not Numbers.current(device).strictly
         with strictly(session.model, device):
             for start in range(0, len(places), BATCH_SIZE):
                 some = torch.arange(start, min(start + BATCH_SIZE, len(places)), device=device)

@@ -100,7 +100,7 @@ class Problem:
         return top == self.y if self.targeted else top != self.y
 
     def shifted(self, logits: Tensor) -> Tensor:
-        """Logits (N, ..., classes) in which the goal is reached where in those given it is by what a search aims for."""
+        """Logits (N, ..., classes) in which the goal is reached where in those given it is by all that is aimed for."""
         if self.least == 0 and self.beyond is None:
             return logits
         lead = torch.full_like(self.y, self.least, dtype=logits.dtype)

@@ -48,6 +48,4 @@ class Hardware:
 
     def strict(self, caller: Numbers) -> bool:
         """Whether the search itself computes in the inputs' own precision, for a caller with these numbers."""
-        return self.precision in (None, "fp32") and search_numbers(self.precision, caller) == Numbers.strict(
-            caller.device
-        )
+        return self.precision in (None, "fp32") and search_numbers(self.precision, caller).strictly

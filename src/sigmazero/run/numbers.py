@@ -116,6 +116,11 @@ class Numbers:
         return ", ".join([*kinds, cast])
 
     @property
+    def strictly(self) -> bool:
+        """Whether these are the strict ones."""
+        return self.plain and self.autocast is None
+
+    @property
     def plain(self) -> bool:
         """Whether no flag says that products are coarser than IEEE float32."""
         return {self.matmul, self.conv, self.rnn} == {IEEE}

@@ -62,11 +62,12 @@ class Prepared:
     def oracle(self, problem: Problem, size: int) -> Oracle:
         """Who asks the copy about a batch of a problem cut into batches of `size`."""
         # Forward-only queries need less memory than the batch with its backward pass: twice the rows at once.
-        return Oracle(self.copy(problem), problem, exact=self.exact(problem), chunk=2 * size)
+        return Oracle(self.copy(problem), problem, exact=self.exact, chunk=2 * size)
 
-    def exact(self, problem: Problem) -> bool:
-        """Whether a search asks in the very numbers in which its records are checked, and in no others."""
-        return problem.checks == 1 and (self.numbers is None or self.hardware.strict(self.numbers))
+    @property
+    def exact(self) -> bool:
+        """Whether a search computes in the very numbers in which its records are checked, and in no others."""
+        return self.numbers is None or (self.numbers.strictly and self.hardware.strict(self.numbers))
 
     def phases(self, attack: Attack, problem: Problem, size: int) -> "Sequence[PhaseRunner]":
         """The phases of an attack on a problem cut into batches of `size`, each with who takes its steps."""

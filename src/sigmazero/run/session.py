@@ -184,7 +184,7 @@ class Session:
         known: Tensor | None = None,
     ) -> Iterator[tuple[Tensor, Result]]:
         """Search and verify some rows, batch by batch."""
-        exact, inner = prepared.exact(problem), unit_box(problem)
+        exact, inner = prepared.exact, unit_box(problem)
         numbers = search_numbers(prepared.hardware.precision, self._numbers)
 
         def attack(rows: Tensor) -> Result:

@@ -32,7 +32,7 @@ class Verifier:
         self.model, self.caller, self.rows = model, caller, rows
         self.strict = Numbers.strict(caller.device)
         self._compiled, self._plain = is_compiled(model), uncompiled(model)
-        self.checks = 2 if self._compiled or caller != self.strict else 1
+        self.checks = 2 if self._compiled or not caller.strictly else 1
 
     def ask(self, x: Tensor, pad: bool = False) -> list[Tensor]:
         """Logits in strict numbers and, where they may differ, in the caller's, whatever the search around it uses.

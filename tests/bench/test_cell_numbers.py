@@ -1,0 +1,101 @@
+"""The numbers and the margin of a cell: in its key, in its provenance, and asked for again by verify."""
+
+import pytest
+import torch
+
+from sigmazero.bench.cells import expand
+from sigmazero.bench.evaluate import evaluate
+from sigmazero.bench.plan import parse_plan
+from sigmazero.bench.rerun import rerun
+from sigmazero.bench.toml import PlanError
+from sigmazero.bench.verify import Verification, verify
+from sigmazero.run.numbers import Numbers
+from sigmazero.store.facts import CellInfo
+from sigmazero.store.store import Store
+from tests.bench.test_keys import BASE, key
+from tests.plans import run, trusting
+from tests.run.test_numbers import STRICT, as_on_cuda, own_flags, question  # noqa: F401
+
+
+@pytest.mark.usefixtures("folder")
+def test_keys_on_a_processor_are_what_they_were():
+    assert key(BASE) == key(BASE.replace("seed = 3", "seed = 3\nprecision = 'fp32'"))
+    assert key(BASE) == key(BASE.replace("seed = 3", "seed = 3\nmargin = 0"))
+    assert key(BASE) != key(BASE.replace("seed = 3", "seed = 3\nmargin = 0.5"))
+
+
+@pytest.mark.usefixtures("folder", "own_flags")
+def test_a_cell_has_the_numbers_of_its_device():
+    loader = trusting()
+    loader.runs_on = torch.device("cuda")
+
+    def precision(text: str) -> str:
+        (cell,), _ = expand(parse_plan(text).questions, loader)
+        return cell.info.precision
+
+    assert precision(BASE) == "conv-tf32"
+    assert precision(BASE.replace("seed = 3", "seed = 3\nprecision = 'bf16'")) == "bf16"
+    torch.backends.cuda.matmul.allow_tf32 = True
+    assert precision(BASE) == "tf32"
+
+
+@pytest.mark.parametrize("margin", ["-1", "inf", "nan", "'a'", "true"])
+def test_a_plan_with_a_wrong_margin_is_refused(margin):
+    with pytest.raises(PlanError, match="must be a finite number, 0 or more"):
+        parse_plan(BASE.replace("seed = 3", f"seed = 3\nmargin = {margin}"))
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_margin_is_kept_and_checked():
+    text = BASE.replace("seed = 3", "seed = 3\nmargin = 0.25").replace("steps = 9", "steps = 60")
+    run(text, "s.db")
+    with Store("s.db") as store:
+        (info,) = store.cells()
+        assert info.margin == 0.25
+        facts = store.facts(info.key)
+        assert facts.success.any()
+        assert (facts.margin[facts.success] <= -0.25).all()
+        done = Verification()
+        assert verify(store, trusting()).disagreements == []
+        assert rerun(store, trusting(), 1, done) == len(facts)
+        assert done.disagreements == done.skipped == []
+    assert '"margin"' not in CellInfo.parse(info.text().replace('"margin": 0.25, ', "")).text()
+
+
+def test_evaluate_refuses_a_wrong_margin(tmp_path):
+    net, x, y = question(4)
+    with pytest.raises(ValueError, match="margin=-1 must be"):
+        evaluate(net, (x, y), store=tmp_path / "s.db", margin=-1)
+    assert not (tmp_path / "s.db").exists()
+
+
+@pytest.mark.usefixtures("as_on_cuda", "own_flags")
+def test_a_cell_in_the_numbers_of_its_process(tmp_path):
+    net, x, y = question(40)
+    done = evaluate(net, (x, y), steps=60, store=tmp_path / "s.db")
+    with Store(done.store) as store:
+        (info,) = store.cells()
+        assert info.precision == "conv-tf32"
+        assert info.provenance["numbers"] == "fp32 for matmul, tf32 for conv, tf32 for rnn, no autocast"
+        assert store.facts(info.key).given_up.sum() > 0
+    assert done.verify().disagreements == []
+    # Run again elsewhere, in the numbers of the cell.
+    assert done._loader is not None
+    compared = Verification()
+    torch.backends.cudnn.allow_tf32 = False
+    with Store(done.store) as store:
+        assert rerun(store, done._loader, 1, compared) == 40
+    assert compared.disagreements == compared.skipped == []
+    assert not torch.backends.cudnn.allow_tf32
+
+
+@pytest.mark.usefixtures("as_on_cuda", "own_flags")
+def test_verify_names_points_that_hold_in_one_kind_of_numbers_only(tmp_path):
+    net, x, y = question(300)
+    with STRICT.applied():
+        done = evaluate(net, (x, y), steps=100, store=tmp_path / "s.db")
+        assert done.verify().disagreements == []
+    assert Numbers.current("cpu").name == "conv-tf32"
+    found = [str(one) for one in done.verify().disagreements]
+    assert found
+    assert all("reaches the goal in fp32 and not in conv-tf32, the numbers of this process" in one for one in found)
