@@ -163,3 +163,15 @@ def test_errors_of_a_users_code_are_one_line(sigmazero, own, code, said):
     assert done.exit_code == 2
     assert re.search(said, done.stderr), done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_margin_can_be_asked_for(sigmazero, own):
+    done = sigmazero(*MINE, "--steps", 40, "--margin", 0.25, "--precision", "fp32", "--out", "kept.npz")
+    assert done.exit_code == 0, done.output
+    kept = _arrays(own / "kept.npz")
+    assert kept["success"].any()
+    assert (kept["margin"][kept["success"]] <= -0.25).all()
+    assert kept["given_up"].shape == kept["l0"].shape
+    wrong = sigmazero(*MINE, "--margin", -1)
+    assert wrong.exit_code == 2
+    assert "margin=-1.0 must be a finite number, 0 or more" in wrong.stderr

@@ -16,7 +16,9 @@
     data = ["mnist"]
     attacks = ["sigma-zero", "no-projection"]
 
-An attack's settings win over those of the grid, those over the ones at the top. `sweep = { threshold = [0.1, 0.3] }`
+An attack's settings win over those of the grid, those over the ones at the top. `precision` ("fp32", "tf32", "bf16" or
+"fp64") forces the numbers of the search, which are otherwise those of the process; with `margin = 0.5` a success must
+hold by that much in the logits. `sweep = { threshold = [0.1, 0.3] }`
 in an attack's table makes one attack of each combination. `trace = true` there keeps every point that the attack asked
 about; its rows then run one at a time, so its seconds are no measure. Paths are relative to the current folder.
 """

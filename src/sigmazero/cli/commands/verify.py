@@ -34,10 +34,11 @@ def verify(
     model: options.TrustedModel = None,
     data: options.TrustedData = None,
 ) -> None:
-    """Rebuild every adversarial example from the store, ask its model in fp32, and count the changes again.
+    """Rebuild every adversarial example from the store, ask its model again, and count the changes again.
 
-    Lists what disagrees; exit code 1 if anything does, or if a cell could not be checked. Cells whose model or data
-    is code are checked if you trust it. With --rerun a few batches of some cells are attacked again.
+    The model is asked in strict fp32 and as torch computes by default on the device. Lists what disagrees; exit
+    code 1 if anything does, or if a cell could not be checked. Cells whose model or data is code are checked if you
+    trust it. With --rerun a few batches of some cells are attacked again.
 
     \b
     Example:
