@@ -82,7 +82,7 @@ def operations(model: nn.Module, x: Tensor) -> int:
     """Floating-point operations of a forward and a backward pass; the second, towards the input, has as many."""
     with FlopCounterMode(display=False) as counter:
         model(x[:1])
-    return 2 * counter.get_total_flops() * len(x)
+    return 2 * int(counter.get_total_flops()) * len(x)
 
 
 def rate(dtype: torch.dtype, device: torch.device) -> float:

@@ -68,7 +68,7 @@ def peers() -> dict[str, Callable[[nn.Module, Tensor, Tensor, int], object]]:
         from adv_lib.attacks import sigma_zero
 
         found["adv-lib"] = lambda model, x, y, n: sigma_zero(model, x, y, num_steps=n)
-        from authors_sigma_zero import sigma_zero as released
+        from authors_sigma_zero import sigma_zero as released  # type: ignore[import-not-found]
 
         found["authors"] = lambda model, x, y, n: released(model, x, y, steps=n)
     except ImportError as missing:

@@ -250,7 +250,8 @@ def test_a_point_must_hold_by_more_than_the_answers_differ():
         """Whether a point with this lead is believed if the two answers are so far apart."""
         verifier = Verifier(lambda x: x, COARSE)
         strict = torch.tensor([[0.0, lead]])
-        verifier.ask = lambda x: [strict, strict + torch.tensor([[0.0, apart]])]  # type: ignore[method-assign]
+        two = [strict, strict + torch.tensor([[0.0, apart]])]
+        verifier.ask = lambda x, pad=False: two  # type: ignore[method-assign,misc,assignment]
         problem = make_problem(torch.zeros(1, 2), torch.tensor([0]))
         return bool(verifier.confirm(problem, torch.ones(1, 2))[0])
 

@@ -20,6 +20,7 @@ from sigmazero.core.problem import Problem
 from sigmazero.core.tally import Tally
 
 Model = Callable[[Tensor], Tensor]
+_LARGE = 2**16  # features of an input whose records weigh more than they help: each step carries all of them along
 LogitLoss = Callable[[Tensor], Tensor]
 
 
@@ -77,7 +78,7 @@ class Oracle:
         An oracle that is not exact answers in a coarser number format: its records need confirmation.
         """
         self.model, self.problem, self.exact, self.chunk = model, problem, exact, chunk
-        self.tally = Tally.start(problem, depth=2 if exact else 4, exact=exact)
+        self.tally = Tally.start(problem, depth=2 if exact or problem.features > _LARGE else 4, exact=exact)
         self.iteration = torch.zeros((), dtype=torch.int64, device=problem.x.device)
         self.first = 0  # the iteration at which the current phase began
         self._tables: dict[int, tuple[Tensor, Tensor]] = {}

@@ -10,7 +10,6 @@ from torch import Tensor
 from sigmazero.core.attack import Prepare
 from sigmazero.core.oracle import Model
 from sigmazero.run.ledger import Ledger
-from sigmazero.run.memory import out_of_memory
 
 if TYPE_CHECKING:
     from sigmazero.run.graphs import Frame
@@ -23,19 +22,20 @@ _MOST = 3  # compilations on one model: each takes seconds
 class SearchModel:
     """What a search asks: a copy of the model, or where it was compiled for such a question, that.
 
-    `asked` notes the questions, so that a step can be compiled for those it asks.
+    While it `admits` some, questions that it has not met are compiled, up to a few.
     """
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.asked: set[Asked] = set()
+        self.admits = False
         self.compiled: set[Asked] = set()
         self._fast: Model | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
         """Ask."""
         question = len(x), torch.is_grad_enabled()
-        self.asked.add(question)
+        if self.admits and len(self.compiled) < _MOST:
+            self.compiled.add(question)
         if question not in self.compiled:
             return self.model(x)
         if self._fast is None:
@@ -56,18 +56,11 @@ class Compiler:
         self.ledger = Ledger() if ledger is None else ledger
         self._plain: dict[int, float] = {}  # milliseconds per step before compiling, by frame
         self._decided: set[int] = set()
-        self._asked: dict[int, set[Asked]] = {}
 
     def begin(self, frame: "Frame") -> None:
         """A frame's first recording, compiled if that was asked for."""
-        self.model.asked = set()
-        if self.prepare == "compile":
-            frame.rehearse()  # to see what it asks
-            self._asked[id(frame)] = self.model.asked
-            if self._compile(frame):
-                return
-        frame.record(fused=bool(self.fuse))
-        self._asked[id(frame)] = self.model.asked
+        if self.prepare != "compile" or not self._compile(frame):
+            frame.record(fused=bool(self.fuse))
 
     def watches(self, frame: "Frame") -> bool:
         """Whether the time of this frame's steps is of interest."""
@@ -90,29 +83,32 @@ class Compiler:
             self._decided.add(id(frame))
 
     def _compile(self, frame: "Frame") -> bool:
-        """Record a frame again, compiled; False, and all as before, where that does not work."""
-        new = self._asked[id(frame)] - self.model.compiled
-        if len(self.model.compiled) + len(new) > _MOST:
+        """Record a frame compiled; False, and all as before, where that does not work."""
+        before = set(self.model.compiled)
+        if len(before) >= _MOST:
             log.info("not compiling for %d rows: the model was compiled %d times already", frame.rows, _MOST)
             return False
-        self.model.compiled |= new
+        self.model.admits = True
+        failed = False
         try:
             frame.record(compiled=True, fused=self.fuse is not False)
         except Exception as error:  # the compiler raises what it likes about a model it cannot handle
-            if out_of_memory(error):
-                raise
-            self.model.compiled -= new
+            self.model.compiled, failed = before, True
             log.warning("the model is searched uncompiled (%s)", (str(error).splitlines() or [repr(error)])[0])
             log.debug("what the compiler said", exc_info=True)
-            return False
-        return True
+        finally:
+            self.model.admits = False
+        if failed and frame.oracle.problem.x.is_cuda:
+            torch.cuda.empty_cache()  # it may have been memory that was missing; outside the handler, which holds it
+        return not failed
 
     def _key(self, frame: "Frame") -> str:
         """The same for the same work on the same kind of device, in whatever process."""
         x = frame.oracle.problem.x
         model = self.model.model
-        shapes = [tuple(p.shape) for p in model.parameters()] if isinstance(model, torch.nn.Module) else []
+        shapes = (
+            [(tuple(p.shape), str(p.dtype)) for p in model.parameters()] if isinstance(model, torch.nn.Module) else []
+        )
         device = torch.cuda.get_device_name(x.device) if x.is_cuda else x.device.type
-        asked = sorted(self._asked[id(frame)])
-        parts = (device, torch.__version__, type(frame.attack).__name__, repr(model), shapes, tuple(x.shape), asked)
+        parts = (device, torch.__version__, type(frame.attack).__name__, repr(model), shapes, tuple(x.shape))
         return Ledger.key(repr(parts))

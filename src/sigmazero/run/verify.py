@@ -40,14 +40,15 @@ class Verifier:
         On a device `pad` rounds the number of rows: for each one that it has not met before its library looks for
         kernels, which takes longer than the answer.
         """
-        rows = min(1 << (len(x) - 1).bit_length(), self.rows) if pad and x.is_cuda and len(x) else 0
+        rounded = min(1 << (len(x) - 1).bit_length(), self.rows) if pad and x.is_cuda and len(x) else 0
+        rows = self.rows if self._compiled else rounded
         own = x.clone() if self.checks > 1 else x  # a model may write to its input
         with self.strict.applied():
-            answers = [padded(self._plain, x, rows)]
+            answers = [padded(self._plain, x, rows if self._plain is self.model else rounded)]
         if self.checks > 1:
             answers[0] = answers[0].clone()  # some models give the same memory again each time
             with self.caller.applied():
-                answers.append(padded(self.model, own, self.rows if self._compiled else rows))
+                answers.append(padded(self.model, own, rows))
         return answers
 
     def confirm(self, problem: Problem, points: Tensor) -> tuple[Tensor, Tensor]:
