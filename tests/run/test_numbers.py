@@ -251,7 +251,7 @@ def test_a_point_must_hold_by_more_than_the_answers_differ():
         verifier = Verifier(lambda x: x, COARSE)
         strict = torch.tensor([[0.0, lead]])
         two = [strict, strict + torch.tensor([[0.0, apart]])]
-        verifier.ask = lambda x, pad=False: two  # type: ignore[method-assign,misc,assignment]
+        verifier.ask = lambda x, pad=False: two  # type: ignore[method-assign]
         problem = make_problem(torch.zeros(1, 2), torch.tensor([0]))
         return bool(verifier.confirm(problem, torch.ones(1, 2))[0])
 
