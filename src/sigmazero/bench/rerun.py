@@ -21,11 +21,11 @@ from sigmazero.bench import identity
 from sigmazero.bench.cells import ABSENT, Loader, in_format
 from sigmazero.bench.provenance import provenance
 from sigmazero.bench.verify import ROUNDING, Disagreement, Verification, load
-from sigmazero.bench.worker import hardware_of
+from sigmazero.bench.worker import forced
 from sigmazero.core.attack import Attack
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.problem import Problem, Unit
-from sigmazero.run import Session
+from sigmazero.run import Hardware, Session
 from sigmazero.run.numbers import Numbers
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store, StoreError
@@ -93,7 +93,7 @@ def _compare(store: Store, info: CellInfo, loader: Loader, done: Verification, d
         ids=rows.ids,
         margin=info.margin,
     )
-    hardware = hardware_of(info.precision)
+    hardware = Hardware(forced(info.precision))
     numbers = Numbers.current(loader.device)
     if hardware.precision is None:
         numbers = Numbers.named(info.precision, loader.device)

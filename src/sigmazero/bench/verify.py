@@ -209,7 +209,7 @@ def _identity(
 def _check_batch(
     info: CellInfo, network: nn.Module, problem: Problem, facts: Facts, done: Verification, numbers: Numbers
 ) -> None:
-    wrong = contradicted(network, problem, facts, _coarse(info)) + held_once(network, problem, facts, numbers)
+    wrong = contradicted(network, problem, facts, _coarse(info)) + _held_once(network, problem, facts, numbers)
     done.disagreements += [Disagreement(info, row, what) for row, what in wrong]
     changed = facts.success & (np.diff(facts.offsets) > 0)
     done.found += int(changed.sum())
@@ -226,7 +226,7 @@ def _coarse(info: CellInfo) -> bool:
     return any(one != strict for one in (made if isinstance(made, list) else [made]) if one is not None)
 
 
-def held_once(network: Model, problem: Problem, facts: Facts, numbers: Numbers) -> list[tuple[int, str]]:
+def _held_once(network: Model, problem: Problem, facts: Facts, numbers: Numbers) -> list[tuple[int, str]]:
     """Stored successes that hold in strict fp32 or in these numbers, but not in both, by the row's number."""
     strict = Numbers.strict(numbers.device)
     if numbers == strict:

@@ -152,7 +152,7 @@ class Worker:
 
     def _of(self, cell: Cell) -> Session:
         """The session of a cell, on what is prepared of its model."""
-        network, hardware = self.subject(cell).network, hardware_of(cell.info.precision)
+        network, hardware = self.subject(cell).network, Hardware(forced(cell.info.precision))
         if self._prepared is None or self._prepared[0] is not network or self._prepared[1].hardware != hardware:
             self._session, self._prepared = None, (network, Prepared(network, hardware))
         if self._session is None or self._session[0] != cell.info.key:
@@ -181,13 +181,13 @@ class Worker:
         ]
 
 
-def hardware_of(precision: str) -> Hardware:
-    """How the search of a cell computes: in numbers that were asked for, or in those of the process around it.
+def forced(precision: str) -> Precision | None:
+    """The numbers that the search of a cell was told to compute in; None for those of the process around it.
 
     One in double precision computes in the inputs' own type.
     """
-    forced = "fp32" if precision == "fp64" else precision if precision in get_args(Precision) else None
-    return Hardware(precision=cast("Precision | None", forced))
+    known = "fp32" if precision == "fp64" else precision if precision in get_args(Precision) else None
+    return cast("Precision | None", known)
 
 
 def _recorder(cell: Cell, network: nn.Module, problem: Problem) -> Recorder:
