@@ -124,7 +124,7 @@ def test_auto_compiles_in_mid_run_once_that_pays(net, compilations, tmp_path, ca
         tally = found(model, Shared(Compiler(model, "auto", False, ledger), [3000.0, 1500.0]), problem(net, None))
     same(tally, plain(net, problem(net, None)))
     assert compilations == [ROWS]
-    assert caplog.messages == [f"compiling for {ROWS} rows: 50 steps of 3000.00 ms would save 45.0 s; it takes 12.0 s"]
+    assert caplog.messages == [f"compiling the model for {ROWS} rows: 50 steps of 3000.00 ms would save 45.0 s; it takes 12.0 s"]
     (entry,) = json.loads((tmp_path / "ledger.json").read_text()).values()
     assert entry["gain"] == 0.5
     assert entry["cold"] > 0
@@ -151,7 +151,7 @@ def test_a_ledger_knows_what_is_in_the_cache(tmp_path):
     assert ledger.judge("a", 10.0, 300)[0]
     pays, why = ledger.judge("b", 10.0, 1000)  # another model: what was measured for the first one
     assert not pays
-    assert "would save 5.0 s; it takes 8.0 s" in why
+    assert "would save 3.0 s; it takes 8.0 s" in why
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"a": 3}', '{"a": {"other": 1}}', "\x00"])
@@ -181,3 +181,36 @@ def test_keys_tell_models_shapes_and_attacks_apart(net, compilations):
                 compiler.begin(frame)
             keys |= {compiler._key(frame)}
     assert len(keys) == 4
+
+
+def test_what_cannot_be_fused_is_compiled_all_the_same(net, compilations, monkeypatch, caplog):
+    record = Frame.record
+
+    def refuse(frame, *, compiled=False, fused=False):
+        if fused:
+            raise IndexError("tuple index out of range")
+        record(frame, compiled=compiled)
+
+    monkeypatch.setattr(Frame, "record", refuse)
+    model = SearchModel(net)
+    tally = found(model, Shared(Compiler(model, "compile", None, Ledger())), problem(net, None))
+    same(tally, plain(net, problem(net, None)))
+    assert caplog.messages == ["the attack's arithmetic is uncompiled (tuple index out of range)"]
+    assert compilations == [ROWS]
+
+
+def test_the_arithmetic_is_a_second_decision(net, compilations, tmp_path, monkeypatch, caplog):
+    fused: list[bool] = []
+    record = Frame.record
+
+    def noted(frame, **how):
+        fused.append(how.pop("fused", False))
+        record(frame, **how)
+
+    monkeypatch.setattr(Frame, "record", noted)
+    model = SearchModel(net)
+    compiler = Compiler(model, "auto", None, Ledger(tmp_path / "ledger.json"))
+    with caplog.at_level(logging.INFO, "sigmazero"):
+        found(model, Shared(compiler, [3000.0, 1000.0, 900.0]), problem(net, None))
+    assert fused == [False, False]  # a quarter of a millisecond in 25 steps is not worth it
+    assert caplog.messages[1].startswith(f"not compiling the attack's arithmetic for {ROWS} rows")

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 Asked = tuple[int, bool]  # how many rows, and whether with a way back
-_MOST = 3  # compilations on one model: each takes seconds
+_MOST = 3  # compilations of one model: each takes seconds
+_FUSING = 0.25  # milliseconds of a step that the attack's arithmetic takes uncompiled, about
 
 
 class SearchModel:
@@ -43,8 +45,25 @@ class SearchModel:
         return self._fast(x)
 
 
+@dataclass
+class Trial:
+    """A way to record a frame that may pay: with the model compiled, or with the attack's arithmetic too.
+
+    `gain` is the share of a step it saves as long as nothing is known, None for a time of its own; `before` are the
+    milliseconds of a step before it.
+    """
+
+    fused: bool
+    gain: float | None = None
+    before: float | None = None
+
+    def named(self, key: str) -> str:
+        """The name of the trial in a ledger."""
+        return key + "+" if self.gain is None else key
+
+
 class Compiler:
-    """Compiles the copy, and the attack's own arithmetic, for a recorded step: when told to, or when it pays.
+    """Compiles the copy, and then the attack's own arithmetic, for a recorded step: when told to, or when it pays.
 
     It pays when what compiling would save in the steps still to come, and would have saved in earlier runs on this
     machine, is more than it costs: whoever runs a model once does not wait for a compiler, and whoever keeps running it
@@ -54,47 +73,60 @@ class Compiler:
     def __init__(self, model: SearchModel, prepare: Prepare, fuse: bool | None, ledger: Ledger | None = None) -> None:
         self.model, self.prepare, self.fuse = model, prepare, fuse
         self.ledger = Ledger() if ledger is None else ledger
-        self._plain: dict[int, float] = {}  # milliseconds per step before compiling, by frame
-        self._decided: set[int] = set()
+        self._trials: dict[int, list[Trial]] = {}  # what is still to be tried for a frame, by its id
 
     def begin(self, frame: "Frame") -> None:
         """A frame's first recording, compiled if that was asked for."""
-        if self.prepare != "compile" or not self._compile(frame):
-            frame.record(fused=bool(self.fuse))
+        self._trials[id(frame)] = []
+        if self.prepare == "compile" and self._at_once(frame):
+            return
+        frame.record(fused=bool(self.fuse))
+        if self.prepare == "auto":
+            trials = [Trial(fused=bool(self.fuse), gain=0.3)]
+            if self.fuse is None:
+                trials.append(Trial(fused=True))
+            self._trials[id(frame)] = trials
+
+    def _at_once(self, frame: "Frame") -> bool:
+        return (self.fuse is not False and self._compile(frame, fused=True)) or (
+            not self.fuse and self._compile(frame, fused=False)
+        )
 
     def watches(self, frame: "Frame") -> bool:
         """Whether the time of this frame's steps is of interest."""
-        return self.prepare == "auto" and id(frame) not in self._decided
+        return bool(self._trials[id(frame)])
 
     def look(self, frame: "Frame", milliseconds: float, left: int) -> None:
-        """Decide about a frame whose steps were timed and has some left."""
-        key = self._key(frame)
-        if id(frame) in self._plain:  # it was compiled, and these are its new steps
-            self._decided.add(id(frame))
-            self.ledger.gained(key, 1 - milliseconds / self._plain[id(frame)])
-            return
-        pays, reason = self.ledger.judge(key, milliseconds, left)
-        log.info("%s for %d rows: %s", "compiling" if pays else "not compiling", frame.rows, reason)
+        """Go on with a frame whose steps were timed and has some left: compile it, or see what that has brought."""
+        trials, key = self._trials[id(frame)], self._key(frame)
+        if (before := trials[0].before) is not None:  # it was compiled, and these are its new steps
+            self.ledger.gained(trials[0].named(key), 1 - milliseconds / before)
+            trials.pop(0)
+            if not trials:
+                return
+        trial = trials[0]
+        gain = _FUSING / milliseconds if trial.gain is None else trial.gain
+        pays, reason = self.ledger.judge(trial.named(key), milliseconds, left, min(gain, 0.9))
+        told = "the attack's arithmetic" if trial.gain is None else "the model"
+        log.info("%s %s for %d rows: %s", "compiling" if pays else "not compiling", told, frame.rows, reason)
         began = time.perf_counter()
-        if pays and self._compile(frame):
-            self.ledger.spent(key, time.perf_counter() - began)
-            self._plain[id(frame)] = milliseconds
+        if pays and self._compile(frame, trial.fused):
+            self.ledger.spent(trial.named(key), time.perf_counter() - began)
+            trial.before = milliseconds
         else:
-            self._decided.add(id(frame))
+            trials.clear()
 
-    def _compile(self, frame: "Frame") -> bool:
+    def _compile(self, frame: "Frame", fused: bool) -> bool:
         """Record a frame compiled; False, and all as before, where that does not work."""
         before = set(self.model.compiled)
-        if len(before) >= _MOST:
-            log.info("not compiling for %d rows: the model was compiled %d times already", frame.rows, _MOST)
-            return False
         self.model.admits = True
         failed = False
         try:
-            frame.record(compiled=True, fused=self.fuse is not False)
-        except Exception as error:  # the compiler raises what it likes about a model it cannot handle
+            frame.record(compiled=True, fused=fused)
+        except Exception as error:  # the compiler raises what it likes about what it cannot handle
             self.model.compiled, failed = before, True
-            log.warning("the model is searched uncompiled (%s)", (str(error).splitlines() or [repr(error)])[0])
+            what = "the attack's arithmetic is" if fused else "the model is searched"
+            log.warning("%s uncompiled (%s)", what, (str(error).splitlines() or [repr(error)])[0])
             log.debug("what the compiler said", exc_info=True)
         finally:
             self.model.admits = False

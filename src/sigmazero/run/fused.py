@@ -5,6 +5,7 @@ A step is cut before and after each call of the model, which is compiled apart o
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -28,8 +29,9 @@ class FusedOracle(Oracle):
         return fused
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _send(self, table: Tensor) -> Tensor:
-        return super()._send(table)
+    def row(self, table: Tensor, i: Tensor) -> tuple[Tensor, ...]:
+        """The numbers of a step; which table they are from is nothing to compile anew for."""
+        return super().row(table, i)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _ask(self, x: Tensor) -> Tensor:
@@ -44,8 +46,11 @@ class FusedOracle(Oracle):
         return super()._backward(slope, again)
 
 
-def compiled_step() -> Callable[[Attack, Oracle, Any], Any]:
+def compiled_step(attack: Attack) -> Callable[[Attack, Oracle, Any], Any]:
     """`one_step`, compiled for each shape apart: the shapes of a recording never change."""
+    for name, value in vars(type(attack)).items():
+        if isinstance(value, cached_property):  # a schedule, computed once: nothing to compile
+            getattr(attack, name)
     return torch.compile(one_step, dynamic=False)
 
 

@@ -107,7 +107,7 @@ class Frame:
 
             trials, variants = compiler.TRIALS, compiler.many_variants
             if fused:
-                self.step, self.oracle = compiler.compiled_step(), compiler.FusedOracle.like(self.oracle)
+                self.step, self.oracle = compiler.compiled_step(self.attack), compiler.FusedOracle.like(self.oracle)
         try:
             with variants():
                 for _ in range(trials):

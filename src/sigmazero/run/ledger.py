@@ -13,7 +13,7 @@ from pathlib import Path
 from sigmazero.core.files import replacing
 
 log = logging.getLogger(__name__)
-_GAIN, _COST = 0.3, 12.0  # share of a step, and seconds, as long as nothing was measured here
+_COST = 12.0  # seconds, as long as nothing was measured here
 
 
 @dataclass
@@ -37,14 +37,14 @@ class Ledger:
         """A short name for a long description."""
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
-    def judge(self, key: str, milliseconds: float, left: int) -> tuple[bool, str]:
-        """Whether compiling pays for so many steps of so many milliseconds, and why.
+    def judge(self, key: str, milliseconds: float, left: int, gain: float = 0.3) -> tuple[bool, str]:
+        """Whether compiling pays for so many steps of so many milliseconds, and why; `gain` is a guess of its share.
 
         What it would have saved before counts too: one who has waited as long as a compilation takes should have one.
         """
         entries = self._read()
         entry = entries.get(key, Entry())
-        gain = entry.gain if entry.gain is not None else _middle([e.gain for e in entries.values()], _GAIN)
+        gain = gain if entry.gain is None else entry.gain
         cost = entry.warm or (entry.cold and entry.cold / 4) or _middle([e.cold for e in entries.values()], _COST)
         saved = gain * milliseconds * left / 1000
         pays = entry.missed + saved > cost

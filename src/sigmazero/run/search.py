@@ -84,7 +84,8 @@ def search(phases: Sequence[Phase], oracle: Oracle, compact: bool, recheck: Rech
 class Looks:
     """At which looks all records are confirmed: the first few, then ever fewer.
 
-    Records come fast at first and rarely later, and a wrong one has others behind it.
+    Records come fast at first and rarely later, and a wrong one has others behind it. Where none was ever confirmed,
+    and where a row stops, every look counts.
     """
 
     def __init__(self) -> None:
@@ -95,12 +96,12 @@ class Looks:
         self.count += 1
         if self.count < self.next:
             return False
-        self.next = max(self.count + 1, self.count * 3 // 2)
+        self.next = max(self.count + 1, self.count * 5 // 4)
         return True
 
 
 def _rechecked(phase: Attack, problem: Problem, tally: Tally, recheck: Recheck, everyone: bool) -> None:
-    """Confirm new records, in place: everybody's, or only of rows that have stopped, as they are about to leave.
+    """Confirm new records, in place: everybody's, or only of rows that are about to leave or have nothing confirmed.
 
     That asks too, and a row that goes on for it may have nothing left to ask.
     """
@@ -108,12 +109,13 @@ def _rechecked(phase: Attack, problem: Problem, tally: Tally, recheck: Recheck, 
         recheck(problem, tally)
     else:
         assert tally.sure_l0 is not None  # in every search that needs to confirm
-        stopped = (~tally.alive & (tally.best_l0 < tally.sure_l0)).nonzero().squeeze(1)
-        if not len(stopped):
+        urgent = ~tally.alive | (tally.sure_l0 > problem.sites)
+        rows = (urgent & (tally.best_l0 < tally.sure_l0)).nonzero().squeeze(1)
+        if not len(rows):
             return
-        part = take(tally, stopped)
-        recheck(problem.take(stopped), part)
-        each(lambda held, new: held.index_copy_(0, stopped, new), tally, part)
+        part = take(tally, rows)
+        recheck(problem.take(rows), part)
+        each(lambda held, new: held.index_copy_(0, rows, new), tally, part)
     spent = phase.spent(tally)
     if spent is not None:
         tally.alive &= ~spent

@@ -189,12 +189,12 @@ class Session:
 
         def attack(rows: Tensor) -> Result:
             assert self.size is not None  # as `_cut` has made sure
-            part = inner.take(rows)
-            prepared.batches_left = -(-int((asking > rows[-1]).sum()) // self.size)
-            phases = prepared.phases(self.attack, inner, self.size)
+            part, size = inner.take(rows), _even(len(asking), self.size, problem)
+            prepared.batches_left = -(-int((asking > rows[-1]).sum()) // size)
+            phases = prepared.phases(self.attack, inner, size)
             recheck = None if exact else self._verifier.recheck
             with numbers.flags():
-                found = search(phases, prepared.oracle(part, self.size), self.compact, recheck, advance)
+                found = search(phases, prepared.oracle(part, size), self.compact, recheck, advance)
             return self._verifier.report(problem.take(rows), _outward(part, found), clean[rows])
 
         return self._cut(problem, asking, attack, known)
@@ -242,7 +242,7 @@ class Session:
                         self.prepared.copy(problem), problem, hardware.precision, hardware.max_memory
                     )
                 self._verifier.rows = self.size
-                part = rows[start : start + self.size]
+                part = rows[start : start + _even(len(rows), self.size, problem)]
                 if known is not None and bool(known[part].all()):
                     start += len(part)
                     continue
@@ -275,6 +275,17 @@ class Session:
             stack.enter_context(turn(self.model, problem.x.device, self._numbers))
             stack.enter_context(limited(problem.x.device, self.prepared.hardware.max_memory))
             yield
+
+
+def _even(rows: int, most: int, problem: Problem) -> int:
+    """How many of so many rows a batch gets: on a device all get about as many, since recordings are padded.
+
+    Multiples of 16, which suit its kernels; no batch gets more than `most`.
+    """
+    if not problem.x.is_cuda or rows == 0:
+        return most
+    batches = -(-rows // most)
+    return min(most, -(-rows // batches // 16) * 16)
 
 
 def _aiming_beyond(problem: Problem, unsettled: Tensor, answers: Tensor) -> Problem:
