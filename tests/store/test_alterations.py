@@ -19,6 +19,7 @@ from sigmazero.bench.verify import verify
 from sigmazero.core.result import Outcome
 from sigmazero.store import Store, StoreError
 from sigmazero.store.facts import COLUMNS
+from sigmazero.store.migrations import SCHEMA
 from sigmazero.store.pack import pack, unpack
 from tests.networks import linear_problem
 from tests.store.make_fixture import FIXTURES
@@ -33,7 +34,7 @@ def sound(tmp_path_factory):
     path = tmp_path_factory.mktemp("sound") / "sound.db"
     model, x, y = linear_problem((3, 4, 5), 10)
     y[1] = (y[1] + 1) % 4
-    with Store(FIXTURES / "schema-2.db") as store:
+    with Store(FIXTURES / f"schema-{SCHEMA}.db") as store:
         trace = store.trace(store.cell_keys()[4], 0)
     done = evaluate(model.float(), (x.float(), y), ["sigma-zero", "fmn", "vfga"], store=path, steps=8, batch_size=4)
     with Store(path, write=True) as store:

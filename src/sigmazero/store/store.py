@@ -1,4 +1,4 @@
-"""The store: per-sample facts of every cell, one transaction per finished batch.
+"""The store: per-sample facts of every cell, one transaction per finished batch or for several together.
 
 A batch is kept as one blob of narrow columns and one of changes: a table of a million samples is read in moments,
 and a report that needs no perturbations never touches them. The store computes nothing.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from torch import Tensor
 from sigmazero.core import faults
 from sigmazero.store import database
 from sigmazero.store.batches import pack_facts, pack_places, unpack_places
-from sigmazero.store.checksums import blob_sum, put
+from sigmazero.store.checksums import blob_sum, put, remove
 from sigmazero.store.database import StoreBusy, StoreError
 from sigmazero.store.facts import CellInfo, Facts, Integers
 from sigmazero.store.pack import pack
@@ -77,9 +77,12 @@ class Store(Reader):
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All or nothing."""
+        """All or nothing; inside another one, a part of it."""
         if self._lock is None:
             raise StoreError(f"{self.path} is open for reading; open it with Store(path, write=True)")
+        if self._base.in_transaction:
+            yield
+            return
         with database.explained(self.path):
             faults.reach("store.begin")
             self._base.execute("BEGIN IMMEDIATE")
@@ -92,6 +95,10 @@ class Store(Reader):
                 if self._base.in_transaction:
                     self._base.execute("ROLLBACK")
                 raise
+
+    def together(self) -> AbstractContextManager[None]:
+        """Store everything that is written inside in one transaction: a commit takes its time, whatever its size."""
+        return self._transaction()
 
     def _next(self, table: str) -> int:
         return int(self._ask(f"SELECT coalesce(max(id), 0) + 1 FROM {table}")[0][0])
@@ -107,7 +114,7 @@ class Store(Reader):
 
     def adopt(self, key: str, info: CellInfo) -> None:
         """Give a cell another key and description; everything stored of it stays."""
-        cell, tables = self._cell(key), ("batches", "traces", "doctor", "answers")
+        cell, tables = self._cell(key), ("batches", "traces", "doctor", "answers", "failures")
         rows = {table: self._rows(table, key, "WHERE cell = ?", cell.id) for table in tables}
         with self._transaction():
             put(self._base, "cells", None, *cell._replace(key=info.key, info=info.text()))
@@ -133,7 +140,7 @@ class Store(Reader):
         peak_device: int | None = None,
         peak_process: int | None = None,
     ) -> None:
-        """Keep the facts of some of the cell's rows; a failure noted before is forgotten.
+        """Keep the facts of some of the cell's rows.
 
         positions   where the rows stand in the cell: the first, if they follow each other, or all of them, rising
         """
@@ -161,7 +168,7 @@ class Store(Reader):
         with self._transaction():
             put(self._base, "batches", key, *row)
             self._base.execute("INSERT INTO facts VALUES (?, ?, ?)", (row.id, columns, changes))
-            put(self._base, "cells", None, *cell._replace(error=None, stored=cell.stored + row.size))
+            put(self._base, "cells", None, *cell._replace(stored=cell.stored + row.size))
 
     def _check_places(self, cell: CellRow, places: Integers) -> None:
         """Refuse positions outside the cell, and those that have their facts."""
@@ -182,14 +189,27 @@ class Store(Reader):
             raise StoreError(f"cell {key[:12]} has {rows} rows; a trace of row {position} does not fit")
         with self._transaction():
             put(self._base, "traces", key, cell.id, position, trace.pack())
-            if cell.error is not None:
-                put(self._base, "cells", None, *cell._replace(error=None))
 
-    def fail(self, key: str, error: str) -> None:
-        """Note why a cell could not be run to its end."""
+    def fail(self, key: str, error: str, span: tuple[int, int] | None = None, tries: int = 1) -> None:
+        """Note why some rows of a cell could not be run, by default all that it lacks; see `retry`."""
         cell = self._cell(key)
+        start, stop = span or (0, self._parse(cell).rows)
         with self._transaction():
-            put(self._base, "cells", None, *cell._replace(error=error))
+            put(self._base, "failures", key, cell.id, int(start), int(stop), tries, error)
+
+    def retry(self, key: str) -> None:
+        """Forget the failures of a cell, since it is run again."""
+        cell = self._cell(key)
+        if cell.error is None and not self._ask("SELECT 1 FROM failures WHERE cell = ?", cell.id):
+            return
+        with self._transaction():
+            put(self._base, "cells", None, *cell._replace(error=None))  # where older versions kept them
+            remove(self._base, "failures", cell.id)
+
+    def note_progress(self, state: dict[str, Any]) -> None:
+        """Note how far the run at work is, for others to see; see `progress`."""
+        with self._transaction():
+            put(self._base, "progress", None, 1, json.dumps(state))
 
     def diagnose(self, key: str, findings: list[dict[str, str]]) -> None:
         """Note what the doctor said of a cell's model on its rows; an empty list says that all is well."""

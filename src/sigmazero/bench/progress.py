@@ -1,0 +1,77 @@
+"""How far a run is, over all workers: for the terminal, and in the store for `sigmazero status`."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+WINDOW = 60.0  # seconds over which the speed is taken
+NOTED = 2.0  # seconds between two notes in the store
+
+
+@dataclass
+class WorkerState:
+    """What a worker does, in words, and how many rows it brought; `cell` is the key of the cell it is at."""
+
+    state: str = "starting"
+    place: str = ""
+    cell: str = ""
+    rows: int = 0
+
+
+@dataclass
+class Board:
+    """The workers of a run by number, and its speed."""
+
+    total: int
+    workers: dict[int, WorkerState] = field(default_factory=dict)
+    done: int = 0
+    left: float | None = None  # seconds of work of one worker
+    _marks: deque[tuple[float, int]] = field(default_factory=deque)
+    _noted: float = 0.0
+
+    def __post_init__(self) -> None:
+        """The clock starts."""
+        self._marks.append((time.monotonic(), 0))
+
+    def advance(self, worker: int, rows: int) -> None:
+        """Rows of a worker are stored."""
+        self.done += rows
+        self.workers[worker].rows += rows
+        now = time.monotonic()
+        self._marks.append((now, self.done))
+        while len(self._marks) > 2 and now - self._marks[0][0] > WINDOW:
+            self._marks.popleft()
+
+    def speed(self) -> float | None:
+        """Rows per second of all workers, lately; None before the first are stored."""
+        (began, before), seconds = self._marks[0], time.monotonic() - self._marks[0][0]
+        return (self.done - before) / seconds if self.done and seconds > 0 and began else None
+
+    def time_left(self) -> float | None:
+        """Seconds until everything is done; None as long as nothing is known of it."""
+        busy = sum(one.state == "working" for one in self.workers.values())
+        return None if self.left is None or not self.done else self.left / max(busy, 1)
+
+    def due(self) -> bool:
+        """Whether it is time for another note in the store."""
+        if time.monotonic() - self._noted < NOTED:
+            return False
+        self._noted = time.monotonic()
+        return True
+
+    def note(self) -> dict[str, Any]:
+        """All of it, as a store keeps it."""
+        return {
+            "cells": sorted({one.cell for one in self.workers.values() if one.cell}),
+            "rows": self.done,
+            "of": self.total,
+            "speed": self.speed(),
+            "left": self.time_left(),
+            "workers": [
+                {"worker": number, "state": one.state, "place": one.place, "cell": one.cell, "rows": one.rows}
+                for number, one in sorted(self.workers.items())
+            ],
+        }
