@@ -77,6 +77,8 @@ def test_dead_workers_are_replaced_and_their_units_done_again(folder, points):
     assert not engines[0].points
     assert not report.failed
     assert_same(contents("killed.db"), contents("local.db"))
+    with Store("killed.db") as store:
+        assert len(store.findings()) == 3, "the doctor was asked about every cell"
 
 
 DEADLY = (
@@ -102,7 +104,7 @@ def test_a_unit_that_kills_its_worker_three_times_fails_and_the_others_run(folde
     with np.load("mine.npz") as held:
         images, labels = held["images"], held["labels"]
     images[:, 0, 0, 0] = 0.5
-    images[10, 0, 0, 0] = 0.75  # in the second of three batches; the first step asks about the clean point
+    images[9, 0, 0, 0] = 0.75  # in the second of three batches, and not among the rows that the doctor looks at
     labels = (torch.from_numpy(images).flatten(1)[:, None] * _weights()).sum(2).argmax(1).numpy()
     np.savez("mine.npz", images=images, labels=labels)
     text = BRIEF.replace("net.py:build", "net.py:deadly").replace(', "fmn", "vfga"', ', "fmn"')
@@ -180,7 +182,9 @@ def test_workers_that_do_not_start_end_the_run(folder):
         def setup(self, worker):
             return replace(super().setup(worker), fault="no such point")
 
-    with pytest.raises(NoWorkers, match=r"(?s)workers do not start: its worker ended with exit code 1\n.*no such point"):
+    with pytest.raises(
+        NoWorkers, match=r"(?s)workers do not start: its worker ended with exit code 1\n.*no such point"
+    ):
         run(BRIEF, "s.db", lambda loader: Stillborn(loader, 2))
 
 

@@ -76,7 +76,8 @@ class Driver:
         self._known = [Task.pack(~mask) for mask in wanted]
         self._left = [mask.copy() for mask in wanted]
         self._stored = [store.stored(cell.info.key) for cell in cells]
-        self._begun: set[int] = set()
+        self._looks: dict[int, int] = {}  # how often a worker was asked to examine a cell's model
+        self._examined: set[int] = set()
         self._at: dict[int, Unit | None] = {}  # what each worker that may be used is at
         self._runs: dict[int, int] = {}  # the number of the run that a worker's facts go with
         self._known_runs: list[tuple[dict[str, Any], int]] = []
@@ -111,14 +112,16 @@ class Driver:
         for worker, unit in self._at.items():
             if unit is not None or (unit := self.backlog.take(worker)) is None:
                 continue
-            cell, first = self.cells[unit.cell], unit.cell not in self._begun
-            if first:
-                self._begun.add(unit.cell)
+            cell, looked = self.cells[unit.cell], self._looks.get(unit.cell, 0)
+            if not looked:
                 self.store.retry(cell.info.key)
+            # Once for a cell; once more if that worker died, perhaps of it.
+            examine = looked == 0 or (looked == 1 and unit.tries > 0 and unit.cell not in self._examined)
+            self._looks[unit.cell] = looked + examine
             self._at[worker] = unit
             state = self.board.workers[worker]
             state.state, state.cell = "working", cell.info.key
-            self.engine.send(worker, Task(cell, unit.start, unit.stop, self._known[unit.cell], examine=first))
+            self.engine.send(worker, Task(cell, unit.start, unit.stop, self._known[unit.cell], examine))
 
     def _hear(self, worker: int, message: Message) -> None:
         if isinstance(message, Ready):
@@ -134,6 +137,8 @@ class Driver:
             self._held.append((unit, worker, message))
             if isinstance(message, Attacked):
                 self.backlog.measured(unit.cell, message.seconds, len(message.places))
+            else:
+                self._examined.add(unit.cell)
             if self.engine.whole:
                 self._flush()
             return
@@ -173,7 +178,9 @@ class Driver:
             again = unit.after_loss(self.cells[unit.cell].question.batch_size)
             if again[0].tries < TRIES:
                 self.backlog.again(again)
-                self.say(f"{gone.reason} at rows {unit.start} to {unit.stop} of {self._words(unit)}; they are run again")
+                self.say(
+                    f"{gone.reason} at rows {unit.start} to {unit.stop} of {self._words(unit)}; they are run again"
+                )
             else:
                 line = f"rows {unit.start} to {unit.stop}: {gone.reason}, {again[0].tries} times"
                 self._fail(unit, f"{line}{_tail(gone)}", line, again[0].tries)
@@ -210,7 +217,7 @@ class Driver:
         key = self.cells[unit.cell].info.key
         self.store.diagnose(key, found.findings)
         if found.answers is not None and self.store.answers(key) is None:
-            self.store.keep_answers(key, torch.from_numpy(found.answers))
+            self.store.keep_answers(key, torch.tensor(found.answers))
 
     def _write(self, unit: Unit, worker: int, made: Attacked) -> None:
         """What a batch brought, of its rows those that are missing; a unit that is done again brings some twice."""

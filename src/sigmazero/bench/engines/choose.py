@@ -28,7 +28,9 @@ def choose_engine(
     if gpus_per_worker is not None and not gpus_per_worker > 0:
         raise ValueError(f"--gpus-per-worker {gpus_per_worker:g} must be more than 0")
     if gpus_per_worker is not None and loader.device.type != "cuda":
-        raise ValueError(f"--gpus-per-worker {gpus_per_worker:g} needs a CUDA device, and this run is on {loader.device}")
+        raise ValueError(
+            f"--gpus-per-worker {gpus_per_worker:g} needs a CUDA device, and this run is on {loader.device}"
+        )
     given = {"--workers": workers, "--address": address, "--gpus-per-worker": gpus_per_worker}
     needless = {"local": tuple(given), "processes": ("--address", "--gpus-per-worker"), "ray": ()}[name]
     for option in needless:
