@@ -149,7 +149,8 @@ def test_status_and_failures(tmp_path):
         assert [s.state for s in store.status()] == ["running", "failed"], "facts of other rows do not mend it"
         assert [(one.start, one.stop, one.tries) for one in store.failures()] == [(0, 8, 1), (4, 8, 3)]
         store.retry("other")
-        assert store.failures() == store.audit() == []
+        assert store.failures() == []
+        assert store.audit() == []
         store.append("other", 4, made(4), run=1)
     with Store(tmp_path / "s.db") as store:
         assert [(s.state, s.error) for s in store.status()] == [("begun", None), ("done", None)]
@@ -163,13 +164,16 @@ def test_status_and_failures(tmp_path):
 def test_what_is_written_together_is_stored_together(tmp_path):
     fill(tmp_path / "s.db")
     with Store(tmp_path / "s.db", write=True) as store:
-        with pytest.raises(StoreError, match="stored already"), store.together():
-            store.append("k", 40, made(8), run=1)
-            store.append("k", 44, made(8), run=1)
+
+        def both(first: int, second: int) -> None:
+            with store.together():
+                store.append("k", first, made(8), run=1)
+                store.append("k", second, made(8), run=1)
+
+        with pytest.raises(StoreError, match="stored already"):
+            both(40, 44)
         assert len(store.facts("k")) == 40
-        with store.together():
-            store.append("k", 40, made(8), run=1)
-            store.append("k", 48, made(8), run=1)
+        both(40, 48)
         assert len(store.facts("k")) == 56
         assert store.audit() == []
 

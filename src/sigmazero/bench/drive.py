@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from sigmazero.bench.cells import Cell
-from sigmazero.bench.engines.base import Engine, Examined, Finished, Gone, Message, Raised, Ready, Task
+from sigmazero.bench.engines.base import Engine, Examined, Gone, Message, Raised, Ready, Task
 from sigmazero.bench.engines.hand import code_hash
 from sigmazero.bench.progress import Board, WorkerState
 from sigmazero.bench.provenance import versions

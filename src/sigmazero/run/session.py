@@ -167,7 +167,8 @@ class Session:
 
     def searched(self, problem: Problem, clean: Tensor, size: int) -> list[Tensor]:
         """The rows of each batch, on the processor, that a run of the whole problem searches if memory suffices."""
-        return list(_asking(problem, clean)[0].nonzero().squeeze(1).cpu().split(size))
+        rows = _asking(problem, clean)[0].nonzero().squeeze(1).cpu()
+        return [rows[start : start + size] for start in range(0, len(rows), size)]
 
     def _protect(self) -> None:
         """The model writes to its input, so it gets copies; its answers are those to the inputs all the same."""

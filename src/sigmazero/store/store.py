@@ -80,7 +80,7 @@ class Store(Reader):
         """All or nothing; inside another one, a part of it."""
         if self._lock is None:
             raise StoreError(f"{self.path} is open for reading; open it with Store(path, write=True)")
-        if self._base.in_transaction:
+        if self._open_transaction():
             yield
             return
         with database.explained(self.path):
@@ -95,6 +95,9 @@ class Store(Reader):
                 if self._base.in_transaction:
                     self._base.execute("ROLLBACK")
                 raise
+
+    def _open_transaction(self) -> bool:
+        return self._base.in_transaction
 
     def together(self) -> AbstractContextManager[None]:
         """Store everything that is written inside in one transaction: a commit takes its time, whatever its size."""

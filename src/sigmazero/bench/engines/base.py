@@ -87,8 +87,13 @@ class Engine(Protocol):
     A worker is sent a task only when it is ready for one: after `Ready`, and after `Finished` or `Raised`.
     """
 
-    size: int  # workers to keep
-    whole: bool  # whether a task is a whole cell, and each batch is to be stored before the next
+    @property
+    def size(self) -> int:
+        """How many workers to keep."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether a task is a whole cell, and each batch is to be stored before the next."""
 
     def open(self, worker: int) -> None:
         """Begin to start a worker; it says `Ready`, or `Gone`."""

@@ -99,7 +99,7 @@ class Processes:
 
 def _context() -> Any:
     """How processes are started: by a server that has imported everything once, so that each takes moments."""
-    if sys.platform == "win32":
+    if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
@@ -115,7 +115,7 @@ def _context() -> Any:
 
 def _devices(device: torch.device) -> list[torch.device]:
     """The devices that workers use: all CUDA devices if none is named."""
-    if device.type == "cuda" and device.index is None:
+    if str(device) == "cuda":
         return [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
     return [device]
 

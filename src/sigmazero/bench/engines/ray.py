@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -19,14 +20,17 @@ from typing import Any
 import torch
 
 from sigmazero.bench.cells import Loader
-from sigmazero.bench.engines.base import Attacked, Examined, Gone, Message, Ready, Task
+from sigmazero.bench.engines.base import Examined, Gone, Message, Ready, Task
 from sigmazero.bench.engines.hand import Setup
 from sigmazero.bench.engines.travel import Receiver, pack_spec
 from sigmazero.bench.plan import DataSpec, ModelSpec
+from sigmazero.bench.worker import Attacked
 from sigmazero.core.extras import require
 from sigmazero.core.text import one_line
 
 Spec = ModelSpec | DataSpec
+
+CONNECT = 10.0  # seconds in which a cluster must answer
 
 
 class RayWorker:
@@ -81,6 +85,8 @@ class Ray:
     def _connect(self) -> None:
         if self._ray.is_initialized():
             return
+        if self.address not in (None, "auto"):
+            _reach(str(self.address))
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if self.address is None:
             options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "num_cpus": self._asked}
@@ -157,6 +163,19 @@ class Ray:
         self._waiting.clear()
         self._parcels.clear()
         self._ray.shutdown()
+
+
+def _reach(address: str) -> None:
+    """Refuse an address where nobody listens; Ray itself would try for a quarter of an hour."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal():
+        raise ValueError(f"--address {address} is no address; write auto, or HOST:PORT as ray start printed it")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT).close()
+    except (OSError, OverflowError) as error:
+        raise ValueError(
+            f"nobody answers at --address {address} ({error}); start Ray there with: ray start --head --port {port}"
+        ) from error
 
 
 def _reason(error: Exception) -> str:

@@ -120,6 +120,8 @@ class Receiver(Loader):
             parcel = self.fetch(spec)
             assert isinstance(parcel, RowsParcel)
             # Copies: what comes out of an object store must not be written to.
-            arrays = [torch.from_numpy(array.copy()) for array in (parcel.images, parcel.labels, parcel.ids)]
-            self._rows = spec, Rows(*arrays, parcel.name)
+            images, labels, ids = (
+                torch.from_numpy(array.copy()) for array in (parcel.images, parcel.labels, parcel.ids)
+            )
+            self._rows = spec, Rows(images, labels, ids, parcel.name)
         return self._rows[1]

@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from sigmazero.bench.cells import Loader, Missing, expand
+from sigmazero.bench.drive import RunSummary
 from sigmazero.bench.engines.choose import choose_engine
 from sigmazero.bench.plan import read_plan
-from sigmazero.bench.run import RunSummary, execute
+from sigmazero.bench.run import execute
 from sigmazero.cli import options
 from sigmazero.cli.console import INTERRUPTED, again, out, say, tell
 from sigmazero.cli.plans import PlanFile, PlanPrecision, PlanStore, Trial, show_missing, store_path, trusted
@@ -54,9 +55,8 @@ def run(
     asked = read_plan(plan).override(limit=limit, batch_size=batch_size, precision=precision)
     trust = trusted(asked, options.trust(trust_code, model, data))
     path, loader = store_path(asked, store, limit), Loader(options.device(device), model_dir, data_dir, trust)
-    more = {"workers": workers, "address": address, "gpus_per_worker": gpus_per_worker}
     with Store(path, write=True, wait=wait) as opened:
-        chosen = choose_engine(engine, loader, **more)
+        chosen = choose_engine(engine, loader, workers=workers, address=address, gpus_per_worker=gpus_per_worker)
         cells, missing = expand(asked.questions, loader)
         report = execute(cells, opened, loader, engine=chosen, title=asked.name, progress=True, say=tell)
         show_missing(missing)
