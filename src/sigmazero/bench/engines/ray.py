@@ -91,7 +91,7 @@ class Ray:
         if self.address is None:
             options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "num_cpus": self._asked}
         try:
-            self._ray.init(self.address, **options)
+            self._ray.init(self.address or "local", **options)
         except Exception as error:  # Ray fails in many ways: without a cluster, with another version, without a token
             advice = "start one with: ray start --head" if self.address else "see the logs of Ray"
             raise RuntimeError(
