@@ -57,6 +57,7 @@ def test_processes_give_the_facts_of_one(folder):
             assert left is not None
             assert right is not None
             assert torch.equal(left, right)
+        assert {info.precision for info in other.cells()} == {"fp32"}
         assert {info.provenance["threads"] for info in other.cells()} == {1}
         assert [each.state for each in other.status()] == ["done"] * 6
     assert run(PLAN, "two.db", two)[2].rows == 0

@@ -6,6 +6,7 @@ import os
 import platform
 import traceback
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -19,6 +20,7 @@ from sigmazero.bench.engines.base import Examined, Finished, Message, Raised, Re
 from sigmazero.bench.provenance import provenance
 from sigmazero.bench.worker import Worker
 from sigmazero.core import faults
+from sigmazero.run.numbers import Numbers
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ class Hand:
             if task.examine:
                 answers = self.worker.answers(task.cell)
                 yield Examined(self.worker.diagnose(task.cell), None if answers is None else answers.numpy())
-            yield from self.worker.attack(task.cell, slice(task.start, task.stop), torch.from_numpy(task.mask()))
+            with self._numbers(task.cell):
+                yield from self.worker.attack(task.cell, slice(task.start, task.stop), torch.from_numpy(task.mask()))
         except Exception as error:
             # Whatever an attack or a model raises: it is told, and the worker goes on with the next task.
             told = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")  # may name any file
@@ -80,6 +83,13 @@ class Hand:
         if self.worker.loader.code(model) != asked:
             raise ValueError(f"the code of {model.name} is not that which this cell is about; run the plan again")
         self._compared.add(known)
+
+
+    def _numbers(self, cell: Cell) -> AbstractContextManager[None]:
+        """A search without numbers of its own computes as the process that asked for it, which is another one here."""
+        if not self.strict or cell.question.precision is not None:
+            return nullcontext()
+        return Numbers.named(cell.info.precision, self.worker.loader.device).applied()
 
 
 @cache
