@@ -16,6 +16,7 @@ from sigmazero.bench.engines.choose import choose_engine
 from sigmazero.bench.engines.hand import Setup, code_hash
 from sigmazero.bench.engines.processes import Processes
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question, parse_plan
+from sigmazero.bench.progress import Board, WorkerState
 from sigmazero.bench.provenance import versions
 from sigmazero.bench.run import execute
 from sigmazero.bench.units import Backlog, Unit
@@ -23,6 +24,7 @@ from sigmazero.bench.worker import Worker
 from sigmazero.data import Rows
 from sigmazero.store.facts import Facts
 from sigmazero.store.store import Store
+from tests.cli.conftest import sigmazero  # noqa: F401
 from tests.plans import NET, PLAN, assert_same, contents, run, trusting
 
 BRIEF = PLAN.replace("steps = 30", "steps = 5").replace(', "net.py:other"', "")
@@ -312,3 +314,45 @@ def test_units_are_sized_by_speed_and_grouped_by_model(cells):
 
 def test_a_lost_unit_comes_back_in_batches():
     assert Unit(1, 4, 9).after_loss(2) == [Unit(1, 4, 6, 1), Unit(1, 6, 8, 1), Unit(1, 8, 9, 1)]
+
+
+# Progress -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_status_tells_what_every_worker_does(folder, sigmazero, monkeypatch):  # noqa: F811
+    """Looked at from outside, at the moment when the first facts were stored."""
+    loader, said = trusting(), []
+    monkeypatch.setattr("sigmazero.bench.progress.NOTED", 0.0)
+    with Store("s.db", write=True) as store:
+        cells, _ = expand(parse_plan(BRIEF).questions, loader)
+        note = store.note_progress
+
+        def look(state):
+            note(state)
+            if state.get("rows") and not said:
+                said.append((store.status(), store.progress()))
+
+        store.note_progress = look  # type: ignore[method-assign]
+        execute(cells, store, loader, engine=two(loader))
+        ((cells_then, progress),) = said
+        assert "running" in {one.state for one in cells_then}
+        assert 0 < progress["rows"] < progress["of"] == 3 * 24
+        assert progress["speed"] > 0
+        assert progress["left"] >= 0
+        assert [one["worker"] for one in progress["workers"]] == [0, 1]
+        assert any(one["what"].endswith("against net.py:build") for one in progress["workers"])
+        assert store.progress() == {}
+        note(progress)
+        told = sigmazero("status", "s.db").stdout
+        assert f"running: {progress['rows']} of 72 rows; " in told
+        assert "rows per second; time left " in told
+        assert "against net.py:build" in told
+    assert "rows per second" not in sigmazero("status", "s.db").stdout, "nobody writes there any more"
+
+
+def test_the_board_speaks_of_each_worker_or_of_all():
+    board = Board(100, {number: WorkerState() for number in range(3)})
+    assert board.time_left() is None
+    assert board.words().splitlines()[2] == "2 starting  (0 rows)"
+    board.workers |= {number: WorkerState("idle") for number in range(3, 20)}
+    assert board.words() == "3 starting, 17 idle"

@@ -62,6 +62,7 @@ class Driver:
         wanted: Sequence[Mask],
         store: Store,
         engine: Engine,
+        board: Board,
         *,
         stop: threading.Event,
         advance: Advance,
@@ -72,7 +73,7 @@ class Driver:
         self.stop, self.advance, self.say = stop, advance, say
         self.summary = RunSummary()
         self.backlog = Backlog(cells, wanted, engine.size, whole=engine.whole, estimate=estimate)
-        self.board = Board(sum(int(mask.sum()) for mask in wanted))
+        self.board = board
         self._known = [Task.pack(~mask) for mask in wanted]
         self._left = [mask.copy() for mask in wanted]
         self._stored = [store.stored(cell.info.key) for cell in cells]
@@ -119,8 +120,7 @@ class Driver:
             examine = looked == 0 or (looked == 1 and unit.tries > 0 and unit.cell not in self._examined)
             self._looks[unit.cell] = looked + examine
             self._at[worker] = unit
-            state = self.board.workers[worker]
-            state.state, state.cell = "working", cell.info.key
+            self.board.workers[worker].begin(cell.info)
             self.engine.send(worker, Task(cell, unit.start, unit.stop, self._known[unit.cell], examine))
 
     def _hear(self, worker: int, message: Message) -> None:
@@ -147,8 +147,7 @@ class Driver:
             self.backlog.drop(unit.cell)
             self._fail(unit, message.told, message.line)
         self._at[worker] = None
-        state = self.board.workers[worker]
-        state.state, state.cell = "idle", ""
+        self.board.workers[worker].end("idle")
 
     def _welcome(self, worker: int, ready: Ready) -> None:
         """Let a worker in that runs what we run; its facts go with a run that says where it computes."""

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from sigmazero.store.facts import CellInfo
+
 WINDOW = 60.0  # seconds over which the speed is taken
+LINES = 8  # workers that have a line of their own on a terminal
 NOTED = 2.0  # seconds between two notes in the store
 
 
 @dataclass
 class WorkerState:
-    """What a worker does, in words, and how many rows it brought; `cell` is the key of the cell it is at."""
+    """What a worker does, and how many rows it brought; `cell` is the key of the cell it is at, and `what` its name."""
 
     state: str = "starting"
     place: str = ""
     cell: str = ""
+    what: str = ""
     rows: int = 0
+
+    def begin(self, cell: CellInfo) -> None:
+        """It is at a cell from now on."""
+        self.state, self.cell, self.what = "working", cell.key, f"{cell.attack} against {cell.model}"
+
+    def end(self, state: str) -> None:
+        """It is at none."""
+        self.state, self.cell, self.what = state, "", ""
 
 
 @dataclass
@@ -52,7 +64,7 @@ class Board:
 
     def time_left(self) -> float | None:
         """Seconds until everything is done; None as long as nothing is known of it."""
-        busy = sum(one.state == "working" for one in self.workers.values())
+        busy = self._counts()["working"]
         return None if self.left is None or not self.done else self.left / max(busy, 1)
 
     def due(self) -> bool:
@@ -61,6 +73,17 @@ class Board:
             return False
         self._noted = time.monotonic()
         return True
+
+    def words(self) -> str:
+        """A line for each worker, or for each state if they are many."""
+        if len(self.workers) > LINES:
+            return ", ".join(f"{count} {state}" for state, count in self._counts().items())
+        return "\n".join(
+            f"{number} {one.state} {one.what} ({one.rows} rows)" for number, one in sorted(self.workers.items())
+        )
+
+    def _counts(self) -> Counter[str]:
+        return Counter(one.state for one in self.workers.values())
 
     def note(self) -> dict[str, Any]:
         """All of it, as a store keeps it."""
@@ -71,7 +94,7 @@ class Board:
             "speed": self.speed(),
             "left": self.time_left(),
             "workers": [
-                {"worker": number, "state": one.state, "place": one.place, "cell": one.cell, "rows": one.rows}
+                {"worker": number, "state": one.state, "place": one.place, "what": one.what, "rows": one.rows}
                 for number, one in sorted(self.workers.items())
             ],
         }

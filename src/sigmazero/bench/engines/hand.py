@@ -84,7 +84,6 @@ class Hand:
             raise ValueError(f"the code of {model.name} is not that which this cell is about; run the plan again")
         self._compared.add(known)
 
-
     def _numbers(self, cell: Cell) -> AbstractContextManager[None]:
         """A search without numbers of its own computes as the process that asked for it, which is another one here."""
         if not self.strict or cell.question.precision is not None:
