@@ -169,7 +169,8 @@ ROWS = {
     "a batch without its facts": "DELETE FROM facts WHERE batch = 1",
     "a sum that is missing": "DELETE FROM seals WHERE name = 'batches'",
     "a sum too many": "INSERT INTO seals VALUES ('other', 0, x'00')",
-    "a failure hidden": "UPDATE cells SET error = NULL WHERE id = 3",
+    "a failure hidden": "DELETE FROM failures",
+    "a failure made smaller": "UPDATE failures SET stop = 1",
     "answers of another cell": "UPDATE answers SET cell = -cell; UPDATE answers SET cell = 3 + cell WHERE cell > -3",
     "traces exchanged": "UPDATE traces SET position = 3 WHERE cell = 1",
 }
