@@ -8,8 +8,8 @@ changes nothing but the answers.
 """
 
 import argparse
+import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -25,10 +25,12 @@ from benchmarks.networks import say
 from benchmarks.store import made_up
 from sigmazero.bench.cells import Loader, expand
 from sigmazero.bench.drive import HELD
+from sigmazero.bench.engines.base import Message, Ready
 from sigmazero.bench.engines.processes import Processes
 from sigmazero.bench.plan import parse_plan
 from sigmazero.bench.run import execute
 from sigmazero.bench.trust import EVERYTHING
+from sigmazero.store.batches import pack_facts
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 
@@ -71,24 +73,45 @@ def prepare(folder: Path, name: str, rows: int, device: str) -> None:
     np.savez(folder / f"{name}.npz", images=images, labels=torch.cat(parts).numpy())
 
 
-def cpu() -> float:
-    """Seconds of processor time of this process and of its children that have ended."""
-    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in spent)
+class Watched(Processes):
+    """Processes on a core each, if there are as many; knows when all were ready, and what they spent."""
+
+    def __init__(self, loader: Loader, workers: int) -> None:
+        super().__init__(loader, workers)
+        self.began = self.spent = 0.0
+
+    def open(self, worker: int) -> None:
+        super().open(worker)
+        cores = sorted(os.sched_getaffinity(0))
+        if self.size <= len(cores):
+            os.sched_setaffinity(self._workers[worker][0].pid, {cores[worker]})
+
+    def wait(self, seconds: float) -> list[tuple[int, Message]]:
+        said = super().wait(seconds)
+        if any(isinstance(message, Ready) for _, message in said):
+            self.began = time.perf_counter()
+        return said
+
+    def close(self) -> None:
+        for process, _ in self._workers.values():
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            self.spent += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        super().close()
 
 
 def timed(plan: str, store: str, device: str, workers: int | None) -> dict[str, float]:
-    """Run a plan in this process or on workers; the clock of the workers starts when they have their models."""
+    """Run a plan in this process or on workers; of these the clock starts when the last one is ready."""
     loader = Loader(device, trust=EVERYTHING)
     with Store(store, write=True) as opened:
         cells, _ = expand(parse_plan(plan).questions, loader)
-        engine = None if workers is None else Processes(loader, workers)
-        began = time.perf_counter()
+        engine = None if workers is None else Watched(loader, workers)
+        began, spent = time.perf_counter(), time.process_time()
         done = execute(cells, opened, loader, engine=engine)
-        whole = time.perf_counter() - began
-        made = [facts.seconds.sum() for facts in (opened.facts(cell.info.key) for cell in cells)]
+        ended, spent = time.perf_counter(), time.process_time() - spent
     assert not done.failed, done.failed
-    return {"rows": done.rows, "seconds": whole, "attacking": float(sum(made)), "writing": done.writing}
+    if engine is not None:
+        began, spent = engine.began, spent + engine.spent
+    return {"rows": done.rows, "seconds": ended - began, "cpu": spent, "writing": done.writing}
 
 
 def side_by_side(rows: int, steps: int, rounds: int, out: Path | None) -> None:
@@ -102,7 +125,6 @@ def side_by_side(rows: int, steps: int, rounds: int, out: Path | None) -> None:
             ways = ["processes"] if way == "processes" else ["first", "second"]
             spans = {"processes": "", "first": f'rows = "0:{rows // 2}"', "second": f'rows = "{rows // 2}:{rows}"'}
             plans = [PLAN.format(rows=spans[one], **fixed) for one in ways]
-            before = cpu()
             children = [
                 subprocess.Popen([sys.executable, "-m", "benchmarks.engines", "--one", one, plan, f"{one}-{turn}.db"])
                 for one, plan in zip(ways, plans, strict=True)
@@ -110,9 +132,9 @@ def side_by_side(rows: int, steps: int, rounds: int, out: Path | None) -> None:
             for place, child in enumerate(children):
                 os.sched_setaffinity(child.pid, cores if way == "processes" else cores[place : place + 1])
             assert [child.wait() for child in children] == [0] * len(children)
-            took = [float(Path(f"{one}-{turn}.db.seconds").read_text()) for one in ways]
+            took = [json.loads(Path(f"{one}-{turn}.db.json").read_text()) for one in ways]
             if turn:
-                found[way].append((max(took), (cpu() - before) / rows))
+                found[way].append((max(each["seconds"] for each in took), sum(each["cpu"] for each in took) / rows))
     medians = {
         way: [statistics.median(values) for values in zip(*figures, strict=True)] for way, figures in found.items()
     }
@@ -129,10 +151,10 @@ def side_by_side(rows: int, steps: int, rounds: int, out: Path | None) -> None:
 
 
 def one(way: str, plan: str, store: str) -> None:
-    """A run in a process of its own, as `side_by_side` starts it; the seconds go into a file."""
+    """A run in a process of its own, as `side_by_side` starts it; the figures go into a file."""
     torch.set_num_threads(1)
     done = timed(plan, store, "cpu", 2 if way == "processes" else None)
-    Path(f"{store}.seconds").write_text(str(done["seconds"]))
+    Path(f"{store}.json").write_text(json.dumps(done))
 
 
 def storing(per_second: int, seconds: float, out: Path | None) -> None:
@@ -143,17 +165,19 @@ def storing(per_second: int, seconds: float, out: Path | None) -> None:
         more |= {"goal": "untargeted", "budget": None, "seed": 0, "precision": "fp32", "data_hash": "", "attack": "a"}
         info = CellInfo(key="k" * 64, model="m", rows=count * size, model_sha256="", **more)
         facts, together = made_up(size, 1), max(int(HELD * per_second / size), 1)
+        packed = pack_facts(facts)  # as workers do
         with Store(Path.cwd() / f"{size}.db", write=True) as store:
             store.register([info])
-            run, began = store.begin({}), time.perf_counter()
+            run, began, busy = store.begin({}), time.perf_counter(), time.process_time()
             for start in range(0, count, together):
                 with store.together():
                     for place in range(start, min(start + together, count)):
-                        store.append(info.key, place * size, facts, run=run)
-            spent = time.perf_counter() - began
-        share = 100 * spent / (count * size / per_second)
+                        store.append(info.key, place * size, facts, run=run, packed=packed)
+            spent, busy = time.perf_counter() - began, time.process_time() - busy
+        whole = count * size / per_second
         line = {"batch": size, "facts": count * size, "facts_per_second": per_second, "together_s": HELD}
-        say(line | {"writing_percent": share, "saturates_at": count * size / spent}, out)
+        line |= {"writing_percent": 100 * spent / whole, "writing_cpu_percent": 100 * busy / whole}
+        say(line | {"saturates_at": count * size / spent}, out)
 
 
 def sharing(rounds: int, budget: float, out: Path | None) -> None:

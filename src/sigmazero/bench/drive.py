@@ -236,6 +236,7 @@ class Driver:
                 seconds=made.seconds * len(lacking) / len(made.facts),
                 peak_device=made.peak_device,
                 peak_process=made.peak_process,
+                packed=made.packed if len(lacking) == len(made.facts) else None,
             )
         left[made.places] = False
         self.board.left = sum(int(rows.sum()) * self.backlog.pace(place) for place, rows in enumerate(self._left))

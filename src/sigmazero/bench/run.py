@@ -30,6 +30,7 @@ def execute(
     *,
     engine: Engine | None = None,
     only: Mapping[str, Mask] | None = None,
+    costs: Mapping[str, float] | None = None,
     title: str = "run",
     progress: bool = False,
     say: Say | None = None,
@@ -38,6 +39,7 @@ def execute(
 
     engine   where to run them; this process by default
     only     which rows to run, by the key of the cell; all by default
+    costs    what a row of each cell costs compared with others, as estimated: workers begin with what takes longest
     """
     adopt(cells, store)
     store.register([cell.info for cell in cells])
@@ -63,6 +65,7 @@ def execute(
                 stop=stop,
                 advance=advance,
                 say=say or _quiet,
+                estimate=None if costs is None else lambda cell: costs[cell.info.key],
             )
             return driver.run()
 

@@ -27,6 +27,7 @@ from sigmazero.core.result import Result
 from sigmazero.data import Rows
 from sigmazero.models.doctor import ROWS, examine
 from sigmazero.run import Hardware, Prepared, Session
+from sigmazero.store.batches import Packed
 from sigmazero.store.facts import Facts
 from sigmazero.store.trace import Trace
 
@@ -56,6 +57,7 @@ class Attacked:
     peak_device: int | None
     peak_process: int | None
     trace: Trace | None = None
+    packed: Packed | None = None  # the facts as a store keeps them, if the driver is to be spared that
 
 
 class Worker:

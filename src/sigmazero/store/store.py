@@ -19,7 +19,7 @@ from torch import Tensor
 
 from sigmazero.core import faults
 from sigmazero.store import database
-from sigmazero.store.batches import pack_facts, pack_places, unpack_places
+from sigmazero.store.batches import Packed, pack_facts, pack_places
 from sigmazero.store.checksums import blob_sum, put, remove
 from sigmazero.store.database import StoreBusy, StoreError
 from sigmazero.store.facts import CellInfo, Facts, Integers
@@ -39,6 +39,7 @@ class Store(Reader):
     def __init__(self, path: str | PathLike[str], *, write: bool = False, wait: float = 0.0) -> None:
         self.path = Path(path)
         self._lock = None
+        self._held: dict[str, NDArray[np.bool_]] = {}  # which rows of a cell have their facts, as `_free` keeps it
         if not write:
             self._base = database.open_reading(self.path)
             return
@@ -92,6 +93,7 @@ class Store(Reader):
                 self._base.execute("COMMIT")
                 faults.reach("store.committed")
             except BaseException:
+                self._held.clear()  # what was noted there may be undone
                 if self._base.in_transaction:
                     self._base.execute("ROLLBACK")
                 raise
@@ -119,6 +121,7 @@ class Store(Reader):
         """Give a cell another key and description; everything stored of it stays."""
         cell, tables = self._cell(key), ("batches", "traces", "doctor", "answers", "failures")
         rows = {table: self._rows(table, key, "WHERE cell = ?", cell.id) for table in tables}
+        self._held.clear()
         with self._transaction():
             put(self._base, "cells", None, *cell._replace(key=info.key, info=info.text()))
             for table, row in ((table, row) for table, found in rows.items() for row in found):
@@ -142,24 +145,27 @@ class Store(Reader):
         seconds: float = 0.0,
         peak_device: int | None = None,
         peak_process: int | None = None,
+        packed: Packed | None = None,
     ) -> None:
         """Keep the facts of some of the cell's rows.
 
         positions   where the rows stand in the cell: the first, if they follow each other, or all of them, rising
+        packed      the same facts as `pack_facts` makes them, if somebody has done that already
         """
-        places, packed = pack_places(positions, len(facts))
+        places, rows = pack_places(positions, len(facts))
         cell = self._cell(key)
         if not len(places):
             return
-        self._check_places(cell, places)
-        names, columns, changes = pack_facts(facts)
+        held = self._free(cell, places)
+        names, columns, changes = pack_facts(facts) if packed is None else packed
+        assert changes is not None
         row = BatchRow(
             id=self._next("batches"),
             cell=cell.id,
             start=int(places[0]),
             stop=int(places[-1]) + 1,
             size=len(places),
-            places=packed,
+            places=rows,
             run=run,
             seconds=float(seconds),
             peak_device=peak_device,
@@ -172,18 +178,21 @@ class Store(Reader):
             put(self._base, "batches", key, *row)
             self._base.execute("INSERT INTO facts VALUES (?, ?, ?)", (row.id, columns, changes))
             put(self._base, "cells", None, *cell._replace(stored=cell.stored + row.size))
+            held[places] = True
 
-    def _check_places(self, cell: CellRow, places: Integers) -> None:
-        """Refuse positions outside the cell, and those that have their facts."""
-        rows, start, stop = self._parse(cell).rows, int(places[0]), int(places[-1]) + 1
-        if start < 0 or stop > rows:
-            raise StoreError(f"cell {cell.key[:12]} has {rows} rows; {start} up to {stop} do not fit")
-        near = self._ask(
-            "SELECT start, stop, places FROM batches WHERE cell = ? AND start < ? AND stop > ?", cell.id, stop, start
-        )
-        for other in near:
-            if len(twice := np.intersect1d(places, unpack_places(*other))):
-                raise StoreError(f"row {twice[0]} of cell {cell.key[:12]} is stored already; nothing is stored twice")
+    def _free(self, cell: CellRow, places: Integers) -> NDArray[np.bool_]:
+        """Which rows of a cell have their facts; positions among them, and those outside the cell, are refused.
+
+        It is read once: nobody else writes here.
+        """
+        if cell.key not in self._held:
+            self._held[cell.key] = self.stored(cell.key)
+        held, start, stop = self._held[cell.key], int(places[0]), int(places[-1]) + 1
+        if start < 0 or stop > len(held):
+            raise StoreError(f"cell {cell.key[:12]} has {len(held)} rows; {start} up to {stop} do not fit")
+        if (twice := places[held[places]]).size:
+            raise StoreError(f"row {twice[0]} of cell {cell.key[:12]} is stored already; nothing is stored twice")
+        return held
 
     def append_trace(self, key: str, position: int, trace: Trace) -> None:
         """Keep what a search asked about the cell's row at a position, in place of an older trace of it."""

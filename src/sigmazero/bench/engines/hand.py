@@ -7,7 +7,7 @@ import platform
 import traceback
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +21,7 @@ from sigmazero.bench.provenance import provenance
 from sigmazero.bench.worker import Worker
 from sigmazero.core import faults
 from sigmazero.run.numbers import Numbers
+from sigmazero.store.batches import pack_facts
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,9 @@ class Hand:
                 answers = self.worker.answers(task.cell)
                 yield Examined(self.worker.diagnose(task.cell), None if answers is None else answers.numpy())
             with self._numbers(task.cell):
-                yield from self.worker.attack(task.cell, slice(task.start, task.stop), torch.from_numpy(task.mask()))
+                for made in self.worker.attack(task.cell, slice(task.start, task.stop), torch.from_numpy(task.mask())):
+                    # Packed here: the driver is one, and workers are many.
+                    yield replace(made, packed=pack_facts(made.facts)) if self.strict else made
         except Exception as error:
             # Whatever an attack or a model raises: it is told, and the worker goes on with the next task.
             told = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")  # may name any file
