@@ -3,6 +3,7 @@
 import os
 import signal
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -327,7 +328,8 @@ def test_a_lost_unit_comes_back_in_batches():
 
 def test_the_status_tells_what_every_worker_does(folder, sigmazero, monkeypatch):  # noqa: F811
     """Looked at from outside, at the moment when the first facts were stored."""
-    loader, said = trusting(), []
+    loader = trusting()
+    said: list[Any] = []
     monkeypatch.setattr("sigmazero.bench.progress.NOTED", 0.0)
     with Store("s.db", write=True) as store:
         cells, _ = expand(parse_plan(BRIEF).questions, loader)

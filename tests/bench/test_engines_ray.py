@@ -90,7 +90,20 @@ def cluster(tmp_path_factory):
         node.end()
 
 
-def test_actors_on_this_machine_give_the_facts_of_one(folder):
+WHERE = (
+    NET
+    + """
+def build():
+    import pathlib, sys
+    if "ray" in sys.modules and sys.modules["ray"].is_initialized():
+        pathlib.Path({path!r}).write_text(sys.modules["ray"].util.get_node_ip_address())
+    return Net(0)
+"""
+)
+
+
+def test_actors_on_this_machine_give_the_facts_of_one_and_nobody_else_reaches_them(folder):
+    (folder / "net.py").write_text(WHERE.format(path=str(folder / "address")))
     done = sigmazero(
         *("run", "plan.toml", "--store", "ray.db", "--trust-code", "--device", "cpu"),
         *("--engine", "ray", "--workers", 2),
@@ -99,6 +112,8 @@ def test_actors_on_this_machine_give_the_facts_of_one(folder):
     assert done.returncode == 0, done.stderr
     run(PLAN, "local.db")
     assert_same(contents("ray.db"), contents("local.db"))
+    # Ray listens on every address, unless the node's own is this one.
+    assert (folder / "address").read_text() == "127.0.0.1"
 
 
 @pytest.mark.parametrize("victim", ["os.getpid()", "os.getppid()"], ids=["worker", "node"])
