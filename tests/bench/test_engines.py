@@ -17,14 +17,14 @@ from sigmazero.bench.engines.choose import choose_engine
 from sigmazero.bench.engines.hand import Setup, code_hash
 from sigmazero.bench.engines.processes import Processes
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question, parse_plan
-from sigmazero.bench.progress import Board, WorkerState
+from sigmazero.bench.progress import Crew, WorkerState
 from sigmazero.bench.provenance import versions
 from sigmazero.bench.run import execute
-from sigmazero.bench.units import Backlog, Unit
+from sigmazero.bench.units import Backlog, WorkUnit
 from sigmazero.bench.worker import Worker
 from sigmazero.data import Rows
 from sigmazero.store.facts import Facts
-from sigmazero.store.store import Store
+from sigmazero.store.store import Store, StoreError
 from tests.cli.conftest import sigmazero  # noqa: F401
 from tests.plans import NET, PLAN, assert_same, contents, run, trusting
 
@@ -125,7 +125,8 @@ def test_a_unit_that_kills_its_worker_three_times_fails_and_the_others_run(folde
         report = execute(cells, store, loader, engine=two(loader), say=said.append)
         assert report.rows == 2 * 16
         assert [(one.start, one.stop, one.tries) for one in store.failures()] == [(8, 16, 3)] * 2
-        assert "killed by SIGKILL, 3 times\nthe last words" in store.failures()[0].error
+        told = {one.error for one in store.failures()}
+        assert told == {"the last words\nrows 8 to 16: its worker was killed by SIGKILL, 3 times"}
         assert [one.state for one in store.status()] == ["failed"] * 2
     assert sum("are run again" in line for line in said) == 4
     assert all("rows 8 to 16: its worker was killed by SIGKILL, 3 times" in line for line in report.failed.values())
@@ -192,10 +193,26 @@ def test_workers_that_do_not_start_end_the_run(folder):
         def setup(self, worker):
             return replace(super().setup(worker), fault="no such point")
 
-    with pytest.raises(
-        NoWorkers, match=r"(?s)workers do not start: its worker ended with exit code 1\n.*no such point"
-    ):
+    with pytest.raises(NoWorkers, match=r"workers do not start: its worker ended with exit code 1: .*no such point"):
         run(BRIEF, "s.db", lambda loader: Stillborn(loader, 2))
+
+
+def test_a_full_disk_stops_the_run_and_its_workers(folder):
+    loader = trusting()
+    engine = two(loader)
+    with Store("s.db", write=True) as store:
+        cells, _ = expand(parse_plan(BRIEF).questions, loader)
+
+        def full(*given, **more):
+            raise StoreError("nothing more can be written (is the disk full?)")
+
+        store.append = full  # type: ignore[method-assign]
+        with pytest.raises(StoreError, match="disk full"):
+            execute(cells, store, loader, engine=engine)
+    assert not engine._workers
+    run(BRIEF, "local.db")
+    run(BRIEF, "s.db", two)
+    assert_same(contents("s.db"), contents("local.db"))
 
 
 def test_workers_with_other_versions_are_refused_by_name():
@@ -311,16 +328,16 @@ def test_units_are_sized_by_speed_and_grouped_by_model(cells):
     assert cells[other.cell].question.model != cells[first.cell].question.model
     backlog.measured(first.cell, 5.0, 2)  # 2.5 s a row: four rows take ten seconds
     again = backlog.take("a")
-    assert again == Unit(first.cell, 2, 6)
+    assert again == WorkUnit(first.cell, 2, 6)
     backlog.measured(first.cell, 0.0, 1_000_000)
-    assert backlog.take("a") == Unit(first.cell, 6, 16), "half of what is left, for two workers"
+    assert backlog.take("a") == WorkUnit(first.cell, 6, 16), "half of what is left, for two workers"
     near = [backlog.take("a") for _ in range(40)]
     models = [cells[unit.cell].question.model for unit in near if unit is not None]
     assert models == sorted(models, key=lambda model: model != cells[first.cell].question.model)
 
 
 def test_a_lost_unit_comes_back_in_batches():
-    assert Unit(1, 4, 9).after_loss(2) == [Unit(1, 4, 6, 1), Unit(1, 6, 8, 1), Unit(1, 8, 9, 1)]
+    assert WorkUnit(1, 4, 9).after_loss(2) == [WorkUnit(1, 4, 6, 1), WorkUnit(1, 6, 8, 1), WorkUnit(1, 8, 9, 1)]
 
 
 # Progress -------------------------------------------------------------------------------------------------------------
@@ -359,8 +376,8 @@ def test_the_status_tells_what_every_worker_does(folder, sigmazero, monkeypatch)
 
 
 def test_the_board_speaks_of_each_worker_or_of_all():
-    board = Board(100, {number: WorkerState() for number in range(3)})
-    assert board.time_left() is None
-    assert board.words().splitlines()[2] == "2 starting  (0 rows)"
-    board.workers |= {number: WorkerState("idle") for number in range(3, 20)}
-    assert board.words() == "3 starting, 17 idle"
+    crew = Crew(100, {number: WorkerState() for number in range(3)})
+    assert crew.time_left(10.0) is None
+    assert crew.words().splitlines()[2] == "2 starting  (0 rows)"
+    crew.workers |= {number: WorkerState("idle") for number in range(3, 20)}
+    assert crew.words() == "3 starting, 17 idle"

@@ -7,6 +7,7 @@ killed is made again.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,9 +20,9 @@ import torch
 from sigmazero.bench.cells import Cell
 from sigmazero.bench.engines.base import Engine, Examined, Gone, Message, Raised, Ready, Task
 from sigmazero.bench.engines.hand import code_hash
-from sigmazero.bench.progress import Board, WorkerState
+from sigmazero.bench.progress import Crew, WorkerState
 from sigmazero.bench.provenance import versions
-from sigmazero.bench.units import Backlog, Mask, Unit
+from sigmazero.bench.units import Backlog, Mask, WorkUnit
 from sigmazero.bench.worker import Attacked
 from sigmazero.run.progress import Advance
 from sigmazero.store.store import Store
@@ -30,6 +31,7 @@ Say = Callable[[str], None]
 
 TRIES = 3  # workers that a unit may cost
 HELD = 0.5  # seconds that facts may wait for others, to be stored together
+PATIENCE = 60.0  # seconds without any worker after which the user is told
 TICK = 0.25  # seconds after which the driver looks up, if nobody says anything
 
 
@@ -62,7 +64,7 @@ class Driver:
         wanted: Sequence[Mask],
         store: Store,
         engine: Engine,
-        board: Board,
+        crew: Crew,
         *,
         stop: threading.Event,
         advance: Advance,
@@ -73,21 +75,22 @@ class Driver:
         self.stop, self.advance, self.say = stop, advance, say
         self.summary = RunSummary()
         self.backlog = Backlog(cells, wanted, engine.size, whole=engine.whole, estimate=estimate)
-        self.board = board
+        self.crew = crew
         self._known = [Task.pack(~mask) for mask in wanted]
         self._left = [mask.copy() for mask in wanted]
         self._stored = [store.stored(cell.info.key) for cell in cells]
         self._looks: dict[int, int] = {}  # how often a worker was asked to examine a cell's model
         self._examined: set[int] = set()
-        self._at: dict[int, Unit | None] = {}  # what each worker that may be used is at
+        self._at: dict[int, WorkUnit | None] = {}  # what each worker that may be used is at
         self._runs: dict[int, int] = {}  # the number of the run that a worker's facts go with
         self._known_runs: list[tuple[dict[str, Any], int]] = []
-        self._held: list[tuple[Unit, int, Attacked | Examined]] = []
+        self._held: list[tuple[WorkUnit, int, Attacked | Examined]] = []
         self._since = 0.0
         self._starts = 0  # workers that died before their first sign of life, since the last one
 
     def run(self) -> RunSummary:
         """Until everything is stored or has failed, or somebody asks to stop."""
+        patience = time.monotonic() + PATIENCE
         for worker in range(self.engine.size):
             self._open(worker)
         while not self.stop.is_set():
@@ -97,6 +100,9 @@ class Driver:
             for worker, message in self.engine.wait(TICK):
                 self._hear(worker, message)
             self._flush(self._since + HELD)
+            if not self._at and time.monotonic() > patience:
+                self.say(f"no worker is ready yet: {self.engine.size} are starting, or wait for room on the cluster")
+                patience = math.inf
         self._flush()
         self.summary.interrupted = self.stop.is_set()
         with self.store.together():
@@ -105,23 +111,27 @@ class Driver:
 
     def _open(self, worker: int) -> None:
         self._at.pop(worker, None)
-        self.board.workers[worker] = WorkerState(rows=getattr(self.board.workers.get(worker), "rows", 0))
+        self.crew.workers[worker] = WorkerState(rows=getattr(self.crew.workers.get(worker), "rows", 0))
         self.engine.open(worker)
 
     def _feed(self) -> None:
         """A unit for every worker that has none, as long as there are any."""
+        new = False
         for worker, unit in self._at.items():
             if unit is not None or (unit := self.backlog.take(worker)) is None:
                 continue
             cell, looked = self.cells[unit.cell], self._looks.get(unit.cell, 0)
             if not looked:
                 self.store.retry(cell.info.key)
+                new = True
             # Once for a cell; once more if that worker died, perhaps of it.
             examine = looked == 0 or (looked == 1 and unit.tries > 0 and unit.cell not in self._examined)
             self._looks[unit.cell] = looked + examine
             self._at[worker] = unit
-            self.board.workers[worker].begin(cell.info)
+            self.crew.workers[worker].begin(cell.info)
             self.engine.send(worker, Task(cell, unit.start, unit.stop, self._known[unit.cell], examine))
+        if new:
+            self._flush(now=True)  # so that others see at once which cells are running
 
     def _hear(self, worker: int, message: Message) -> None:
         if isinstance(message, Ready):
@@ -147,17 +157,17 @@ class Driver:
             self.backlog.drop(unit.cell)
             self._fail(unit, message.told, message.line)
         self._at[worker] = None
-        self.board.workers[worker].end("idle")
+        self.crew.workers[worker].end("idle")
 
     def _welcome(self, worker: int, ready: Ready) -> None:
         """Let a worker in that runs what we run; its facts go with a run that says where it computes."""
         self._starts = 0
-        state = self.board.workers[worker]
+        state = self.crew.workers[worker]
         state.place = ready.place
         if why := differences(ready):
             state.state = "refused"
             self.say(f"worker {worker} on {ready.place} is not used: {why}")
-            if all(one.state == "refused" for one in self.board.workers.values()):
+            if all(one.state == "refused" for one in self.crew.workers.values()):
                 raise NoWorkers(f"no worker may be used: {why}; install the same on all machines")
             return
         about = {name: value for name, value in ready.provenance.items() if name != "began"}
@@ -167,12 +177,13 @@ class Driver:
             self._known_runs.append((about, known))
         self._runs[worker], self._at[worker], state.state = known, None, "idle"
 
-    def _replace(self, worker: int, unit: Unit | None, gone: Gone) -> None:
+    def _replace(self, worker: int, unit: WorkUnit | None, gone: Gone) -> None:
         """Start another worker in place of a dead one; only the unit that was running counts it as a try."""
         if worker not in self._at:
             self._starts += 1
             if self._starts >= TRIES:
-                raise NoWorkers(f"workers do not start: {gone.reason}{_tail(gone)}")
+                last = gone.log.splitlines()[-1:]
+                raise NoWorkers(": ".join(["workers do not start", gone.reason, *last]))
         if unit is not None:
             again = unit.after_loss(self.cells[unit.cell].question.batch_size)
             if again[0].tries < TRIES:
@@ -182,22 +193,22 @@ class Driver:
                 )
             else:
                 line = f"rows {unit.start} to {unit.stop}: {gone.reason}, {again[0].tries} times"
-                self._fail(unit, f"{line}{_tail(gone)}", line, again[0].tries)
+                self._fail(unit, f"{gone.log}\n{line}".strip(), line, again[0].tries)
         self._open(worker)
 
-    def _fail(self, unit: Unit, told: str, line: str, tries: int = 1) -> None:
+    def _fail(self, unit: WorkUnit, told: str, line: str, tries: int = 1) -> None:
         cell = self.cells[unit.cell].info
         self._flush()
         self.store.fail(cell.key, told, (unit.start, unit.stop), tries)
         self.summary.failed[cell.key] = line
 
-    def _words(self, unit: Unit) -> str:
+    def _words(self, unit: WorkUnit) -> str:
         info = self.cells[unit.cell].info
         return f"{info.attack} against {info.model}"
 
-    def _flush(self, due: float = 0.0) -> None:
-        """Store what waits, if it is time."""
-        noting, began = self.board.due(), time.monotonic()
+    def _flush(self, due: float = 0.0, now: bool = False) -> None:
+        """Store what waits, if it is time, and how far the run is, if it is time for that or `now`."""
+        noting, began = self.crew.due() or now, time.monotonic()
         if not noting and (not self._held or began < due):
             return
         with self.store.together():
@@ -207,18 +218,19 @@ class Driver:
                 else:
                     self._keep(unit, message)
             if noting:
-                self.store.note_progress(self.board.note())
+                left = sum(int(rows.sum()) * self.backlog.pace(place) for place, rows in enumerate(self._left))
+                self.store.note_progress(self.crew.note(left))
         self._held.clear()
         self.summary.writing += time.monotonic() - began
 
-    def _keep(self, unit: Unit, found: Examined) -> None:
+    def _keep(self, unit: WorkUnit, found: Examined) -> None:
         """What the doctor says of a cell's model, and the answers by which it is recognised later."""
         key = self.cells[unit.cell].info.key
         self.store.diagnose(key, found.findings)
         if found.answers is not None and self.store.answers(key) is None:
             self.store.keep_answers(key, torch.tensor(found.answers))
 
-    def _write(self, unit: Unit, worker: int, made: Attacked) -> None:
+    def _write(self, unit: WorkUnit, worker: int, made: Attacked) -> None:
         """What a batch brought, of its rows those that are missing; a unit that is done again brings some twice."""
         key, left = self.cells[unit.cell].info.key, self._left[unit.cell]
         new = np.flatnonzero(left[made.places])
@@ -239,8 +251,7 @@ class Driver:
                 packed=made.packed if len(lacking) == len(made.facts) else None,
             )
         left[made.places] = False
-        self.board.left = sum(int(rows.sum()) * self.backlog.pace(place) for place, rows in enumerate(self._left))
-        self.board.advance(worker, len(new))
+        self.crew.advance(worker, len(new))
         self.summary.rows += len(new)
         self.advance(len(new))
 
@@ -256,7 +267,3 @@ def differences(ready: Ready) -> str:
     if not found and ready.code != code_hash():
         found = [f"its copy of sigmazero {ours['sigmazero']} has other code than that of this run"]
     return "; ".join(found)
-
-
-def _tail(gone: Gone) -> str:
-    return f"\n{gone.log}" if gone.log else ""

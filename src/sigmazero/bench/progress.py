@@ -34,13 +34,12 @@ class WorkerState:
 
 
 @dataclass
-class Board:
+class Crew:
     """The workers of a run by number, and its speed."""
 
     total: int
     workers: dict[int, WorkerState] = field(default_factory=dict)
     done: int = 0
-    left: float | None = None  # seconds of work of one worker
     _marks: deque[tuple[float, int]] = field(default_factory=deque)
     _noted: float = 0.0
 
@@ -62,10 +61,9 @@ class Board:
         (began, before), seconds = self._marks[0], time.monotonic() - self._marks[0][0]
         return (self.done - before) / seconds if self.done and seconds > 0 and began else None
 
-    def time_left(self) -> float | None:
-        """Seconds until everything is done; None as long as nothing is known of it."""
-        busy = self._counts()["working"]
-        return None if self.left is None or not self.done else self.left / max(busy, 1)
+    def time_left(self, work: float) -> float | None:
+        """Seconds until everything is done, if one worker needs so many; None before the first rows are stored."""
+        return work / max(self._counts()["working"], 1) if self.done else None
 
     def due(self) -> bool:
         """Whether it is time for another note in the store."""
@@ -85,14 +83,14 @@ class Board:
     def _counts(self) -> Counter[str]:
         return Counter(one.state for one in self.workers.values())
 
-    def note(self) -> dict[str, Any]:
-        """All of it, as a store keeps it."""
+    def note(self, work: float) -> dict[str, Any]:
+        """All of it, as a store keeps it; `work` is what is left, in seconds of one worker."""
         return {
             "cells": sorted({one.cell for one in self.workers.values() if one.cell}),
             "rows": self.done,
             "of": self.total,
             "speed": self.speed(),
-            "left": self.time_left(),
+            "left": self.time_left(work),
             "workers": [
                 {"worker": number, "state": one.state, "place": one.place, "what": one.what, "rows": one.rows}
                 for number, one in sorted(self.workers.items())

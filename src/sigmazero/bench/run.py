@@ -16,7 +16,7 @@ from sigmazero.bench.cells import Cell, Loader
 from sigmazero.bench.drive import Driver, RunSummary, Say
 from sigmazero.bench.engines.base import Engine
 from sigmazero.bench.engines.local import Local
-from sigmazero.bench.progress import Board
+from sigmazero.bench.progress import Crew
 from sigmazero.bench.units import Mask
 from sigmazero.bench.worker import Worker
 from sigmazero.run.progress import bar
@@ -53,15 +53,15 @@ def execute(
         waiting = [(cell, rows) for cell in cells if (rows := _missing(cell, store, only)).any()]
         if not waiting:
             return RunSummary()
-        board = Board(sum(int(rows.sum()) for _, rows in waiting))
-        what, words = ("after this batch", None) if engine.whole else ("the workers", board.words)
-        with interruptible(say, what) as stop, bar(title, board.total, show=progress, words=words) as advance:
+        crew = Crew(sum(int(rows.sum()) for _, rows in waiting))
+        what, words = ("after this batch", None) if engine.whole else ("the workers", crew.words)
+        with interruptible(say, what) as stop, bar(title, crew.total, show=progress, words=words) as advance:
             driver = Driver(
                 [cell for cell, _ in waiting],
                 [rows for _, rows in waiting],
                 store,
                 engine,
-                board,
+                crew,
                 stop=stop,
                 advance=advance,
                 say=say or _quiet,

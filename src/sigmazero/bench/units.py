@@ -21,7 +21,7 @@ SECONDS = 10.0  # of work in a unit, about
 
 
 @dataclass(frozen=True)
-class Unit:
+class WorkUnit:
     """Rows of a cell, from `start` up to `stop`; `tries` counts the workers that it cost so far."""
 
     cell: int
@@ -29,10 +29,10 @@ class Unit:
     stop: int
     tries: int = 0
 
-    def after_loss(self, size: int) -> list[Unit]:
+    def after_loss(self, size: int) -> list[WorkUnit]:
         """The same rows again, a batch at a time: what kills its worker should take few rows along."""
         return [
-            Unit(self.cell, start, min(start + size, self.stop), self.tries + 1)
+            WorkUnit(self.cell, start, min(start + size, self.stop), self.tries + 1)
             for start in range(self.start, self.stop, size)
         ]
 
@@ -57,12 +57,12 @@ class Backlog:
     ) -> None:
         self.cells, self.whole, self.workers = cells, whole, workers
         self._rows = [np.flatnonzero(mask) for mask in wanted]  # not handed out yet
-        self._again: list[Unit] = []
+        self._again: list[WorkUnit] = []
         self._last: dict[Hashable, int] = {}
         self._guess = [(estimate or by_steps)(cell) for cell in cells]
         self._spent = np.zeros((len(cells), 2))  # seconds and rows, as measured
 
-    def take(self, worker: Hashable) -> Unit | None:
+    def take(self, worker: Hashable) -> WorkUnit | None:
         """The next unit for a worker, near what it did before; None if everything is handed out."""
         if self._again:
             unit = self._again.pop()
@@ -87,7 +87,7 @@ class Backlog:
         )
         return near, len(self._rows[place]) * self.pace(place) / (1 + others)
 
-    def _cut(self, place: int) -> Unit:
+    def _cut(self, place: int) -> WorkUnit:
         rows, size = self._rows[place], self.cells[place].question.batch_size
         count = len(rows)
         if not self.whole:
@@ -96,9 +96,9 @@ class Backlog:
             count = min(fair, max(size, int(SECONDS / self.pace(place)))) if seconds else size
         stop = -(-(int(rows[min(count, len(rows)) - 1]) + 1) // size) * size
         self._rows[place] = rows[rows >= stop]
-        return Unit(place, int(rows[0]), min(stop, self.cells[place].info.rows))
+        return WorkUnit(place, int(rows[0]), min(stop, self.cells[place].info.rows))
 
-    def again(self, units: Sequence[Unit]) -> None:
+    def again(self, units: Sequence[WorkUnit]) -> None:
         """Hand these out once more, before anything else."""
         self._again += reversed(units)
 

@@ -129,7 +129,7 @@ def _default(devices: list[torch.device]) -> int:
 def _serve(setup: Setup, pipe: Connection, log: str) -> None:
     """The life of a worker. It ends with the driver's end of the pipe, also in the middle of a batch."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the driver decides
-    with open(log, "ab", buffering=0) as file:
+    with open(log, "wb", buffering=0) as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()

@@ -45,6 +45,9 @@ def run(
     Exit code 1 if a cell failed or lacks its weights or data, 130 after Ctrl-C. Code that the plan names, such as
     file.py:build, runs only if you trust it.
 
+    A Ray cluster runs what anybody sends it who reaches its ports: start yours with RAY_AUTH_MODE=token and the same
+    RAY_AUTH_TOKEN_PATH on every node, and set both here.
+
     \b
     Example:
       sigmazero run experiments/small.toml
