@@ -84,6 +84,7 @@ def made_up(rows: int, seed: int) -> Facts:
         step_found=g.integers(0, 1000, rows),
         forwards=np.full(rows, 1002),
         backwards=np.full(rows, 1000),
+        given_up=np.zeros(rows, np.int64),
         margin=g.normal(size=rows).astype(np.float32).astype(np.float64),
         seconds=np.full(rows, 0.01),
         offsets=offsets,

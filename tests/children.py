@@ -22,6 +22,7 @@ PRELOAD = [
     "sigmazero.bench.run",
     "torch.fx.experimental.symbolic_shapes",  # by torch itself, at the first gradient
     "tests.auto.test_resume",
+    "tests.bench.test_engines_kills",
     "tests.bench.test_execute",
     "tests.hard.soak",
     "tests.store.test_store",

@@ -39,7 +39,7 @@ LONG = (
         "store/test_log.py",
     ),
     *("store/test_alterations.py", "report/test_adding.py", "cli/test_adding.py", "attacks/test_number_formats.py"),
-    *("docs/test_site.py", "bench/test_stale.py", "auto/test_resume.py"),
+    *("docs/test_site.py", "bench/test_stale.py", "bench/test_engines_", "auto/test_resume.py"),
 )
 
 

@@ -1,10 +1,12 @@
 """Small plans over networks in a file, and what a store holds after them."""
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 from sigmazero.bench.cells import Loader, expand
+from sigmazero.bench.engines.base import Engine
 from sigmazero.bench.inputs import clean_rows
 from sigmazero.bench.plan import parse_plan
 from sigmazero.bench.run import execute
@@ -54,13 +56,13 @@ def trusting() -> Loader:
     return Loader("cpu", trust=EVERYTHING)
 
 
-def run(text: str, path, **changes):
-    """Run a plan into a store, in this process; the cells, the missing ones and the report."""
+def run(text: str, path, engine: Callable[[Loader], Engine] | None = None, **changes):
+    """Run a plan into a store, in this process or on an engine; the cells, the missing ones and the report."""
     loader = trusting()
     plan = parse_plan(text).override(**changes)
     with Store(path, write=True) as store:
         cells, missing = expand(plan.questions, loader)
-        return cells, missing, execute(cells, store, loader)
+        return cells, missing, execute(cells, store, loader, engine=engine and engine(loader))
 
 
 def clean(store: Store, loader: Loader | None = None):

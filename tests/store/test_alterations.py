@@ -19,6 +19,7 @@ from sigmazero.bench.verify import verify
 from sigmazero.core.result import Outcome
 from sigmazero.store import Store, StoreError
 from sigmazero.store.facts import COLUMNS
+from sigmazero.store.migrations import SCHEMA
 from sigmazero.store.pack import pack, unpack
 from tests.networks import linear_problem
 from tests.store.make_fixture import FIXTURES
@@ -33,7 +34,7 @@ def sound(tmp_path_factory):
     path = tmp_path_factory.mktemp("sound") / "sound.db"
     model, x, y = linear_problem((3, 4, 5), 10)
     y[1] = (y[1] + 1) % 4
-    with Store(FIXTURES / "schema-2.db") as store:
+    with Store(FIXTURES / f"schema-{SCHEMA}.db") as store:
         trace = store.trace(store.cell_keys()[4], 0)
     done = evaluate(model.float(), (x.float(), y), ["sigma-zero", "fmn", "vfga"], store=path, steps=8, batch_size=4)
     with Store(path, write=True) as store:
@@ -168,7 +169,8 @@ ROWS = {
     "a batch without its facts": "DELETE FROM facts WHERE batch = 1",
     "a sum that is missing": "DELETE FROM seals WHERE name = 'batches'",
     "a sum too many": "INSERT INTO seals VALUES ('other', 0, x'00')",
-    "a failure hidden": "UPDATE cells SET error = NULL WHERE id = 3",
+    "a failure hidden": "DELETE FROM failures",
+    "a failure made smaller": "UPDATE failures SET stop = 1",
     "answers of another cell": "UPDATE answers SET cell = -cell; UPDATE answers SET cell = 3 + cell WHERE cell > -3",
     "traces exchanged": "UPDATE traces SET position = 3 WHERE cell = 1",
 }

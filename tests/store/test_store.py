@@ -141,10 +141,17 @@ def test_status_and_failures(tmp_path):
     with Store(tmp_path / "s.db", write=True) as store:
         store.register([cell("other", rows=8), cell(model="renamed")])
         assert store.cells()[0].model == "renamed"
+        store.note_progress({"cells": ["k"]})
         assert [(s.state, s.done) for s in store.status()] == [("running", 40), ("waiting", 0)]
         store.fail("other", "it broke")
-        assert [s.state for s in store.status()] == ["running", "failed"]
-        store.append("other", 0, made(8), run=1)
+        store.fail("other", "killed by signal 9", span=(4, 8), tries=3)
+        store.append("other", 0, made(4), run=1)
+        assert [s.state for s in store.status()] == ["running", "failed"], "facts of other rows do not mend it"
+        assert [(one.start, one.stop, one.tries) for one in store.failures()] == [(0, 8, 1), (4, 8, 3)]
+        store.retry("other")
+        assert store.failures() == []
+        assert store.audit() == []
+        store.append("other", 4, made(4), run=1)
     with Store(tmp_path / "s.db") as store:
         assert [(s.state, s.error) for s in store.status()] == [("begun", None), ("done", None)]
         assert store.writer() is None
@@ -152,6 +159,23 @@ def test_status_and_failures(tmp_path):
             store.facts("none")
         with pytest.raises(StoreError, match="open for reading"):
             store.fail("k", "x")
+
+
+def test_what_is_written_together_is_stored_together(tmp_path):
+    fill(tmp_path / "s.db")
+    with Store(tmp_path / "s.db", write=True) as store:
+
+        def both(first: int, second: int) -> None:
+            with store.together():
+                store.append("k", first, made(8), run=1)
+                store.append("k", second, made(8), run=1)
+
+        with pytest.raises(StoreError, match="stored already"):
+            both(40, 44)
+        assert len(store.facts("k")) == 40
+        both(40, 48)
+        assert len(store.facts("k")) == 56
+        assert store.audit() == []
 
 
 def test_rows_are_stored_once_and_within_the_cell(tmp_path):

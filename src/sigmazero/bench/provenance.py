@@ -15,13 +15,20 @@ import sigmazero
 from sigmazero.run.numbers import Numbers
 
 
-def provenance(device: torch.device) -> dict[str, Any]:
-    """Versions, device, commit and time of a run."""
+def versions() -> dict[str, str]:
+    """What runs here, as far as it may change a result."""
     return {
         "sigmazero": sigmazero.__version__,
         "torch": torch.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),
+    }
+
+
+def provenance(device: torch.device) -> dict[str, Any]:
+    """Versions, device, commit and time of a run."""
+    return {
+        **versions(),
         "device": device_name(device),
         "threads": torch.get_num_threads(),
         "numbers": Numbers.current(device).words,

@@ -1,40 +1,26 @@
-"""Run what is missing: cell by cell, batch by batch, each finished batch stored before the next begins.
+"""Run what is missing: cells on an engine, facts into a store.
 
 Batches are cut from all rows of a cell, never from what is left over: a resumed run repeats the batches of an
-uninterrupted one, and on the same machine gets the same bits. This is the only place that writes facts.
+uninterrupted one, and on the same machine gets the same bits.
 """
 
 import signal
 import threading
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from types import FrameType
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from sigmazero.bench.adopt import adopt
 from sigmazero.bench.answers import same_answers
 from sigmazero.bench.cells import Cell, Loader
-from sigmazero.bench.provenance import provenance
-from sigmazero.bench.worker import Attacked, Worker
-from sigmazero.run.progress import Advance, bar
-from sigmazero.store.store import Store, StoreError
-
-Say = Callable[[str], None]
-Mask = NDArray[np.bool_]
-
-
-@dataclass
-class RunSummary:
-    """What a call did: rows stored, cells that raised (with the error's first line), whether it was stopped."""
-
-    rows: int = 0
-    failed: dict[str, str] = field(default_factory=dict)
-    interrupted: bool = False
+from sigmazero.bench.drive import Driver, RunSummary, Say
+from sigmazero.bench.engines.base import Engine
+from sigmazero.bench.engines.local import Local
+from sigmazero.bench.progress import Crew
+from sigmazero.bench.units import Mask
+from sigmazero.bench.worker import Worker
+from sigmazero.run.progress import bar
+from sigmazero.store.store import Store
 
 
 def execute(
@@ -42,28 +28,66 @@ def execute(
     store: Store,
     loader: Loader,
     *,
+    engine: Engine | None = None,
+    only: Mapping[str, Mask] | None = None,
+    costs: Mapping[str, float] | None = None,
     title: str = "run",
     progress: bool = False,
     say: Say | None = None,
 ) -> RunSummary:
-    """Run all rows of these cells that the store does not have yet. Ctrl-C stops after the batch in flight."""
+    """Run all rows of these cells that the store does not have yet. Ctrl-C keeps what is finished.
+
+    engine   where to run them; this process by default
+    only     which rows to run, by the key of the cell; all by default
+    costs    what a row of each cell costs compared with others, as estimated: workers begin with what takes longest
+    """
     adopt(cells, store)
     store.register([cell.info for cell in cells])
-    worker, summary = Worker(loader), RunSummary()
-    for cell in cells:
-        _recognise(cell, store, worker)
-    waiting = [cell for cell in cells if not ready(cell, store).all()]
-    if not waiting:
-        return summary
-    left = sum(int((~ready(cell, store)).sum()) for cell in waiting)
-    run = store.begin(provenance(loader.device))
-    with interruptible(say) as stop, bar(title, left, show=progress) as advance:
-        for cell in waiting:
-            _run_cell(cell, store, worker, run, summary, stop, advance)
-            if stop.is_set():
-                summary.interrupted = True
-                break
-    return summary
+    worker = Worker(loader)
+    engine = Local(worker) if engine is None else engine
+    with closing(engine):
+        if not engine.whole:
+            _refuse_given(cells, loader)
+        for cell in cells:
+            _recognise(cell, store, worker)
+        waiting = [(cell, rows) for cell in cells if (rows := _missing(cell, store, only)).any()]
+        if not waiting:
+            return RunSummary()
+        crew = Crew(sum(int(rows.sum()) for _, rows in waiting))
+        what, words = ("after this batch", None) if engine.whole else ("the workers", crew.words)
+        with interruptible(say, what) as stop, bar(title, crew.total, show=progress, words=words) as advance:
+            driver = Driver(
+                [cell for cell, _ in waiting],
+                [rows for _, rows in waiting],
+                store,
+                engine,
+                crew,
+                stop=stop,
+                advance=advance,
+                say=say or _quiet,
+                estimate=None if costs is None else lambda cell: costs[cell.info.key],
+            )
+            return driver.run()
+
+
+def _quiet(text: str) -> None:
+    """Say nothing."""
+    del text
+
+
+def _refuse_given(cells: Sequence[Cell], loader: Loader) -> None:
+    """Refuse what is in the memory of this process alone."""
+    for spec in (spec for cell in cells for spec in (cell.question.model, cell.question.data)):
+        if loader.has(spec):
+            raise ValueError(
+                f"{spec.name} is in the memory of this process, where no other worker can load it; name a file or a "
+                "known one, such as file.py:build, or use the engine 'local'"
+            )
+
+
+def _missing(cell: Cell, store: Store, only: Mapping[str, Mask] | None) -> Mask:
+    """The rows of a cell to be run: those that are not done, of those that are asked for."""
+    return ~ready(cell, store) if only is None else ~ready(cell, store) & only[cell.info.key]
 
 
 def _recognise(cell: Cell, store: Store, worker: Worker) -> None:
@@ -85,55 +109,8 @@ def ready(cell: Cell, store: Store) -> Mask:
     return done & store.traced(cell.info.key) if cell.question.trace else done
 
 
-def _run_cell(
-    cell: Cell, store: Store, worker: Worker, run: int, summary: RunSummary, stop: threading.Event, advance: Advance
-) -> None:
-    key, known = cell.info.key, ready(cell, store)
-    try:
-        _examine(cell, store, worker)
-        for attacked in worker.attack(cell, slice(0, cell.info.rows), torch.from_numpy(known)):
-            _write(store, key, attacked, run)
-            new = int((~known[attacked.places]).sum())
-            summary.rows += new
-            advance(new)
-            if stop.is_set():
-                return
-    except StoreError:
-        raise
-    except Exception as error:
-        # Whatever an attack or a model raises: the cell failed, its error is there to read, and the others go on.
-        told = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")  # may name any file
-        store.fail(key, told.decode())
-        summary.failed[key] = (str(error) or type(error).__name__).splitlines()[0]
-
-
-def _examine(cell: Cell, store: Store, worker: Worker) -> None:
-    """Keep what the doctor says of a cell's model, and the answers by which it is recognised later."""
-    store.diagnose(cell.info.key, worker.diagnose(cell))
-    if store.answers(cell.info.key) is None and (answers := worker.answers(cell)) is not None:
-        store.keep_answers(cell.info.key, answers)
-
-
-def _write(store: Store, key: str, attacked: Attacked, run: int) -> None:
-    """Store what a batch brought; of its facts those that are missing, which may be a part if batches changed size."""
-    if attacked.trace is not None:  # before the facts: should the process end in between, both are made again
-        store.append_trace(key, int(attacked.places[0]), attacked.trace)
-    missing = np.flatnonzero(~store.stored(key)[attacked.places])
-    if not len(missing):
-        return
-    store.append(
-        key,
-        attacked.places[missing],
-        attacked.facts.take(missing),
-        run=run,
-        seconds=attacked.seconds * len(missing) / len(attacked.facts),
-        peak_device=attacked.peak_device,
-        peak_process=attacked.peak_process,
-    )
-
-
 @contextmanager
-def interruptible(say: Say | None = None) -> Iterator[threading.Event]:
+def interruptible(say: Say | None = None, what: str = "after this batch") -> Iterator[threading.Event]:
     """Yield an event that the first Ctrl-C sets; a second one interrupts at once."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -145,7 +122,7 @@ def interruptible(say: Say | None = None) -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         stop.set()
         if say is not None:
-            say("stopping after this batch (Ctrl-C again: at once)")
+            say(f"stopping {what} (Ctrl-C again: at once)")
 
     before = signal.signal(signal.SIGINT, asked)
     try:

@@ -27,6 +27,7 @@ from sigmazero.core.result import Result
 from sigmazero.data import Rows
 from sigmazero.models.doctor import ROWS, examine
 from sigmazero.run import Hardware, Prepared, Session
+from sigmazero.store.batches import Packed
 from sigmazero.store.facts import Facts
 from sigmazero.store.trace import Trace
 
@@ -56,6 +57,7 @@ class Attacked:
     peak_device: int | None
     peak_process: int | None
     trace: Trace | None = None
+    packed: Packed | None = None  # the facts as a store keeps them, if the driver is to be spared that
 
 
 class Worker:
@@ -67,25 +69,40 @@ class Worker:
         self._double: tuple[nn.Module, nn.Module] | None = None
         self._prepared: tuple[nn.Module, Prepared] | None = None
         self._session: tuple[str, Session] | None = None
+        self._clean: tuple[Session, Tensor] | None = None
 
     def attack(self, cell: Cell, span: slice, known: Tensor | None = None) -> Iterator[Attacked]:
-        """The facts of a span of a cell's rows, batch by batch, as soon as they are verified.
+        """The facts that a span of a cell's rows answers for, batch by batch, as soon as they are verified.
 
-        `known` marks rows of the span whose facts need not be made again; see `Session.batches`.
+        Batches are always those of the whole cell: a batch belongs to the span that has the first of its rows that is
+        wanted, so some rows may lie beyond the span. Whatever the spans, together they bring every row once, and each
+        in the same company: on most networks a row's last bits depend on how many rows are asked about at once.
+
+        `known` marks rows of the cell whose facts are not wanted.
         """
         subject, q = self.subject(cell), cell.question
+        wanted = torch.ones(len(subject.rows), dtype=torch.bool) if known is None else ~known
         if q.trace:
             for place in range(span.start, span.stop):
-                if known is None or not bool(known[place - span.start]):
+                if wanted[place]:
                     yield self._traced(cell, place)
             return
-        device = self.loader.device
-        part = subject.problem if span == slice(0, len(subject.rows)) else subject.take(span)
+        device, session = self.loader.device, self._of(cell)
         reset_peak(device)
-        known = None if known is None else known.to(device)
-        for rows, result in self._of(cell).batches(part, known=known):
-            yield self._facts(cell, rows.sort().values.cpu() + span.start, result.take(rows.argsort()))
+        clean = self._clean_answers(cell)
+        mine = _mine(session.searched(subject.problem, clean, q.batch_size), span, wanted)
+        for rows, result in session.batches(subject.problem, known=~mine.to(device), clean=clean):
+            order = rows.argsort()
+            kept = order[mine.to(device)[rows[order]]]
+            if len(kept):
+                yield self._facts(cell, rows[kept].cpu(), result.take(kept))
             reset_peak(device)
+
+    def _clean_answers(self, cell: Cell) -> Tensor:
+        """What the cell's model says of all its rows; asked once for all spans of a cell."""
+        if self._clean is None or self._clean[0] is not self._of(cell):
+            self._clean = self._of(cell), self._of(cell).clean(self.subject(cell).problem)
+        return self._clean[1]
 
     def _traced(self, cell: Cell, place: int) -> Attacked:
         """One row, with every point that was asked about."""
@@ -125,6 +142,8 @@ class Worker:
         network, x = self.loader.model(q.model), rows.images.to(self.loader.device)
         if identity.hash_weights(network) != cell.info.model_sha256:
             raise ValueError(f"the weights of {q.model.name} are not those that this cell is about; run the plan again")
+        if rows.content_hash != cell.info.data_hash:
+            raise ValueError(f"the rows of {q.data.name} are not those that this cell is about; run the plan again")
         if q.precision == "fp64":
             network, x = self._in_double(network), x.double()
         y = (rows.labels if targets is None else targets).to(self.loader.device)
@@ -188,6 +207,16 @@ def forced(precision: str) -> Precision | None:
     """
     known = "fp32" if precision == "fp64" else precision if precision in get_args(Precision) else None
     return cast("Precision | None", known)
+
+
+def _mine(batches: list[Tensor], span: slice, wanted: Tensor) -> Tensor:
+    """Which rows a span answers for, given the batches of the whole cell: of them the wanted ones."""
+    mine = torch.zeros_like(wanted)
+    mine[span] = True
+    for rows in batches:
+        asked = rows[wanted[rows]]
+        mine[rows] = bool(len(asked)) and span.start <= int(asked[0]) < span.stop
+    return mine & wanted
 
 
 def _recorder(cell: Cell, network: nn.Module, problem: Problem) -> Recorder:

@@ -77,6 +77,17 @@ TrustedModel = Annotated[
 TrustedData = Annotated[
     list[str] | None, typer.Option("--data", metavar="SPEC", help="Trust this code for data; may be repeated.")
 ]
+EngineName = Annotated[
+    str, typer.Option("--engine", metavar="NAME", help="Where to compute: local (here), processes or ray.")
+]
+Workers = Annotated[
+    int | None, typer.Option(metavar="N", help="How many workers; by default one for each core, or each GPU.")
+]
+Address = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Of a Ray cluster: auto, or HOST:PORT; by default Ray is started here."),
+]
+GpusPerWorker = Annotated[float | None, typer.Option(metavar="X", help="Of a Ray worker: 0.25 puts four on one GPU.")]
 StoreFile = Annotated[Path, typer.Argument(metavar="STORE", help="A store, such as runs/small.db.")]
 
 WORDS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}

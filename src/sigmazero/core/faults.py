@@ -16,6 +16,8 @@ POINTS = (
     "file.replaced",  # it has taken its place
     "store.closing",  # all is stored, its log is not yet folded into the file
     "batch.done",  # a batch is attacked and verified, nothing stored
+    "unit.taken",  # a worker has a unit and has done nothing of it
+    "unit.done",  # all batches of a unit are handed over, and nobody knows yet that they are all
     "download.received",  # a piece of a download is in the partial file
     "download.complete",  # the partial file is complete and checked
     "download.placed",  # it has taken its place

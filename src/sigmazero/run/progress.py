@@ -15,8 +15,13 @@ def ignore(amount: float) -> None:
 
 
 @contextmanager
-def bar(title: str, total: float, show: bool = True, unit: str = "rows") -> Iterator[Advance]:
-    """Yield a function that moves the bar; it does nothing if `show` is off or stderr is not a terminal."""
+def bar(
+    title: str, total: float, show: bool = True, unit: str = "rows", words: Callable[[], str] | None = None
+) -> Iterator[Advance]:
+    """Yield a function that moves the bar; it does nothing if `show` is off or stderr is not a terminal.
+
+    `words` says what to show under the title, whenever the bar moves.
+    """
     if not show or not sys.stderr.isatty():
         yield ignore
         return
@@ -38,6 +43,7 @@ def bar(title: str, total: float, show: bool = True, unit: str = "rows") -> Iter
         def advance(amount: float) -> None:
             progress.advance(task, amount)
             speed = progress.tasks[0].speed
-            progress.update(task, speed=f"{speed:.1f} {unit}/s" if speed else "")
+            shown = title if words is None else f"{title}\n{words()}"
+            progress.update(task, description=visible(shown), speed=f"{speed:.1f} {unit}/s" if speed else "")
 
         yield advance

@@ -88,12 +88,17 @@ class Session:
             return result.take(rows.argsort())
 
     def batches(
-        self, problem: Problem, advance: Advance = ignore, known: Tensor | None = None
+        self,
+        problem: Problem,
+        advance: Advance = ignore,
+        known: Tensor | None = None,
+        clean: Tensor | None = None,
     ) -> Iterator[tuple[Tensor, Result]]:
         """Verified results, batch by batch, each with the places of its rows in the problem; every row comes once.
 
         `known` marks rows whose results the caller has already. A batch of nothing else is left out; the others are
         cut as if nothing were known, so that a run that goes on makes the batches of one that was never stopped.
+        `clean` has what `clean` said of this problem, if it was asked before.
 
         The caller's numbers are those of the moment when the first batch is asked for. The seconds of a result are
         those since the one before, without what the caller did in between. Between two batches the model and all flags
@@ -101,7 +106,7 @@ class Session:
         """
         began = time.perf_counter()
         problem = self._begin(problem)
-        for rows, result in self._verified(problem, advance, known):
+        for rows, result in self._verified(problem, advance, known, clean):
             faults.reach("batch.done")
             yield rows, replace(result, seconds=time.perf_counter() - began)
             began = time.perf_counter()
@@ -114,17 +119,12 @@ class Session:
         self._verifier = Verifier(self.prepared.model, self._numbers)
         return replace(problem, checks=self._verifier.checks)
 
-    def _verified(self, problem: Problem, advance: Advance, known: Tensor | None) -> Iterator[tuple[Tensor, Result]]:
+    def _verified(
+        self, problem: Problem, advance: Advance, known: Tensor | None, answers: Tensor | None
+    ) -> Iterator[tuple[Tensor, Result]]:
         """Clean check, then the rows that need a search, then again in fp32 those a coarse search misjudged."""
-        self.attack.check(problem)
-        self.prepared.hardware.check(problem)
-        _check_device(self.model, problem)
-        answers = self._clean(problem)
-        clean, finite = answers[:, 0], answers.isfinite().flatten(1).all(1)
-        if len(problem) and not bool(finite.any()):
-            raise ValueError("the model returned NaN or Inf for every clean input; check weights and normalisation")
-        already = torch.stack([problem.reached(logits) for logits in answers.unbind(1)])
-        asks = finite & ~already.all(0)
+        answers = self._clean(problem) if answers is None else answers
+        clean, (asks, finite, already) = answers[:, 0], _asking(problem, answers)
         problem = _aiming_beyond(problem, asks & already.any(0), answers)
         settled, asking = (~asks).nonzero().squeeze(1), asks.nonzero().squeeze(1)
         ended = self._settle(problem, settled, clean, finite)
@@ -145,8 +145,14 @@ class Session:
             advance(len(settled))
             yield settled, ended
 
+    def clean(self, problem: Problem) -> Tensor:
+        """The logits of every clean input, as `batches` takes them: (N, answers, classes)."""
+        return self._clean(self._begin(problem))
+
     def _clean(self, problem: Problem) -> Tensor:
-        """The logits of every clean input: (N, answers, classes)."""
+        self.attack.check(problem)
+        self.prepared.hardware.check(problem)
+        _check_device(self.model, problem)
         every = torch.arange(len(problem), device=problem.x.device)
 
         def ask(rows: Tensor) -> Tensor:
@@ -158,6 +164,11 @@ class Session:
 
         parts = [logits for _, logits in self._cut(problem, every, ask)]
         return torch.cat(parts) if parts else problem.x.new_zeros(0, 1, 2)
+
+    def searched(self, problem: Problem, clean: Tensor, size: int) -> list[Tensor]:
+        """The rows of each batch, on the processor, that a run of the whole problem searches if memory suffices."""
+        rows = _asking(problem, clean)[0].nonzero().squeeze(1).cpu()
+        return [rows[start : start + size] for start in range(0, len(rows), size)]
 
     def _protect(self) -> None:
         """The model writes to its input, so it gets copies; its answers are those to the inputs all the same."""
@@ -311,6 +322,15 @@ def _outward(problem: Problem, found: Found) -> Found:
 def _joined(parts: list[tuple[Tensor, Result]]) -> tuple[Tensor, Result]:
     """Results of several batches as one."""
     return torch.cat([rows for rows, _ in parts]), Result.join([result for _, result in parts])
+
+
+def _asking(problem: Problem, answers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Which rows need a search, which have finite answers, and which are at the goal already, by answer."""
+    finite = answers.isfinite().flatten(1).all(1)
+    if len(problem) and not bool(finite.any()):
+        raise ValueError("the model returned NaN or Inf for every clean input; check weights and normalisation")
+    already = torch.stack([problem.reached(logits) for logits in answers.unbind(1)])
+    return finite & ~already.all(0), finite, already
 
 
 def _check_device(model: Model, problem: Problem) -> None:

@@ -20,11 +20,11 @@ class Packed(NamedTuple):
     changes: bytes | None
 
 
-def pack_facts(facts: Facts) -> tuple[str, bytes, bytes]:
+def pack_facts(facts: Facts) -> Packed:
     """Names, columns and changes of some facts."""
     columns = pack([getattr(facts, name) for name in COLUMNS])
     changes = pack([*pack_indices(facts.offsets, facts.index), facts.value], compress=True)
-    return " ".join(COLUMNS), columns, changes
+    return Packed(" ".join(COLUMNS), columns, changes)
 
 
 def unpack_facts(batches: Sequence[Packed]) -> Facts:

@@ -32,6 +32,8 @@ TABLES: dict[str, tuple[int, tuple[str, ...]]] = {
     "inputs": (1, ("hash", "rows")),
     "history": (1, ("schema", "date", "batches")),
     "writer": (1, ("one", "who")),
+    "failures": (2, ("cell", "start", "stop", "tries", "error")),
+    "progress": (1, ("one", "state")),
 }
 WORDS = {
     "cells": "the description of cell {key!s:.12}",
@@ -43,6 +45,8 @@ WORDS = {
     "inputs": "the inputs with the hash {hash!s:.12}",
     "history": "the note of the migration to schema {schema}",
     "writer": "the name of the last writer",
+    "failures": "why rows {start} up to {stop} failed",
+    "progress": "how far the last run was",
 }
 ALTERED = "not as it was written (another checksum)"
 
@@ -89,6 +93,17 @@ def put(base: sqlite3.Connection, table: str, key: str | None, *values: Any) -> 
     count, total = base.execute("SELECT count, total FROM seals WHERE name = ?", (table,)).fetchone()
     changed = _plus(total, new) if old is None else _plus(total, new, minus=old[0])
     base.execute("UPDATE seals SET count = ?, total = ? WHERE name = ?", (count + (old is None), changed, table))
+
+
+def remove(base: sqlite3.Connection, table: str, *values: Any) -> None:
+    """Take the rows out that these values find (the first columns, or fewer), and out of the table's sum."""
+    where = " AND ".join(f"{name} = ?" for name in TABLES[table][1][: len(values)])
+    gone = base.execute(f"SELECT checksum FROM {table} WHERE {where}", values).fetchall()
+    base.execute(f"DELETE FROM {table} WHERE {where}", values)
+    count, total = base.execute("SELECT count, total FROM seals WHERE name = ?", (table,)).fetchone()
+    for (old,) in gone:
+        total = _plus(total, bytes(SIZE), minus=old)
+    base.execute("UPDATE seals SET count = ?, total = ? WHERE name = ?", (count - len(gone), total, table))
 
 
 def take(base: sqlite3.Connection) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from sigmazero.store import checksums
-from sigmazero.store.checksums import TABLES
+from sigmazero.store.checksums import SIZE, TABLES
 
 APPLICATION = 0x516D615A  # marks a SQLite file as ours
 Migration = Callable[[sqlite3.Connection], None]
@@ -81,7 +81,19 @@ def _moved(info: str) -> str:
     return json.dumps(about, sort_keys=True)
 
 
-STEPS: tuple[Migration, ...] = (_tables, _checksums)
+def _failures(base: sqlite3.Connection) -> None:
+    """Schema 3: spans of rows that failed, and how far the run at work is."""
+    for statement in (
+        "CREATE TABLE failures (cell INTEGER NOT NULL REFERENCES cells(id), start INTEGER NOT NULL, "
+        "stop INTEGER NOT NULL, tries INTEGER NOT NULL, error TEXT NOT NULL, checksum BLOB NOT NULL, "
+        "PRIMARY KEY (cell, start))",
+        "CREATE TABLE progress (one INTEGER PRIMARY KEY CHECK (one = 1), state TEXT NOT NULL, checksum BLOB NOT NULL)",
+        *(f"INSERT INTO seals VALUES ('{table}', 0, zeroblob({SIZE}))" for table in ("failures", "progress")),
+    ):
+        base.execute(statement)
+
+
+STEPS: tuple[Migration, ...] = (_tables, _checksums, _failures)
 SCHEMA = len(STEPS)
 
 

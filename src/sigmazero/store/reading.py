@@ -35,6 +35,17 @@ class CellStatus:
     state: Stage
 
 
+@dataclass(frozen=True)
+class Failure:
+    """Rows of a cell, from `start` up to `stop`, that could not be run, how often that was tried, and why not."""
+
+    key: str
+    start: int
+    stop: int
+    tries: int
+    error: str
+
+
 class CellRow(NamedTuple):
     """A cell as its table has it; `stored` counts the rows with facts."""
 
@@ -129,26 +140,41 @@ class Reader:
         return [replace(self._parse(row), provenance=_provenance(made.get(row.id, []), runs)) for row in rows]
 
     def status(self) -> list[CellStatus]:
-        """How far every cell is; one is running if it has begun, is not done, and some process writes here."""
+        """How far every cell is; those are running that the process which writes here says it is at."""
         cells = {cell.key: cell for cell in self.cells()}
         rows = self._ask(
-            "SELECT key, error, coalesce(sum(count), 0), coalesce(sum(seconds), 0), max(batches.id) "
+            "SELECT key, error, coalesce(sum(count), 0), coalesce(sum(seconds), 0) "
             "FROM cells LEFT JOIN batches ON batches.cell = cells.id GROUP BY cells.id ORDER BY cells.id"
         )
-        held = self._lock is not None or database.is_held(self.path)
-        latest = max((last for *_, last in rows if last is not None), default=None)
+        wrong = {failure.key: failure.error for failure in self.failures()}
+        at_work = set(self.progress().get("cells", ()))
 
-        def stage(rows: int, error: str | None, done: int, last: int | None) -> Stage:
+        def stage(key: str, error: str | None, done: int) -> Stage:
             if error is not None:
                 return "failed"
-            if done >= rows:
+            if done >= cells[key].rows:
                 return "done"
-            return "waiting" if not done else "running" if held and last == latest else "begun"
+            return "running" if key in at_work else "begun" if done else "waiting"
 
         return [
-            CellStatus(cells[key], done, seconds, error, stage(cells[key].rows, error, done, last))
-            for key, error, done, seconds, last in rows
+            CellStatus(cells[key], done, seconds, said := wrong.get(key, error), stage(key, said, done))
+            for key, error, done, seconds in rows
         ]
+
+    def failures(self) -> list[Failure]:
+        """Every span of rows that failed when it was last tried, in the order of cells and rows."""
+        found: list[Failure] = []
+        for cell, key in self._ask("SELECT DISTINCT id, key FROM cells JOIN failures ON cell = id ORDER BY id"):
+            rows = self._rows("failures", key, "WHERE cell = ? ORDER BY start", cell)
+            found += [Failure(key, *rest) for _, *rest in rows]
+        return found
+
+    def progress(self) -> dict[str, Any]:
+        """How far the run is that writes here now, as `bench.progress` tells it; nothing where none does."""
+        if self._lock is None and not database.is_held(self.path):
+            return {}
+        found = self._rows("progress", None)
+        return dict(json.loads(found[0][1])) if found else {}
 
     # What is known of a cell's rows ----------------------------------------------------------------------------------
 

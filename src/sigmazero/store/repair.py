@@ -32,6 +32,7 @@ WORDS = {
     "answers": "sets of answers that the model is recognised by",
     "inputs": "sets of inputs",
     "history": "notes on migrations",
+    "failures": "notes on rows that failed",
 }
 
 
@@ -168,7 +169,7 @@ def _copy(base: sqlite3.Connection, found: Salvage, blobs: dict[int, tuple[bytes
                 done.lost.append(f"where and with what run {batch.run} was made")
         put(base, "cells", None, *row._replace(stored=len(placed)))
         done.cells.append(CellCopy(CellInfo.parse(row.info), len(placed), row.stored))
-    for table in ("runs", "traces", "doctor", "answers", "inputs", "history"):
+    for table in ("runs", "traces", "doctor", "answers", "inputs", "history", "failures"):
         for values in tables[table].values():
             key = CellRow(*tables["cells"][values[0]]).key if table in OWNED else None
             put(base, table, key, *values)

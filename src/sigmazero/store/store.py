@@ -1,4 +1,4 @@
-"""The store: per-sample facts of every cell, one transaction per finished batch.
+"""The store: per-sample facts of every cell, one transaction per finished batch or for several together.
 
 A batch is kept as one blob of narrow columns and one of changes: a table of a million samples is read in moments,
 and a report that needs no perturbations never touches them. The store computes nothing.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ from torch import Tensor
 
 from sigmazero.core import faults
 from sigmazero.store import database
-from sigmazero.store.batches import pack_facts, pack_places, unpack_places
-from sigmazero.store.checksums import blob_sum, put
+from sigmazero.store.batches import Packed, pack_facts, pack_places
+from sigmazero.store.checksums import blob_sum, put, remove
 from sigmazero.store.database import StoreBusy, StoreError
 from sigmazero.store.facts import CellInfo, Facts, Integers
 from sigmazero.store.pack import pack
@@ -39,6 +39,7 @@ class Store(Reader):
     def __init__(self, path: str | PathLike[str], *, write: bool = False, wait: float = 0.0) -> None:
         self.path = Path(path)
         self._lock = None
+        self._held: dict[str, NDArray[np.bool_]] = {}  # which rows of a cell have their facts, as `_free` keeps it
         if not write:
             self._base = database.open_reading(self.path)
             return
@@ -77,9 +78,12 @@ class Store(Reader):
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All or nothing."""
+        """All or nothing; inside another one, a part of it."""
         if self._lock is None:
             raise StoreError(f"{self.path} is open for reading; open it with Store(path, write=True)")
+        if self._open_transaction():
+            yield
+            return
         with database.explained(self.path):
             faults.reach("store.begin")
             self._base.execute("BEGIN IMMEDIATE")
@@ -89,9 +93,17 @@ class Store(Reader):
                 self._base.execute("COMMIT")
                 faults.reach("store.committed")
             except BaseException:
+                self._held.clear()  # what was noted there may be undone
                 if self._base.in_transaction:
                     self._base.execute("ROLLBACK")
                 raise
+
+    def _open_transaction(self) -> bool:
+        return self._base.in_transaction
+
+    def together(self) -> AbstractContextManager[None]:
+        """Store everything that is written inside in one transaction: a commit takes its time, whatever its size."""
+        return self._transaction()
 
     def _next(self, table: str) -> int:
         return int(self._ask(f"SELECT coalesce(max(id), 0) + 1 FROM {table}")[0][0])
@@ -107,8 +119,9 @@ class Store(Reader):
 
     def adopt(self, key: str, info: CellInfo) -> None:
         """Give a cell another key and description; everything stored of it stays."""
-        cell, tables = self._cell(key), ("batches", "traces", "doctor", "answers")
+        cell, tables = self._cell(key), ("batches", "traces", "doctor", "answers", "failures")
         rows = {table: self._rows(table, key, "WHERE cell = ?", cell.id) for table in tables}
+        self._held.clear()
         with self._transaction():
             put(self._base, "cells", None, *cell._replace(key=info.key, info=info.text()))
             for table, row in ((table, row) for table, found in rows.items() for row in found):
@@ -132,24 +145,27 @@ class Store(Reader):
         seconds: float = 0.0,
         peak_device: int | None = None,
         peak_process: int | None = None,
+        packed: Packed | None = None,
     ) -> None:
-        """Keep the facts of some of the cell's rows; a failure noted before is forgotten.
+        """Keep the facts of some of the cell's rows.
 
         positions   where the rows stand in the cell: the first, if they follow each other, or all of them, rising
+        packed      the same facts as `pack_facts` makes them, if somebody has done that already
         """
-        places, packed = pack_places(positions, len(facts))
+        places, rows = pack_places(positions, len(facts))
         cell = self._cell(key)
         if not len(places):
             return
-        self._check_places(cell, places)
-        names, columns, changes = pack_facts(facts)
+        held = self._free(cell, places)
+        names, columns, changes = pack_facts(facts) if packed is None else packed
+        assert changes is not None
         row = BatchRow(
             id=self._next("batches"),
             cell=cell.id,
             start=int(places[0]),
             stop=int(places[-1]) + 1,
             size=len(places),
-            places=packed,
+            places=rows,
             run=run,
             seconds=float(seconds),
             peak_device=peak_device,
@@ -161,19 +177,22 @@ class Store(Reader):
         with self._transaction():
             put(self._base, "batches", key, *row)
             self._base.execute("INSERT INTO facts VALUES (?, ?, ?)", (row.id, columns, changes))
-            put(self._base, "cells", None, *cell._replace(error=None, stored=cell.stored + row.size))
+            put(self._base, "cells", None, *cell._replace(stored=cell.stored + row.size))
+            held[places] = True
 
-    def _check_places(self, cell: CellRow, places: Integers) -> None:
-        """Refuse positions outside the cell, and those that have their facts."""
-        rows, start, stop = self._parse(cell).rows, int(places[0]), int(places[-1]) + 1
-        if start < 0 or stop > rows:
-            raise StoreError(f"cell {cell.key[:12]} has {rows} rows; {start} up to {stop} do not fit")
-        near = self._ask(
-            "SELECT start, stop, places FROM batches WHERE cell = ? AND start < ? AND stop > ?", cell.id, stop, start
-        )
-        for other in near:
-            if len(twice := np.intersect1d(places, unpack_places(*other))):
-                raise StoreError(f"row {twice[0]} of cell {cell.key[:12]} is stored already; nothing is stored twice")
+    def _free(self, cell: CellRow, places: Integers) -> NDArray[np.bool_]:
+        """Which rows of a cell have their facts; positions among them, and those outside the cell, are refused.
+
+        It is read once: nobody else writes here.
+        """
+        if cell.key not in self._held:
+            self._held[cell.key] = self.stored(cell.key)
+        held, start, stop = self._held[cell.key], int(places[0]), int(places[-1]) + 1
+        if start < 0 or stop > len(held):
+            raise StoreError(f"cell {cell.key[:12]} has {len(held)} rows; {start} up to {stop} do not fit")
+        if (twice := places[held[places]]).size:
+            raise StoreError(f"row {twice[0]} of cell {cell.key[:12]} is stored already; nothing is stored twice")
+        return held
 
     def append_trace(self, key: str, position: int, trace: Trace) -> None:
         """Keep what a search asked about the cell's row at a position, in place of an older trace of it."""
@@ -182,14 +201,27 @@ class Store(Reader):
             raise StoreError(f"cell {key[:12]} has {rows} rows; a trace of row {position} does not fit")
         with self._transaction():
             put(self._base, "traces", key, cell.id, position, trace.pack())
-            if cell.error is not None:
-                put(self._base, "cells", None, *cell._replace(error=None))
 
-    def fail(self, key: str, error: str) -> None:
-        """Note why a cell could not be run to its end."""
+    def fail(self, key: str, error: str, span: tuple[int, int] | None = None, tries: int = 1) -> None:
+        """Note why some rows of a cell could not be run, by default all that it lacks; see `retry`."""
         cell = self._cell(key)
+        start, stop = span or (0, self._parse(cell).rows)
         with self._transaction():
-            put(self._base, "cells", None, *cell._replace(error=error))
+            put(self._base, "failures", key, cell.id, int(start), int(stop), tries, error)
+
+    def retry(self, key: str) -> None:
+        """Forget the failures of a cell, since it is run again."""
+        cell = self._cell(key)
+        if cell.error is None and not self._ask("SELECT 1 FROM failures WHERE cell = ?", cell.id):
+            return
+        with self._transaction():
+            put(self._base, "cells", None, *cell._replace(error=None))  # where older versions kept them
+            remove(self._base, "failures", cell.id)
+
+    def note_progress(self, state: dict[str, Any]) -> None:
+        """Note how far the run at work is, for others to see; see `progress`."""
+        with self._transaction():
+            put(self._base, "progress", None, 1, json.dumps(state))
 
     def diagnose(self, key: str, findings: list[dict[str, str]]) -> None:
         """Note what the doctor said of a cell's model on its rows; an empty list says that all is well."""

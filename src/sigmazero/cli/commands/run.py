@@ -6,8 +6,10 @@ from typing import Annotated
 import typer
 
 from sigmazero.bench.cells import Loader, Missing, expand
+from sigmazero.bench.drive import RunSummary
+from sigmazero.bench.engines.choose import choose_engine
 from sigmazero.bench.plan import read_plan
-from sigmazero.bench.run import RunSummary, execute
+from sigmazero.bench.run import execute
 from sigmazero.cli import options
 from sigmazero.cli.console import INTERRUPTED, again, out, say, tell
 from sigmazero.cli.plans import PlanFile, PlanPrecision, PlanStore, Trial, show_missing, store_path, trusted
@@ -33,24 +35,33 @@ def run(
     trust_code: options.TrustCode = False,
     model: options.TrustedModel = None,
     data: options.TrustedData = None,
+    engine: options.EngineName = "local",
+    workers: options.Workers = None,
+    address: options.Address = None,
+    gpus_per_worker: options.GpusPerWorker = None,
 ) -> None:
     """Run what a plan asks and its store does not have yet; the same command goes on after any interruption.
 
     Exit code 1 if a cell failed or lacks its weights or data, 130 after Ctrl-C. Code that the plan names, such as
     file.py:build, runs only if you trust it.
 
+    A Ray cluster runs what anybody sends it who reaches its ports: start yours with RAY_AUTH_MODE=token and the same
+    RAY_AUTH_TOKEN_PATH on every node, and set both here.
+
     \b
     Example:
       sigmazero run experiments/small.toml
       sigmazero run experiments/minimum-norm-1000.toml --limit 64 --device cuda
       sigmazero run mine.toml --trust-code
+      sigmazero run experiments/small.toml --engine processes --workers 4
     """
     asked = read_plan(plan).override(limit=limit, batch_size=batch_size, precision=precision)
     trust = trusted(asked, options.trust(trust_code, model, data))
     path, loader = store_path(asked, store, limit), Loader(options.device(device), model_dir, data_dir, trust)
     with Store(path, write=True, wait=wait) as opened:
+        chosen = choose_engine(engine, loader, workers=workers, address=address, gpus_per_worker=gpus_per_worker)
         cells, missing = expand(asked.questions, loader)
-        report = execute(cells, opened, loader, title=asked.name, progress=True, say=tell)
+        report = execute(cells, opened, loader, engine=chosen, title=asked.name, progress=True, say=tell)
         show_missing(missing)
         show_table(opened, [cell.info.key for cell in cells])
         for key, error in report.failed.items():

@@ -12,7 +12,7 @@ from sigmazero.bench.plan import read_plan
 from sigmazero.cli import options
 from sigmazero.cli.console import out, say, tell
 from sigmazero.cli.plans import PlanPrecision, PlanStore, Trial, show_missing, store_path, trusted
-from sigmazero.report.tables.status import duration, status_rows, time_left
+from sigmazero.report.tables.status import duration, running, status_rows, time_left, worker_rows
 from sigmazero.report.tables.text import LEFT, rich_table
 from sigmazero.store.store import CellStatus, Store
 
@@ -50,11 +50,16 @@ def status(
         with Store(path) if path.is_file() else nullcontext() as opened:
             known = {} if opened is None else {one.cell.key: one for one in opened.status()}
             writer, notes = (None, []) if opened is None else (opened.writer(), opened.notes())
+            progress = {} if opened is None else opened.progress()
         cells = [known.get(c.info.key, CellStatus(c.info, 0, 0.0, None, "waiting")) for c in planned]
     else:
         with Store(source) as opened:
             cells, writer, notes = opened.status(), opened.writer(), opened.notes()
+            progress = opened.progress()
     show(cells, missing, writer)
+    if progress:
+        say(running(progress))
+        out().print(rich_table(worker_rows(progress), left=("state", "at", "on")))
     for note in notes:
         tell(f"note: {note}")
 

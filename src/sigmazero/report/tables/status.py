@@ -1,5 +1,7 @@
 """How far a run is: a line per cell, and the time left."""
 
+from typing import Any
+
 from sigmazero.report.tables.text import number
 from sigmazero.store.store import CellStatus
 
@@ -39,6 +41,27 @@ def status_rows(cells: list[CellStatus]) -> list[dict[str, str]]:
         }
         for one in sorted(cells, key=lambda one: ORDER.index(one.state))
     ]
+
+
+def worker_rows(progress: dict[str, Any]) -> list[dict[str, str]]:
+    """One line per worker of the run at work, from what it notes in its store."""
+    return [
+        {
+            "worker": str(one.get("worker")),
+            "state": str(one.get("state")),
+            "at": str(one.get("what")),
+            "rows": str(one.get("rows")),
+            "on": str(one.get("place")),
+        }
+        for one in progress.get("workers", ())
+    ]
+
+
+def running(progress: dict[str, Any]) -> str:
+    """A line on the run at work: its speed and the time left."""
+    speed, left = progress.get("speed"), progress.get("left")
+    fast = "no rows yet" if speed is None else f"{speed:.3g} rows per second"
+    return f"running: {progress.get('rows', 0)} of {progress.get('of', 0)} rows; {fast}; time left {duration(left)}"
 
 
 def duration(seconds: float | None) -> str:
