@@ -12,7 +12,16 @@ from sigmazero.bench.plan import read_plan
 from sigmazero.bench.run import execute
 from sigmazero.cli import options
 from sigmazero.cli.console import INTERRUPTED, again, out, say, tell
-from sigmazero.cli.plans import PlanFile, PlanPrecision, PlanStore, Trial, show_missing, store_path, trusted
+from sigmazero.cli.plans import (
+    PlanFile,
+    PlanPrecision,
+    PlanStore,
+    ShardNumber,
+    Trial,
+    show_missing,
+    store_path,
+    trusted,
+)
 from sigmazero.report import measure
 from sigmazero.report.tables.overview import store_rows
 from sigmazero.report.tables.text import LEFT, rich_table
@@ -39,6 +48,7 @@ def run(
     workers: options.Workers = None,
     address: options.Address = None,
     gpus_per_worker: options.GpusPerWorker = None,
+    shard: ShardNumber = None,
 ) -> None:
     """Run what a plan asks and its store does not have yet; the same command goes on after any interruption.
 
@@ -54,16 +64,22 @@ def run(
       sigmazero run experiments/minimum-norm-1000.toml --limit 64 --device cuda
       sigmazero run mine.toml --trust-code
       sigmazero run experiments/small.toml --engine processes --workers 4
+      sigmazero run experiments/small.toml --shard 3/16
     """
     asked = read_plan(plan).override(limit=limit, batch_size=batch_size, precision=precision)
     trust = trusted(asked, options.trust(trust_code, model, data))
-    path, loader = store_path(asked, store, limit), Loader(options.device(device), model_dir, data_dir, trust)
+    part = None if shard is None else Shard.parse(shard)
+    path, loader = store_path(asked, store, limit, part), Loader(options.device(device), model_dir, data_dir, trust)
     with Store(path, write=True, wait=wait) as opened:
         chosen = choose_engine(engine, loader, workers=workers, address=address, gpus_per_worker=gpus_per_worker)
         cells, missing = expand(asked.questions, loader)
-        report = execute(cells, opened, loader, engine=chosen, title=asked.name, progress=True, say=tell)
+        only = None if part is None else rows_of(part, cells, missing, loader)
+        about = {"plan": asked.name, "plan_sha256": asked.digest, **({} if part is None else {"shard": str(part)})}
+        report = execute(
+            cells, opened, loader, engine=chosen, only=only, title=asked.name, progress=True, say=tell, about=about
+        )
         show_missing(missing)
-        show_table(opened, [cell.info.key for cell in cells])
+        show_table(opened, [cell.info.key for cell in cells if only is None or only[cell.info.key].any()])
         for key, error in report.failed.items():
             info = next(cell.info for cell in cells if cell.info.key == key)
             tell(f"failed: {info.attack} against {info.model} on {info.dataset}: {error}")
