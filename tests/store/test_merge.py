@@ -46,7 +46,7 @@ def fill(path: Path, batches, error: str | None = None) -> Path:
             facts.seconds[:] = seconds
             store.append(key, fresh, facts, run=runs[made_by], seconds=seconds * len(fresh), peak_process=len(made_by))
         if error is not None:
-            store.fail(KEYS[0], error)
+            store.fail(KEYS[0], error, (2, 2 + len(error)), tries=len(batches))
     return path
 
 
@@ -87,6 +87,7 @@ def test_everything_travels(sound, tmp_path):  # noqa: F811
     with Store(sound) as before, Store(tmp_path / "all.db") as after:
         assert sorted(before.cell_keys()) == sorted(after.cell_keys())
         assert before.findings() == after.findings()
+        assert after.failures() == [each for each in before.failures() if not before.stored(each.key).all()]
         for info in before.cells():
             assert after.cell(info.key) == before.cell(info.key)
             assert np.array_equal(before.traced(info.key), after.traced(info.key))
@@ -99,14 +100,19 @@ def test_everything_travels(sound, tmp_path):  # noqa: F811
     assert_same(contents(sound), contents(tmp_path / "all.db"))
 
 
-def test_an_error_outlives_what_is_not_done(tmp_path):
-    one = fill(tmp_path / "1.db", [("one", range(6), "a", 0.5)], error="it broke")
-    two = fill(tmp_path / "2.db", [("one", range(6, 12), "a", 0.5)])
-    merge([one], tmp_path / "half.db")
-    with Store(tmp_path / "half.db") as store:
-        assert store.status()[0].error == "it broke"
-    merge([two, tmp_path / "half.db"], tmp_path / "all.db")
+def test_a_failure_outlives_what_is_not_done(tmp_path):
+    one = fill(tmp_path / "1.db", [("one", range(6), "a", 0.5)], error="it broke")  # rows 2 up to 10
+    two = fill(tmp_path / "2.db", [("one", range(6, 9), "a", 0.5)])
+    three = fill(tmp_path / "3.db", [("one", range(9, 12), "a", 0.5)])
+    merge([one, two], tmp_path / "part.db")
+    with Store(tmp_path / "part.db") as store:
+        assert [vars(failure) for failure in store.failures()] == [
+            {"key": "one", "start": 2, "stop": 10, "tries": 1, "error": "it broke"}
+        ]
+        assert store.status()[0].state == "failed"
+    merge([three, tmp_path / "part.db"], tmp_path / "all.db")
     with Store(tmp_path / "all.db") as store:
+        assert store.failures() == []
         assert store.status()[0].state == "done"
 
 

@@ -21,7 +21,7 @@ from sigmazero.store.store import Store
 
 FIXED = 40_000_000  # of a pass, however small the network: launches, and the attack's own arithmetic
 PER_FEATURE = 12_000  # of a pass: memory, which large inputs wait for
-SLOWER = {"bf16": 1, "tf32": 1, "fp32": 4, "fp64": 8}  # multiply-adds in that format, on a GPU
+SLOWER = {"fp32": 4, "fp64": 8}  # multiply-adds in these numbers on a GPU, against TF32 and coarser ones
 PER_PARAMETER = 50  # multiply-adds of a convolutional network, where they cannot be counted
 SECONDS = 15.5e-15  # of one unit on one H200, to make estimates readable; shards do not depend on it
 BESIDES = 2  # queries of the clean check and of the verification
@@ -41,14 +41,14 @@ def estimate(cells: Sequence[Cell], loader: Loader) -> dict[str, int]:
         place = asked.model, shape
         if place not in counted:
             counted[place] = multiply_adds(_network(asked.model, loader), shape)
-        costs[cell.info.key] = queries(asked) * per_pass(counted[place], shape, asked.precision)
+        costs[cell.info.key] = queries(asked) * per_pass(counted[place], shape, cell.info.precision)
     return costs
 
 
 def per_pass(multiply_adds: int, shape: Iterable[int], precision: str) -> int:
     """What a forward or a backward pass of one input costs."""
     features = int(torch.Size(shape).numel())
-    return FIXED + PER_FEATURE * features + SLOWER[precision] * multiply_adds
+    return FIXED + PER_FEATURE * features + SLOWER.get(precision, 1) * multiply_adds
 
 
 def queries(asked: Question) -> int:

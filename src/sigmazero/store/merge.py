@@ -12,6 +12,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import fsum
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from sigmazero.core.files import replacing, same_file, writable
 from sigmazero.store import checksums, database
@@ -158,16 +161,18 @@ def _write_cell(
             f"{info.attack} against {info.model} on {info.dataset} [{info.key[:12]}]: {wrong.what} of row {wrong.row} "
             f"is another in {one} than in {other}; leave one of them out, or run that cell into a new store"
         ) from None
-    stored = sum(len(batch.places) for batch in batches)
-    rows = [store._cell(info.key) for store in stores]
-    failures = sorted(row.error for row in rows if row.error is not None)
-    error = failures[0] if failures and stored < info.rows else None  # what was done elsewhere has not failed
+    places = np.concatenate([np.zeros(0, np.int64), *(batch.places for batch in batches)])
+    stored, rows = len(places), [store._cell(info.key) for store in stores]
+    errors = sorted(row.error for row in rows if row.error is not None)  # where older versions kept them
+    error = errors[0] if errors and stored < info.rows else None  # what was done elsewhere has not failed
     cell = CellRow(number, info.key, info.text(), error, stored)
     put(base, "cells", None, *cell)
     for batch in batches:
         _write_batch(base, cell, batch, runs)
     _refuse_other_answers(stores, info.key)
-    _write_others(base, [(store, row.id) for store, row in zip(stores, rows, strict=True)], cell)
+    held = [(store, row.id) for store, row in zip(stores, rows, strict=True)]
+    _write_others(base, held, cell)
+    _write_failures(base, held, cell, set(places.tolist()))
     done.cells += 1
     done.rows += stored
     done.lacking += info.rows - stored
@@ -215,6 +220,19 @@ def _write_others(base: sqlite3.Connection, stores: Sequence[tuple[Store, int]],
         for where, values in sorted(found.items()):
             # A finding outlives none: "[]" comes first. Of the others any will do, if it is always the same.
             put(base, table, cell.key, cell.id, *where, max(values) if table == "doctor" else min(values))
+
+
+def _write_failures(
+    base: sqlite3.Connection, stores: Sequence[tuple[Store, int]], cell: CellRow, done: set[int]
+) -> None:
+    """Why rows failed, unless all of them were done elsewhere; of two failures that begin alike the longer one."""
+    known: dict[int, tuple[Any, ...]] = {}
+    for store, number in stores:
+        for _, start, *rest in store._rows("failures", cell.key, "WHERE cell = ?", number):
+            known[start] = max(known.get(start, ()), tuple(rest))
+    for start, (stop, *rest) in sorted(known.items()):
+        if not done.issuperset(range(start, stop)):
+            put(base, "failures", cell.key, cell.id, start, stop, *rest)
 
 
 def _refuse_other_answers(stores: Sequence[Store], key: str) -> None:

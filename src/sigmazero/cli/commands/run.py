@@ -10,6 +10,7 @@ from sigmazero.bench.drive import RunSummary
 from sigmazero.bench.engines.choose import choose_engine
 from sigmazero.bench.plan import read_plan
 from sigmazero.bench.run import execute
+from sigmazero.bench.shards import Shard, rows_of
 from sigmazero.cli import options
 from sigmazero.cli.console import INTERRUPTED, again, out, say, tell
 from sigmazero.cli.plans import (
