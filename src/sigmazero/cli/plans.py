@@ -18,6 +18,9 @@ PlanStore = Annotated[
     Path | None, typer.Option("--store", metavar="FILE", help="The store; runs/NAME.db by default, NAME the plan's.")
 ]
 Trial = Annotated[int | None, typer.Option("--limit", metavar="N", help="A trial: at most N rows, in its own store.")]
+PlanBatchSize = Annotated[
+    int | None, typer.Option("--batch-size", metavar="N", help="Rows at a time, instead of the plan's.")
+]
 ShardNumber = Annotated[
     str | None, typer.Option("--shard", metavar="I/N", help="Only part I of N, all alike in cost; see sigmazero merge.")
 ]

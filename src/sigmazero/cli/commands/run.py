@@ -14,6 +14,7 @@ from sigmazero.bench.shards import Shard, rows_of
 from sigmazero.cli import options
 from sigmazero.cli.console import INTERRUPTED, again, out, say, tell
 from sigmazero.cli.plans import (
+    PlanBatchSize,
     PlanFile,
     PlanPrecision,
     PlanStore,
@@ -28,7 +29,6 @@ from sigmazero.report.tables.overview import store_rows
 from sigmazero.report.tables.text import LEFT, rich_table
 from sigmazero.store.store import Store
 
-Size = Annotated[int | None, typer.Option("--batch-size", metavar="N", help="Rows at a time, instead of the plan's.")]
 Wait = Annotated[float, typer.Option("--wait", metavar="S", help="Seconds to wait while another process writes.")]
 
 
@@ -36,7 +36,7 @@ def run(
     plan: PlanFile,
     store: PlanStore = None,
     limit: Trial = None,
-    batch_size: Size = None,
+    batch_size: PlanBatchSize = None,
     device: options.DeviceName = "auto",
     precision: PlanPrecision = None,
     model_dir: options.ModelDir = None,

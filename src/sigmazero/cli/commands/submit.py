@@ -1,6 +1,7 @@
 """`sigmazero submit`: a plan as an array of jobs for a cluster."""
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from sigmazero.bench.shards import Shard
 from sigmazero.bench.slurm import Job, script, send
 from sigmazero.cli import options
 from sigmazero.cli.console import pour, say
-from sigmazero.cli.plans import PlanFile, PlanPrecision, Trial, store_path, trusted
+from sigmazero.cli.plans import PlanBatchSize, PlanFile, PlanPrecision, Trial, store_path, trusted
 
 Shards = Annotated[int, typer.Option("--shards", metavar="N", help="How many parts, all alike in cost.")]
 Slurm = Annotated[bool, typer.Option("--slurm", help="For SLURM, the one scheduler known here.")]
@@ -19,8 +20,9 @@ Now = Annotated[bool, typer.Option("--now", help="Submit it, which needs submiti
 Time = Annotated[str | None, typer.Option("--time", metavar="TIME", help="Of one part: 04:00:00; --now needs it.")]
 Gpus = Annotated[str, typer.Option("--gpus", metavar="N", help="Of one part: 1, a100:1, or 0.")]
 Partition = Annotated[str | None, typer.Option("--partition", metavar="NAME", help="Where to queue.")]
-Setup = Annotated[str | None, typer.Option("--setup", metavar="LINE", help="Shell line to run first: module load ...")]
-Size = Annotated[int | None, typer.Option("--batch-size", metavar="N", help="Rows at a time, instead of the plan's.")]
+SetupLine = Annotated[
+    str | None, typer.Option("--setup", metavar="LINE", help="Shell line to run first: module load ...")
+]
 
 
 def submit(
@@ -31,9 +33,9 @@ def submit(
     time: Time = None,
     gpus: Gpus = "1",
     partition: Partition = None,
-    setup: Setup = None,
+    setup: SetupLine = None,
     limit: Trial = None,
-    batch_size: Size = None,
+    batch_size: PlanBatchSize = None,
     precision: PlanPrecision = None,
     model_dir: options.ModelDir = None,
     data_dir: options.DataDir = None,
@@ -54,25 +56,15 @@ def submit(
         raise ValueError("for which scheduler? Write --slurm, the one that is known here")
     asked = read_plan(plan).override(limit=limit, batch_size=batch_size, precision=precision)
     trusted(asked, options.trust(trust_code, model, data))
-    given: dict[str, object] = {
-        "--limit": limit,
-        "--batch-size": batch_size,
-        "--precision": precision,
-        "--model-dir": model_dir,
-        "--data-dir": data_dir,
-    }
-    words = [str(plan), *(str(word) for pair in given.items() if pair[1] is not None for word in pair)]
-    words += ["--trust-code"] if trust_code else []
-    words += [word for name in model or () for word in ("--model", name)]
-    words += [word for name in data or () for word in ("--data", name)]
-    whole = store_path(asked, None, limit)
+    values: dict[str, object] = {"limit": limit, "batch-size": batch_size, "precision": precision}
+    values |= {"model-dir": model_dir, "data-dir": data_dir}
     first, last = str(store_path(asked, None, limit, Shard(1, max(shards, 1)))).rsplit("-1-", 1)
     job = Job(
         name=asked.name,
-        arguments=tuple(words),
+        arguments=(str(plan), *words(values, trust_code, model, data)),
         shards=shards,
         parts=f"{shlex.quote(first)}-*-{shlex.quote(last)}",
-        whole=whole,
+        whole=store_path(asked, None, limit),
         folder=Path.cwd(),
         time=time,
         gpus=gpus,
@@ -84,3 +76,15 @@ def submit(
         return
     for number in send(job):
         say(number)
+
+
+def words(values: Mapping[str, object], trust: bool, model: list[str] | None, data: list[str] | None) -> list[str]:
+    """Options as they are written on a command line.
+
+    >>> words({"limit": 4, "precision": None}, True, ["net.py:build"], None)
+    ['--limit', '4', '--trust-code', '--model', 'net.py:build']
+    """
+    pairs = [(f"--{name}", str(value)) for name, value in values.items() if value is not None]
+    trusted = [("--model", name) for name in model or ()] + [("--data", name) for name in data or ()]
+    given, named = ([word for pair in some for word in pair] for some in (pairs, trusted))
+    return [*given, *(["--trust-code"] if trust else []), *named]
