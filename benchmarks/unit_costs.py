@@ -11,6 +11,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=192, help="digits of each attack")
     parser.add_argument("--out", type=Path, help="append the figures to this JSON-lines file")
     args = parser.parse_args()
-    for found in (*(storing(rows, 400) for rows in (8, 64, 256, 512)), *asked(args.rows)):
+    for found in chain((storing(rows, 400) for rows in (8, 64, 256, 512)), asked(args.rows)):
         print({name: value for name, value in found.items() if name != "relative"}, flush=True)
         if args.out:
             with args.out.open("a") as file:
