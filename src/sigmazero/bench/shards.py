@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmazero.bench.cells import Cell, Loader, Missing
-from sigmazero.bench.cost import estimate
+from sigmazero.bench.cells import Cell, Missing
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def _place(cell: Cell) -> tuple[str, str, str, int]:
 
 
 def rows_of(
-    shard: Shard, cells: Sequence[Cell], missing: Sequence[Missing], loader: Loader
+    shard: Shard, cells: Sequence[Cell], missing: Sequence[Missing], costs: Mapping[str, int]
 ) -> dict[str, NDArray[np.bool_]]:
     """The mask of a shard; refused where a part of the plan is not here, as other machines would cut it otherwise."""
     if missing:
@@ -85,4 +84,4 @@ def rows_of(
             f"a shard is cut from the whole plan, and {missing[0].what} is missing here ({missing[0].advice}); "
             "fetch it, or take it out of the plan"
         )
-    return mask(cells, shard, estimate(cells, loader))
+    return mask(cells, shard, costs)

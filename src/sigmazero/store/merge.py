@@ -191,6 +191,7 @@ def _pieces(store: Store, place: int, key: str) -> Iterator[Piece]:
 def _write_batch(base: sqlite3.Connection, cell: CellRow, batch: Piece, runs: dict[str, int]) -> None:
     places, packed = pack_places(batch.places, len(batch.facts))
     names, columns, changes = pack_facts(batch.facts)
+    assert changes is not None  # as facts always have them
     row = BatchRow(
         id=base.execute("SELECT coalesce(max(id), 0) + 1 FROM batches").fetchone()[0],
         cell=cell.id,

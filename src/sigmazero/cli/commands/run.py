@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from sigmazero.bench.cells import Loader, Missing, expand
+from sigmazero.bench.cost import estimate
 from sigmazero.bench.drive import RunSummary
 from sigmazero.bench.engines.choose import choose_engine
 from sigmazero.bench.plan import read_plan
@@ -74,10 +75,20 @@ def run(
     with Store(path, write=True, wait=wait) as opened:
         chosen = choose_engine(engine, loader, workers=workers, address=address, gpus_per_worker=gpus_per_worker)
         cells, missing = expand(asked.questions, loader)
-        only = None if part is None else rows_of(part, cells, missing, loader)
+        costs = None if part is None and chosen is None else estimate(cells, loader)
+        only = None if part is None or costs is None else rows_of(part, cells, missing, costs)
         about = {"plan": asked.name, "plan_sha256": asked.digest, **({} if part is None else {"shard": str(part)})}
         report = execute(
-            cells, opened, loader, engine=chosen, only=only, title=asked.name, progress=True, say=tell, about=about
+            cells,
+            opened,
+            loader,
+            engine=chosen,
+            only=only,
+            costs=costs,
+            about=about,
+            title=asked.name,
+            progress=True,
+            say=tell,
         )
         show_missing(missing)
         show_table(opened, [cell.info.key for cell in cells if only is None or only[cell.info.key].any()])
