@@ -65,7 +65,7 @@ def asked(rows: int) -> Iterator[dict[str, Any]]:
             }
 
 
-def storing(rows: int, appends: int) -> dict[str, Any]:
+def storing(rows: int, appends: int, number: int) -> dict[str, Any]:
     """Milliseconds of an append of so many rows: committed by itself, and of forty in one transaction.
 
     Workers pack their facts themselves, so that the driver only writes.
@@ -95,15 +95,17 @@ def storing(rows: int, appends: int) -> dict[str, Any]:
         "storing": rows,
         "alone_ms": 1000 * float(np.median(alone)),
         "grouped_ms": 1000 * float(np.median(grouped)),
+        "run": number,
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=192, help="digits of each attack")
+    parser.add_argument("--run", type=int, default=1, help="number of the run, to tell several apart")
     parser.add_argument("--out", type=Path, help="append the figures to this JSON-lines file")
     args = parser.parse_args()
-    for found in chain((storing(rows, 400) for rows in (8, 64, 256, 512)), asked(args.rows)):
+    for found in chain((storing(rows, 400, args.run) for rows in (8, 64, 256, 512)), asked(args.rows)):
         print({name: value for name, value in found.items() if name != "relative"}, flush=True)
         if args.out:
             with args.out.open("a") as file:
