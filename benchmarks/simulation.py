@@ -54,7 +54,7 @@ class Outcomes:
 
 
 def read(path: Path = MEASURED) -> tuple[Storing, dict[tuple[str, bool], NDArray[np.float64]]]:
-    """What was measured: storing in the slower of two runs, and how rows of an attack differ, with a budget and without."""
+    """What was measured: storing in the slower of two runs, and how rows differ by attack, with a budget or not."""
     found: list[dict[str, Any]] = [json.loads(line) for line in path.read_text().splitlines()]
     stored = [one for one in found if one.get("run") == 1]
     rows, took = (np.array([one[name] for one in stored]) for name in ("storing", "grouped_ms"))
