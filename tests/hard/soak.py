@@ -49,6 +49,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "site": ("report", "done.db", "--bundle", "site"),
     "csv": ("export", "done.db", "--to", "csv", "--perturbations"),
     "jsonl": ("export", "done.db", "--to", "jsonl"),
+    "merge": ("merge", "done.db", "-o", "all.db"),
 }
 
 

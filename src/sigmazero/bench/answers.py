@@ -9,9 +9,11 @@ from torch import Tensor
 
 from sigmazero.core.oracle import Model
 from sigmazero.run.turns import strictly
+from sigmazero.store.answers import same_answers
+
+__all__ = ["probe", "same_answers", "steady"]
 
 ROWS = 16
-CLOSE = 1e-4  # of the largest logit: what another machine's rounding may change, and another network's answers exceed
 
 
 def probe(network: Model, x: Tensor) -> Tensor:
@@ -31,12 +33,3 @@ def _asked(network: Model, x: Tensor, times: int) -> list[Tensor]:
     with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), strictly(network, x.device):
         # Copies, as some models give the same memory again each time.
         return [network(x[rows]).to("cpu", torch.float64, copy=True) for _ in range(times)]
-
-
-def same_answers(stored: Tensor, fresh: Tensor) -> bool:
-    """Whether logits are those of the same model, up to rounding."""
-    if stored.shape != fresh.shape:
-        return False
-    finite = fresh[fresh.isfinite()].abs()
-    scale = max(float(finite.max()) if len(finite) else 1.0, 1.0)
-    return torch.allclose(stored.double(), fresh.double(), rtol=0, atol=CLOSE * scale, equal_nan=True)

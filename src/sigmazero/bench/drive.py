@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +56,7 @@ class Driver:
     """One run of some cells on an engine, into a store.
 
     wanted   which rows of each cell are to be run; whoever runs the others, their batches are the same
+    about    what to note with the provenance of the facts
     """
 
     def __init__(
@@ -70,8 +71,9 @@ class Driver:
         advance: Advance,
         say: Say,
         estimate: Callable[[Cell], float] | None = None,
+        about: Mapping[str, str] | None = None,
     ) -> None:
-        self.cells, self.store, self.engine = cells, store, engine
+        self.cells, self.store, self.engine, self.about = cells, store, engine, about or {}
         self.stop, self.advance, self.say = stop, advance, say
         self.summary = RunSummary()
         self.backlog = Backlog(cells, wanted, engine.size, whole=engine.whole, estimate=estimate)
@@ -173,7 +175,7 @@ class Driver:
         about = {name: value for name, value in ready.provenance.items() if name != "began"}
         known = next((run for known, run in self._known_runs if known == about), None)
         if known is None:
-            known = self.store.begin(ready.provenance)
+            known = self.store.begin({**ready.provenance, **self.about})
             self._known_runs.append((about, known))
         self._runs[worker], self._at[worker], state.state = known, None, "idle"
 

@@ -25,6 +25,7 @@ about; its rows then run one at a time, so its seconds are no measure. Paths are
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 from collections.abc import Iterator
@@ -103,6 +104,12 @@ class Plan:
     name: str
     description: str
     questions: tuple[Question, ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what is asked, whatever the plan is called and however many rows are taken at a time."""
+        asked = sorted(repr(replace(question, batch_size=1)) for question in self.questions)
+        return hashlib.sha256("\n".join(asked).encode()).hexdigest()
 
     def override(
         self, *, limit: int | None = None, batch_size: int | None = None, precision: str | None = None

@@ -34,13 +34,17 @@ def execute(
     title: str = "run",
     progress: bool = False,
     say: Say | None = None,
+    about: Mapping[str, str] | None = None,
 ) -> RunSummary:
     """Run all rows of these cells that the store does not have yet. Ctrl-C keeps what is finished.
 
     engine   where to run them; this process by default
     only     which rows to run, by the key of the cell; all by default
     costs    what a row of each cell costs compared with others, as estimated: workers begin with what takes longest
+    about    what to note with the provenance of the facts
     """
+    if only is not None:
+        cells = [cell for cell in cells if only[cell.info.key].any()]
     adopt(cells, store)
     store.register([cell.info for cell in cells])
     worker = Worker(loader)
@@ -66,6 +70,7 @@ def execute(
                 advance=advance,
                 say=say or _quiet,
                 estimate=None if costs is None else lambda cell: costs[cell.info.key],
+                about=about or {},
             )
             return driver.run()
 

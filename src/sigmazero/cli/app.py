@@ -12,6 +12,7 @@ from sigmazero.cli.console import INTERRUPTED, say, tell
 from sigmazero.data import MissingData
 from sigmazero.models import MissingWeights
 from sigmazero.report.measure import MixtureError
+from sigmazero.store.merge import OtherPlan
 
 # What a user can cause and mend. Torch reports wrong shapes and full devices as RuntimeError.
 MENDABLE = (ValueError, LookupError, TypeError, OSError, ImportError, MemoryError, RuntimeError)
@@ -70,6 +71,8 @@ def hint(error: BaseException) -> str:
             return " (on the command line: --data-dir names a folder, sigmazero list datasets shows the data sets)"
         case MixtureError():
             return " (on the command line: --mix)"
+        case OtherPlan():
+            return " (on the command line: --any)"
     return " (sigmazero --debug ... shows where)" if isinstance(error, FOREIGN) else ""
 
 

@@ -8,6 +8,7 @@ import typer
 
 from sigmazero.bench.cells import Missing
 from sigmazero.bench.plan import Plan
+from sigmazero.bench.shards import Shard
 from sigmazero.bench.trust import refuse_untrusted
 from sigmazero.cli.app import hint
 from sigmazero.cli.console import tell
@@ -17,6 +18,12 @@ PlanStore = Annotated[
     Path | None, typer.Option("--store", metavar="FILE", help="The store; runs/NAME.db by default, NAME the plan's.")
 ]
 Trial = Annotated[int | None, typer.Option("--limit", metavar="N", help="A trial: at most N rows, in its own store.")]
+PlanBatchSize = Annotated[
+    int | None, typer.Option("--batch-size", metavar="N", help="Rows at a time, instead of the plan's.")
+]
+ShardNumber = Annotated[
+    str | None, typer.Option("--shard", metavar="I/N", help="Only part I of N, all alike in cost; see sigmazero merge.")
+]
 PlanPrecision = Annotated[
     str | None, typer.Option("--precision", metavar="NAME", help="fp32, tf32, bf16 or fp64, instead of the plan's.")
 ]
@@ -28,9 +35,11 @@ def trusted(plan: Plan, trust: Container[str]) -> Container[str]:
     return trust
 
 
-def store_path(plan: Plan, store: Path | None, limit: int | None) -> Path:
-    """Where a plan's facts go; a trial's go elsewhere, since its rows are others."""
-    return store or Path("runs") / (f"{plan.name}.db" if limit is None else f"{plan.name}-limit-{limit}.db")
+def store_path(plan: Plan, store: Path | None, limit: int | None, shard: Shard | None = None) -> Path:
+    """Where a plan's facts go; a trial's go elsewhere, since its rows are others, and each shard has its own."""
+    trial = "" if limit is None else f"-limit-{limit}"
+    part = "" if shard is None else f"-part-{shard.number}-of-{shard.count}"
+    return store or Path("runs") / f"{plan.name}{trial}{part}.db"
 
 
 def show_missing(missing: list[Missing]) -> None:

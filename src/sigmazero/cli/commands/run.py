@@ -6,19 +6,30 @@ from typing import Annotated
 import typer
 
 from sigmazero.bench.cells import Loader, Missing, expand
+from sigmazero.bench.cost import estimate
 from sigmazero.bench.drive import RunSummary
 from sigmazero.bench.engines.choose import choose_engine
 from sigmazero.bench.plan import read_plan
 from sigmazero.bench.run import execute
+from sigmazero.bench.shards import Shard, rows_of
 from sigmazero.cli import options
 from sigmazero.cli.console import INTERRUPTED, again, out, say, tell
-from sigmazero.cli.plans import PlanFile, PlanPrecision, PlanStore, Trial, show_missing, store_path, trusted
+from sigmazero.cli.plans import (
+    PlanBatchSize,
+    PlanFile,
+    PlanPrecision,
+    PlanStore,
+    ShardNumber,
+    Trial,
+    show_missing,
+    store_path,
+    trusted,
+)
 from sigmazero.report import measure
 from sigmazero.report.tables.overview import store_rows
 from sigmazero.report.tables.text import LEFT, rich_table
 from sigmazero.store.store import Store
 
-Size = Annotated[int | None, typer.Option("--batch-size", metavar="N", help="Rows at a time, instead of the plan's.")]
 Wait = Annotated[float, typer.Option("--wait", metavar="S", help="Seconds to wait while another process writes.")]
 
 
@@ -26,7 +37,7 @@ def run(
     plan: PlanFile,
     store: PlanStore = None,
     limit: Trial = None,
-    batch_size: Size = None,
+    batch_size: PlanBatchSize = None,
     device: options.DeviceName = "auto",
     precision: PlanPrecision = None,
     model_dir: options.ModelDir = None,
@@ -39,6 +50,7 @@ def run(
     workers: options.Workers = None,
     address: options.Address = None,
     gpus_per_worker: options.GpusPerWorker = None,
+    shard: ShardNumber = None,
 ) -> None:
     """Run what a plan asks and its store does not have yet; the same command goes on after any interruption.
 
@@ -54,16 +66,32 @@ def run(
       sigmazero run experiments/minimum-norm-1000.toml --limit 64 --device cuda
       sigmazero run mine.toml --trust-code
       sigmazero run experiments/small.toml --engine processes --workers 4
+      sigmazero run experiments/small.toml --shard 3/16
     """
     asked = read_plan(plan).override(limit=limit, batch_size=batch_size, precision=precision)
     trust = trusted(asked, options.trust(trust_code, model, data))
-    path, loader = store_path(asked, store, limit), Loader(options.device(device), model_dir, data_dir, trust)
+    part = None if shard is None else Shard.parse(shard)
+    path, loader = store_path(asked, store, limit, part), Loader(options.device(device), model_dir, data_dir, trust)
     with Store(path, write=True, wait=wait) as opened:
         chosen = choose_engine(engine, loader, workers=workers, address=address, gpus_per_worker=gpus_per_worker)
         cells, missing = expand(asked.questions, loader)
-        report = execute(cells, opened, loader, engine=chosen, title=asked.name, progress=True, say=tell)
+        costs = None if part is None and chosen is None else estimate(cells, loader)
+        only = None if part is None or costs is None else rows_of(part, cells, missing, costs)
+        about = {"plan": asked.name, "plan_sha256": asked.digest, **({} if part is None else {"shard": str(part)})}
+        report = execute(
+            cells,
+            opened,
+            loader,
+            engine=chosen,
+            only=only,
+            costs=costs,
+            about=about,
+            title=asked.name,
+            progress=True,
+            say=tell,
+        )
         show_missing(missing)
-        show_table(opened, [cell.info.key for cell in cells])
+        show_table(opened, [cell.info.key for cell in cells if only is None or only[cell.info.key].any()])
         for key, error in report.failed.items():
             info = next(cell.info for cell in cells if cell.info.key == key)
             tell(f"failed: {info.attack} against {info.model} on {info.dataset}: {error}")
