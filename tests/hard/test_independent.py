@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 
 from tests.hard.cases import Case, make
-from tests.hard.trial import attack, claims_of, trial
+from tests.hard.trial import Count, attack, claims_of, trial
 
 CASE = Case(shape=(3, 2, 2), rows=6, steps=20, mask="sample")
 
@@ -67,6 +68,23 @@ def test_a_lie_is_noticed(kind, told, judge):
 def test_more_than_the_budget_is_noticed(told, judge):
     case = Case(**{**vars(CASE), "budget": 0})
     assert any("more than 0 changes" in complaint for complaint in judge(case, told[0], "l0"))
+
+
+@pytest.mark.parametrize("unit", ["feature", "pixel"])
+def test_a_point_that_was_found_and_lost_is_noticed(unit, judge):
+    case = Case(**{**vars(CASE), "rows": 1, "unit": unit})
+    asked = make(case)
+    count = Count(asked.model)
+    claims = claims_of(attack(case, asked, count.asked))
+    shown = torch.cat(count.shown).numpy()
+    assert claims["outcome"] == 1
+    assert judge(case, claims, None, shown) == []
+    assert len(shown) == claims["forwards"].sum()
+    # The answer is no longer there: the sparsest point is another one, or the row is said to be safe.
+    worse = {**claims, "l0": claims["l0"] + 1, "l0_pixel": claims["l0_pixel"] + 1}
+    safe = {**claims, "l0": claims["l0"] * np.inf, "l0_pixel": claims["l0_pixel"] * np.inf}
+    for lost in (worse, safe):
+        assert any("the model was shown a point with" in complaint for complaint in judge(case, lost, None, shown))
 
 
 @pytest.mark.parametrize("name", ["sigma-zero", "sparse-rs-min", "bb"])
