@@ -6,6 +6,7 @@ changes. All other code that runs, of attacks and of models, is known by its sou
 
 import hashlib
 import json
+import os
 import re
 import secrets
 import warnings
@@ -26,8 +27,21 @@ from sigmazero.data import Rows
 from sigmazero.store.facts import CellInfo
 
 FORMAT = 2  # of the key; another one makes every stored cell a different one
-PROCESS = secrets.token_hex(16)  # stands for code that has no source: nothing of another process can be the same
+_process = [secrets.token_hex(16)]
 _unknown: set[str] = set()  # code without a source that the user was told of
+
+
+def this_process() -> str:
+    """Stands for code that has no source: nothing of another process can be the same, not even of a fork of this."""
+    return _process[0]
+
+
+def _forked() -> None:
+    _process[0] = secrets.token_hex(16)
+
+
+if hasattr(os, "register_at_fork"):  # where there is no fork, every process imports this anew
+    os.register_at_fork(after_in_child=_forked)
 
 
 def canonical(value: Any) -> str:
@@ -103,7 +117,7 @@ def known_code(thing: type | Callable[..., Any]) -> str:
             "for it now is used again in this process alone; define it in a file",
             stacklevel=2,
         )
-    return f"{name} {found or PROCESS}"
+    return f"{name} {found or this_process()}"
 
 
 def describe_attack(attack: Attack) -> dict[str, Any]:
