@@ -236,6 +236,7 @@ def _onnx(spec: str) -> nn.Module:
     library = require("onnx2torch", "onnx", f"the ONNX file {path.name}")
     afford(path.stat().st_size, str(path))
     try:
+        importlib.import_module("onnx.checker").check_model(str(path))  # a damaged node may ask for any memory
         model: nn.Module = library.convert(str(path))
     except Exception as error:  # damaged files fail in as many ways as there are bytes
         raise ValueError(f"{path} is no ONNX network that can be converted ({one_line(error)})") from error
