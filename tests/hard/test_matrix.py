@@ -81,6 +81,8 @@ def test_a_box_without_ends_is_searched_or_refused(name, box):
     if sz.ATTACKS[name].finite_box:
         with pytest.raises(ValueError, match=f"{name} .* needs finite bounds"):
             attack(case, asked, asked.model)
+        nothing = replace(case, rows=0)  # of which nothing is asked
+        assert len(attack(nothing, make(nothing), asked.model)) == 0
         return
     found = int(attack(case, asked, asked.model).success.sum())
     assert found == 9 if box == "infinite" else found > 6
