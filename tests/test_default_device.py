@@ -13,7 +13,7 @@ from torch.utils.data import TensorDataset
 import sigmazero as sz
 from sigmazero import data, models
 from sigmazero.models.doctor import examine
-from sigmazero.report.figures.picture import choose
+from sigmazero.report.figures.picture import choose, save_picture
 from tests.networks import linear_problem
 from tests.plans import run as run_plan
 
@@ -135,8 +135,18 @@ def test_rows_of_a_torch_data_set_are_taken_on_the_processor(elsewhere):
     assert taken.ids.tolist() == [1, 2, 3]
 
 
-def test_the_same_rows_are_drawn(elsewhere):
+def test_the_same_picture_is_drawn(tmp_path, elsewhere):
     result = sz.get("sigma-zero", steps=8).run(MODEL, X, Y)
     here = choose(result, 3)
+    save_picture(tmp_path / "here.png", result, X, Y)
     elsewhere()
     assert choose(result, 3) == here
+    save_picture(tmp_path / "there.png", result, X, Y)
+    assert (tmp_path / "here.png").read_bytes() == (tmp_path / "there.png").read_bytes()
+
+
+def test_examples_of_others_are_refined_the_same(elsewhere):
+    start = sz.get("sigma-zero", steps=8).run(MODEL, X, Y).x_adv
+    here = sz.refine(MODEL, X, Y, start, queries=60)
+    elsewhere()
+    assert here.equal(sz.refine(MODEL, X, Y, start, queries=60))
