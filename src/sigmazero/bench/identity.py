@@ -28,7 +28,7 @@ from sigmazero.store.facts import CellInfo
 
 FORMAT = 2  # of the key; another one makes every stored cell a different one
 _process = [secrets.token_hex(16)]
-_unknown: set[str] = set()  # code without a source that the user was told of
+_unknown: dict[str, list[Any]] = {}  # code without a source, by name: two of one name are two
 
 
 def this_process() -> str:
@@ -107,17 +107,21 @@ def without_addresses(text: str) -> str:
 
 
 def known_code(thing: type | Callable[..., Any]) -> str:
-    """Name and hash of some code; where it has no source, a hash that holds in this process alone."""
+    """Name and hash of some code; where it has no source, one that holds for this very thing in this process alone."""
     name = f"{thing.__module__}.{thing.__qualname__}"
     found = code_hash(thing)
-    if found is None and name not in _unknown:
-        _unknown.add(name)
-        warnings.warn(
-            f"the source of {name} cannot be read, so nothing tells whether it is the same tomorrow: what is stored "
-            "for it now is used again in this process alone; define it in a file",
-            stacklevel=2,
-        )
-    return f"{name} {found or this_process()}"
+    if found is None:
+        met = _unknown.setdefault(name, [])
+        if not met:
+            warnings.warn(
+                f"the source of {name} cannot be read, so nothing tells whether it is the same tomorrow: what is "
+                "stored for it now is used again in this process alone; define it in a file",
+                stacklevel=2,
+            )
+        if not any(thing is one for one in met):
+            met.append(thing)
+        found = f"{this_process()} {next(place for place, one in enumerate(met) if one is thing)}"
+    return f"{name} {found}"
 
 
 def describe_attack(attack: Attack) -> dict[str, Any]:
