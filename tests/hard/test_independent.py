@@ -1,5 +1,7 @@
 """The judge of the sweep notices each kind of lie, and has never heard of sigmazero."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -97,3 +99,10 @@ def test_a_model_that_gives_the_same_memory_each_time_is_heard_each_time(name, j
 def test_a_model_that_writes_what_was_there_before_is_given_a_copy_too(name, judge):
     """x.clamp_(0, 1) changes no value of a clean input, and autograd refuses it all the same."""
     assert trial(Case(attack=name, model="inplace-same", rows=4), judge) == []
+
+
+def test_channels_last_in_memory_the_same_is_found_to_the_last_bit(judge):
+    """Sums in another order rounded otherwise; found by the sweep."""
+    case = Case("bb", "batchnorm", classes=10, shape=(3, 5, 5), rows=9, dtype="float64", steps=2, batch_size=2)
+    case = replace(case, layout="channels-last", values="upper", box="bytes", mask="own", unit="pixel", budget=3)
+    assert trial(replace(case, targeted=True, seed=1019), judge) == []
