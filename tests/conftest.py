@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ def pytest_configure(config: pytest.Config) -> None:
     import torch
 
     sys.addaudithook(_stay_here)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # so begins what a script starts with &
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.set_num_threads(1)  # the test processes share the cores
     if find_spec("hypothesis"):  # tests/gpu also runs where there is little more than torch
         from hypothesis import HealthCheck, settings
