@@ -3,6 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# An installation names this folder in a file that Python 3.11 reads as the locale has it; as ASCII, an ü ends it at once.
+ifneq ($(filter C POSIX,$(LC_ALL)),)
+export LC_ALL := C.UTF-8
+endif
 
 .PHONY: help demo test lint types unit rest nightly format pages docs clean
 

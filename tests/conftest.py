@@ -2,9 +2,13 @@
 
 import os
 import random
+import signal
+import socket
+import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +22,9 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     import torch
 
+    sys.addaudithook(_stay_here)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # so begins what a script starts with &
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.set_num_threads(1)  # the test processes share the cores
     if find_spec("hypothesis"):  # tests/gpu also runs where there is little more than torch
         from hypothesis import HealthCheck, settings
@@ -26,6 +33,25 @@ def pytest_configure(config: pytest.Config) -> None:
         slow = [HealthCheck.too_slow]
         settings.register_profile("house", derandomize=True, deadline=None, database=None, suppress_health_check=slow)
         settings.load_profile("house")
+
+
+LEAVING: list[str] = []  # the hosts beyond this machine that a test asked for
+
+
+def _stay_here(event: str, given: tuple[Any, ...]) -> None:
+    """Let no test leave this machine: it would fail wherever the network is slow, or absent."""
+    if event in ("socket.connect", "socket.sendto") and isinstance(given[1], tuple):  # other sockets are files
+        if event == "socket.connect" and given[0].type == socket.SOCK_DGRAM:  # this sends nothing
+            return
+        host = given[1][0]
+    elif event in ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"):
+        host = given[0]
+    else:
+        return
+    name = host.decode() if isinstance(host, bytes) else str(host or "localhost")
+    if name not in ("localhost", "::1", "0.0.0.0") and not name.startswith("127."):
+        LEAVING.append(name)
+        raise AssertionError(f"a test wants to reach {name}, beyond this machine; let it talk to a server of its own")
 
 
 # Attacks on ourselves and whole processes: `make rest` has them, and CI runs it too.
@@ -61,6 +87,14 @@ def _same_numbers() -> None:
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _stayed_here() -> Iterator[None]:
+    """Fail where a test wanted to leave this machine and the code made something else of the refusal."""
+    yield
+    asked, LEAVING[:] = LEAVING[:], []
+    assert not asked, f"the test wanted to reach {', '.join(asked)}"
 
 
 @pytest.fixture(scope="session")

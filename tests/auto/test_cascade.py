@@ -143,6 +143,14 @@ def test_shape_type_device_and_labels_are_the_caller_s():
     assert torch.equal(x, problem(6, dtype=torch.float32)[1])
 
 
+def test_bounds_that_a_member_cannot_search_are_refused_before_the_first_one_runs():
+    net, x, y = problem()
+    counted = Counted(net)
+    with pytest.raises(ValueError, match="sparse-rs moves features to the ends of the box: it needs finite bounds"):
+        custom(counted, 3, bounds=(0, torch.inf)).run_standard_evaluation(x, y)
+    assert counted.rows == 0
+
+
 def test_other_bounds():
     net, x, y = problem(8)
     wide = custom(lambda z: net((z + 1) / 2), 3, bounds=(-1, torch.ones(1, 8, 8)))

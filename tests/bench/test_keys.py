@@ -10,6 +10,7 @@ from sigmazero.bench.cells import expand, targets
 from sigmazero.bench.model_identity import describe_code, describe_module
 from sigmazero.bench.plan import ModelSpec, parse_plan
 from sigmazero.data import Rows
+from tests.hard.bounded import bounded
 from tests.plans import trusting
 
 BASE = """
@@ -123,6 +124,25 @@ def test_weights_have_one_hash_wherever_they_are():
 def test_a_module_without_anything_to_recognise_it_by_is_refused():
     with pytest.raises(ValueError, match=r"file\.py:build"):
         describe_module(torch.nn.Identity())
+
+
+@pytest.mark.filterwarnings("ignore:the source of")
+def test_code_without_source_is_another_one_in_a_forked_process():
+    """The child may define its own under the same name."""
+    nowhere = eval("lambda x: x")
+    here, children = identity.known_code(nowhere), [bounded(identity.known_code, nowhere) for _ in range(2)]
+    assert here == identity.known_code(nowhere)
+    assert len({here, *children}) == 3
+    assert {code.split(" ")[0] for code in (here, *children)} == {here.split(" ")[0]}
+
+
+@pytest.mark.filterwarnings("ignore:the source of")
+def test_code_without_source_that_is_defined_again_is_another_one():
+    """As at Python's prompt, where a class is typed in anew with a change."""
+    one, other = eval("lambda x: x"), eval("lambda x: 2 * x")
+    codes = [identity.known_code(thing) for thing in (one, other, one, other)]
+    assert codes[:2] == codes[2:]
+    assert codes[0] != codes[1]
 
 
 def test_models_of_the_zoo_differ_by_architecture():

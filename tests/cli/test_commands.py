@@ -100,6 +100,16 @@ def test_errors_of_the_library_get_the_command_or_option_that_helps(sigmazero, o
         assert "(on the command line: --data-dir" in done.stderr
 
 
+@pytest.mark.parametrize("before", [("--no",), ("x",), ("attack", "--no"), ("demo", "x"), ("list", "x"), ("run", "x")])
+def test_control_characters_of_arguments_do_not_reach_the_terminal(sigmazero, before):
+    """Those that typer itself complains of, too: it knows of some, and of none in older versions."""
+    evil = "\x1b[31m\x07\x9b31m\u202e\u2028\u2066"
+    done = sigmazero(*before[:-1], f"{before[-1]}{evil}")
+    assert done.exit_code == 2
+    assert "\\x1b[31m\\x07\\x9b31m\\u202e\\u2028\\u2066" in done.output
+    assert not set(evil) & set(done.output) - set("[31m")
+
+
 def test_fetch_of_an_unknown_model(sigmazero):
     done = sigmazero("fetch", "M3")
     assert done.exit_code == 2

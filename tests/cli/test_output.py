@@ -3,6 +3,7 @@
 import csv
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -48,10 +49,14 @@ for arguments in [*plain, ["list", "attacks"], ["list", "datasets"], *([*report,
 
 
 def shell(command, **more):
-    """Run a line of bash, in which $SZ is the command; the exit code is that of the first part of a pipe."""
-    line = f"{command}; exit ${{PIPESTATUS[0]}}"
+    """Run a line of bash, in which $PYTHON is Python and $SZ the command; the exit code is that of a pipe's first part.
+
+    Both may be in a folder whose name has spaces.
+    """
+    line = command.replace("$SZ", "$PYTHON -m sigmazero").replace("$PYTHON", shlex.quote(sys.executable))
+    line += "; exit ${PIPESTATUS[0]}"
     plain = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "PYTHONIOENCODING")}
-    env = {**plain, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCES), "SZ": f"{sys.executable} -m sigmazero", **more}
+    env = {**plain, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCES), **more}
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=env, check=False)
 
 
@@ -79,9 +84,10 @@ def test_a_full_disk_behind_the_output_costs_no_result(own):
 
 def test_a_terminal_without_unicode_gets_plain_signs(folder):
     (folder / "plan.toml").write_text('name = "größe"\n' + PLAN, encoding="utf-8")
-    plain = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "COLUMNS": "0"}
+    # Python 3.11 itself does not start in such a locale from a folder whose name is not ASCII.
+    plain = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C" if sys.prefix.isascii() else "C.UTF-8", "COLUMNS": "0"}
     (folder / "all.py").write_text(EVERY_TABLE, encoding="utf-8")
-    done = shell(f"{sys.executable} all.py", **plain)
+    done = shell("$PYTHON all.py", **plain)
     assert done.returncode == 0, done.stderr
     assert done.stdout.isascii()
     assert done.stderr == ""

@@ -4,6 +4,7 @@ import runpy
 
 import numpy as np
 import pytest
+import torch
 
 # Whoever touches the file `stop` presses Ctrl-C so often while the next batch is searched; `fail` is an error there.
 NET = """
@@ -81,6 +82,20 @@ def test_the_same_command_goes_on(sigmazero, net, goal):
     assert done
     assert f"going on: {done} of {count} rows are in kept.npz already" in stopped.stderr
     assert_same(kept, whole)
+
+
+def test_the_same_command_goes_on_whatever_default_device_the_model_sets(sigmazero, net):
+    """On "meta" no tensor has values: what is made there by oversight cannot be written or compared."""
+    text = NET.replace("manual_seed(0)", 'manual_seed(0), device="cpu"')
+    (net / "net.py").write_text(text.replace("class Net", 'torch.set_default_device("meta")\n\nclass Net'))
+    (net / "stop").write_text("1")
+    try:
+        stopped, done = (sigmazero(*MINE, *BATCHES, "--out", "kept.npz") for _ in range(2))
+        assert torch.get_default_device().type == "meta"
+    finally:
+        torch.set_default_device(None)
+    assert (stopped.exit_code, done.exit_code) == (130, 0), stopped.output + done.output
+    assert len(held("kept.npz")["ids"]) == 10
 
 
 def test_a_second_ctrl_c_ends_at_once_and_keeps_the_batches_before(sigmazero, net):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tests.hard.cases import Case, fresh, make
 
 Claims = dict[str, NDArray[Any]]
+Shown = NDArray[Any]
 ALREADY, FOUND, NON_FINITE = 0, 1, 3
 NAMES = (
     *("x_adv", "success", "l0", "l0_pixel", "forwards", "backwards", "outcome", "step_found"),
@@ -31,8 +32,11 @@ def logits_of(case: Case, x: NDArray[Any]) -> NDArray[Any]:
         return fresh(case)(torch.from_numpy(x.copy())).double().numpy()
 
 
-def judge(case: Case, claims: Claims, limit: str | None) -> list[str]:
-    """All that is not true; `limit` names what an attack for a budget may not exceed it in."""
+def judge(case: Case, claims: Claims, limit: str | None, shown: Shown | None = None) -> list[str]:
+    """All that is not true; `limit` names what an attack for a budget may not exceed it in.
+
+    `shown` are all points that the model was asked about, if there is a single row.
+    """
     asked = make(case)
     x, y, x_adv = asked.x.contiguous().numpy(), asked.y.numpy(), claims["x_adv"]
     if x_adv.shape != x.shape or x_adv.dtype != x.dtype:
@@ -42,7 +46,28 @@ def judge(case: Case, claims: Claims, limit: str | None) -> list[str]:
     good = claims["success"]
     if limit is not None and case.budget is not None and (claims[limit][good] > case.budget).any():
         wrong.append(f"more than {case.budget} changes: {claims[limit][good]}")
-    return wrong
+    return wrong + ([] if shown is None else list(_of_shown(case, asked, claims, shown, limit)))
+
+
+def _of_shown(case: Case, asked: Any, claims: Claims, shown: Shown, limit: str | None) -> Iterator[str]:
+    """Whether the sparsest of the points that fooled the model was kept."""
+    x = asked.x.contiguous().numpy()
+    logits, axes = logits_of(case, shown), tuple(range(1, x.ndim))
+    top, target = logits.argmax(1), asked.y.numpy()[0]
+    good = np.isfinite(logits).all(1) & ((top == target) if case.targeted else (top != target))
+    lower, upper = (bound.contiguous().numpy() for bound in asked.box)
+    good &= ((shown >= lower) & (shown <= upper) & np.isfinite(shown)).all(axes)
+    changed = shown != x
+    if asked.mask is not None:
+        good &= ~(changed & ~asked.mask.expand(x.shape).numpy()).any(axes)
+    pixel = limit == "l0_pixel" or (limit is None and case.unit == "pixel")
+    sites = changed.any(1, keepdims=True) if pixel and x.ndim > 2 else changed
+    counts = np.where(good, sites.sum(axes), np.inf)
+    if limit is not None and case.budget is not None:
+        counts[counts > case.budget] = np.inf
+    claimed = claims["l0_pixel" if pixel else "l0"][0]
+    if claimed > counts.min():
+        yield f"{claimed} changes are claimed, the model was shown a point with {counts.min()} that fools it"
 
 
 def _of_points(case: Case, asked: Any, claims: Claims, x: NDArray[Any]) -> Iterator[str]:
@@ -106,10 +131,10 @@ def main() -> None:
     torch.set_num_threads(1)
     while True:
         try:
-            case, claims, limit = pickle.load(sys.stdin.buffer)
+            asked = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
-        pickle.dump(judge(case, claims, limit), sys.stdout.buffer)
+        pickle.dump(judge(*asked), sys.stdout.buffer)
         sys.stdout.buffer.flush()
         assert not any(name.split(".")[0] == "sigmazero" for name in sys.modules), "the judge is not independent"
 

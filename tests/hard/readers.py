@@ -146,12 +146,14 @@ def safetensors() -> Reader:
 
 
 def onnx() -> Reader:
-    """Where the extra is installed: a network of one layer, written by torch."""
+    """Where the extra is installed: networks of one layer and of several, written by torch."""
+    several = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(8, 2))
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "m.onnx"
-        torch.onnx.export(torch.nn.Linear(3, 2), (torch.ones(1, 3),), str(path), dynamo=False)
-        data = path.read_bytes()
-    return Reader([Seed("m.onnx", data)], load_model, (ValueError,), {})
+        path, seeds = Path(folder) / "m.onnx", []
+        for network, x in ((torch.nn.Linear(3, 2), torch.ones(1, 3)), (several, torch.ones(1, 1, 4, 4))):
+            torch.onnx.export(network, (x,), str(path), dynamo=False)
+            seeds.append(Seed("m.onnx", path.read_bytes()))
+    return Reader(seeds, load_model, (ValueError,), {})
 
 
 def toml() -> Reader:

@@ -1,10 +1,13 @@
 """The judge of the sweep notices each kind of lie, and has never heard of sigmazero."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 
 from tests.hard.cases import Case, make
-from tests.hard.trial import attack, claims_of, trial
+from tests.hard.trial import Count, attack, claims_of, trial
 
 CASE = Case(shape=(3, 2, 2), rows=6, steps=20, mask="sample")
 
@@ -69,6 +72,23 @@ def test_more_than_the_budget_is_noticed(told, judge):
     assert any("more than 0 changes" in complaint for complaint in judge(case, told[0], "l0"))
 
 
+@pytest.mark.parametrize("unit", ["feature", "pixel"])
+def test_a_point_that_was_found_and_lost_is_noticed(unit, judge):
+    case = Case(**{**vars(CASE), "rows": 1, "unit": unit})
+    asked = make(case)
+    count = Count(asked.model)
+    claims = claims_of(attack(case, asked, count.asked))
+    shown = torch.cat(count.shown).numpy()
+    assert claims["outcome"] == 1
+    assert judge(case, claims, None, shown) == []
+    assert len(shown) == claims["forwards"].sum()
+    # The answer is no longer there: the sparsest point is another one, or the row is said to be safe.
+    worse = {**claims, "l0": claims["l0"] + 1, "l0_pixel": claims["l0_pixel"] + 1}
+    safe = {**claims, "l0": claims["l0"] * np.inf, "l0_pixel": claims["l0_pixel"] * np.inf}
+    for lost in (worse, safe):
+        assert any("the model was shown a point with" in complaint for complaint in judge(case, lost, None, shown))
+
+
 @pytest.mark.parametrize("name", ["sigma-zero", "sparse-rs-min", "bb"])
 def test_a_model_that_gives_the_same_memory_each_time_is_heard_each_time(name, judge):
     """Its answers to the clean inputs were all those of the last batch, and successes were claimed that were none."""
@@ -79,3 +99,10 @@ def test_a_model_that_gives_the_same_memory_each_time_is_heard_each_time(name, j
 def test_a_model_that_writes_what_was_there_before_is_given_a_copy_too(name, judge):
     """x.clamp_(0, 1) changes no value of a clean input, and autograd refuses it all the same."""
     assert trial(Case(attack=name, model="inplace-same", rows=4), judge) == []
+
+
+def test_channels_last_in_memory_the_same_is_found_to_the_last_bit(judge):
+    """Sums in another order rounded otherwise; found by the sweep."""
+    case = Case("bb", "batchnorm", classes=10, shape=(3, 5, 5), rows=9, dtype="float64", steps=2, batch_size=2)
+    case = replace(case, layout="channels-last", values="upper", box="bytes", mask="own", unit="pixel", budget=3)
+    assert trial(replace(case, targeted=True, seed=1019), judge) == []

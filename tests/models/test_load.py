@@ -152,31 +152,47 @@ def test_files_that_are_no_exported_program(tmp_path):
         load(tmp_path / "other.pt2")
 
 
-def test_onnx_without_its_package(tmp_path, monkeypatch):
+@pytest.fixture
+def onnx(tmp_path, monkeypatch):
+    """A file, and stand-ins for the packages that check and convert it."""
+
+    def stand_in(convert, check=lambda path: None):
+        monkeypatch.setitem(sys.modules, "onnx2torch", types.SimpleNamespace(convert=convert))
+        monkeypatch.setitem(sys.modules, "onnx", types.SimpleNamespace())
+        monkeypatch.setitem(sys.modules, "onnx.checker", types.SimpleNamespace(check_model=check))
+        return tmp_path / "m.onnx"
+
+    (tmp_path / "m.onnx").write_bytes(b"x")
+    return stand_in
+
+
+def test_onnx_without_its_package(onnx, monkeypatch):
+    path = onnx(pytest.fail)
     monkeypatch.setitem(sys.modules, "onnx2torch", None)
-    (tmp_path / "m.onnx").write_bytes(b"x")
     with pytest.raises(MissingExtra, match=r"'onnx2torch'.*pip install 'sigmazero\[onnx\]'"):
-        load(tmp_path / "m.onnx")
+        load(path)
 
 
-def test_onnx_goes_through_its_package(tmp_path, monkeypatch):
-    fake = types.ModuleType("onnx2torch")
-    fake.convert = lambda path: nn.Linear(4, 2)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "onnx2torch", fake)
-    (tmp_path / "m.onnx").write_bytes(b"x")
-    assert load(tmp_path / "m.onnx")(torch.rand(3, 4)).shape == (3, 2)
+def test_onnx_goes_through_its_package(onnx):
+    assert load(onnx(lambda path: nn.Linear(4, 2)))(torch.rand(3, 4)).shape == (3, 2)
 
 
-def test_onnx_that_cannot_be_converted_is_one_line(tmp_path, monkeypatch):
+def test_onnx_that_cannot_be_converted_is_one_line(onnx):
     def convert(path):
         raise KeyError("no such operator\nat node 3")
 
-    fake = types.ModuleType("onnx2torch")
-    fake.convert = convert  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "onnx2torch", fake)
-    (tmp_path / "m.onnx").write_bytes(b"x")
     with pytest.raises(ValueError, match=r"m\.onnx is no ONNX network that can be converted \(.*no such operator.*\)$"):
-        load(tmp_path / "m.onnx")
+        load(onnx(convert))
+
+
+def test_a_damaged_onnx_file_is_not_converted(onnx):
+    """A convolution that names no proper kernel asked for 6 GB."""
+
+    def check(path):
+        raise RuntimeError("Field 'type' of 'attr' is required but missing.\n\n==> Context: Bad node spec")
+
+    with pytest.raises(ValueError, match=r"m\.onnx is no ONNX network .*Field 'type' of 'attr' is required.*\)$"):
+        load(onnx(pytest.fail, check))
 
 
 @pytest.mark.parametrize(("code", "package"), [("I4", "timm"), ("I8", "timm"), ("I7", "robustbench")])

@@ -34,6 +34,7 @@ class BudgetAttack(Attack):
     """An attack that looks for any adversarial point with at most k changes."""
 
     kind: ClassVar[Literal["minimum-norm", "budget"]] = "budget"
+    finite_box: ClassVar[bool] = True
 
     @abstractmethod
     def begin(self, oracle: Oracle, k: Tensor) -> Any:

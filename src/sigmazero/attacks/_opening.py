@@ -72,7 +72,6 @@ class Opening(Attack):
 
     def init(self, oracle: Oracle) -> State:
         """Start as σ-zero does."""
-        sites.check(oracle.problem, self.name)
         g = torch.zeros_like(sites.box(oracle.problem).x)
         tries = g.new_full((len(g), 2), TRUST)
         return State(

@@ -89,12 +89,6 @@ def fewer(best: Tensor, draw: Tensor) -> Tensor:
     return best - 1 - (draw * (best - FEW).clamp(min=0) / 4).long()
 
 
-def check(p: Problem, name: str) -> None:
-    """Refuse a box without ends."""
-    if not bool((p.upper - p.lower).isfinite().all()):
-        raise ValueError(f"{name} moves features to the ends of the box: it needs finite bounds")
-
-
 def finished(tally: Tally, cost: int, queries: int | None) -> Tensor:
     """Which rows end: those with one change, which cannot become none, and those that `spent` names."""
     done = tally.best_l0 <= 1

@@ -138,6 +138,7 @@ class SwapSearch(Attack):
     paper: ClassVar[str] = "docs/stronger.md"
     version: ClassVar[int] = 4
     unroll: ClassVar[int] = 1
+    finite_box: ClassVar[bool] = True
     renamed: ClassVar[dict[str, str]] = {"memory": "momentum"}
 
     @property
@@ -168,7 +169,6 @@ class SwapSearch(Attack):
     def init(self, oracle: Oracle) -> State:
         """Ask about the starting point and its gradient."""
         p = oracle.problem
-        sites.check(p, self.name)
         broken = oracle.tally.broken
         answer = oracle.value_and_grad(p.clip(p.start) if p.start is not None else oracle.tally.best, p.margin)
         oracle.tally.broken = broken  # a start without finite logits is none: the search begins at the clean input

@@ -76,6 +76,7 @@ class BrendelBethge(Attack):
     paper: ClassVar[str] = "https://arxiv.org/abs/1907.01003"
     version: ClassVar[int] = 2
     keeps_own: ClassVar[bool] = True
+    finite_box: ClassVar[bool] = True
     renamed: ClassVar[dict[str, str]] = {"start": "start_from"}
 
     @cached_property
@@ -92,8 +93,6 @@ class BrendelBethge(Attack):
     def init(self, oracle: Oracle) -> State:
         """Find a starting point per row and walk from it towards the clean one."""
         p = oracle.problem
-        if not bool((p.upper - p.lower).isfinite().all()):
-            raise ValueError(f"{self.name} needs finite bounds")
         start, found = self._start(oracle)
         rows = found.nonzero().squeeze(1)
         a = start.clone()

@@ -53,6 +53,7 @@ class VFGA(Attack):
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2011.12423"
     keeps_own: ClassVar[bool] = True
+    finite_box: ClassVar[bool] = True
 
     def init(self, oracle: Oracle) -> State:
         """Start at the clean point."""

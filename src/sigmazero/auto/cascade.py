@@ -161,6 +161,8 @@ class SparseAutoAttack:
 
     def _evaluate(self, problem: Problem, members: Sequence[Attack], bs: int, path: Path | None) -> CascadeReport:
         """Every member on the samples that the members before it left; with a path, kept after every batch."""
+        for member in members:  # before the first one takes its time
+            member.check(problem)
         for file in filter(None, (path, self.log_path)):
             writable(file)
         if path is None:

@@ -83,7 +83,7 @@ def kept(
     rows = Rows(problem.x.cpu(), problem.y.cpu(), problem.ids.cpu(), "given")
     question = _question(version, members, problem, bounds, rows, precision)
     cells = [_cell(place, member, question, problem, bounds, rows, model) for place, member in enumerate(members)]
-    answers = probe(model, problem.x) if len(problem) else torch.zeros(0)
+    answers = probe(model, problem.x) if len(problem) else torch.zeros(0, device="cpu")
     if path.exists() and path.stat().st_size:
         with Store(path) as held:
             _refuse_others(held, question, cells, answers)

@@ -32,15 +32,15 @@ class CascadeState:
         table, n = (members, len(x)), len(x)
         return CascadeState(
             x_adv=x.clone(),
-            done=torch.zeros(table, dtype=torch.bool),
-            l0=torch.full(table, torch.inf, dtype=torch.float64),
-            forwards=torch.zeros(table, dtype=torch.int64),
-            backwards=torch.zeros(table, dtype=torch.int64),
-            seconds=torch.zeros(members, dtype=torch.float64),
-            clean_prediction=torch.full((n,), UNKNOWN),
-            prediction=torch.full((n,), UNKNOWN),
-            margin=torch.full((n,), torch.nan, dtype=torch.float64),
-            step_found=torch.full((n,), -1),
+            done=torch.zeros(table, dtype=torch.bool, device="cpu"),
+            l0=torch.full(table, torch.inf, dtype=torch.float64, device="cpu"),
+            forwards=torch.zeros(table, dtype=torch.int64, device="cpu"),
+            backwards=torch.zeros(table, dtype=torch.int64, device="cpu"),
+            seconds=torch.zeros(members, dtype=torch.float64, device="cpu"),
+            clean_prediction=torch.full((n,), UNKNOWN, device="cpu"),
+            prediction=torch.full((n,), UNKNOWN, device="cpu"),
+            margin=torch.full((n,), torch.nan, dtype=torch.float64, device="cpu"),
+            step_found=torch.full((n,), -1, device="cpu"),
         )
 
     def best(self, members: int | None = None) -> Tensor:

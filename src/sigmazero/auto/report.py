@@ -117,7 +117,7 @@ def make_report(version: str, members: Sequence[Attack], progress: CascadeState,
 
 def _masked(gradients: Sequence[bool], progress: CascadeState) -> list[Finding]:
     """A random search should not find what gradients cannot, unless the gradients mislead."""
-    uses = torch.tensor(gradients)
+    uses = torch.tensor(gradients, device="cpu")
     tried = progress.done[uses].all(0) & bool(uses.any())
     beaten = int((tried & (fewest(progress.l0[~uses]) < fewest(progress.l0[uses]))).sum())
     n = progress.l0.shape[1]

@@ -28,7 +28,7 @@ def steady(network: Model, x: Tensor) -> Tensor | None:
 
 
 def _asked(network: Model, x: Tensor, times: int) -> list[Tensor]:
-    rows = torch.linspace(0, len(x) - 1, min(len(x), ROWS)).round().long().to(x.device)
+    rows = torch.linspace(0, len(x) - 1, min(len(x), ROWS), device="cpu").round().long().to(x.device)
     # A network that draws numbers must not draw other ones afterwards because it was looked at.
     with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), strictly(network, x.device):
         # Copies, as some models give the same memory again each time.

@@ -187,7 +187,7 @@ def targets(rows: Rows, rule: str | int, classes: int, seed: int) -> Tensor:
     def draw(row: int) -> int:
         return int.from_bytes(hashlib.sha256(f"target {seed} {row}".encode()).digest()[:8], "big") % (classes - 1)
 
-    step = torch.tensor([1 + draw(row) for row in rows.ids.tolist()], dtype=torch.int64)
+    step = torch.tensor([1 + draw(row) for row in rows.ids.tolist()], dtype=torch.int64, device="cpu")
     return (rows.labels + step) % classes
 
 

@@ -192,7 +192,7 @@ def _data(data: Rows | tuple[Tensor, Tensor] | str, loader: Loader) -> DataSpec:
         x, y = data
         check_inputs(x)
         check_labels(x, y)
-        data = Rows(x.detach().cpu(), y.detach().cpu().long(), torch.arange(len(x)), "given")
+        data = Rows(x.detach().cpu(), y.detach().cpu().long(), torch.arange(len(x), device="cpu"), "given")
     spec = DataSpec(data.name, GIVEN)
     loader.give_rows(spec, data)
     return spec

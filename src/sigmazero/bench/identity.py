@@ -6,6 +6,7 @@ changes. All other code that runs, of attacks and of models, is known by its sou
 
 import hashlib
 import json
+import os
 import re
 import secrets
 import warnings
@@ -26,8 +27,21 @@ from sigmazero.data import Rows
 from sigmazero.store.facts import CellInfo
 
 FORMAT = 2  # of the key; another one makes every stored cell a different one
-PROCESS = secrets.token_hex(16)  # stands for code that has no source: nothing of another process can be the same
-_unknown: set[str] = set()  # code without a source that the user was told of
+_process = [secrets.token_hex(16)]
+_unknown: dict[str, list[Any]] = {}  # code without a source, by name: two of one name are two
+
+
+def this_process() -> str:
+    """Stands for code that has no source: nothing of another process can be the same, not even of a fork of this."""
+    return _process[0]
+
+
+def _forked() -> None:
+    _process[0] = secrets.token_hex(16)
+
+
+if hasattr(os, "register_at_fork"):  # where there is no fork, every process imports this anew
+    os.register_at_fork(after_in_child=_forked)
 
 
 def canonical(value: Any) -> str:
@@ -93,17 +107,21 @@ def without_addresses(text: str) -> str:
 
 
 def known_code(thing: type | Callable[..., Any]) -> str:
-    """Name and hash of some code; where it has no source, a hash that holds in this process alone."""
+    """Name and hash of some code; where it has no source, one that holds for this very thing in this process alone."""
     name = f"{thing.__module__}.{thing.__qualname__}"
     found = code_hash(thing)
-    if found is None and name not in _unknown:
-        _unknown.add(name)
-        warnings.warn(
-            f"the source of {name} cannot be read, so nothing tells whether it is the same tomorrow: what is stored "
-            "for it now is used again in this process alone; define it in a file",
-            stacklevel=2,
-        )
-    return f"{name} {found or PROCESS}"
+    if found is None:
+        met = _unknown.setdefault(name, [])
+        if not met:
+            warnings.warn(
+                f"the source of {name} cannot be read, so nothing tells whether it is the same tomorrow: what is "
+                "stored for it now is used again in this process alone; define it in a file",
+                stacklevel=2,
+            )
+        if not any(thing is one for one in met):
+            met.append(thing)
+        found = f"{this_process()} {next(place for place, one in enumerate(met) if one is thing)}"
+    return f"{name} {found}"
 
 
 def describe_attack(attack: Attack) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from sigmazero import models
 from sigmazero.bench.identity import (
-    PROCESS,
     digest,
     hash_file,
     hash_tensors,
     is_torch,
     known_code,
     patches,
+    this_process,
     without_addresses,
 )
 from sigmazero.bench.plan import ModelSpec
@@ -55,7 +55,7 @@ def describe_code(spec: ModelSpec, network: nn.Module) -> dict[str, Any]:
 def describe_module(network: nn.Module) -> dict[str, Any]:
     """For a module handed in its class, and what `describe_layers` tells of it."""
     layers = describe_layers(network)
-    known = layers["code"] and not any(PROCESS in one for one in layers["code"])
+    known = layers["code"] and not any(this_process() in one for one in layers["code"])
     if not network.state_dict() and not list(network.children()) and not known:
         raise ValueError(
             f"the model {type(network).__name__} has neither weights nor layers nor code to recognise it by; name it "

@@ -110,7 +110,7 @@ class Worker:
         recorder = _recorder(cell, subject.network, subject.take(slice(place, place + 1)))
         # A recorded step would be noted once and replayed unseen.
         result = Session(cell.question.attack, recorder, Hardware("fp32", capture=False)).run(recorder.problem)
-        return replace(self._facts(cell, torch.tensor([place]), result), trace=recorder.trace())
+        return replace(self._facts(cell, torch.tensor([place], device="cpu"), result), trace=recorder.trace())
 
     def _facts(self, cell: Cell, places: Tensor, result: Result) -> Attacked:
         subject = self.subject(cell)
@@ -192,7 +192,8 @@ class Worker:
         """
         subject = self.subject(cell)
         count = len(subject.rows)
-        picks = torch.linspace(0, count - 1, min(count, cell.question.batch_size, ROWS)).round().long()
+        few = min(count, cell.question.batch_size, ROWS)
+        picks = torch.linspace(0, count - 1, few, device="cpu").round().long()
         x = subject.problem.x[picks.to(self.loader.device)]
         return [
             {**asdict(finding), "about": CODES[finding.code]}

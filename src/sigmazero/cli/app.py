@@ -1,6 +1,8 @@
 """The top of the command line: version, help, and what an error looks like."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +11,7 @@ from typer.core import TyperGroup
 from sigmazero.cli import console
 from sigmazero.cli.commands import names
 from sigmazero.cli.console import INTERRUPTED, say, tell
+from sigmazero.core.text import visible
 from sigmazero.data import MissingData
 from sigmazero.models import MissingWeights
 from sigmazero.report.measure import MixtureError
@@ -32,9 +35,15 @@ class Guarded(TyperGroup):
         console.prepare()
         return super().main(*arguments, **options)
 
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Read the options that come before the command."""
+        with _readable():
+            return super().make_context(*arguments, **options)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; what it could not print is told by the exit code."""
-        result = self._invoke(ctx)
+        with _readable():
+            result = self._invoke(ctx)
         if code := console.failure():
             raise typer.Exit(code)
         return result
@@ -52,6 +61,17 @@ class Guarded(TyperGroup):
                 raise
             tell(f"error: {message(error)}", style="red")
             raise typer.Exit(2) from None
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Spell out control characters in what typer says about arguments, which it prints itself."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(said := getattr(error, "message", None), str):
+            error.message = visible(said)  # type: ignore[attr-defined]
+        raise
 
 
 def message(error: BaseException) -> str:

@@ -69,7 +69,7 @@ class Keeper:
             labels=self.rows.labels[here],
             targets=None if self.targets is None else self.targets.cpu()[here],
             places=here,
-            seconds=torch.tensor(result.seconds, dtype=torch.float64),
+            seconds=torch.tensor(result.seconds, dtype=torch.float64, device="cpu"),
             **{MARK: self._question(session, problem)},
         )
         tell(f"stopped; {len(places)} of {len(problem)} rows are kept in {self.path}. To go on: {again()}")
@@ -114,7 +114,7 @@ class Keeper:
             precision=session.prepared.hardware.precision or Numbers.current(problem.x.device).name,
             margin=problem.least,
         )
-        return torch.tensor(list(bytes.fromhex(digest(asked))), dtype=torch.uint8)
+        return torch.tensor(list(bytes.fromhex(digest(asked))), dtype=torch.uint8, device="cpu")
 
 
 def _ordered(parts: list[Placed]) -> Placed:

@@ -39,6 +39,7 @@ class Attack(ABC):
     gradients: ClassVar[bool] = True
     capturable: ClassVar[bool] = True
     keeps_own: ClassVar[bool] = False
+    finite_box: ClassVar[bool] = False  # whether it moves features to the ends of the box, or draws between them
     unroll: ClassVar[int] = 5  # steps recorded together: the launch and the copies around a recording are shared
     paper: ClassVar[str]
     version: ClassVar[int] = 1
@@ -143,6 +144,8 @@ class Attack(ABC):
             raise ValueError(f"{self.name} has no {goal} form; it supports: {', '.join(self.goals)}")
         if self.kind == "budget" and problem.budget is None:
             raise ValueError(f"{self.name} searches within a fixed budget; pass budget=k")
+        if self.finite_box and len(problem) and not bool((problem.upper - problem.lower).isfinite().all()):
+            raise ValueError(f"{self.name} moves features to the ends of the box: it needs finite bounds")
 
     def parameters(self) -> dict[str, Any]:
         """Hyper-parameters by name, without the attack's own name."""

@@ -41,8 +41,9 @@ def make_problem(
     if budget is not None and not (whole(budget) and budget >= 0):
         raise ValueError(f"budget={budget!r} must be a whole number of changes, 0 or more (None for no budget)")
     check_margin(margin)
-    # A clone: the caller's tensor is never written to, and one made in inference mode cannot carry gradients.
-    x = x.detach().clone()
+    # A clone: the caller's tensor is never written to, and one made in inference mode cannot carry gradients. Whatever
+    # the caller's order in memory, it has one of its own: sums round by that order.
+    x = x.detach().clone(memory_format=torch.contiguous_format)
     lower, upper = (_bound(b, name, x) for b, name in zip(_pair(bounds), ("lower", "upper"), strict=True))
     _check_box(x, lower, upper)
     free, own_box = None, max(len(lower), len(upper)) > 1
@@ -143,7 +144,7 @@ def _like(value: Tensor, name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor
     finite = value.isfinite().flatten(1).all(1)
     if not finite.all():
         raise ValueError(f"{name} row {int((~finite).nonzero()[0])} holds NaN or Inf")
-    return value.detach().to(x).clone()
+    return value.detach().to(x).clone(memory_format=torch.contiguous_format)
 
 
 def _check_box(x: Tensor, lower: Tensor, upper: Tensor) -> None:

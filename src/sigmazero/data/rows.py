@@ -67,7 +67,7 @@ class Rows:
 
     def select(self, rows: RowSpec) -> Rows:
         """The rows at these positions (0 is the first row held here), in the order given."""
-        chosen = torch.tensor(parse_rows(rows, len(self)), dtype=torch.int64)
+        chosen = torch.tensor(parse_rows(rows, len(self)), dtype=torch.int64, device="cpu")
         return Rows(
             self.images[chosen.to(self.images.device)],
             self.labels[chosen.to(self.labels.device)],

@@ -45,8 +45,8 @@ def from_torch(
             )
     return Rows(
         torch.stack([sample for sample, _ in pairs]),
-        torch.tensor([label for _, label in pairs], dtype=torch.int64),
-        torch.tensor(chosen, dtype=torch.int64),
+        torch.tensor([label for _, label in pairs], dtype=torch.int64, device="cpu"),
+        torch.tensor(chosen, dtype=torch.int64, device="cpu"),
         name or type(dataset).__name__,
     )
 

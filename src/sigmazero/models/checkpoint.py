@@ -66,7 +66,7 @@ def _numbers(file: BinaryIO, storage: Storage, place: Place | None) -> Tensor:
         held = "none" if place is None else place.size
         raise Damaged(f"storage {storage.key!r} has {held} of its {storage.bytes} bytes")
     if not storage.bytes:
-        return torch.empty(0, dtype=torch.uint8)
+        return torch.empty(0, dtype=torch.uint8, device="cpu")
     data = bytearray(storage.bytes)
     file.seek(place.start)
     if file.readinto(data) != len(data):  # type: ignore[attr-defined]

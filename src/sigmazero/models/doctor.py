@@ -33,7 +33,7 @@ def examine(model: Model, images: Tensor, labels: Tensor, *, bounds: Bounds = (0
             f"the doctor needs at least one row and one label per row, got images {tuple(images.shape)} and "
             f"labels {tuple(labels.shape)}"
         )
-    picks = torch.linspace(0, len(images) - 1, min(ROWS, len(images))).round().long()
+    picks = torch.linspace(0, len(images) - 1, min(ROWS, len(images)), device="cpu").round().long()
     findings = []
     # Leaving inference mode is what allows gradients when the caller forbids them.
     with torch.inference_mode(False), _untouched(model, images):

@@ -93,12 +93,13 @@ def _known(
         raise ValueError(f"{entry.code} brings its own normalisation: leave normalize={normalize!r} out")
     if weights is None:
         files.locate(entry, model_dir)  # a missing file is reported before a large network is built
-    network = entry.build()
-    if weights is None:
-        files.load_entry(network, entry, model_dir)
-    else:
-        files.load_file(network, weights, entry)
-    return entry.normalized(network)
+    with torch.device("cpu"):  # whatever torch's default device is; `load` moves it afterwards
+        network = entry.build()
+        if weights is None:
+            files.load_entry(network, entry, model_dir)
+        else:
+            files.load_file(network, weights, entry)
+        return entry.normalized(network)
 
 
 def _other(spec: str, weights: str | os.PathLike[str] | None, device: str | torch.device) -> nn.Module:
@@ -130,7 +131,8 @@ def _normalized(model: nn.Module, normalize: str | Statistics | None) -> nn.Modu
     if normalize is None:
         return model
     mean, std = parse_normalize(normalize) if isinstance(normalize, str) else normalize
-    return nn.Sequential(Normalize(mean, std), model)
+    with torch.device("cpu"):
+        return nn.Sequential(Normalize(mean, std), model)
 
 
 def _module(model: Any, name: str) -> nn.Module:
@@ -234,6 +236,7 @@ def _onnx(spec: str) -> nn.Module:
     library = require("onnx2torch", "onnx", f"the ONNX file {path.name}")
     afford(path.stat().st_size, str(path))
     try:
+        importlib.import_module("onnx.checker").check_model(str(path))  # a damaged node may ask for any memory
         model: nn.Module = library.convert(str(path))
     except Exception as error:  # damaged files fail in as many ways as there are bytes
         raise ValueError(f"{path} is no ONNX network that can be converted ({one_line(error)})") from error

@@ -5,6 +5,7 @@ new store is as it was written. The damaged file is read as bytes, and nothing i
 """
 
 import sqlite3
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,7 @@ from sigmazero.store.checksums import SIZE, TABLES, blob_sum, is_whole, put
 from sigmazero.store.database import StoreError
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.log import beside, misfit
-from sigmazero.store.migrations import migrate
+from sigmazero.store.migrations import APPLICATION, migrate
 from sigmazero.store.pages import rows, views
 from sigmazero.store.reading import BatchRow, CellRow
 
@@ -81,10 +82,7 @@ def repair(path: Path, new: Path) -> Repair:
     seen = views(path)
     found = _find(seen)
     if not found.tables["cells"]:
-        raise StoreError(
-            f"{path} has no description of a cell with its checksum: it is no store, or one of a version before "
-            "there were checksums, or nothing of it is left. Nothing was written"
-        )
+        raise StoreError(f"{path} {_why_nothing(path)}. Nothing was written")
     done = Repair()
     if why := misfit(path):
         done.lost.append(f"perhaps what {beside(path).name} had to add: it seems to be of another copy ({why})")
@@ -100,6 +98,18 @@ def repair(path: Path, new: Path) -> Repair:
         finally:
             base.close()
     return done
+
+
+def _why_nothing(path: Path) -> str:
+    """Why nothing can be copied; the first page of a store tells its schema, unless that is damaged too."""
+    with path.open("rb") as file:
+        schema, _, application = struct.unpack(">3I", file.read(100)[60:72].ljust(12, b"\0"))
+    if (schema, application) == (1, APPLICATION):
+        return (
+            "is of schema 1, which had no checksums: nobody can tell what of it is still as it was written; "
+            "restore a copy (a whole one needs no repair: it is opened like any other)"
+        )
+    return "has no description of a cell with its checksum: it is no store, or nothing of it is left"
 
 
 def _layout() -> dict[str, list[tuple[str, str, bool]]]:

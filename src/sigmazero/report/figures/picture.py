@@ -29,7 +29,7 @@ def choose(result: Result, count: int) -> list[int]:
     order = result.changes.double().argsort(stable=True)
     changed = order[result.changes[order] > 0]
     pool = changed if len(changed) else order
-    places = torch.linspace(0, len(pool) - 1, min(count, len(pool))).round().long()
+    places = torch.linspace(0, len(pool) - 1, min(count, len(pool)), device="cpu").round().long()
     return [int(row) for row in pool[places.to(pool.device)]]
 
 

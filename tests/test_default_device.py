@@ -1,0 +1,152 @@
+"""With a default device other than that of the inputs (torch.set_default_device), all is found as without one.
+
+The default here is "meta", where no tensor has values: whatever is made there by oversight cannot be used.
+"""
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+import sigmazero as sz
+from sigmazero import data, models
+from sigmazero.models.doctor import examine
+from sigmazero.report.figures.picture import choose, save_picture
+from tests.networks import linear_problem
+from tests.plans import run as run_plan
+
+PLAN = """
+steps = 5
+[data.digits]
+source = "mnist-5k"
+rows = "0:2"
+[attacks.z]
+attack = "sigma-zero"
+trace = true
+[[grid]]
+models = ["demo"]
+data = ["digits"]
+attacks = ["z"]
+"""
+MODEL, X, Y = linear_problem((3, 4, 4), 6, seed=4)
+
+
+@pytest.fixture
+def elsewhere():
+    """Switch to another default device; the one before comes back."""
+
+    def switch() -> None:
+        torch.set_default_device("meta")
+
+    yield switch
+    torch.set_default_device(None)
+
+
+def same(here, there) -> None:
+    for field in fields(here):
+        one, other = getattr(here, field.name), getattr(there, field.name)
+        if isinstance(one, torch.Tensor):
+            assert other.device.type == "cpu", field.name
+            assert one.numpy().tobytes() == other.numpy().tobytes(), field.name
+
+
+@pytest.mark.parametrize("name", sorted(sz.ATTACKS))
+def test_an_attack_finds_the_same(name, elsewhere):
+    budget = 6 if sz.ATTACKS[name].kind == "budget" else None
+
+    def run() -> sz.Result:
+        attack = sz.get(name, steps=20)
+        return attack.run(MODEL, X, Y, budget=budget, mask=X < 0.9, bounds=(0, 1), batch_size=4)
+
+    here = run()
+    assert here.success.any()
+    elsewhere()
+    same(here, run())
+
+
+def test_a_benchmark_finds_the_same(tmp_path, elsewhere):
+    def run(name: str) -> list[np.ndarray]:
+        store = {"store": tmp_path / name, "steps": 8, "batch_size": 4}
+        done = sz.evaluate(MODEL, (X, Y), ["sigma-zero", "vfga"], goal="untargeted", **store)
+        aimed = sz.evaluate(MODEL, (X, Y), ["sigma-zero"], goal="targeted", target="random", **store)
+        assert not done.failed | aimed.failed
+        assert (aimed.verify().rows, aimed.verify().disagreements) == (6, [])
+        return [each.facts(key).value for each in (done, aimed) for key in each.keys]
+
+    here = run("here.db")
+    elsewhere()
+    for one, other in zip(here, run("there.db"), strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def test_every_point_is_kept_where_a_plan_asks_for_it(tmp_path, elsewhere):
+    elsewhere()
+    _, missing, report = run_plan(PLAN, tmp_path / "s.db")
+    assert not missing
+    assert not report.failed
+
+
+@pytest.mark.parametrize("rows", [6, 0])
+def test_a_cascade_finds_the_same(rows, tmp_path, elsewhere):
+    def run(name: str) -> sz.Result:
+        members = [sz.get("sigma-zero", steps=30), sz.get("sparse-rs", steps=20)]
+        auto = sz.SparseAutoAttack(MODEL, "L0", 3, verbose=False, version="custom", attacks_to_run=members)
+        again = {"bs": 4, "state_path": tmp_path / name}
+        first = auto.run_standard_evaluation(X[:rows], Y[:rows], **again)
+        assert first.equal(auto.run_standard_evaluation(X[:rows], Y[:rows], **again))
+        assert auto.clean_accuracy(X, Y) == 1
+        return auto.report.result
+
+    here = run("here.db")
+    elsewhere()
+    same(here, run("there.db"))
+
+
+def test_the_doctor_says_the_same(elsewhere):
+    model = torch.nn.Sequential(MODEL, torch.nn.Softmax(1)).eval()
+    here = examine(model, X, Y)
+    elsewhere()
+    assert examine(model, X, Y) == here
+    assert [finding.code for finding in here]
+
+
+def test_known_models_and_rows_are_loaded_where_they_are_asked_for(elsewhere):
+    here, rows = models.load("demo"), data.load("mnist-5k", limit=3)
+    elsewhere()
+    there = models.load("demo")
+    assert all(here.state_dict()[name].equal(value) for name, value in there.state_dict().items())
+    same(rows, data.load("mnist-5k", limit=3))
+    same(rows.select("0,2"), rows.select("0,2"))
+    assert there(rows.images).equal(here(rows.images))
+
+
+def test_a_given_model_is_normalized_where_it_is(elsewhere):
+    elsewhere()
+    loaded = models.load(MODEL, normalize="0.5,0.25")
+    assert loaded(X.float()[:, :1].repeat(1, 3, 1, 1).double()).isfinite().all()
+
+
+def test_rows_of_a_torch_data_set_are_taken_on_the_processor(elsewhere):
+    elsewhere()
+    taken = data.from_torch(TensorDataset(X.float(), Y), "1:4")
+    assert taken.labels.equal(Y[1:4])
+    assert taken.ids.tolist() == [1, 2, 3]
+
+
+def test_the_same_picture_is_drawn(tmp_path, elsewhere):
+    result = sz.get("sigma-zero", steps=8).run(MODEL, X, Y)
+    here = choose(result, 3)
+    save_picture(tmp_path / "here.png", result, X, Y)
+    elsewhere()
+    assert choose(result, 3) == here
+    save_picture(tmp_path / "there.png", result, X, Y)
+    assert (tmp_path / "here.png").read_bytes() == (tmp_path / "there.png").read_bytes()
+
+
+def test_examples_of_others_are_refined_the_same(elsewhere):
+    start = sz.get("sigma-zero", steps=8).run(MODEL, X, Y).x_adv
+    here = sz.refine(MODEL, X, Y, start, queries=60)
+    elsewhere()
+    assert here.equal(sz.refine(MODEL, X, Y, start, queries=60))
