@@ -173,7 +173,7 @@ class SparseAutoAttack:
 
     def _run(self, problem: Problem, members: Sequence[Attack], bs: int, store: Kept | None) -> CascadeReport:
         progress = CascadeState.start(problem.x, len(members))
-        prepared = Prepared(self.model, Hardware(self.precision))
+        prepared = Prepared(self.model, Hardware(self.precision, prepare="fold"))
         if store is not None:
             store.recall(progress, problem, self.model, bs)
         report = make_report(str(self.version), members, progress, problem)

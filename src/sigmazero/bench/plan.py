@@ -37,7 +37,7 @@ from typing import Any, get_args
 from sigmazero import attacks as registry
 from sigmazero import models
 from sigmazero.bench.toml import LENGTH, Lines, PlanError, TomlTable, brief, read_toml
-from sigmazero.core.attack import Attack, Goal, Precision
+from sigmazero.core.attack import Attack, Goal, Precision, Prepare
 from sigmazero.core.inputs import hint
 from sigmazero.core.problem import Unit
 from sigmazero.data import DATASETS
@@ -94,6 +94,7 @@ class Question:
     precision: str | None = None
     margin: float = 0.0
     batch_size: int = BATCH_SIZE
+    prepare: Prepare = "fold"  # not "auto", which may compile in mid-run: a run that goes on shall have the same bits
     trace: bool = False
 
 
@@ -107,12 +108,17 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what is asked, whatever the plan is called and however many rows are taken at a time."""
-        asked = sorted(repr(replace(question, batch_size=1)) for question in self.questions)
+        """SHA-256 of what is asked, whatever the plan is called and however it is computed."""
+        asked = sorted(repr(replace(question, batch_size=1, prepare="fold")) for question in self.questions)
         return hashlib.sha256("\n".join(asked).encode()).hexdigest()
 
     def override(
-        self, *, limit: int | None = None, batch_size: int | None = None, precision: str | None = None
+        self,
+        *,
+        limit: int | None = None,
+        batch_size: int | None = None,
+        precision: str | None = None,
+        prepare: Prepare | None = None,
     ) -> Plan:
         """The same plan with these values instead of its own; a limit never raises the plan's."""
         if precision is not None and precision not in PRECISIONS:
@@ -126,6 +132,7 @@ class Plan:
                 data=q.data.limited(limit),
                 batch_size=batch_size or q.batch_size,
                 precision=precision or q.precision,
+                prepare=prepare or q.prepare,
             )
             for q in self.questions
         ]

@@ -93,7 +93,7 @@ def _compare(store: Store, info: CellInfo, loader: Loader, done: Verification, d
         ids=rows.ids,
         margin=info.margin,
     )
-    hardware = Hardware(forced(info.precision))
+    hardware = Hardware(forced(info.precision), prepare="fold")
     numbers = Numbers.current(loader.device)
     if hardware.precision is None:
         numbers = Numbers.named(info.precision, loader.device)

@@ -109,7 +109,9 @@ class Worker:
         subject = self.subject(cell)
         recorder = _recorder(cell, subject.network, subject.take(slice(place, place + 1)))
         # A recorded step would be noted once and replayed unseen.
-        result = Session(cell.question.attack, recorder, Hardware("fp32", capture=False)).run(recorder.problem)
+        result = Session(cell.question.attack, recorder, Hardware("fp32", capture=False, prepare="none")).run(
+            recorder.problem
+        )
         return replace(self._facts(cell, torch.tensor([place], device="cpu"), result), trace=recorder.trace())
 
     def _facts(self, cell: Cell, places: Tensor, result: Result) -> Attacked:
@@ -171,7 +173,8 @@ class Worker:
 
     def _of(self, cell: Cell) -> Session:
         """The session of a cell, on what is prepared of its model."""
-        network, hardware = self.subject(cell).network, Hardware(forced(cell.info.precision))
+        network = self.subject(cell).network
+        hardware = Hardware(forced(cell.info.precision), prepare=cell.question.prepare)
         if self._prepared is None or self._prepared[0] is not network or self._prepared[1].hardware != hardware:
             self._session, self._prepared = None, (network, Prepared(network, hardware))
         if self._session is None or self._session[0] != cell.info.key:

@@ -10,7 +10,7 @@ import typer
 
 import sigmazero as sz
 from sigmazero.bench.trust import EVERYTHING
-from sigmazero.core.attack import Precision
+from sigmazero.core.attack import Precision, Prepare
 from sigmazero.core.files import same_file, writable
 from sigmazero.core.problem import Unit
 from sigmazero.store.results import NAMES, names
@@ -60,7 +60,18 @@ PrecisionName = Annotated[
 Margin = Annotated[
     float, typer.Option("--margin", metavar="M", help="The least by which a success must hold in the logits.")
 ]
-Fuse = Annotated[bool, typer.Option("--fuse", help="Compile the attack's own arithmetic; for long runs on a GPU.")]
+Fuse = Annotated[
+    bool | None,
+    typer.Option("--fuse/--no-fuse", help="Compile the attack's own arithmetic; by default as with the model."),
+]
+PrepareName = Annotated[
+    str,
+    typer.Option(
+        "--prepare",
+        metavar="NAME",
+        help="The copy that is searched: none, fold (batch norms folded), compile, or auto: compiled when it pays.",
+    ),
+]
 MaxMemory = Annotated[
     float | None, typer.Option("--max-memory", metavar="GB", help="Stay below this much memory of a CUDA device.")
 ]
@@ -167,6 +178,13 @@ def unit(name: str) -> Unit:
     if name not in get_args(Unit):
         raise ValueError(f"--unit {name} is not one of {', '.join(get_args(Unit))}")
     return cast(Unit, name)
+
+
+def prepare(name: str) -> Prepare:
+    """What is done to the copy that a search asks."""
+    if name not in get_args(Prepare):
+        raise ValueError(f"--prepare {name} is not one of {', '.join(get_args(Prepare))}")
+    return cast(Prepare, name)
 
 
 def precision(name: str | None) -> Precision | None:

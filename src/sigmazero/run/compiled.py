@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 Asked = tuple[int, bool]  # how many rows, and whether with a way back
 _MOST = 3  # compilations of one model: each takes seconds
+_GUESS = 0.3  # share of a step that compiling saves, as long as nothing is known
 _FUSING = 0.25  # milliseconds of a step that the attack's arithmetic takes uncompiled, about
 
 
@@ -82,15 +83,18 @@ class Compiler:
             return
         frame.record(fused=bool(self.fuse))
         if self.prepare == "auto":
-            trials = [Trial(fused=bool(self.fuse), gain=0.3)]
+            trials = [Trial(fused=bool(self.fuse), gain=_GUESS)]
             if self.fuse is None:
                 trials.append(Trial(fused=True))
             self._trials[id(frame)] = trials
 
     def _at_once(self, frame: "Frame") -> bool:
-        return (self.fuse is not False and self._compile(frame, fused=True)) or (
-            not self.fuse and self._compile(frame, fused=False)
-        )
+        """The model first and then the attack's arithmetic, so that one stays if the other cannot be compiled."""
+        if not self._compile(frame, Trial(fused=False, gain=_GUESS)):
+            return False
+        if self.fuse is not False:
+            self._compile(frame, Trial(fused=True))
+        return True
 
     def watches(self, frame: "Frame") -> bool:
         """Whether the time of this frame's steps is of interest."""
@@ -109,25 +113,25 @@ class Compiler:
         pays, reason = self.ledger.judge(trial.named(key), milliseconds, left, min(gain, 0.9))
         told = "the attack's arithmetic" if trial.gain is None else "the model"
         log.info("%s %s for %d rows: %s", "compiling" if pays else "not compiling", told, frame.rows, reason)
-        began = time.perf_counter()
-        if pays and self._compile(frame, trial.fused):
-            self.ledger.spent(trial.named(key), time.perf_counter() - began)
+        if pays and self._compile(frame, trial):
             trial.before = milliseconds
         else:
             trials.clear()
 
-    def _compile(self, frame: "Frame", fused: bool) -> bool:
+    def _compile(self, frame: "Frame", trial: Trial) -> bool:
         """Record a frame compiled; False, and all as before, where that does not work."""
-        before = set(self.model.compiled)
+        before, began = set(self.model.compiled), time.perf_counter()
         self.model.admits = True
         failed = False
         try:
-            frame.record(compiled=True, fused=fused)
+            frame.record(compiled=True, fused=trial.fused)
         except Exception as error:  # the compiler raises what it likes about what it cannot handle
             self.model.compiled, failed = before, True
-            what = "the attack's arithmetic is" if fused else "the model is searched"
+            what = "the attack's arithmetic is" if trial.fused else "the model is searched"
             log.warning("%s uncompiled (%s)", what, (str(error).splitlines() or [repr(error)])[0])
             log.debug("what the compiler said", exc_info=True)
+        else:
+            self.ledger.spent(trial.named(self._key(frame)), time.perf_counter() - began)
         finally:
             self.model.admits = False
         if failed and frame.oracle.problem.x.is_cuda:

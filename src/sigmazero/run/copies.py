@@ -73,7 +73,11 @@ def search_copy(model: Model, x: Tensor, numbers: Numbers, *, bf16: bool, prepar
     if made is None:
         return own
     copied = made if cast is None else Cast(made, cast)
+    before = _notes(made)
     difference, bound = deviation(copied, own, x[:_ROWS]), BOUNDS[made.dtype]
+    if _notes(made) != before:
+        log.info("the model is searched as it is: it takes notes of what it is asked, and a copy's would be lost")
+        return own
     if difference <= bound:
         return copied
     log.warning(
@@ -117,6 +121,18 @@ def _obstacle(model: nn.Module, x: Tensor) -> str | None:
     if any(getattr(module, name, None) for module in model.modules() for name in hooks):
         return "the model has hooks, which may look at what would be gone"
     return None
+
+
+def _notes(model: nn.Module) -> list[str]:
+    """What a model has noted outside its tensors: numbers, texts, and how much is in its lists."""
+    noted: list[str] = []
+    for name, module in model.named_modules():
+        for key, value in vars(module).items():
+            if isinstance(value, (int, float, str)):
+                noted.append(f"{name}.{key}={value}")
+            elif isinstance(value, (list, dict, set)) and not key.startswith("_"):
+                noted.append(f"{name}.{key}: {len(value)}")
+    return noted
 
 
 def _pays(model: nn.Module, device: torch.device, strict: bool) -> bool:

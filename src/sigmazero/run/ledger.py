@@ -14,6 +14,9 @@ from sigmazero.core.files import replacing
 
 log = logging.getLogger(__name__)
 _COST = 12.0  # seconds, as long as nothing was measured here
+_CACHED = 1 / 6  # share of them that remains when the artefacts lie in the cache
+_AT_HAND = 0.5  # seconds, where this process has compiled it before
+_here: set[str] = set()  # what this process has compiled
 
 
 @dataclass
@@ -45,7 +48,8 @@ class Ledger:
         entries = self._read()
         entry = entries.get(key, Entry())
         gain = gain if entry.gain is None else entry.gain
-        cost = entry.warm or (entry.cold and entry.cold / 4) or _middle([e.cold for e in entries.values()], _COST)
+        cost = _AT_HAND if key in _here else entry.warm or (entry.cold and entry.cold * _CACHED)
+        cost = cost or _middle([e.cold for e in entries.values()], _COST)
         saved = gain * milliseconds * left / 1000
         pays = entry.missed + saved > cost
         if not pays:
@@ -60,8 +64,9 @@ class Ledger:
         entry = entries.get(key, Entry())
         if entry.cold is None:
             entry.cold = seconds
-        else:
+        elif key not in _here:
             entry.warm = seconds
+        _here.add(key)
         entry.missed = 0.0
         self._write(entries | {key: entry})
 

@@ -168,6 +168,7 @@ class Session:
     def searched(self, problem: Problem, clean: Tensor, size: int) -> list[Tensor]:
         """The rows of each batch, on the processor, that a run of the whole problem searches if memory suffices."""
         rows = _asking(problem, clean)[0].nonzero().squeeze(1).cpu()
+        size = _even(len(rows), size, problem)
         return [rows[start : start + size] for start in range(0, len(rows), size)]
 
     def _protect(self) -> None:

@@ -40,7 +40,8 @@ def attack(
     device: options.DeviceName = "auto",
     margin: options.Margin = 0.0,
     precision: options.PrecisionName = None,
-    fuse: options.Fuse = False,
+    fuse: options.Fuse = None,
+    prepare: options.PrepareName = "auto",
     max_memory: options.MaxMemory = None,
     out: options.OutPath = None,
     no_doctor: options.NoDoctor = False,
@@ -57,7 +58,12 @@ def attack(
     method = sz.get(attack_name, **options.settings(attack_name, steps, setting or []))
     read = {"data": data_name, "weights": weights, "targets": targets, "model": options.code_file(model)}
     counted, path, place = options.unit(unit), options.destination(out, **read), options.device(device)
-    hardware = Hardware(options.precision(precision), fuse=fuse, max_memory=options.memory(max_memory))
+    hardware = Hardware(
+        options.precision(precision),
+        fuse=fuse,
+        max_memory=options.memory(max_memory),
+        prepare=options.prepare(prepare),
+    )
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
     chosen, goals = _with_goals(chosen, targets_for(chosen, targets, target_class, targeted))

@@ -40,6 +40,7 @@ def run(
     batch_size: PlanBatchSize = None,
     device: options.DeviceName = "auto",
     precision: PlanPrecision = None,
+    prepare: options.PrepareName = "fold",
     model_dir: options.ModelDir = None,
     data_dir: options.DataDir = None,
     wait: Wait = 0.0,
@@ -68,7 +69,9 @@ def run(
       sigmazero run experiments/small.toml --engine processes --workers 4
       sigmazero run experiments/small.toml --shard 3/16
     """
-    asked = read_plan(plan).override(limit=limit, batch_size=batch_size, precision=precision)
+    asked = read_plan(plan).override(
+        limit=limit, batch_size=batch_size, precision=precision, prepare=options.prepare(prepare)
+    )
     trust = trusted(asked, options.trust(trust_code, model, data))
     part = None if shard is None else Shard.parse(shard)
     path, loader = store_path(asked, store, limit, part), Loader(options.device(device), model_dir, data_dir, trust)
