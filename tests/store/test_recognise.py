@@ -76,6 +76,7 @@ FILES = {
     "another program's, at work": (in_a_transaction, "is a SQLite file of another program"),
     "of a newer version": (broken(f"PRAGMA user_version={SCHEMA + 1}"), "was written by a newer sigmazero"),
     "without a schema": (broken("PRAGMA user_version=0"), "is a damaged store: it lacks a schema"),
+    "of a schema below zero": (broken("PRAGMA user_version=-5"), "is a damaged store: it lacks a schema"),
     "marked, and nothing else": (mark_alone, "is a damaged store: it lacks"),
     "torn": (torn, "damaged or no store"),
     "a zip file": (archive, "is a zip file, not a store; name another file"),

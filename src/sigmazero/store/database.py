@@ -195,9 +195,8 @@ def _checked(base: sqlite3.Connection, path: Path) -> int | None:
             f"{path} was written by a newer sigmazero (its schema is {schema}, this one knows {SCHEMA}); "
             "upgrade sigmazero to use it. It was left as it is"
         )
-    if schema < 1 or (lost := missing(base, schema)):
-        what = ", ".join(lost) if schema else "a schema"
-        raise StoreError(f"{path} is a damaged store: it lacks {what}. {LEFT}")
+    if lost := missing(base, schema) if schema > 0 else ["a schema"]:  # of a damaged file it may be below zero
+        raise StoreError(f"{path} is a damaged store: it lacks {', '.join(lost)}. {LEFT}")
     return int(schema)
 
 
