@@ -230,7 +230,7 @@ class Driver:
         key = self.cells[unit.cell].info.key
         self.store.diagnose(key, found.findings)
         if found.answers is not None and self.store.answers(key) is None:
-            self.store.keep_answers(key, torch.tensor(found.answers))
+            self.store.keep_answers(key, torch.tensor(found.answers, device="cpu"))
 
     def _write(self, unit: WorkUnit, worker: int, made: Attacked) -> None:
         """What a batch brought, of its rows those that are missing; a unit that is done again brings some twice."""

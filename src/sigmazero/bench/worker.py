@@ -81,7 +81,7 @@ class Worker:
         `known` marks rows of the cell whose facts are not wanted.
         """
         subject, q = self.subject(cell), cell.question
-        wanted = torch.ones(len(subject.rows), dtype=torch.bool) if known is None else ~known
+        wanted = torch.ones(len(subject.rows), dtype=torch.bool, device="cpu") if known is None else ~known
         if q.trace:
             for place in range(span.start, span.stop):
                 if wanted[place]:
