@@ -193,7 +193,7 @@ def test_workers_that_do_not_start_end_the_run(folder):
         def setup(self, worker):
             return replace(super().setup(worker), fault="no such point")
 
-    with pytest.raises(NoWorkers, match=r"workers do not start: its worker ended with exit code 1: .*no such point"):
+    with pytest.raises(NoWorkers, match=r"no worker can be used: its worker ended with exit code 1 .*no such point"):
         run(BRIEF, "s.db", lambda loader: Stillborn(loader, 2))
 
 
@@ -221,6 +221,35 @@ def test_workers_with_other_versions_are_refused_by_name():
     other = differences(replace(ours, provenance={**versions(), "torch": "1.0", "python": "3.6"}))
     assert other.startswith(f"it has torch 1.0, this run {torch.__version__}; it has python 3.6, this run 3.")
     assert "has other code" in differences(replace(ours, code="0"))
+
+
+def test_a_worker_that_is_refused_is_done_without(folder, monkeypatch):
+    """The first to come has another torch; its units are the other's."""
+    refused: list[str] = []
+
+    def other(ready):
+        refused.append(ready.place)
+        return "" if ready.place != refused[0] else "it has torch 1.0"
+
+    monkeypatch.setattr("sigmazero.bench.drive.differences", other)
+    loader, said = trusting(), []
+    with Store("s.db", write=True) as store:
+        cells, _ = expand(parse_plan(BRIEF).questions, loader)
+        report = execute(cells, store, loader, engine=two(loader), say=said.append)
+    assert report.rows == 3 * 24
+    assert len(said) == 1
+    assert "is not used: it has torch 1.0 (on " in said[0]
+    monkeypatch.setattr("sigmazero.bench.drive.differences", lambda ready: "it has torch 1.0")
+    with pytest.raises(NoWorkers, match=r"no worker can be used: it has torch 1\.0"):
+        run(BRIEF, "t.db", two)
+
+
+def test_rows_that_nobody_brought_are_handed_out_again(folder):
+    """A model that answers at random: every worker makes other batches, and some rows belong to none of them."""
+    (folder / "net.py").write_text(NET.replace(".sum(2)", ".sum(2) * (torch.rand(len(x), 1) - 0.5)"))
+    _, _, report = run(BRIEF.replace(', "fmn", "vfga"', ""), "s.db", two)
+    assert report.rows == 24
+    assert not report.failed
 
 
 def test_what_is_in_memory_stays_there(folder):
