@@ -264,11 +264,19 @@ def test_what_is_in_memory_stays_there(folder):
     ("name", "options", "message"),
     [
         ("proceses", {}, r"there is no engine 'proceses'; did you mean 'processes'"),
-        ("processes", {"workers": 0}, r"--workers 0 must be 1 or more"),
-        ("local", {"workers": 2}, r"--workers 2 says nothing to the engine 'local'; use --engine processes"),
-        ("processes", {"address": "auto"}, r"--address auto says nothing to the engine 'processes'; use --engine ray"),
-        ("ray", {"gpus_per_worker": 0.5}, r"--gpus-per-worker 0.5 needs a CUDA device, and this run is on cpu"),
-        ("ray", {"gpus_per_worker": -1.0}, r"--gpus-per-worker -1 must be more than 0"),
+        ("processes", {"workers": 0}, r"0 workers make no sense; give 1 or more"),
+        (
+            "local",
+            {"workers": 2},
+            r"a number of workers \(2\) says nothing to the engine 'local'; use the engine 'processes'",
+        ),
+        (
+            "processes",
+            {"address": "auto"},
+            r"an address \(auto\) says nothing to the engine 'processes'; use the engine 'ray'",
+        ),
+        ("ray", {"gpus_per_worker": 0.5}, r"0\.5 GPUs for each worker need a CUDA device, and this run is on cpu"),
+        ("ray", {"gpus_per_worker": -1.0}, r"-1 GPUs for each worker make no sense"),
     ],
 )
 def test_wrong_choices_are_one_line(name, options, message):
