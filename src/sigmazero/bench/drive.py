@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,9 +87,10 @@ class Driver:
         self._at: dict[int, WorkUnit | None] = {}  # what each worker that may be used is at
         self._runs: dict[int, int] = {}  # the number of the run that a worker's facts go with
         self._known_runs: list[tuple[dict[str, Any], int]] = []
-        self._held: list[tuple[WorkUnit, int, Attacked | Examined]] = []
+        self._held: list[tuple[WorkUnit, int, int, Attacked | Examined]] = []  # with the worker and its run
         self._since = 0.0
-        self._starts = 0  # workers that died before their first sign of life, since the last one
+        self._starts: Counter[int] = Counter()  # how often a worker died before its first sign of life, in a row
+        self._before = -1  # how many rows were left when all was handed out the last time
 
     def run(self) -> RunSummary:
         """Until everything is stored or has failed, or somebody asks to stop."""
@@ -97,7 +99,7 @@ class Driver:
             self._open(worker)
         while not self.stop.is_set():
             self._feed()
-            if not any(self._at.values()) and self.backlog.empty:
+            if not any(self._at.values()) and self.backlog.empty and not self._rest():
                 break
             for worker, message in self.engine.wait(TICK):
                 self._hear(worker, message)
@@ -110,6 +112,20 @@ class Driver:
         with self.store.together():
             self.store.note_progress({})
         return self.summary
+
+    def _rest(self) -> bool:
+        """Hand out once more what nobody brought, if it became less since the last time.
+
+        Workers on which the model answers otherwise than on others do not agree on who has which batch.
+        """
+        self._flush()
+        for place, (cell, rows) in enumerate(zip(self.cells, self._left, strict=True)):
+            if cell.info.key not in self.summary.failed:
+                self.backlog.refill(place, rows)
+                self._known[place] = Task.pack(~rows)
+        left = sum(int(rows.sum()) for rows in self._left)
+        again, self._before = not self.backlog.empty and left != self._before, left
+        return again
 
     def _open(self, worker: int) -> None:
         self._at.pop(worker, None)
@@ -146,7 +162,7 @@ class Driver:
         assert unit is not None  # only a worker that has a unit says anything of it
         if isinstance(message, Attacked | Examined):
             self._since = self._since if self._held else time.monotonic()
-            self._held.append((unit, worker, message))
+            self._held.append((unit, worker, self._runs[worker], message))
             if isinstance(message, Attacked):
                 self.backlog.measured(unit.cell, message.seconds, len(message.places))
             else:
@@ -163,14 +179,11 @@ class Driver:
 
     def _welcome(self, worker: int, ready: Ready) -> None:
         """Let a worker in that runs what we run; its facts go with a run that says where it computes."""
-        self._starts = 0
+        self._starts[worker] = 0
         state = self.crew.workers[worker]
         state.place = ready.place
         if why := differences(ready):
-            state.state = "refused"
-            self.say(f"worker {worker} on {ready.place} is not used: {why}")
-            if all(one.state == "refused" for one in self.crew.workers.values()):
-                raise NoWorkers(f"no worker may be used: {why}; install the same on all machines")
+            self._dismiss(worker, f"{why} (on {ready.place})")
             return
         about = {name: value for name, value in ready.provenance.items() if name != "began"}
         known = next((run for known, run in self._known_runs if known == about), None)
@@ -182,10 +195,10 @@ class Driver:
     def _replace(self, worker: int, unit: WorkUnit | None, gone: Gone) -> None:
         """Start another worker in place of a dead one; only the unit that was running counts it as a try."""
         if worker not in self._at:
-            self._starts += 1
-            if self._starts >= TRIES:
-                last = gone.log.splitlines()[-1:]
-                raise NoWorkers(": ".join(["workers do not start", gone.reason, *last]))
+            self._starts[worker] += 1
+            if self._starts[worker] >= TRIES:
+                self._dismiss(worker, ": ".join([f"{gone.reason} before it was ready", *gone.log.splitlines()[-1:]]))
+                return
         if unit is not None:
             again = unit.after_loss(self.cells[unit.cell].question.batch_size)
             if again[0].tries < TRIES:
@@ -197,6 +210,13 @@ class Driver:
                 line = f"rows {unit.start} to {unit.stop}: {gone.reason}, {again[0].tries} times"
                 self._fail(unit, f"{gone.log}\n{line}".strip(), line, again[0].tries)
         self._open(worker)
+
+    def _dismiss(self, worker: int, why: str) -> None:
+        """Go on without a worker, if there is another one."""
+        self.crew.workers[worker].end("refused")
+        self.say(f"worker {worker} is not used: {why}")
+        if all(one.state == "refused" for one in self.crew.workers.values()):
+            raise NoWorkers(f"no worker can be used: {why}; every machine needs the versions of this run")
 
     def _fail(self, unit: WorkUnit, told: str, line: str, tries: int = 1) -> None:
         cell = self.cells[unit.cell].info
@@ -214,9 +234,9 @@ class Driver:
         if not noting and (not self._held or began < due):
             return
         with self.store.together():
-            for unit, worker, message in self._held:
+            for unit, worker, run, message in self._held:
                 if isinstance(message, Attacked):
-                    self._write(unit, worker, message)
+                    self._write(unit, worker, run, message)
                 else:
                     self._keep(unit, message)
             if noting:
@@ -232,7 +252,7 @@ class Driver:
         if found.answers is not None and self.store.answers(key) is None:
             self.store.keep_answers(key, torch.tensor(found.answers, device="cpu"))
 
-    def _write(self, unit: WorkUnit, worker: int, made: Attacked) -> None:
+    def _write(self, unit: WorkUnit, worker: int, run: int, made: Attacked) -> None:
         """What a batch brought, of its rows those that are missing; a unit that is done again brings some twice."""
         key, left = self.cells[unit.cell].info.key, self._left[unit.cell]
         new = np.flatnonzero(left[made.places])
@@ -246,7 +266,7 @@ class Driver:
                 key,
                 made.places[lacking],
                 made.facts.take(lacking),
-                run=self._runs[worker],
+                run=run,
                 seconds=made.seconds * len(lacking) / len(made.facts),
                 peak_device=made.peak_device,
                 peak_process=made.peak_process,

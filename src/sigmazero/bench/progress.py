@@ -58,8 +58,9 @@ class Crew:
 
     def speed(self) -> float | None:
         """Rows per second of all workers, lately; None before the first are stored."""
-        (began, before), seconds = self._marks[0], time.monotonic() - self._marks[0][0]
-        return (self.done - before) / seconds if self.done and seconds > 0 and began else None
+        began, before = self._marks[0]
+        seconds = time.monotonic() - began
+        return (self.done - before) / seconds if self.done and seconds > 0 else None
 
     def time_left(self, work: float) -> float | None:
         """Seconds until everything is done, if one worker needs so many; None before the first rows are stored."""

@@ -107,6 +107,10 @@ class Backlog:
         """Whether everything is handed out."""
         return not self._again and not any(len(rows) for rows in self._rows)
 
+    def refill(self, place: int, rows: Mask) -> None:
+        """Hand out these rows of a cell once more."""
+        self._rows[place] = np.flatnonzero(rows)
+
     def drop(self, place: int) -> None:
         """Hand out nothing more of a cell."""
         self._rows[place] = self._rows[place][:0]

@@ -24,19 +24,18 @@ def choose_engine(
     if name not in ENGINES:
         raise ValueError(f"there is no engine {name!r}; {hint(name, ENGINES)}")
     if workers is not None and workers < 1:
-        raise ValueError(f"--workers {workers} must be 1 or more")
+        raise ValueError(f"{workers} workers make no sense; give 1 or more")
     if gpus_per_worker is not None and not gpus_per_worker > 0:
-        raise ValueError(f"--gpus-per-worker {gpus_per_worker:g} must be more than 0")
+        raise ValueError(f"{gpus_per_worker:g} GPUs for each worker make no sense; give more than 0")
     if gpus_per_worker is not None and loader.device.type != "cuda":
         raise ValueError(
-            f"--gpus-per-worker {gpus_per_worker:g} needs a CUDA device, and this run is on {loader.device}"
+            f"{gpus_per_worker:g} GPUs for each worker need a CUDA device, and this run is on {loader.device}"
         )
-    given = {"--workers": workers, "--address": address, "--gpus-per-worker": gpus_per_worker}
-    needless = {"local": tuple(given), "processes": ("--address", "--gpus-per-worker"), "ray": ()}[name]
-    for option in needless:
-        if given[option] is not None:
-            other = "processes" if option == "--workers" else "ray"
-            raise ValueError(f"{option} {given[option]} says nothing to the engine {name!r}; use --engine {other}")
+    given = {"a number of workers": workers, "an address": address, "a number of GPUs": gpus_per_worker}
+    for what in {"local": list(given), "processes": list(given)[1:], "ray": []}[name]:
+        if given[what] is not None:
+            other = "processes" if given[what] is workers else "ray"
+            raise ValueError(f"{what} ({given[what]}) says nothing to the engine {name!r}; use the engine {other!r}")
     if name == "local":
         return None
     if name == "processes":

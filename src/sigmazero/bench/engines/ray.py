@@ -75,7 +75,7 @@ class Ray:
             os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
             os.environ.setdefault("RAY_AUTH_MODE", "token")
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-        self._ray = require("ray", "ray", "the engine 'ray'", "; or use --engine processes")
+        self._ray = require("ray", "ray", "the engine 'ray'", "; or use the engine 'processes'")
         self.loader, self.address, self._asked = loader, address, workers
         self._gpus = (gpus or 1.0) if loader.device.type == "cuda" else 0.0
         self._workers: dict[int, Any] = {}
@@ -93,7 +93,7 @@ class Ray:
         try:
             self._ray.init(self.address or "local", **options)
         except Exception as error:  # Ray fails in many ways: without a cluster, with another version, without a token
-            advice = "start one with: ray start --head" if self.address else "see the logs of Ray"
+            advice = "start one there first" if self.address else "see the logs of Ray"
             raise RuntimeError(
                 f"no Ray cluster can be used at {self.address or 'this machine'} ({one_line(error)}); {advice}"
             ) from error
@@ -169,12 +169,12 @@ def _reach(address: str) -> None:
     """Refuse an address where nobody listens; Ray itself would try for a quarter of an hour."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal():
-        raise ValueError(f"--address {address} is no address; write auto, or HOST:PORT as ray start printed it")
+        raise ValueError(f"{address!r} is no address of a Ray cluster; write auto, or HOST:PORT as Ray printed it")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT).close()
     except (OSError, OverflowError) as error:
         raise ValueError(
-            f"nobody answers at --address {address} ({error}); start Ray there with: ray start --head --port {port}"
+            f"nobody answers at {address} ({error}); start the head of a Ray cluster there first"
         ) from error
 
 

@@ -1,11 +1,11 @@
 """`sigmazero run`: a plan into a store, doing only what is missing."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from sigmazero.bench.cells import Loader, Missing, expand
+from sigmazero.bench.cells import Cell, Loader, Missing, expand
 from sigmazero.bench.cost import estimate
 from sigmazero.bench.drive import RunSummary
 from sigmazero.bench.engines.choose import choose_engine
@@ -81,24 +81,20 @@ def run(
         costs = None if part is None and chosen is None else estimate(cells, loader)
         only = None if part is None or costs is None else rows_of(part, cells, missing, costs)
         about = {"plan": asked.name, "plan_sha256": asked.digest, **({} if part is None else {"shard": str(part)})}
-        report = execute(
-            cells,
-            opened,
-            loader,
-            engine=chosen,
-            only=only,
-            costs=costs,
-            about=about,
-            title=asked.name,
-            progress=True,
-            say=tell,
-        )
+        how: dict[str, Any] = {"engine": chosen, "only": only, "costs": costs, "about": about}
+        report = execute(cells, opened, loader, **how, title=asked.name, progress=True, say=tell)
         show_missing(missing)
         show_table(opened, [cell.info.key for cell in cells if only is None or only[cell.info.key].any()])
-        for key, error in report.failed.items():
-            info = next(cell.info for cell in cells if cell.info.key == key)
-            tell(f"failed: {info.attack} against {info.model} on {info.dataset}: {error}")
+        show_failed(report, cells)
     finish(report, missing, path)
+
+
+def show_failed(report: RunSummary, cells: list[Cell]) -> None:
+    """Say which cells failed, and why."""
+    known = {cell.info.key: cell.info for cell in cells}
+    for key, error in report.failed.items():
+        info = known[key]
+        tell(f"failed: {info.attack} against {info.model} on {info.dataset}: {error}")
 
 
 def show_table(store: Store, keys: list[str]) -> None:
