@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sigmazero.bench.cells import Loader, Missing, expand
+from sigmazero.bench.cells import Cell, Loader, Missing, expand
 from sigmazero.bench.cost import estimate
 from sigmazero.bench.drive import RunSummary
 from sigmazero.bench.engines.choose import choose_engine
@@ -95,9 +95,7 @@ def run(
         )
         show_missing(missing)
         show_table(opened, [cell.info.key for cell in cells if only is None or only[cell.info.key].any()])
-        for key, error in report.failed.items():
-            info = next(cell.info for cell in cells if cell.info.key == key)
-            tell(f"failed: {info.attack} against {info.model} on {info.dataset}: {error}")
+        show_failed(cells, report)
     finish(report, missing, path)
 
 
@@ -111,6 +109,13 @@ def show_table(store: Store, keys: list[str]) -> None:
     if rows:
         say(caption)
         out().print(rich_table(rows, left=LEFT))
+
+
+def show_failed(cells: list[Cell], report: RunSummary) -> None:
+    """Say which cells failed, and why."""
+    for key, error in report.failed.items():
+        info = next(cell.info for cell in cells if cell.info.key == key)
+        tell(f"failed: {info.attack} against {info.model} on {info.dataset}: {error}")
 
 
 def finish(report: RunSummary, missing: list[Missing], path: Path) -> None:
