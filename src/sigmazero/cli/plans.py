@@ -42,6 +42,12 @@ def store_path(plan: Plan, store: Path | None, limit: int | None, shard: Shard |
     return store or Path("runs") / f"{plan.name}{trial}{part}.db"
 
 
+def noted(plan: Plan, shard: Shard | None) -> dict[str, str]:
+    """What the provenance of a run says of its plan: `sigmazero merge` goes by it."""
+    known = {"plan": plan.name, "plan_sha256": plan.digest}
+    return known if shard is None else {**known, "shard": str(shard)}
+
+
 def show_missing(missing: list[Missing]) -> None:
     """Say what to fetch."""
     for one in missing:

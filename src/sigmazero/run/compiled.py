@@ -47,7 +47,7 @@ class SearchModel:
 
 
 @dataclass
-class Trial:
+class Offer:
     """A way to record a frame that may pay: with the model compiled, or with the attack's arithmetic too.
 
     `gain` is the share of a step it saves as long as nothing is known, None for a time of its own; `before` are the
@@ -59,7 +59,7 @@ class Trial:
     before: float | None = None
 
     def named(self, key: str) -> str:
-        """The name of the trial in a ledger."""
+        """The name of the offer in a ledger."""
         return key + "+" if self.gain is None else key
 
 
@@ -74,64 +74,64 @@ class Compiler:
     def __init__(self, model: SearchModel, prepare: Prepare, fuse: bool | None, ledger: Ledger | None = None) -> None:
         self.model, self.prepare, self.fuse = model, prepare, fuse
         self.ledger = Ledger() if ledger is None else ledger
-        self._trials: dict[int, list[Trial]] = {}  # what is still to be tried for a frame, by its id
+        self._offers: dict[int, list[Offer]] = {}  # what may still pay for a frame, by its id
 
     def begin(self, frame: "Frame") -> None:
         """A frame's first recording, compiled if that was asked for."""
-        self._trials[id(frame)] = []
+        self._offers[id(frame)] = []
         if self.prepare == "compile" and self._at_once(frame):
             return
         frame.record(fused=bool(self.fuse))
         if self.prepare == "auto":
-            trials = [Trial(fused=bool(self.fuse), gain=_GUESS)]
+            offers = [Offer(fused=bool(self.fuse), gain=_GUESS)]
             if self.fuse is None:
-                trials.append(Trial(fused=True))
-            self._trials[id(frame)] = trials
+                offers.append(Offer(fused=True))
+            self._offers[id(frame)] = offers
 
     def _at_once(self, frame: "Frame") -> bool:
         """The model first and then the attack's arithmetic, so that one stays if the other cannot be compiled."""
-        if not self._compile(frame, Trial(fused=False, gain=_GUESS)):
+        if not self._compile(frame, Offer(fused=False, gain=_GUESS)):
             return False
         if self.fuse is not False:
-            self._compile(frame, Trial(fused=True))
+            self._compile(frame, Offer(fused=True))
         return True
 
     def watches(self, frame: "Frame") -> bool:
         """Whether the time of this frame's steps is of interest."""
-        return bool(self._trials[id(frame)])
+        return bool(self._offers[id(frame)])
 
     def look(self, frame: "Frame", milliseconds: float, left: int) -> None:
         """Go on with a frame whose steps were timed and has some left: compile it, or see what that has brought."""
-        trials, key = self._trials[id(frame)], self._key(frame)
-        if (before := trials[0].before) is not None:  # it was compiled, and these are its new steps
-            self.ledger.gained(trials[0].named(key), 1 - milliseconds / before)
-            trials.pop(0)
-            if not trials:
+        offers, key = self._offers[id(frame)], self._key(frame)
+        if (before := offers[0].before) is not None:  # it was compiled, and these are its new steps
+            self.ledger.gained(offers[0].named(key), 1 - milliseconds / before)
+            offers.pop(0)
+            if not offers:
                 return
-        trial = trials[0]
-        gain = _FUSING / milliseconds if trial.gain is None else trial.gain
-        pays, reason = self.ledger.judge(trial.named(key), milliseconds, left, min(gain, 0.9))
-        told = "the attack's arithmetic" if trial.gain is None else "the model"
+        offer = offers[0]
+        gain = _FUSING / milliseconds if offer.gain is None else offer.gain
+        pays, reason = self.ledger.judge(offer.named(key), milliseconds, left, min(gain, 0.9))
+        told = "the attack's arithmetic" if offer.gain is None else "the model"
         log.info("%s %s for %d rows: %s", "compiling" if pays else "not compiling", told, frame.rows, reason)
-        if pays and self._compile(frame, trial):
-            trial.before = milliseconds
+        if pays and self._compile(frame, offer):
+            offer.before = milliseconds
         else:
-            trials.clear()
+            offers.clear()
 
-    def _compile(self, frame: "Frame", trial: Trial) -> bool:
+    def _compile(self, frame: "Frame", offer: Offer) -> bool:
         """Record a frame compiled; False, and all as before, where that does not work."""
         before, began = set(self.model.compiled), time.perf_counter()
         self.model.admits = True
         failed = False
         try:
-            frame.record(compiled=True, fused=trial.fused)
+            frame.record(compiled=True, fused=offer.fused)
         except Exception as error:  # the compiler raises what it likes about what it cannot handle
             self.model.compiled, failed = before, True
-            what = "the attack's arithmetic is" if trial.fused else "the model is searched"
+            what = "the attack's arithmetic is" if offer.fused else "the model is searched"
             log.warning("%s uncompiled (%s)", what, (str(error).splitlines() or [repr(error)])[0])
             log.debug("what the compiler said", exc_info=True)
         else:
-            self.ledger.spent(trial.named(self._key(frame)), time.perf_counter() - began)
+            self.ledger.spent(offer.named(self._key(frame)), time.perf_counter() - began)
         finally:
             self.model.admits = False
         if failed and frame.oracle.problem.x.is_cuda:

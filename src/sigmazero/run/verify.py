@@ -25,11 +25,12 @@ GUARD = 2.0
 class Verifier:
     """Asks the model itself, in strict numbers and in the caller's; these questions are counted too.
 
-    A compiled model is asked as it is, in batches of `rows`, and the model inside it in strict numbers.
+    A compiled model is asked as it is, in batches of `rows`, and the model inside it in strict numbers. `spare` keeps a
+    confirmed record when a better one comes, to be asked about if that one fails in the end: more queries than usual.
     """
 
-    def __init__(self, model: Model, caller: Numbers, rows: int = 0) -> None:
-        self.model, self.caller, self.rows = model, caller, rows
+    def __init__(self, model: Model, caller: Numbers, rows: int = 0, spare: bool = False) -> None:
+        self.model, self.caller, self.rows, self.spare = model, caller, rows, spare
         self.strict = Numbers.strict(caller.device)
         self._compiled, self._plain = is_compiled(model), uncompiled(model)
         self.checks = 2 if self._compiled or not caller.strictly else 1
@@ -53,9 +54,9 @@ class Verifier:
 
     def confirm(self, problem: Problem, points: Tensor) -> tuple[Tensor, Tensor]:
         """Which points reach the goal inside the box, in every answer, and their logits in strict numbers."""
-        answers = [widened(logits, problem.x) for logits in self.ask(problem.outward(points), pad=True)]
-        # How far another kernel might be from these answers; one answer is taken at its word.
-        apart = GUARD * (answers[0] - answers[-1]).abs().amax(1) if len(answers) > 1 else 0.0
+        asked = self.ask(problem.outward(points), pad=True)
+        answers = [widened(logits, problem.x) for logits in asked]
+        apart = GUARD * _apart(asked) if len(asked) > 1 else 0.0  # one answer is taken at its word
         good = points.isfinite().flatten(1).all(1) & problem.feasible(points)  # a box may have no ends
         for logits in answers:
             good = good & logits.isfinite().all(1) & problem.reached(logits, apart)
@@ -67,6 +68,7 @@ class Verifier:
         assert tally.sure_l0 is not None
         assert tally.sure_step is not None
         nothing, depth = problem.sites + 1, tally.counts.shape[1]
+        earlier = [t.clone() for t in (tally.sure, tally.sure_l0, tally.sure_step)]
         for k in range(depth):
             rows = ((tally.counts[:, k] < tally.sure_l0) & (tally.counts[:, k] < nothing)).nonzero().squeeze(1)
             if not len(rows):
@@ -78,10 +80,13 @@ class Verifier:
             tally.sure_l0[rows[good]] = tally.counts[rows[good], k]
             tally.sure_step[rows[good]] = tally.step_found[rows[good], k]
         refuted = tally.best_l0 < tally.sure_l0
-        tally.points[:, 0] = tally.sure
-        tally.counts[:, 0] = tally.sure_l0
-        tally.step_found[:, 0] = tally.sure_step
+        tally.points[:, 0], tally.counts[:, 0], tally.step_found[:, 0] = tally.sure, tally.sure_l0, tally.sure_step
         tally.counts[:, 1:] = nothing
+        if self.spare:
+            # Should the last answer contradict the one now, at another number of rows, the one before is there.
+            better = (tally.sure_l0 < earlier[1]).nonzero().squeeze(1)
+            for held, old in zip((tally.points, tally.counts, tally.step_found), earlier, strict=True):
+                held[better, 1] = old[better]
         # A row may have stopped because of the record it lost; if it stopped for another reason, it stops again.
         tally.alive |= refuted
 
@@ -145,6 +150,16 @@ class Verifier:
             unit=problem.unit,
             budget=problem.budget,
         )
+
+
+def _apart(answers: list[Tensor]) -> Tensor:
+    """How far another kernel might be from two answers about each sample: as they are from each other.
+
+    And by the last digit of the coarser format: a logit in bf16 is known to three digits, and may be off by one.
+    """
+    first, last = (logits.double() for logits in answers)
+    digit = max(torch.finfo(logits.dtype).eps for logits in answers)
+    return ((first - last).abs().amax(1) + digit * last.abs().amax(1)).to(answers[0].dtype)
 
 
 def _outcomes(tally: Tally, given_up: Tensor, confirmed: Tensor, already: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """`sigmazero run`: a plan into a store, doing only what is missing."""
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -21,6 +22,7 @@ from sigmazero.cli.plans import (
     PlanStore,
     ShardNumber,
     Trial,
+    noted,
     show_missing,
     store_path,
     trusted,
@@ -80,9 +82,8 @@ def run(
         cells, missing = expand(asked.questions, loader)
         costs = None if part is None and chosen is None else estimate(cells, loader)
         only = None if part is None or costs is None else rows_of(part, cells, missing, costs)
-        about = {"plan": asked.name, "plan_sha256": asked.digest, **({} if part is None else {"shard": str(part)})}
-        how: dict[str, Any] = {"engine": chosen, "only": only, "costs": costs, "about": about}
-        report = execute(cells, opened, loader, **how, title=asked.name, progress=True, say=tell)
+        go = partial(execute, title=asked.name, progress=True, say=tell, about=noted(asked, part))
+        report = go(cells, opened, loader, engine=chosen, only=only, costs=costs)
         show_missing(missing)
         show_table(opened, [cell.info.key for cell in cells if only is None or only[cell.info.key].any()])
         show_failed(report, cells)
