@@ -13,6 +13,7 @@ from sigmazero.bench.trust import EVERYTHING
 from sigmazero.core.attack import Precision, Prepare
 from sigmazero.core.files import same_file, writable
 from sigmazero.core.problem import Unit
+from sigmazero.run import Hardware
 from sigmazero.store.results import NAMES, names
 
 ModelName = Annotated[
@@ -185,6 +186,11 @@ def prepare(name: str) -> Prepare:
     if name not in get_args(Prepare):
         raise ValueError(f"--prepare {name} is not one of {', '.join(get_args(Prepare))}")
     return cast(Prepare, name)
+
+
+def hardware(numbers: str | None, fuse: bool | None, max_memory: float | None, copied: str) -> Hardware:
+    """How a run uses the hardware."""
+    return Hardware(precision(numbers), fuse=fuse, max_memory=memory(max_memory), prepare=prepare(copied))
 
 
 def precision(name: str | None) -> Precision | None:

@@ -91,7 +91,7 @@ def _refuse_unfit(store: Store, busy: bool) -> None:
     if busy and (who := store.writer()):
         raise StoreBusy(f"{store.path} is being written by {who}; wait for it to end")
     if flaws := store.audit():
-        raise StoreError(f"{store.path}: {flaws[0].what}; restore a copy, or copy what can be read: sigmazero repair")
+        raise StoreError(f"{store.path}: {flaws[0].what}; restore a copy, or repair it")
 
 
 def _refuse_other_plans(stores: Sequence[Store]) -> None:

@@ -15,7 +15,7 @@ from sigmazero.cli.targets import away_from_target, targets_for
 from sigmazero.cli.unfinished import BATCH_SIZE, Keeper
 from sigmazero.core.inputs import make_problem
 from sigmazero.models.doctor import examine
-from sigmazero.run import Hardware, Session
+from sigmazero.run import Session
 
 
 def attack(
@@ -58,12 +58,7 @@ def attack(
     method = sz.get(attack_name, **options.settings(attack_name, steps, setting or []))
     read = {"data": data_name, "weights": weights, "targets": targets, "model": options.code_file(model)}
     counted, path, place = options.unit(unit), options.destination(out, **read), options.device(device)
-    hardware = Hardware(
-        options.precision(precision),
-        fuse=fuse,
-        max_memory=options.memory(max_memory),
-        prepare=options.prepare(prepare),
-    )
+    hardware = options.hardware(precision, fuse, max_memory, prepare)
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
     chosen, goals = _with_goals(chosen, targets_for(chosen, targets, target_class, targeted))
