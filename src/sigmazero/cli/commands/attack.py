@@ -1,5 +1,6 @@
 """`sigmazero attack`: any model, any data set, any attack."""
 
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -74,7 +75,13 @@ def attack(
         result = session.run(problem, progress=True) if keeper is None else keeper.run(session, problem)
     if result is None:
         raise typer.Exit(INTERRUPTED)
-    title = f"{method.name} against {model} on {chosen.name}"
+    _tell(result, chosen, goals, method, path, f"{method.name} against {model} on {chosen.name}")
+
+
+def _tell(
+    result: sz.Result, chosen: data.Rows, goals: Tensor | None, method: sz.Attack, path: Path | None, title: str
+) -> None:
+    """Write the result first, then show it: a terminal that is gone must not cost it."""
     written = write_result(path, result, chosen, goals, title)
     show_figures(result, chosen, method, title)
     for file in written:
