@@ -1,9 +1,12 @@
 """What is reported was asked afresh, in full precision, and belongs together."""
 
+import pytest
 import torch
 
 import sigmazero as sz
 from sigmazero.core.result import Outcome
+from sigmazero.run.numbers import Numbers
+from sigmazero.run.verify import Verifier
 from tests.networks import TinyNet
 
 
@@ -60,3 +63,8 @@ def test_what_a_second_search_asks_counts_for_the_methods_own_answer_too():
     assert result.own is not None
     assert torch.equal(result.own.forwards, result.forwards)
     assert torch.equal(result.own.backwards, result.backwards)
+
+
+@pytest.mark.parametrize(("rows", "asked"), [(1, 32), (32, 32), (33, 64), (65, 128), (128, 128), (200, 200)])
+def test_few_rows_are_asked_as_a_quarter_or_a_half_of_a_batch(rows, asked):
+    assert Verifier(lambda x: x, Numbers.strict("cpu"), rows=128)._rounded(rows) == asked

@@ -38,10 +38,11 @@ class Verifier:
     def ask(self, x: Tensor, pad: bool = False) -> list[Tensor]:
         """Logits in strict numbers and, where they may differ, in the caller's, whatever the search around it uses.
 
-        On a device `pad` rounds the number of rows: for each one that it has not met before its library looks for
-        kernels, which takes longer than the answer.
+        On a device `pad` rounds the number of rows up to a quarter, a half or all of a batch. For each number that it has
+        not met before its library looks for kernels, which takes longer than the answer; and for few rows it may choose
+        kernels that round less, so that the two answers would seem closer than they are in the end.
         """
-        rounded = min(1 << (len(x) - 1).bit_length(), self.rows) if pad and x.is_cuda and len(x) else 0
+        rounded = self._rounded(len(x)) if pad and x.is_cuda else 0
         rows = self.rows if self._compiled else rounded
         own = x.clone() if self.checks > 1 else x  # a model may write to its input
         with self.strict.applied():
@@ -51,6 +52,10 @@ class Verifier:
             with self.caller.applied():
                 answers.append(padded(self.model, own, rows))
         return answers
+
+    def _rounded(self, count: int) -> int:
+        """So many rows, or some more."""
+        return next((rows for rows in (self.rows // 4, self.rows // 2) if rows >= count), max(self.rows, count))
 
     def confirm(self, problem: Problem, points: Tensor) -> tuple[Tensor, Tensor]:
         """Which points reach the goal inside the box, in every answer, and their logits in strict numbers."""
