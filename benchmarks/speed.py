@@ -100,7 +100,7 @@ def measure(name: str, spec: str, precision: Any, device: torch.device) -> dict[
             if device.type == "cuda":
                 torch.cuda.empty_cache()
                 torch.cuda.reset_peak_memory_stats()
-            prepared, stepper = stepping(attack, model, x, y, Hardware(precision, prepare=how))
+            prepared, stepper = stepping(attack, model, x, y, Hardware(precision, prepare=how, fuse=how == "compile"))
             row[{"compile": "compiled"}.get(how, how)] = step_of(stepper, times, device)
             if device.type == "cuda":
                 row[f"peak {how}, MB"] = torch.cuda.max_memory_allocated() / 2**20

@@ -206,7 +206,7 @@ def test_what_cannot_be_fused_is_compiled_all_the_same(net, compilations, monkey
 
     monkeypatch.setattr(Frame, "record", refuse)
     model = SearchModel(net)
-    tally = found(model, Shared(Compiler(model, "compile", None, Ledger())), problem(net, None))
+    tally = found(model, Shared(Compiler(model, "compile", True, Ledger())), problem(net, None))
     same(tally, plain(net, problem(net, None)))
     assert caplog.messages == ["the attack's arithmetic is uncompiled (tuple index out of range)"]
     assert compilations == [ROWS]

@@ -63,7 +63,7 @@ Margin = Annotated[
 ]
 Fuse = Annotated[
     bool | None,
-    typer.Option("--fuse/--no-fuse", help="Compile the attack's own arithmetic; by default as with the model."),
+    typer.Option("--fuse/--no-fuse", help="Compile the attack's own arithmetic; by default when that pays."),
 ]
 PrepareName = Annotated[
     str,

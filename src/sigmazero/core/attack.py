@@ -123,7 +123,7 @@ class Attack(ABC):
         precision  numbers of the search: None for those your process computes in, or "fp32", "tf32", "bf16"; every
                    success is verified in your process's numbers and in strict fp32
         capture    replay steps as a CUDA graph: None wherever possible, True insists, False never
-        fuse       compile the attack's own arithmetic: None together with the model, True always, False never
+        fuse       compile the attack's own arithmetic: None when that pays, True at once, False never
         max_memory bytes of device memory to stay below
         prepare    the copy of the model that the search asks: "none", "fold" (batch norms folded, layout chosen),
                    "compile", or "auto", which folds, and compiles when the run is long enough

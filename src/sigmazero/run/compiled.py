@@ -77,24 +77,17 @@ class Compiler:
         self._offers: dict[int, list[Offer]] = {}  # what may still pay for a frame, by its id
 
     def begin(self, frame: "Frame") -> None:
-        """A frame's first recording, compiled if that was asked for."""
-        self._offers[id(frame)] = []
-        if self.prepare == "compile" and self._at_once(frame):
-            return
-        frame.record(fused=bool(self.fuse))
-        if self.prepare == "auto":
-            offers = [Offer(fused=bool(self.fuse), gain=_GUESS)]
-            if self.fuse is None:
-                offers.append(Offer(fused=True))
-            self._offers[id(frame)] = offers
-
-    def _at_once(self, frame: "Frame") -> bool:
-        """The model first and then the attack's arithmetic, so that one stays if the other cannot be compiled."""
-        if not self._compile(frame, Offer(fused=False, gain=_GUESS)):
-            return False
-        if self.fuse is not False:
-            self._compile(frame, Offer(fused=True))
-        return True
+        """A frame's first recording, compiled if that was asked for; what else may pay is looked at as it goes."""
+        offers = self._offers[id(frame)] = []
+        if self.prepare == "compile" and self._compile(frame, Offer(fused=False, gain=_GUESS)):
+            if self.fuse:
+                self._compile(frame, Offer(fused=True))
+        else:
+            frame.record(fused=bool(self.fuse))
+            if self.prepare == "auto":
+                offers.append(Offer(fused=bool(self.fuse), gain=_GUESS))
+        if self.fuse is None and self.prepare in ("auto", "compile"):
+            offers.append(Offer(fused=True))
 
     def watches(self, frame: "Frame") -> bool:
         """Whether the time of this frame's steps is of interest."""

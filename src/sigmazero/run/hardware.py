@@ -18,7 +18,7 @@ class Hardware:
     precision  numbers of the search: None for those that the caller's process computes in; "fp32", "tf32" or "bf16";
                whatever it claims must hold in the caller's numbers and in strict fp32 before it is believed
     capture    record a step as a CUDA graph: None wherever possible, True insists, False never
-    fuse       compile the attack's own arithmetic: None together with the model, True always, False never
+    fuse       compile the attack's own arithmetic: None when that pays, True at once, False never
     prepare    what is done to the copy that the search asks: "none"; "fold" folds batch norms and chooses the layout;
                "compile" also compiles it where steps are recorded; "auto" folds, and compiles when that pays
     max_memory bytes of device memory to stay below

@@ -38,7 +38,7 @@ class Verifier:
     def ask(self, x: Tensor, pad: bool = False) -> list[Tensor]:
         """Logits in strict numbers and, where they may differ, in the caller's, whatever the search around it uses.
 
-        On a device `pad` rounds the number of rows up to a quarter, a half or all of a batch. For each number that it has
+        On a device `pad` rounds the number of rows up to a quarter, a half or all of a batch. For a number that it has
         not met before its library looks for kernels, which takes longer than the answer; and for few rows it may choose
         kernels that round less, so that the two answers would seem closer than they are in the end.
         """
