@@ -4,8 +4,11 @@ import pytest
 import torch
 
 import sigmazero as sz
+from sigmazero.core.inputs import make_problem
+from sigmazero.core.oracle import Oracle
 from sigmazero.core.result import Outcome
 from sigmazero.run.numbers import Numbers
+from sigmazero.run.search import Found
 from sigmazero.run.verify import Verifier
 from tests.networks import TinyNet
 
@@ -68,3 +71,27 @@ def test_what_a_second_search_asks_counts_for_the_methods_own_answer_too():
 @pytest.mark.parametrize(("rows", "asked"), [(1, 32), (32, 32), (33, 64), (65, 128), (128, 128), (200, 200)])
 def test_few_rows_are_asked_as_a_quarter_or_a_half_of_a_batch(rows, asked):
     assert Verifier(lambda x: x, Numbers.strict("cpu"), rows=128)._rounded(rows) == asked
+
+
+@pytest.mark.parametrize("spare", [True, False])
+def test_a_confirmed_record_is_there_when_a_better_one_fails_in_the_end(spare):
+    """The second feature alone fools a model that changes its mind about it in the end."""
+    minds = [True]
+
+    def model(x):
+        both = x[:, 0] + x[:, 1] > 1.5
+        return torch.stack([torch.zeros(len(x)), (both | ((x[:, 1] > 0.5) & minds[0])).float() - 0.5], 1)
+
+    problem = make_problem(torch.zeros(1, 2), torch.tensor([0]))
+    verifier = Verifier(model, Numbers.strict("cpu"), rows=1, spare=spare)
+    oracle = Oracle(model, problem, exact=False)
+    for point in ([1.0, 1.0], [0.0, 1.0]):
+        oracle.logits(torch.tensor([point]))
+        verifier.recheck(problem, oracle.tally)
+    assert oracle.tally.best_l0.tolist() == [1]
+    minds[0] = False
+    result = verifier.report(problem, Found(oracle.tally, None), model(problem.x))
+    assert result.success.tolist() == [spare]
+    assert result.given_up.tolist() == [1]
+    if spare:
+        assert result.l0.tolist() == [2]
