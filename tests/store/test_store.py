@@ -136,6 +136,28 @@ def test_provenance_is_the_maximum_over_batches_and_lists_what_differs(tmp_path)
     }
 
 
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("DELETE FROM runs", "it lacks notes on run 1. It was left as it is; .* sigmazero repair"),
+        ("UPDATE cells SET key = CAST(x'6bf4' AS TEXT)", "the file is damaged or no store"),
+    ],
+)
+def test_damage_that_only_the_next_question_meets_is_named_too(tmp_path, damage, said):
+    """Found by the fuzzing of readers."""
+    with Store(tmp_path / "s.db", write=True) as store:
+        store.register([cell("k")])
+        store.append("k", 0, made(3), run=store.begin({"torch": "1"}), seconds=1.0)
+    base = sqlite3.connect(tmp_path / "s.db")
+    base.execute(damage)
+    base.commit()
+    base.close()
+    with Store(tmp_path / "s.db") as store, pytest.raises(StoreError, match=said):  # noqa: PT012
+        for key in store.cell_keys():
+            store.cell(key)
+        store.cells()
+
+
 def test_status_and_failures(tmp_path):
     fill(tmp_path / "s.db")
     with Store(tmp_path / "s.db", write=True) as store:

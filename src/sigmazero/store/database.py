@@ -33,7 +33,7 @@ def explained(path: Path) -> Iterator[None]:
     """SQLite's errors in words; each transaction that fails is undone, so what was stored before stays."""
     try:
         yield
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter where a damaged schema is quoted
+    except (sqlite3.Error, UnicodeError) as error:  # the latter where damaged text is quoted, or looked for
         reason = one_line(error) if isinstance(error, sqlite3.Error) else "malformed text"
         if "malformed" in reason or "not a database" in reason:
             advice = f"the file is damaged or no store. {LEFT}"

@@ -136,6 +136,8 @@ class Reader:
         ):
             made.setdefault(cell, []).append(tuple(rest))
         runs = {run: json.loads(text) for run, text in self._rows("runs", None)}
+        if lost := {run for parts in made.values() for run, *_ in parts} - runs.keys():
+            raise StoreError(f"{self.path} is a damaged store: it lacks notes on run {lost.pop()!r}. {database.LEFT}")
         rows = [CellRow(*row) for row in self._rows("cells", None, "ORDER BY id")]
         return [replace(self._parse(row), provenance=_provenance(made.get(row.id, []), runs)) for row in rows]
 
