@@ -63,10 +63,11 @@ LONG = (
         "models/test_hostile.py",
         "store/test_repair.py",
         "store/test_log.py",
-        "store/test_merge_orders.py",
+        "store/test_merge",
+        "test_default_device.py",
     ),
     *("store/test_alterations.py", "report/test_adding.py", "cli/test_adding.py", "attacks/test_number_formats.py"),
-    *("cli/test_submit.py", "docs/test_site.py", "bench/test_stale.py", "bench/test_engines_", "auto/test_resume.py"),
+    *("cli/test_submit.py", "docs/test_site.py", "bench/test_stale.py", "bench/test_engines", "auto/test_resume.py"),
 )
 
 
