@@ -227,3 +227,22 @@ def test_the_arithmetic_is_a_second_decision(net, compilations, tmp_path, monkey
         found(model, Shared(compiler, [3000.0, 1000.0, 900.0]), problem(net, None))
     assert fused == [False, False]  # a quarter of a millisecond in 25 steps is not worth it
     assert caplog.messages[1].startswith(f"not compiling the attack's arithmetic for {ROWS} rows")
+
+
+@pytest.mark.parametrize("wrong", ['{"missed": "much"}', '{"missed": null}', '{"cold": NaN}', '{"other": 1}', "3"])
+def test_a_ledger_with_something_else_in_it_is_written_anew(wrong, tmp_path, caplog):
+    """It lies in a folder for temporary files, which others may write to."""
+    ledger = Ledger(tmp_path / "ledger.json")
+    ledger.path.write_text(f'{{"a": {wrong}}}')
+    assert not ledger.judge("a", 10.0, 1000)[0]
+    assert "it is written anew" in caplog.text
+    assert json.loads(ledger.path.read_text())["a"]["missed"] == pytest.approx(3.0)
+
+
+def test_a_user_without_a_name_has_a_ledger_too(monkeypatch):
+    def nobody():
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    monkeypatch.setattr("getpass.getuser", nobody)
+    assert Ledger().path.parent.name.startswith("torchinductor_u")

@@ -91,6 +91,8 @@ def check_inputs(x: Tensor) -> None:
         raise ValueError(f"inputs have shape {tuple(x.shape)}; the first dimension must be the batch: (N, ...)")
     if x.shape[1:].numel() == 0:
         raise ValueError(f"inputs have shape {tuple(x.shape)}: a sample has no features")
+    if x.is_meta:
+        raise ValueError("inputs are on the meta device, which holds no values; load them on another one")
     finite = x.isfinite().flatten(1).all(1)
     if not finite.all():
         row = int((~finite).nonzero()[0])

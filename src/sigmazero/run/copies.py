@@ -16,21 +16,22 @@ from sigmazero.core.attack import Prepare
 from sigmazero.core.oracle import Model
 from sigmazero.run.fold import fold, foldable
 from sigmazero.run.numbers import Numbers
+from sigmazero.run.trial import apart, notes, tried
 from sigmazero.run.wrapped import unwrapped
 
 log = logging.getLogger(__name__)
 
 # The share of the largest logit by which a copy's logits may differ from the model's own, in the same numbers.
 BOUNDS = {torch.float32: 0.01, torch.bfloat16: 0.1}
-_ROWS = 32  # clean rows on which they are compared
 _DEEP = 5  # convolutions; with fewer a processor gains less than the change of layout costs
 
 
 class Copy(nn.Module):
     """A model in another number format and layout, taking and giving single precision."""
 
-    def __init__(self, model: nn.Module, dtype: torch.dtype, channels_last: bool) -> None:
+    def __init__(self, model: nn.Module, dtype: torch.dtype, channels_last: bool, folded: int = 0) -> None:
         super().__init__()
+        self.folded = folded  # batch norms, for the record
         self.model, self.dtype, self.channels_last = model.requires_grad_(False).to(dtype), dtype, channels_last
         for parameter in self.model.parameters() if channels_last else ():
             if parameter.ndim == 4:
@@ -61,51 +62,80 @@ def search_copy(model: Model, x: Tensor, numbers: Numbers, *, bf16: bool, prepar
 
     To be called while the model is quiet, under the flags of these numbers; `x` holds some clean inputs.
     """
-    if bf16 and not isinstance(unwrapped(model), nn.Module):
-        return Cast(model, replace(numbers, autocast=torch.bfloat16))
-    cast = None if bf16 or numbers.autocast is None else numbers
-    own = model if cast is None else Cast(model, cast)
-    try:
-        made = _made(unwrapped(model), x, bf16, numbers == Numbers.strict(numbers.device), prepare != "none")
-    except Exception as error:  # whatever a model's own code makes of being copied: the model itself can be asked
-        log.warning("the model is searched as it is: no copy of it could be made (%s)", _first_line(error))
-        return own
-    if made is None:
-        return own
-    copied = made if cast is None else Cast(made, cast)
-    before = _notes(made)
-    difference, bound = deviation(copied, own, x[:_ROWS]), BOUNDS[made.dtype]
-    if _notes(made) != before:
-        log.info("the model is searched as it is: it takes notes of what it is asked, and a copy's would be lost")
-        return own
-    if difference <= bound:
-        return copied
-    log.warning(
-        "SZ016 the model is searched as it is: the logits of a copy made for speed differ from its own by %.2g of the "
-        "largest (%.2g allowed); prepare='none' makes none",
-        *(difference, bound),
-    )
+    inner, lowered = unwrapped(model), Cast(model, replace(numbers, autocast=torch.bfloat16))
+    if not isinstance(inner, nn.Module):
+        return lowered if bf16 else _cast(model, numbers)
+    own = model if bf16 else _cast(model, numbers)
+    strict, folds = numbers == Numbers.strict(numbers.device), prepare != "none"
+    layout = folds and x.ndim == 4 and _pays(inner, x.device, strict)
+    for channels_last in dict.fromkeys((layout, False)):
+        try:
+            made = _made(inner, x, bf16, folds, channels_last)
+            if made is None:
+                return own
+            before = notes(made)
+            copied = made if bf16 else _cast(made, numbers)
+            difference = tried(copied, own, x)
+        except Exception as error:  # whatever a model's own code makes of being copied: the model itself can be asked
+            failure = _first_line(error)
+        else:
+            return own if _dropped(made, notes(made) != before, difference) else copied
+    return _as_it_is(own, lowered if bf16 else None, x, failure)
+
+
+def _cast(model: Model, numbers: Numbers) -> Model:
+    """A model under the autocast of the caller's numbers, if there is one."""
+    return model if numbers.autocast is None else Cast(model, numbers)
+
+
+def _as_it_is(own: Model, lowered: Cast | None, x: Tensor, failure: str) -> Model:
+    """The model itself, under autocast where a search in bf16 is wanted and it can be asked so."""
+    if lowered is not None:
+        try:
+            good = tried(lowered, own, x) <= BOUNDS[torch.bfloat16]
+        except Exception as error:
+            failure = f"{failure}; under autocast: {_first_line(error)}"
+        else:
+            if good:
+                log.warning("the model is searched in bf16 by autocast: no copy of it could be made (%s)", failure)
+                return lowered
+    log.warning("the model is searched as it is: no copy of it could be made (%s)", failure)
     return own
 
 
-def _made(model: Model, x: Tensor, bf16: bool, strict: bool, folds: bool) -> Copy | None:
+def _dropped(made: Copy, noted: bool, difference: float) -> bool:
+    """Whether a copy that can be asked is not to be used, and say why; or what it is."""
+    bound = BOUNDS[made.dtype]
+    if noted:
+        log.info("the model is searched as it is: it takes notes of what it is asked, and a copy's would be lost")
+    elif difference > bound:
+        log.warning(
+            "SZ016 the model is searched as it is: the logits of a copy made for speed differ from its own by %.2g of "
+            "the largest (%.2g allowed); prepare='none' makes none",
+            *(difference, bound),
+        )
+    elif made.folded:
+        log.info("%d batch norms are folded for the search", made.folded)
+    return noted or difference > bound
+
+
+def _made(model: nn.Module, x: Tensor, bf16: bool, folds: bool, channels_last: bool) -> Copy | None:
     """A copy, or None where it would gain nothing."""
-    if not isinstance(model, nn.Module):
-        return None
     obstacle = _obstacle(model, x)
     if obstacle is not None and folds:
         log.info("no batch norms are folded: %s", obstacle)
     if not bf16 and (obstacle is not None or not folds):
         return None
-    channels_last = x.ndim == 4 and folds and _pays(model, x.device, strict)
     folds = folds and obstacle is None and foldable(model)
     if not (bf16 or channels_last or folds):
         return None
     own = copy.deepcopy(model)
+    if not apart(own, model):
+        raise TypeError(f"what {type(model).__name__} calls a deep copy shares parts with it")
     folded = fold(own, x[:2]) if folds else 0
-    if folded:
-        log.info("%d batch norms are folded for the search", folded)
-    return Copy(own, torch.bfloat16 if bf16 else torch.float32, channels_last)
+    if not (bf16 or channels_last or folded):
+        return None
+    return Copy(own, torch.bfloat16 if bf16 else torch.float32, channels_last, folded)
 
 
 def _obstacle(model: nn.Module, x: Tensor) -> str | None:
@@ -114,7 +144,8 @@ def _obstacle(model: nn.Module, x: Tensor) -> str | None:
         return f"the inputs are {x.dtype}"
     if isinstance(model, torch.jit.ScriptModule):
         return "the model is a script"
-    others = {p.dtype for p in model.parameters() if p.dtype.is_floating_point} - {torch.float32}
+    tensors = (*model.parameters(), *model.buffers())
+    others = {t.dtype for t in tensors if t.is_floating_point() or t.is_complex()} - {torch.float32}
     if others:
         return f"the model has weights in {', '.join(sorted(map(str, others)))}"
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -123,34 +154,10 @@ def _obstacle(model: nn.Module, x: Tensor) -> str | None:
     return None
 
 
-def _notes(model: nn.Module) -> list[str]:
-    """What a model has noted outside its tensors: numbers, texts, and how much is in its lists."""
-    noted: list[str] = []
-    for name, module in model.named_modules():
-        for key, value in vars(module).items():
-            if isinstance(value, (int, float, str)):
-                noted.append(f"{name}.{key}={value}")
-            elif isinstance(value, (list, dict, set)) and not key.startswith("_"):
-                noted.append(f"{name}.{key}: {len(value)}")
-    return noted
-
-
 def _pays(model: nn.Module, device: torch.device, strict: bool) -> bool:
     """Whether convolutions are faster with channels last: on tensor cores, and on a processor where there are many."""
     convolutions = sum(isinstance(module, nn.Conv2d) for module in model.modules())
     return convolutions > 0 and not strict if device.type == "cuda" else convolutions >= _DEEP
-
-
-def deviation(made: Model, model: Model, x: Tensor) -> float:
-    """By which share of the largest logit the answers of two models differ; infinite where only one has an answer."""
-    with torch.no_grad():
-        own, other = model(x.clone()), made(x.clone())
-    finite = own.isfinite().all(1)
-    own, other = own[finite].double(), other[finite].double()
-    if not len(own):
-        return 0.0
-    share = (own - other).abs().max() / own.abs().max().clamp(min=torch.finfo(torch.float32).tiny)
-    return float(share.nan_to_num(torch.inf))
 
 
 def _first_line(error: Exception) -> str:

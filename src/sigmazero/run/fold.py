@@ -41,22 +41,27 @@ def fold(model: nn.Module, x: Tensor) -> int:
 
 def _pairs(model: nn.Module, x: Tensor) -> Iterator[tuple[nn.Module, Any]]:
     """Layers whose output goes to a norm and nowhere else, both called once and known by one name."""
-    outputs: dict[int, tuple[nn.Module, Any]] = {}  # by address; the tensors are held, so that no address comes twice
+    # By address, with how often they were written to; the tensors are held, so that no address comes twice.
+    outputs: dict[int, tuple[nn.Module, Any, int]] = {}
     calls: Counter[nn.Module] = Counter()
     found: list[tuple[nn.Module, nn.Module, Any]] = []
 
     def leave(layer: nn.Module, _: Any, out: Any) -> None:
         calls[layer] += 1
-        outputs[id(out)] = layer, out
+        outputs[id(out)] = layer, out, out._version
 
     def enter(norm: nn.Module, inputs: tuple[Any, ...]) -> None:
         calls[norm] += 1
-        layer, out = outputs.get(id(inputs[0]), (norm, None))
-        if out is not None and type(norm) is _NORMS[type(layer)]:
+        layer, out, version = outputs.get(id(inputs[0]), (norm, None, 0))
+        # A norm of vectors takes the last dimension of a linear layer for features only where there is no other.
+        if out is None or type(norm) is not _NORMS[type(layer)] or (type(layer) is nn.Linear and out.ndim != 2):
+            return
+        if out._version == version:  # else somebody, such as nn.ReLU(inplace=True), came between
             found.append((layer, norm, out.grad_fn))
 
     with _watched(model, leave, enter), torch.enable_grad():
-        logits = model(x.detach().clone().requires_grad_())
+        point = x.detach().clone().requires_grad_()
+        logits = model(point.clone())  # a model may write to its input, which a leaf of autograd does not allow
     uses = _uses(logits.grad_fn)
     places = Counter(module for _, module in model.named_modules(remove_duplicate=False))
     for layer, norm, node in found:

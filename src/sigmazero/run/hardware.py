@@ -6,7 +6,7 @@ from typing import get_args
 import torch
 
 from sigmazero.core.attack import Precision, Prepare
-from sigmazero.core.problem import Problem
+from sigmazero.core.problem import Problem, integer
 from sigmazero.run.numbers import Numbers
 from sigmazero.run.precision import search_numbers
 
@@ -38,9 +38,16 @@ class Hardware:
                 f"precision={self.precision!r} is not one of {known} (None for the numbers you compute in)"
             )
         if self.precision not in (None, "fp32") and problem.x.dtype != torch.float32:
-            raise ValueError(f"precision={self.precision!r} searches below fp32; the inputs are {problem.x.dtype}")
+            raise ValueError(
+                f"precision={self.precision!r} searches below fp32; the inputs are {problem.x.dtype}: use x.float()"
+            )
         if self.prepare not in get_args(Prepare):
             raise ValueError(f"prepare={self.prepare!r} is not one of {', '.join(map(repr, get_args(Prepare)))}")
+        for name, choice in (("capture", self.capture), ("fuse", self.fuse)):
+            if choice not in (None, True, False):
+                raise ValueError(f"{name}={choice!r} is not one of True, False (None where it pays)")
+        if self.max_memory is not None and not (integer(self.max_memory) and self.max_memory >= 1):
+            raise ValueError(f"max_memory={self.max_memory!r} must be a whole number of bytes, 1 or more")
         if self.capture and not problem.x.is_cuda:
             raise ValueError(f"capture=True needs inputs on a CUDA device; they are on {problem.x.device}")
         if self.max_memory is not None and not problem.x.is_cuda:

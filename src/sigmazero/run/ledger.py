@@ -4,7 +4,9 @@ import getpass
 import hashlib
 import json
 import logging
+import math
 import os
+import re
 import statistics
 import tempfile
 from dataclasses import asdict, dataclass
@@ -79,7 +81,7 @@ class Ledger:
 
     def _read(self) -> dict[str, Entry]:
         try:
-            return {key: Entry(**values) for key, values in json.loads(self.path.read_text("utf-8")).items()}
+            return {key: _entry(values) for key, values in json.loads(self.path.read_text("utf-8")).items()}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, TypeError, AttributeError) as error:
@@ -94,6 +96,17 @@ class Ledger:
             log.warning("what compiling brings cannot be remembered (%s)", error)
 
 
+def _entry(values: dict[str, float | None]) -> Entry:
+    """An entry as it was written; whatever else lies in the file is refused."""
+    entry = Entry(**values)  # type: ignore[arg-type]
+    for name, value in asdict(entry).items():
+        if value is None and name != "missed":
+            continue
+        if not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise ValueError(f"{name}={value!r} is no number")
+    return entry
+
+
 def _middle(values: list[float | None], otherwise: float) -> float:
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else otherwise
@@ -102,5 +115,13 @@ def _middle(values: list[float | None], otherwise: float) -> float:
 def _beside_the_cache() -> Path:
     """Where torch keeps what it compiled, so that both come and go together; its own rule, without loading it."""
     named = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
-    folder = Path(named) if named else Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"
+    folder = Path(named) if named else Path(tempfile.gettempdir()) / f"torchinductor_{_user()}"
     return folder / "sigmazero.json"
+
+
+def _user() -> str:
+    try:
+        name = getpass.getuser()
+    except (KeyError, ImportError, OSError):  # a container's user may have a number and no name
+        name = f"uid_{os.getuid()}" if hasattr(os, "getuid") else "unknown_user"
+    return re.sub(r'[\\/:*?"<>|]', "_", name)

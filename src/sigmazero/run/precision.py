@@ -44,7 +44,8 @@ def quiet(model: Model) -> Iterator[None]:
     asks it under the caller's switches it on again.
     """
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
-    parameters = list(model.parameters()) if isinstance(model, nn.Module) else []
+    # Inference tensors have no gradients, and torch does not let anybody say so.
+    parameters = [p for p in model.parameters() if not p.is_inference()] if isinstance(model, nn.Module) else []
     modes, needs = [m.training for m in modules], [p.requires_grad for p in parameters]
     try:
         for module in modules:

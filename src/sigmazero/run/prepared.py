@@ -55,6 +55,11 @@ class Prepared:
         return self._copy
 
     @property
+    def searches_a_copy(self) -> bool:
+        """Whether a search has asked something else than the model itself."""
+        return self._copy is not None and self._copy.model is not self.model
+
+    @property
     def recordings(self) -> int:
         """How many steps were recorded, and are still held."""
         return 0 if self._recordings is None else self._recordings.made

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from sigmazero.core import faults
 from sigmazero.core.attack import Attack
@@ -152,7 +153,7 @@ class Session:
     def _clean(self, problem: Problem) -> Tensor:
         self.attack.check(problem)
         self.prepared.hardware.check(problem)
-        _check_device(self.model, problem)
+        _check_model(self.model, problem, self.attack.gradients)
         every = torch.arange(len(problem), device=problem.x.device)
 
         def ask(rows: Tensor) -> Tensor:
@@ -215,9 +216,10 @@ class Session:
         """Rows to search again: a coarse search found something for them that did not hold, and nothing that did.
 
         Where bf16 found nothing at all without a budget its numbers may be why, so these are searched again too. Nobody
-        is where it would break a limit of queries, or be the same search again.
+        is where it would break a limit of queries, or be the same search again: of the model itself, in strict fp32.
         """
-        if self.prepared.hardware.strict(self._numbers) or self.attack.limit is not None:
+        same = self.prepared.hardware.strict(self._numbers) and not self.prepared.searches_a_copy
+        if same or self.attack.limit is not None:
             return torch.zeros_like(result.success)
         lost = self.prepared.hardware.precision == "bf16" and result.budget is None
         doubtful: Tensor = result.outcome == Outcome.UNVERIFIED
@@ -250,9 +252,9 @@ class Session:
             with self._turn(problem):
                 if self.size is None:
                     hardware = self.prepared.hardware
-                    self.size = choose_batch_size(
-                        self.prepared.copy(problem), problem, hardware.precision, hardware.max_memory
-                    )
+                    # Only a device is measured; elsewhere no copy is made before the model is known better.
+                    model = self.prepared.copy(problem) if problem.x.is_cuda else self.model
+                    self.size = choose_batch_size(model, problem, hardware.precision, hardware.max_memory)
                 self._verifier.rows = self.size
                 part = rows[start : start + _even(len(rows), self.size, problem)]
                 if known is not None and bool(known[part].all()):
@@ -334,7 +336,15 @@ def _asking(problem: Problem, answers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return finite & ~already.all(0), finite, already
 
 
-def _check_device(model: Model, problem: Problem) -> None:
-    parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
+def _check_model(model: Model, problem: Problem, gradients: bool) -> None:
+    """Refuse a model whose weights cannot be used with these inputs."""
+    if not isinstance(model, nn.Module):
+        return
+    tensors = (*model.parameters(), *model.buffers())
+    if any(map(is_lazy, tensors)):
+        raise ValueError("the model has lazy layers that do not know their sizes; call it once on some inputs first")
+    if gradients and any(tensor.is_inference() for tensor in tensors):
+        raise ValueError("the model was made under torch.inference_mode, where gradients end; make it outside")
+    parameter = next(model.parameters(), None)
     if parameter is not None and parameter.device != problem.x.device:
         raise ValueError(f"the model is on {parameter.device}, the inputs are on {problem.x.device}; move one of them")

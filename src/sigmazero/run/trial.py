@@ -1,0 +1,58 @@
+"""Whether a copy of a model may stand for it in a search: it must answer, answer the same, and keep no notes."""
+
+import torch
+from torch import Tensor, nn
+
+from sigmazero.core.oracle import Model
+
+_TORCH = frozenset(vars(nn.Module()))  # what every module has, which is no note of its own
+_ROWS = 32  # clean rows on which answers are compared
+
+
+def tried(made: Model, own: Model, x: Tensor) -> float:
+    """How far a copy's answers are from the model's own, as `deviation` says.
+
+    It must find a way back too: code that only runs backwards may not take the copy's layout or number format.
+    """
+    with torch.enable_grad():
+        point = x[:2].clone().requires_grad_()
+        logits = made(point.clone())  # a model may write to its input, which a leaf of autograd does not allow
+        if logits.requires_grad:
+            torch.autograd.grad(logits.sum(), point)
+    return deviation(made, own, x[:_ROWS])
+
+
+def deviation(made: Model, model: Model, x: Tensor) -> float:
+    """By which share of the largest logit the answers of two models differ; infinite where only one has an answer."""
+    with torch.no_grad():
+        own, other = model(x.clone()).clone(), made(x.clone())  # some models give the same memory again each time
+    finite = own.isfinite().all(1)
+    own, other = own[finite].double(), other[finite].double()
+    if not len(own):
+        return 0.0
+    share = (own - other).abs().max() / own.abs().max().clamp(min=torch.finfo(torch.float32).tiny)
+    return float(share.nan_to_num(torch.inf))
+
+
+def notes(model: nn.Module) -> list[str]:
+    """What a model has noted: numbers and texts, how much is in its lists, and which buffers it has written to."""
+    noted: list[str] = []
+    for name, module in model.named_modules():
+        for key, value in vars(module).items():
+            if isinstance(value, (int, float, str)):
+                noted.append(f"{name}.{key}={value}")
+            elif isinstance(value, (list, dict, set)) and key not in _TORCH:
+                inside = value.values() if isinstance(value, dict) else value
+                noted.append(f"{name}.{key}: {len(value)} {[v for v in inside if isinstance(v, (int, float, str))]}")
+    for name, buffer in model.named_buffers():
+        noted.append(f"{name}: {id(buffer)} {0 if buffer.is_inference() else buffer._version}")
+    return noted
+
+
+def apart(made: nn.Module, model: nn.Module) -> bool:
+    """Whether a copy has nothing of the model's own: how a class is copied is for the class to say."""
+    return not _parts(made) & _parts(model)
+
+
+def _parts(model: nn.Module) -> set[int]:
+    return {id(part) for part in (*model.modules(), *model.parameters(), *model.buffers())}

@@ -1,0 +1,265 @@
+"""Models that a copy made for speed could break: each is searched, said so in one line, and left as it was."""
+
+import logging
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import sigmazero as sz
+from sigmazero.core.attack import Precision
+from sigmazero.run.fold import fold
+
+ATTACK = sz.get("sigma-zero", steps=20)
+X = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(4)) * 0.6 + 0.2
+
+
+class Base(nn.Module):
+    """A convolution, a norm and a linear layer; what is odd comes in the classes below."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.bn, self.out = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Linear(256, 5)
+        assert self.bn.running_mean is not None
+        assert self.bn.running_var is not None
+        self.bn.running_mean.normal_()
+        self.bn.running_var.uniform_(0.5, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.bn(self.conv(x)).flatten(1))  # type: ignore[no-any-return]
+
+
+class Deep(Base):
+    """Deep enough for channels last, in which such a view is refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.more = nn.Sequential(*[nn.Conv2d(4, 4, 3, padding=1) for _ in range(5)])
+
+    def forward(self, x):
+        return self.out(self.more(self.bn(self.conv(x))).view(len(x), -1))
+
+
+class Backward(torch.autograd.Function):
+    """The identity, whose way back wants one layout."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return grads[0].view(-1).view(grads[0].shape)
+
+
+class DeepBackward(Deep):
+    def forward(self, x):
+        return self.out(self.more(Backward.apply(self.bn(self.conv(x)))).flatten(1))  # type: ignore[no-untyped-call]
+
+
+class Constant(Base):
+    """Its mean is no buffer and stays in single precision."""
+
+    def forward(self, x):
+        return super().forward(x - torch.full((1, 1, 1, 1), 0.3))
+
+
+class DoubleBuffer(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("last", torch.eye(5, dtype=torch.float64))
+
+    def forward(self, x):
+        return super().forward(x).double() @ self.last
+
+
+class Complex(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.filter = nn.Parameter(torch.randn(8, 5, dtype=torch.complex64))
+
+    def forward(self, x):
+        return super().forward(torch.fft.irfft2(torch.fft.rfft2(x) * self.filter))
+
+
+class Closure(Base):
+    """A deep copy of it still asks the layers of the original."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ask = lambda x: Base.forward(self, x)
+
+    def forward(self, x):
+        return self.ask(x)
+
+
+class Curious(Base):
+    """Looks at its norm."""
+
+    def forward(self, x):
+        return super().forward(x * self.bn.eps * 1e5)
+
+
+class Selfish(Base):
+    def __deepcopy__(self, memo: Any) -> "Selfish":
+        return self
+
+
+ODD = [Deep, DeepBackward, Constant, DoubleBuffer, Complex, Closure, Curious, Selfish]
+
+
+@pytest.mark.parametrize("precision", [None, "bf16"])
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
+def test_odd_models_are_searched_and_left_as_they_were(kind: type[Base], precision: Precision | None, caplog):
+    net = kind().eval()
+    with torch.no_grad():
+        net.out.bias -= net(X).float().mean(0)  # so that no class always wins
+    before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    y = net(X).argmax(1)
+    with caplog.at_level(logging.WARNING, "sigmazero"):
+        result = ATTACK.run(net, X, y, precision=precision)
+    assert result.success.any()
+    assert bool((net(result.x_adv).argmax(1) != y)[result.success].all())
+    assert type(net.bn) is nn.BatchNorm2d
+    assert net.state_dict().keys() == before.keys()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())
+    assert all(p.requires_grad for p in net.parameters())
+    assert len(caplog.messages) <= 1
+    if precision == "bf16" and kind not in (Deep, DeepBackward):
+        assert "in bf16 by autocast: no copy of it could be made" in caplog.text
+
+
+class Between(Base):
+    """Somebody writes to the layer's output before the norm sees it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        return self.out(self.bn(self.relu(self.conv(x))).flatten(1))
+
+
+class Rows(Base):
+    """The norm's features are not those that the linear layer gives."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(8, features), nn.BatchNorm1d(8)
+        self.last = nn.Linear(8 * features, 5)
+
+    def forward(self, x):
+        return self.last(self.norm(self.linear(x[:, 0])).flatten(1))
+
+
+class Writes(Base):
+    def forward(self, x):
+        return super().forward(x.sub_(0.3))
+
+
+@pytest.mark.parametrize(
+    ("net", "folded"), [(Between(), 0), (Rows(8), 0), (Rows(7), 0), (Writes(), 1)], ids=["between", "8", "7", "writes"]
+)
+def test_what_does_not_belong_together_is_not_folded(net: Base, folded: int):
+    net.eval()
+    before = net(X.clone())
+    assert fold(net, X) == folded
+    assert torch.allclose(net(X.clone()), before, atol=1e-5)
+
+
+def test_a_model_that_writes_to_its_input_is_said_to_do_so_and_nothing_else(caplog):
+    net = Writes().eval()
+    y = net(X.clone()).argmax(1)
+    with caplog.at_level(logging.INFO, "sigmazero"):
+        ATTACK.run(net, X, y)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]  # it writes; a norm is folded
+
+
+class Noting(Base):
+    def __init__(self, how: str) -> None:
+        self.how = how
+        super().__init__()
+        self.seen = {"rows": 0}
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        if self.how == "dictionary":
+            self.seen["rows"] += len(x)
+        elif self.how == "written":
+            self.count += len(x)
+        else:
+            self.count = self.count + len(x)
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("how", ["dictionary", "written", "replaced"])
+def test_a_model_that_counts_in_a_buffer_or_dictionary_is_asked_itself(how: str):
+    net = Noting(how).eval()
+    y = net(X).argmax(1)
+    net.seen["rows"] = 0
+    net.count.zero_()
+    result = ATTACK.run(net, X, y)
+    # Besides, a copy was compared with it on these rows.
+    assert net.seen["rows"] + int(net.count) == int(result.forwards.sum()) + len(X)
+
+
+class Elsewhere(Base):
+    """Its copy goes wrong where no clean input leads."""
+
+    def forward(self, x):
+        logits = super().forward(x)
+        elsewhere = bool(((x < 0.2) | (x > 0.8)).any())
+        return -logits if elsewhere and isinstance(self.bn, nn.Identity) else logits
+
+
+def test_rows_that_a_copy_misjudged_are_searched_again_on_the_model():
+    net = Elsewhere().eval()
+    y = net(X).argmax(1)
+    wanted = ATTACK.run(net, X, y, prepare="none", batch_size=1)
+    result = ATTACK.run(net, X, y, batch_size=1)
+    assert bool((wanted.success <= result.success).all())
+    assert int(result.given_up.sum()) > 0
+
+
+def made_under_inference_mode() -> nn.Module:
+    with torch.inference_mode():
+        return Base().eval()
+
+
+@pytest.mark.parametrize(
+    ("model", "x", "words"),
+    [
+        (nn.Sequential(nn.Flatten(), nn.LazyLinear(5)), X, "lazy layers .*; call it once on some inputs first"),
+        (made_under_inference_mode(), X, "made under torch.inference_mode, .*; make it outside"),
+        (Base().to("meta"), X, "the model is on meta, the inputs are on cpu; move one of them"),
+        (Base(), X.to("meta"), "inputs are on the meta device, which holds no values; load them on another one"),
+    ],
+    ids=["lazy", "inference", "meta", "meta inputs"],
+)
+def test_a_model_that_cannot_be_asked_is_refused_in_one_line(model: nn.Module, x: Tensor, words: str):
+    with pytest.raises(ValueError, match=f"^.*{words}$"):
+        ATTACK.run(model, x, torch.zeros(len(x), dtype=torch.int64))
+
+
+def test_a_model_made_under_inference_mode_can_be_asked_without_gradients():
+    net = made_under_inference_mode()
+    with torch.no_grad():
+        y = net(X).argmax(1)
+        result = sz.get("sparse-rs", steps=20).run(net, X, y, budget=10)
+        assert bool(((net(result.x_adv).argmax(1) != y) == result.success).all())
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        ({"capture": "yes"}, "capture='yes' is not one of True, False"),
+        ({"fuse": "yes"}, "fuse='yes' is not one of True, False"),
+        ({"max_memory": "2G"}, "max_memory='2G' must be a whole number of bytes"),
+    ],
+)
+def test_choices_of_another_kind_are_refused(choice: dict[str, Any], words: str):
+    with pytest.raises(ValueError, match=words):
+        ATTACK.run(Base(), X, torch.zeros(6, dtype=torch.int64), **choice)
