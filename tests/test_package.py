@@ -32,6 +32,7 @@ sigmazero.evaluate, sigmazero.SparseAutoAttack
 print(json.dumps([core, more, [*sys.modules], light]))
 """
 OPTIONAL = {"typer", "rich", "matplotlib", "PIL", "sklearn", "mlxtend", "scipy", "pandas", "torchvision", "safetensors"}
+OPTIONAL |= {"ray", "submitit"}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,8 @@ def test_torch_is_loaded_when_something_is_asked_for(imports):
 
 def test_the_core_needs_torch_and_numpy_alone(imports):
     assert {"torch", "numpy"} <= imports[0]
-    assert "torch._dynamo" not in imports[0], "importing sigmazero loads torch's compiler, which takes seconds"
+    compiler = {"torch._dynamo", "torch._inductor", "triton"} & imports[0]
+    assert not compiler, "importing sigmazero loads torch's compiler, which takes seconds"
     assert not imports[0] & OPTIONAL
 
 
@@ -61,6 +63,7 @@ def test_the_benchmark_and_the_cascade_are_loaded_when_they_are_asked_for(import
     late = {"sigmazero.bench", "sigmazero.auto"}
     assert not imports[0] & (late | {"sigmazero.models"})
     assert late <= imports[2]
+    assert not imports[2] & {"ray", "submitit"}, "only the engine and the command that need them load them"
 
 
 def test_what_does_not_exist_is_named():

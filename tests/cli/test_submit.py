@@ -83,6 +83,10 @@ def test_a_setup_that_fails_and_a_folder_that_is_gone(sigmazero, spaced):
         (("--slurm", "--shards", "4", "--time", "1 hour"), "time = '1 hour' is none that SLURM knows"),
         (("--slurm", "--shards", "4", "--now"), "say how long one may take"),
         (("--slurm", "--shards", "4", "--limit", "0"), "a limit of 0 makes no sense"),
+        (("--slurm", "--shards", "4", "--prepare", "fast"), "--prepare fast is not one of"),
+        (("--slurm", "--shards", "4", "--device", "moon"), "there is no device called 'moon'"),
+        (("--slurm", "--shards", "4", "--engine", "magic"), "there is no engine 'magic'"),
+        (("--slurm", "--shards", "4", "--workers", "2"), "says nothing to the engine 'local'"),
     ],
 )
 def test_wrong_input_is_refused_in_one_line(sigmazero, spaced, words, said):
@@ -91,6 +95,15 @@ def test_wrong_input_is_refused_in_one_line(sigmazero, spaced, words, said):
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
+
+
+def test_options_of_a_run_are_handed_on(sigmazero, spaced):
+    words = ("--precision", "tf32", "--device", "cuda", "--prepare", "none", "--engine", "processes", "--workers", "2")
+    done = sigmazero("submit", "my plan.toml", "--slurm", "--shards", 4, "--trust-code", *words)
+    assert done.exit_code == 0, done.output
+    assert shlex.join(words) in done.stdout
+    plain = sigmazero("submit", "my plan.toml", "--slurm", "--shards", 4, "--trust-code")
+    assert "'my plan.toml' --trust-code --shard" in plain.stdout
 
 
 def test_code_is_submitted_only_if_it_is_trusted(sigmazero, spaced):

@@ -67,6 +67,8 @@ class Constant(Base):
 
 
 class DoubleBuffer(Base):
+    last: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("last", torch.eye(5, dtype=torch.float64))
@@ -116,7 +118,7 @@ ODD = [Deep, DeepBackward, Constant, DoubleBuffer, Complex, Closure, Curious, Se
 def test_odd_models_are_searched_and_left_as_they_were(kind: type[Base], precision: Precision | None, caplog):
     net = kind().eval()
     with torch.no_grad():
-        net.out.bias -= net(X).float().mean(0)  # so that no class always wins
+        net.out.bias.sub_(net(X).float().mean(0))  # so that no class always wins
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     y = net(X).argmax(1)
     with caplog.at_level(logging.WARNING, "sigmazero"):
@@ -179,6 +181,8 @@ def test_a_model_that_writes_to_its_input_is_said_to_do_so_and_nothing_else(capl
 
 
 class Noting(Base):
+    count: Tensor
+
     def __init__(self, how: str) -> None:
         self.how = how
         super().__init__()

@@ -16,7 +16,7 @@ from sigmazero.core.attack import Prepare
 from sigmazero.core.oracle import Model
 from sigmazero.run.fold import fold, foldable
 from sigmazero.run.numbers import Numbers
-from sigmazero.run.trial import apart, notes, tried
+from sigmazero.run.trial import Notes, apart, tried
 from sigmazero.run.wrapped import unwrapped
 
 log = logging.getLogger(__name__)
@@ -73,13 +73,13 @@ def search_copy(model: Model, x: Tensor, numbers: Numbers, *, bf16: bool, prepar
             made = _made(inner, x, bf16, folds, channels_last)
             if made is None:
                 return own
-            before = notes(made)
+            notes = Notes(made)
             copied = made if bf16 else _cast(made, numbers)
             difference = tried(copied, own, x)
         except Exception as error:  # whatever a model's own code makes of being copied: the model itself can be asked
             failure = _first_line(error)
         else:
-            return own if _dropped(made, notes(made) != before, difference) else copied
+            return own if _dropped(made, notes.changed(), difference) else copied
     return _as_it_is(own, lowered if bf16 else None, x, failure)
 
 

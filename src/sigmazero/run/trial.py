@@ -34,8 +34,25 @@ def deviation(made: Model, model: Model, x: Tensor) -> float:
     return float(share.nan_to_num(torch.inf))
 
 
-def notes(model: nn.Module) -> list[str]:
+class Notes:
     """What a model has noted: numbers and texts, how much is in its lists, and which buffers it has written to."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model, self.texts = model, _texts(model)
+        # The buffers are held: a new one might come to lie where an old one was.
+        self.buffers = [(buffer, _version(buffer)) for buffer in model.buffers()]
+
+    def changed(self) -> bool:
+        """Whether the model has noted anything since."""
+        now = list(self.model.buffers())
+        same = len(now) == len(self.buffers) and all(
+            buffer is old and _version(buffer) == version
+            for buffer, (old, version) in zip(now, self.buffers, strict=True)
+        )
+        return not same or _texts(self.model) != self.texts
+
+
+def _texts(model: nn.Module) -> list[str]:
     noted: list[str] = []
     for name, module in model.named_modules():
         for key, value in vars(module).items():
@@ -44,9 +61,11 @@ def notes(model: nn.Module) -> list[str]:
             elif isinstance(value, (list, dict, set)) and key not in _TORCH:
                 inside = value.values() if isinstance(value, dict) else value
                 noted.append(f"{name}.{key}: {len(value)} {[v for v in inside if isinstance(v, (int, float, str))]}")
-    for name, buffer in model.named_buffers():
-        noted.append(f"{name}: {id(buffer)} {0 if buffer.is_inference() else buffer._version}")
     return noted
+
+
+def _version(buffer: Tensor) -> int:
+    return 0 if buffer.is_inference() else buffer._version  # how often it was written to
 
 
 def apart(made: nn.Module, model: nn.Module) -> bool:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sigmazero.bench.engines.choose import check_engine
 from sigmazero.bench.plan import read_plan
 from sigmazero.bench.shards import Shard
 from sigmazero.bench.slurm import Job, script, send
@@ -37,6 +38,10 @@ def submit(
     limit: Trial = None,
     batch_size: PlanBatchSize = None,
     precision: PlanPrecision = None,
+    device: options.DeviceName = "auto",
+    prepare: options.PrepareName = "fold",
+    engine: options.EngineName = "local",
+    workers: options.Workers = None,
     model_dir: options.ModelDir = None,
     data_dir: options.DataDir = None,
     trust_code: options.TrustCode = False,
@@ -56,7 +61,11 @@ def submit(
         raise ValueError("for which scheduler? Write --slurm, the one that is known here")
     asked = read_plan(plan).override(limit=limit, batch_size=batch_size, precision=precision)
     trusted(asked, options.trust(trust_code, model, data))
+    check_engine(engine, workers=workers)
     values: dict[str, object] = {"limit": limit, "batch-size": batch_size, "precision": precision}
+    values |= {"device": options.device(device, here=False) if device != "auto" else None}
+    values |= {"prepare": options.prepare(prepare) if prepare != "fold" else None}
+    values |= {"engine": engine if engine != "local" else None, "workers": workers}
     values |= {"model-dir": model_dir, "data-dir": data_dir}
     first, last = str(store_path(asked, None, limit, Shard(1, max(shards, 1)))).rsplit("-1-", 1)
     job = Job(
