@@ -210,6 +210,13 @@ def test_folding_changes_a_search_by_rounding_only():
     assert (one.x_adv - two.x_adv).abs().max() < 1e-4
 
 
+def test_compiling_where_nothing_is_recorded_is_said_to_do_nothing(caplog):
+    net = Net()
+    with caplog.at_level(logging.INFO, "sigmazero"):
+        sz.get("sigma-zero", steps=2).run(net, X, net(X).argmax(1), prepare="compile")
+    assert caplog.text.count("nothing is compiled: that is for steps recorded on a CUDA device") == 1
+
+
 def test_an_unknown_choice_is_refused():
     net = Net()
     with pytest.raises(ValueError, match="prepare='fast' is not one of 'auto', 'none', 'fold', 'compile'"):

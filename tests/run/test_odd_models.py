@@ -56,7 +56,7 @@ class Backward(torch.autograd.Function):
 
 class DeepBackward(Deep):
     def forward(self, x):
-        return self.out(self.more(Backward.apply(self.bn(self.conv(x)))).flatten(1))  # type: ignore[no-untyped-call]
+        return self.out(self.more(Backward.apply(self.bn(self.conv(x)))).flatten(1))
 
 
 class Constant(Base):

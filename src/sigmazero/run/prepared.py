@@ -1,5 +1,6 @@
 """A model made ready for searches: the copy that they ask, and the steps recorded on it, for all who search it."""
 
+import logging
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from sigmazero.run.numbers import Numbers
 from sigmazero.run.precision import OwnCopy, search_numbers
 from sigmazero.run.steppers import Eager, Stepper
 
+log = logging.getLogger(__name__)
 _WORTH_RECORDING = 4  # recordings' worth of steps; fewer cost less than a recording
 
 
@@ -52,6 +54,8 @@ class Prepared:
             with numbers.flags():
                 made = search_copy(self.model, x, numbers, bf16=hardware.precision == "bf16", prepare=hardware.prepare)
             self._copy = SearchModel(made)
+            if hardware.prepare == "compile" and (hardware.capture is False or not x.is_cuda):
+                log.info("nothing is compiled: that is for steps recorded on a CUDA device")
         return self._copy
 
     @property
