@@ -63,6 +63,8 @@ class Net(nn.Module):
         y = F.relu(self.bn(y)) + skip
         if self.kind == "twice":
             y = self.bn(y)
+        if self.kind == "unfolded" and isinstance(self.bn, nn.Identity):
+            y = -y
         if self.kind == "random":
             y = y + 10 * torch.randn(y.shape)
         if self.kind == "data" and y.sum() > 1e9:
@@ -116,7 +118,12 @@ def test_a_copy_that_answers_otherwise_is_dropped_under_its_code(caplog):
     net = Net("random")
     assert asked(net, X) is net
     assert "SZ016" in caplog.text
-    assert "prepare='none'" in caplog.text
+    assert "so do its own from call to call: is dropout on?" in caplog.text
+    caplog.clear()
+    net = Net("unfolded")
+    assert asked(net, X) is net
+    assert "SZ016" in caplog.text
+    assert "prepare='none' makes none" in caplog.text
 
 
 class Stubborn(Net):

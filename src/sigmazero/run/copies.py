@@ -16,7 +16,7 @@ from sigmazero.core.attack import Prepare
 from sigmazero.core.oracle import Model
 from sigmazero.run.fold import fold, foldable
 from sigmazero.run.numbers import Numbers
-from sigmazero.run.trial import Notes, apart, tried
+from sigmazero.run.trial import Noted, apart, deviation, tried
 from sigmazero.run.wrapped import unwrapped
 
 log = logging.getLogger(__name__)
@@ -73,13 +73,18 @@ def search_copy(model: Model, x: Tensor, numbers: Numbers, *, bf16: bool, prepar
             made = _made(inner, x, bf16, folds, channels_last)
             if made is None:
                 return own
-            notes = Notes(made)
+            noted = Noted(made)
             copied = made if bf16 else _cast(made, numbers)
             difference = tried(copied, own, x)
         except Exception as error:  # whatever a model's own code makes of being copied: the model itself can be asked
             failure = _first_line(error)
         else:
-            return own if _dropped(made, notes.changed(), difference) else copied
+            if noted.changed():
+                log.info(
+                    "the model is searched as it is: it takes notes of what it is asked, and a copy's would be lost"
+                )
+                return own
+            return own if _differs(made, difference, own, x) else copied
     return _as_it_is(own, lowered if bf16 else None, x, failure)
 
 
@@ -103,20 +108,21 @@ def _as_it_is(own: Model, lowered: Cast | None, x: Tensor, failure: str) -> Mode
     return own
 
 
-def _dropped(made: Copy, noted: bool, difference: float) -> bool:
-    """Whether a copy that can be asked is not to be used, and say why; or what it is."""
+def _differs(made: Copy, difference: float, own: Model, x: Tensor) -> bool:
+    """Whether a copy's answers are too far from the model's own; said, as is what was folded in one that is used."""
     bound = BOUNDS[made.dtype]
-    if noted:
-        log.info("the model is searched as it is: it takes notes of what it is asked, and a copy's would be lost")
-    elif difference > bound:
-        log.warning(
-            "SZ016 the model is searched as it is: the logits of a copy made for speed differ from its own by %.2g of "
-            "the largest (%.2g allowed); prepare='none' makes none",
-            *(difference, bound),
-        )
-    elif made.folded:
-        log.info("%d batch norms are folded for the search", made.folded)
-    return noted or difference > bound
+    if difference <= bound:
+        if made.folded:
+            log.info("%d batch norms are folded for the search", made.folded)
+        return False
+    random = deviation(own, own, x[:2]) > bound / 10
+    log.warning(
+        "SZ016 the model is searched as it is: the logits of a copy made for speed differ from its own by %.2g of the "
+        "largest (%.2g allowed); %s",
+        *(difference, bound),
+        "and so do its own from call to call: is dropout on?" if random else "prepare='none' makes none",
+    )
+    return True
 
 
 def _made(model: nn.Module, x: Tensor, bf16: bool, folds: bool, channels_last: bool) -> Copy | None:

@@ -34,7 +34,7 @@ def deviation(made: Model, model: Model, x: Tensor) -> float:
     return float(share.nan_to_num(torch.inf))
 
 
-class Notes:
+class Noted:
     """What a model has noted: numbers and texts, how much is in its lists, and which buffers it has written to."""
 
     def __init__(self, model: nn.Module) -> None:
