@@ -42,6 +42,16 @@ def test_run_status_verify(sigmazero, folder):  # noqa: F811
     assert sigmazero("verify", "runs/plan.db", "--trust-code").exit_code == 1
 
 
+def test_an_engine_that_cannot_be_had_leaves_no_store(sigmazero, folder, monkeypatch):  # noqa: F811
+    monkeypatch.setitem(sys.modules, "ray", None)
+    for name, words in (("magic", "there is no engine 'magic'"), ("ray", "pip install 'sigmazero[ray]'")):
+        done = sigmazero("run", "plan.toml", "--trust-code", "--engine", name)
+        assert done.exit_code == 2
+        assert words in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+        assert not (folder / "runs").exists()
+
+
 def test_a_trial_has_its_own_store_and_overrides_hold(sigmazero, folder):  # noqa: F811
     done = sigmazero("run", "plan.toml", "--trust-code", "--limit", 4, "--precision", "fp64", "--batch-size", 3)
     assert "24 rows stored in runs/plan-limit-4.db" in done.stdout

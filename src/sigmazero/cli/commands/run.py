@@ -77,8 +77,8 @@ def run(
     trust = trusted(asked, options.trust(trust_code, model, data))
     part = None if shard is None else Shard.parse(shard)
     path, loader = store_path(asked, store, limit, part), Loader(options.device(device), model_dir, data_dir, trust)
+    chosen = choose_engine(engine, loader, workers=workers, address=address, gpus_per_worker=gpus_per_worker)
     with Store(path, write=True, wait=wait) as opened:
-        chosen = choose_engine(engine, loader, workers=workers, address=address, gpus_per_worker=gpus_per_worker)
         cells, missing = expand(asked.questions, loader)
         costs = None if part is None and chosen is None else estimate(cells, loader)
         only = None if part is None or costs is None else rows_of(part, cells, missing, costs)
