@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sigmazero.bench.evaluate import evaluate
     from sigmazero.core.attack import Attack
     from sigmazero.core.result import Outcome, Result
+    from sigmazero.core.space import Space
 
 __version__ = "0.1.0"
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Attack",
     "Outcome",
     "Result",
+    "Space",
     "SparseAutoAttack",
     "evaluate",
     "get",
@@ -36,6 +38,7 @@ _LATER = {
     **dict.fromkeys(("refine", "sigma_zero"), "sigmazero.attacks.functions"),
     **dict.fromkeys(("Outcome", "Result"), "sigmazero.core.result"),
     "Attack": "sigmazero.core.attack",
+    "Space": "sigmazero.core.space",
     "SparseAutoAttack": "sigmazero.auto",
     "evaluate": "sigmazero.bench.evaluate",
 }

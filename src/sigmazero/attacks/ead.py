@@ -66,6 +66,7 @@ class EAD(Attack):
     abort_early: bool = True
 
     keeps_own: ClassVar[bool] = True
+    spaces: ClassVar[bool] = False
     paper: ClassVar[str] = "https://arxiv.org/abs/1709.04114"
 
     @property

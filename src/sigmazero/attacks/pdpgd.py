@@ -68,6 +68,7 @@ class PDPGD(Attack):
     proximal_steps: Count = 5
     proximal_tolerance: NotNegative = 1e-2
 
+    spaces: ClassVar[bool] = False
     paper: ClassVar[str] = "https://arxiv.org/abs/2106.01538"
     renamed: ClassVar[dict[str, str]] = {
         "step_size_decay": "step_size_end",

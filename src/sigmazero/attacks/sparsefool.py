@@ -58,6 +58,7 @@ class SparseFool(Attack):
     classes: Annotated[int, Range(least=2)] | None = 10
     variant: Literal["published", "torchattacks"] = "published"
 
+    spaces: ClassVar[bool] = False
     paper: ClassVar[str] = "https://arxiv.org/abs/1811.02248"
     goals: ClassVar[tuple[Goal, ...]] = ("untargeted",)
     capturable: ClassVar[bool] = False

@@ -13,6 +13,7 @@ from sigmazero.core.oracle import Model, Oracle
 from sigmazero.core.parameters import Count, checked
 from sigmazero.core.problem import Problem, Unit
 from sigmazero.core.result import Result
+from sigmazero.core.space import Space
 from sigmazero.core.tally import Tally
 
 Goal = Literal["untargeted", "targeted"]
@@ -40,6 +41,7 @@ class Attack(ABC):
     capturable: ClassVar[bool] = True
     keeps_own: ClassVar[bool] = False
     finite_box: ClassVar[bool] = False  # whether it moves features to the ends of the box, or draws between them
+    spaces: ClassVar[bool] = True  # whether it copes with an oracle that asks about the nearest legal point
     unroll: ClassVar[int] = 5  # steps recorded together: the launch and the copies around a recording are shared
     paper: ClassVar[str]
     version: ClassVar[int] = 1
@@ -93,6 +95,7 @@ class Attack(ABC):
         bounds: Bounds = (0.0, 1.0),
         unit: Unit = "feature",
         mask: Tensor | None = None,
+        space: Space | None = None,
         budget: int | None = None,
         batch_size: int | None = None,
         seed: int = 0,
@@ -114,6 +117,7 @@ class Attack(ABC):
         bounds     the box: scalars, or tensors that broadcast to one sample; the search scales it to [0, 1]
         unit       "feature" counts every scalar, "pixel" a position once for all its channels
         mask       True where a feature may change; for one sample or for all
+        space      what may change, to which values, at what cost (docs/spaces.md); instead of bounds
         budget     stop a sample at the first adversarial point with at most this many changes
         batch_size None picks one; it is halved when memory runs out
         seed, ids  random numbers depend on these and the step alone, not on the batch
@@ -131,8 +135,8 @@ class Attack(ABC):
         # The contract does not know its driver: it is loaded when a run begins.
         from sigmazero.run import Hardware, Session
 
-        asked = partial(make_problem, x, y, targeted=targeted, bounds=bounds, unit=unit, mask=mask, budget=budget)
-        problem = asked(seed=seed, ids=ids, start=start, pool=pool, margin=margin)
+        asked = partial(make_problem, x, y, targeted=targeted, bounds=bounds, unit=unit, mask=mask, space=space)
+        problem = asked(budget=budget, seed=seed, ids=ids, start=start, pool=pool, margin=margin)
         hardware = Hardware(precision, capture, fuse, max_memory, prepare)
         with Session(self, model, hardware, batch_size=batch_size) as session:
             return session.run(problem, progress=progress)
@@ -146,6 +150,10 @@ class Attack(ABC):
             raise ValueError(f"{self.name} searches within a fixed budget; pass budget=k")
         if self.finite_box and len(problem) and not bool((problem.upper - problem.lower).isfinite().all()):
             raise ValueError(f"{self.name} moves features to the ends of the box: it needs finite bounds")
+        if not self.spaces and problem.form is not None:
+            raise ValueError(
+                f"{self.name} cannot honour a space that is more than a box; use sigma-zero or sigma-swap instead"
+            )
 
     def parameters(self) -> dict[str, Any]:
         """Hyper-parameters by name, without the attack's own name."""

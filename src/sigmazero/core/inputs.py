@@ -10,7 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sigmazero.core.form import Form
 from sigmazero.core.problem import Problem, Unit, whole
+from sigmazero.core.space import Space
+from sigmazero.core.space_box import within
 
 Bound = float | Tensor
 Bounds = tuple[Bound, Bound]
@@ -24,6 +27,7 @@ def make_problem(
     bounds: Bounds = (0.0, 1.0),
     unit: Unit = "feature",
     mask: Tensor | None = None,
+    space: Space | None = None,
     budget: int | None = None,
     seed: int = 0,
     ids: Tensor | Sequence[int] | None = None,
@@ -44,17 +48,16 @@ def make_problem(
     # A clone: the caller's tensor is never written to, and one made in inference mode cannot carry gradients. Whatever
     # the caller's order in memory, it has one of its own: sums round by that order.
     x = x.detach().clone(memory_format=torch.contiguous_format)
-    lower, upper = (_bound(b, name, x) for b, name in zip(_pair(bounds), ("lower", "upper"), strict=True))
-    _check_box(x, lower, upper)
-    free, own_box = None, max(len(lower), len(upper)) > 1
-    if mask is not None:
-        free = _one_or_all(torch.as_tensor(mask, device=x.device), "mask", x)
-        if free.dtype != torch.bool:
-            raise TypeError(f"mask has dtype {free.dtype}; give booleans, True where a feature may change")
+    free = None if mask is None else _free(mask, x)
+    lower, upper, form = _ends(bounds, x) if space is None else _space_ends(space, bounds, x, unit, free)
+    own_box = max(len(lower), len(upper)) > 1
+    if free is not None:
         lower, upper, own_box = torch.where(free, lower, x), torch.where(free, upper, x), True
     if own_box:
         lower, upper = lower.expand_as(x), upper.expand_as(x)
         free = None if free is None else free.expand_as(x)
+    if space is not None and bool((lower == upper).any()):
+        free = lower < upper
     return Problem(
         x=x,
         y=y.detach().to(device=x.device, dtype=torch.int64).clone(),
@@ -70,6 +73,8 @@ def make_problem(
         own_box=own_box,
         pool=x if pool is None else _like(pool, "pool", x, (len(pool), *x.shape[1:])),
         least=float(margin),
+        space=space,
+        form=form,
     )
 
 
@@ -109,6 +114,27 @@ def check_labels(x: Tensor, y: Tensor) -> None:
         raise ValueError(f"labels have shape {tuple(y.shape)}, expected ({len(x)},): one class index per input")
     if (y < 0).any():
         raise ValueError(f"label {int(y.min())} in row {int(y.argmin())} is negative; classes count from 0")
+
+
+def _ends(bounds: Bounds, x: Tensor) -> tuple[Tensor, Tensor, None]:
+    lower, upper = (_bound(b, name, x) for b, name in zip(_pair(bounds), ("lower", "upper"), strict=True))
+    _check_box(x, lower, upper)
+    return lower, upper, None
+
+
+def _space_ends(
+    space: Space, bounds: Bounds, x: Tensor, unit: Unit, free: Tensor | None
+) -> tuple[Tensor, Tensor, Form | None]:
+    if isinstance(bounds, tuple) and all(isinstance(b, Real) for b in bounds) and bounds == (0.0, 1.0):
+        return within(space, x, unit == "pixel", free)
+    raise ValueError("bounds and space are both given; say the bounds in the space: Space(lower=..., upper=...)")
+
+
+def _free(mask: Tensor, x: Tensor) -> Tensor:
+    free = _one_or_all(torch.as_tensor(mask, device=x.device), "mask", x)
+    if free.dtype != torch.bool:
+        raise TypeError(f"mask has dtype {free.dtype}; give booleans, True where a feature may change")
+    return free
 
 
 def _pair(bounds: Bounds) -> Bounds:

@@ -1,5 +1,8 @@
 """The only door to the model: it answers queries, counts them per sample and keeps the best points it was shown.
 
+Where a space is more than a box, it is the legal point nearest to the one shown that is asked about, judged and kept;
+slopes are passed on as if it were the one shown.
+
 A model may answer in another number format than that of its inputs. What its answer is worth, and the slope of a loss,
 are computed in the wider of both; an attack is handed everything in the format of the inputs.
 
@@ -87,6 +90,7 @@ class Oracle:
 
     def logits(self, x: Tensor, copies: int | None = None) -> Tensor:
         """Logits at one point per sample, or at `copies` of them: x is (N, copies, ...), so is the answer."""
+        x = self.problem.legal(x)
         if copies is None:
             logits = self.problem.shifted(self._ask(self.problem.outward(x)))
             self._count(forwards=1)
@@ -97,19 +101,26 @@ class Oracle:
         logits = self.problem.shifted(torch.cat(parts).view(len(x), copies, -1))
         self._count(forwards=copies)
         verdicts = [self._judge(x[:, k], logits[:, k]) for k in range(copies)]
-        counts = torch.stack([torch.where(v.valid, v.l0, self.problem.sites + 1) for v in verdicts], 1)
-        first = counts.argmin(1)
+        first = self._weigh(x, verdicts).argmin(1)
         every = torch.arange(len(x), device=x.device)
         chosen = Verdict(*(torch.stack(field, 1)[every, first] for field in zip(*verdicts, strict=True)))
         finite = torch.stack([v.finite for v in verdicts], 1).all(1)
         self._record(x[every, first], chosen._replace(finite=finite))
         return logits.to(x.dtype)
 
+    def _weigh(self, x: Tensor, verdicts: list[Verdict]) -> Tensor:
+        """How many changes candidates (N, K, ...) make, or what they cost; more than any where one is no answer."""
+        if self.tally.costs is None:
+            return torch.stack([torch.where(v.valid, v.l0, self.problem.sites + 1) for v in verdicts], 1)
+        costs = [torch.where(v.valid, self.problem.cost(x[:, k]), torch.inf) for k, v in enumerate(verdicts)]
+        return torch.stack(costs, 1)
+
     def value_and_grad(self, x: Tensor, loss: LogitLoss) -> Answer:
         """One forward and one backward: the logits, and the gradient of a per-sample loss of them.
 
         The gradient is zero at features that may not change, so that no norm of it counts them.
         """
+        x = self.problem.legal(x)
         logits = self._forward(x)
         value, slope = _slope(loss, logits)
         grad = self._backward(slope)
@@ -120,6 +131,7 @@ class Oracle:
 
     def jacobian(self, x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (N, classes) and the gradients of the logits named in `classes` (N, K): (N, K, ...)."""
+        x = self.problem.legal(x)
         logits = self._forward(x)
         rows = torch.zeros_like(logits)
         grads = []
@@ -134,7 +146,7 @@ class Oracle:
         """Number of changes of a point; that of the point asked last is known already."""
         if self._counted is not None and self._counted[0] is x:
             return self._counted[1]
-        return self.problem.l0(x)
+        return self.problem.l0(self.problem.legal(x))
 
     def row(self, table: Tensor, i: Tensor) -> tuple[Tensor, ...]:
         """The numbers of step i in a schedule of shape (steps, numbers), on the problem's device and dtype."""
@@ -233,10 +245,14 @@ class Oracle:
         return Verdict(fooled, fooled & problem.feasible(x), self._counted[1], finite)
 
     def _record(self, x: Tensor, verdict: Verdict) -> None:
-        """Keep a point that is strictly sparser than the best so far, push the older ones down."""
+        """Keep a point that is strictly sparser, or cheaper, than the best so far; push the older ones down."""
         tally = self.tally
         tally.broken = tally.broken | (tally.alive & ~verdict.finite)
-        record = verdict.valid & (verdict.l0 < tally.best_l0) & tally.alive
+        fewer, cost = verdict.l0 < tally.best_l0, None
+        if tally.costs is not None:
+            cost = self.problem.cost(x)
+            fewer = (cost < tally.best_cost) | (cost == tally.best_cost) & fewer
+        record = verdict.valid & fewer & tally.alive
         if self._on_host and not bool(record.any()):
             return
         newer = torch.cat([x[:, None], tally.points[:, :-1]], 1)
@@ -245,3 +261,6 @@ class Oracle:
         tally.counts = torch.where(record[:, None], counts, tally.counts)
         steps = torch.cat([self.iteration.expand(len(x), 1), tally.step_found[:, :-1]], 1)
         tally.step_found = torch.where(record[:, None], steps, tally.step_found)
+        if tally.costs is not None and cost is not None:
+            costs = torch.cat([cost[:, None], tally.costs[:, :-1]], 1)
+            tally.costs = torch.where(record[:, None], costs, tally.costs)

@@ -12,6 +12,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from sigmazero.core import form as forms
+from sigmazero.core.form import Form
+from sigmazero.core.ops import scale
+from sigmazero.core.space import Space
+
 Unit = Literal["feature", "pixel"]
 BOX = ("lower", "upper", "free", "outer_lower", "outer_upper")  # one row for all samples, unless `own_box`
 
@@ -31,6 +36,8 @@ class Problem:
     The goal must be reached by at least `least` in the logits; a search aims `beyond` that by some number per sample,
     where the clean input is near enough to the goal that it would take it for reached. `checks` is how often the model
     is asked about a point that is checked: twice where the caller's numbers are not the strict ones.
+
+    `space` is what the user said may change, where it was said so; `form` is what of it a box cannot hold.
     """
 
     x: Tensor
@@ -52,6 +59,8 @@ class Problem:
     least: float = 0.0
     beyond: Tensor | None = None
     checks: int = 1
+    space: Space | None = None
+    form: Form | None = None
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -70,7 +79,25 @@ class Problem:
     @property
     def sites(self) -> int:
         """Number of things that can be changed, in the unit of the question."""
+        if self._by_group:
+            return self._layout.index.shape[1]
         return self.features // self.x.shape[1] if self.grouped else self.features
+
+    @property
+    def _by_group(self) -> bool:
+        """Whether sites are groups of a space; in the inner problem these are channels of a position."""
+        return self.form is not None and self.form.layout is not None and self.outer_x is None
+
+    @property
+    def _layout(self) -> forms.Layout:
+        assert self.form is not None
+        assert self.form.layout is not None
+        return self.form.layout
+
+    @property
+    def costs(self) -> Tensor | None:
+        """What a change of each site costs, (sites,); None where a change costs 1."""
+        return None if self.form is None else self.form.costs
 
     def take(self, rows: Tensor) -> "Problem":
         """The same question about some of the rows."""
@@ -123,7 +150,18 @@ class Problem:
     def changed(self, x: Tensor) -> Tensor:
         """Which sites differ from the clean input, exactly: channels of a position joined if they count once."""
         different = x != self.x
+        if self._by_group:
+            return self._layout.sites(different.flatten(1)).any(1)
         return different.any(1, keepdim=True) if self.grouped else different
+
+    def cost(self, x: Tensor) -> Tensor:
+        """What the changes of a point cost together, in float64; their number where each costs 1."""
+        changed = self.changed(x).flatten(1).double()
+        return changed.sum(1) if self.costs is None else (changed * self.costs).sum(1)
+
+    def legal(self, x: Tensor) -> Tensor:
+        """The legal point nearest to one in the units of the box: itself, where the space is a box."""
+        return x if self.form is None or self.outer_x is None else forms.legal(self, x)
 
     def l0(self, x: Tensor) -> Tensor:
         """Exact number of changed sites, in the unit of the question."""
@@ -137,6 +175,8 @@ class Problem:
         """
         if self.outer_x is None:
             return point
+        if self.form is not None:
+            return forms.outward(self, point)
         clean, x, upper, end = (self._beside(t, point) for t in (self.x, self.outer_x, self.upper, self.outer_upper))
         offset, width = (self._beside(t, point) for t in self._scale())
         outer = offset + point * width
@@ -147,11 +187,15 @@ class Problem:
         """Points of the user's in units of the box; they may lie outside it."""
         if self.outer_x is None:
             return point
+        if self.form is not None:
+            return forms.inward(self, point)
         offset, width = self._scale()
         return torch.where(point == self.outer_x, self.x, (point - offset) / width)
 
     def inward_slope(self, gradient: Tensor) -> Tensor:
         """A gradient with respect to the user's values, with respect to those in units of the box."""
+        if self.form is not None and self.outer_x is not None:
+            return forms.inward_slope(self, gradient)
         return gradient if self.outer_x is None else gradient * self._scale()[1]
 
     def _scale(self) -> tuple[Tensor, Tensor]:
@@ -170,18 +214,13 @@ class Problem:
         return magnitude.amax(1, keepdim=True) if self.grouped else magnitude
 
 
-def scale(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-    """Offset and width of a box; 0 and 1 for features without an end, whose values stay as they are."""
-    width = upper - lower
-    bounded = width.isfinite()
-    return torch.where(bounded, lower, 0.0), torch.where(bounded & (width > 0), width, 1.0)
-
-
 def unit_box(problem: Problem) -> Problem:
     """The same question with every feature going from 0 to 1; a problem that is so already is returned as it is.
 
     Step sizes and thresholds of attacks are made for that box. A change of units so changes no result but by rounding.
     """
+    if problem.form is not None:
+        return forms.enter(problem)
     lower, upper = problem.lower, problem.upper
     offset, width = scale(lower, upper)
     if bool(((offset == 0) & (width == 1) | (lower == upper)).all()):

@@ -1,5 +1,6 @@
 """What a run found, per sample."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, cast
@@ -26,6 +27,9 @@ class Result:
 
     A success holds twice: as the caller's process runs the model, and in strict fp32. `given_up` is how many records of
     a sample did not, when they were asked about afresh; a sparser point was claimed for it, and is not reported.
+
+    In a space with groups `l0` counts each of them once. `cost` is what the changes cost together: their number, unless
+    the space has costs. `judged` is how often the space's own `accept` was asked; it is no query of the model.
     """
 
     x_adv: Tensor
@@ -41,15 +45,21 @@ class Result:
     clean_prediction: Tensor
     ids: Tensor
     given_up: Tensor = field(default=cast(Tensor, None))  # zeros where nobody says
+    cost: Tensor = field(default=cast(Tensor, None))  # that of the changes, 1 each, where nobody says
+    judged: Tensor = field(default=cast(Tensor, None))  # zeros where nobody says
     unit: Unit = "feature"
     budget: int | None = None
     seconds: float = 0.0
     own: "Result | None" = None
 
     def __post_init__(self) -> None:
-        """Nothing was given up where nobody says so."""
+        """Nothing was given up, and every change costs 1, where nobody says otherwise."""
         if cast(Any, self.given_up) is None:
             object.__setattr__(self, "given_up", torch.zeros_like(self.forwards))
+        if cast(Any, self.cost) is None:
+            object.__setattr__(self, "cost", self.changes)
+        if cast(Any, self.judged) is None:
+            object.__setattr__(self, "judged", torch.zeros_like(self.forwards))
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -75,6 +85,10 @@ class Result:
     def asr(self, k: float = torch.inf) -> float:
         """Share of ALL samples fooled with at most k changes."""
         return self._figure("asr", k)
+
+    def asr_at_cost(self, cost: float = torch.inf) -> float:
+        """Share of ALL samples fooled with changes that cost at most so much together."""
+        return float((self.success & (self.cost <= cost)).double().mean()) if len(self) else math.nan
 
     @property
     def median_l0(self) -> float:

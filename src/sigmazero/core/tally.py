@@ -15,7 +15,8 @@ class Tally:
     `points` holds the last few records of each sample, newest and best first, so that a record which does not
     survive its verification has a successor; `counts` and `step_found` belong to them. A search that is not exact also
     keeps `sure`, the best point that was confirmed so far, its `sure_l0` and `sure_step`. `given_up` counts records
-    that fresh answers did not hold. A check of a point asks `checks` times.
+    that fresh answers did not hold. A check of a point asks `checks` times. Where not every change costs 1, `costs` has
+    what the records cost, and the cheapest is the best.
     """
 
     points: Tensor
@@ -30,6 +31,8 @@ class Tally:
     sure: Tensor | None = None
     sure_l0: Tensor | None = None
     sure_step: Tensor | None = None
+    sure_cost: Tensor | None = None
+    costs: Tensor | None = None
     checks: int = 1
 
     @classmethod
@@ -50,6 +53,8 @@ class Tally:
             sure=None if exact else x.clone(),
             sure_l0=None if exact else torch.full_like(zeros, problem.sites + 1),
             sure_step=None if exact else torch.full_like(zeros, -1),
+            sure_cost=None if exact or problem.costs is None else _endless(x, n),
+            costs=None if problem.costs is None else _endless(x, n, depth),
             checks=problem.checks,
         )
 
@@ -59,6 +64,27 @@ class Tally:
         return self.counts[:, 0]
 
     @property
+    def best_cost(self) -> Tensor:
+        """What the best point so far costs; infinite where nothing was found. The fewest changes, if each costs 1."""
+        return self.best_l0 if self.costs is None else self.costs[:, 0]
+
+    @property
+    def worth(self) -> Tensor:
+        """What records are compared by, (N, records): their cost, or their number of changes if each costs 1."""
+        return self.counts if self.costs is None else self.costs
+
+    @property
+    def sure_worth(self) -> Tensor:
+        """The same of the best confirmed points."""
+        found = self.sure_l0 if self.sure_cost is None else self.sure_cost
+        assert found is not None  # in every search that needs to confirm
+        return found
+
+    @property
     def best(self) -> Tensor:
         """The sparsest adversarial point so far; the clean input where nothing was found."""
         return self.points[:, 0]
+
+
+def _endless(x: Tensor, *shape: int) -> Tensor:
+    return torch.full(shape, torch.inf, dtype=torch.float64, device=x.device)

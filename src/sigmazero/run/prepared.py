@@ -152,5 +152,6 @@ def _question(problem: Problem) -> Hashable:
         problem.own_box,
         problem.least,
         problem.checks,
+        problem.form,
     )
     return (x.shape[1:], x.dtype, x.device, plain, shapes)

@@ -110,7 +110,7 @@ def _rechecked(phase: Attack, problem: Problem, tally: Tally, recheck: Recheck, 
     else:
         assert tally.sure_l0 is not None  # in every search that needs to confirm
         urgent = ~tally.alive | (tally.sure_l0 > problem.sites)
-        rows = (urgent & (tally.best_l0 < tally.sure_l0)).nonzero().squeeze(1)
+        rows = (urgent & (tally.best_cost < tally.sure_worth)).nonzero().squeeze(1)
         if not len(rows):
             return
         part = take(tally, rows)

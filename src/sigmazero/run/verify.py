@@ -59,10 +59,13 @@ class Verifier:
 
     def confirm(self, problem: Problem, points: Tensor) -> tuple[Tensor, Tensor]:
         """Which points reach the goal inside the box, in every answer, and their logits in strict numbers."""
-        asked = self.ask(problem.outward(points), pad=True)
+        outer = problem.outward(points)
+        asked = self.ask(outer, pad=True)
         answers = [widened(logits, problem.x) for logits in asked]
         apart = GUARD * _apart(asked) if len(asked) > 1 else 0.0  # one answer is taken at its word
         good = points.isfinite().flatten(1).all(1) & problem.feasible(points)  # a box may have no ends
+        if problem.form is not None:
+            good = good & problem.form.lawful(outer, problem.x if problem.outer_x is None else problem.outer_x)
         for logits in answers:
             good = good & logits.isfinite().all(1) & problem.reached(logits, apart)
         return good, answers[0]
@@ -74,8 +77,10 @@ class Verifier:
         assert tally.sure_step is not None
         nothing, depth = problem.sites + 1, tally.counts.shape[1]
         earlier = [t.clone() for t in (tally.sure, tally.sure_l0, tally.sure_step)]
+        worth, sure_worth = tally.worth, tally.sure_worth
+        before = sure_worth.clone()
         for k in range(depth):
-            rows = ((tally.counts[:, k] < tally.sure_l0) & (tally.counts[:, k] < nothing)).nonzero().squeeze(1)
+            rows = ((worth[:, k] < sure_worth) & (tally.counts[:, k] < nothing)).nonzero().squeeze(1)
             if not len(rows):
                 break
             good, _ = self.confirm(problem.take(rows), tally.points[rows, k])
@@ -84,14 +89,19 @@ class Verifier:
             tally.sure[rows[good]] = tally.points[rows[good], k]
             tally.sure_l0[rows[good]] = tally.counts[rows[good], k]
             tally.sure_step[rows[good]] = tally.step_found[rows[good], k]
-        refuted = tally.best_l0 < tally.sure_l0
+            sure_worth[rows[good]] = worth[rows[good], k]
+        refuted = worth[:, 0] < sure_worth
         tally.points[:, 0], tally.counts[:, 0], tally.step_found[:, 0] = tally.sure, tally.sure_l0, tally.sure_step
         tally.counts[:, 1:] = nothing
+        if tally.costs is not None:
+            tally.costs[:, 0], tally.costs[:, 1:] = sure_worth, torch.inf
         if self.spare:
             # Should the last answer contradict the one now, at another number of rows, the one before is there.
-            better = (tally.sure_l0 < earlier[1]).nonzero().squeeze(1)
+            better = (sure_worth < before).nonzero().squeeze(1)
             for held, old in zip((tally.points, tally.counts, tally.step_found), earlier, strict=True):
                 held[better, 1] = old[better]
+            if tally.costs is not None:
+                tally.costs[better, 1] = before[better]
         # A row may have stopped because of the record it lost; if it stopped for another reason, it stops again.
         tally.alive |= refuted
 
@@ -120,7 +130,8 @@ class Verifier:
     ) -> Result:
         x_adv, logits = problem.x.clone(), clean.clone()
         forwards, steps = tally.forwards.clone(), torch.full_like(tally.forwards, -1)
-        given_up = tally.given_up.clone()
+        given_up, judged = tally.given_up.clone(), torch.zeros_like(tally.given_up)
+        accept = None if problem.form is None or problem.form.accept is None else problem.form.accepted
         steps[settled] = 0
         claimed = counts[:, 0] <= problem.sites
         confirmed = settled.clone()
@@ -129,6 +140,9 @@ class Verifier:
             if not len(rows):
                 break
             good, fresh = self.confirm(problem.take(rows), points[rows, k])
+            if accept is not None:
+                good = good & accept(points[rows, k], problem.x[rows])
+                judged[rows] += 1
             forwards[rows] += self.checks
             given_up[rows[~good]] += 1
             sure = rows[good]
@@ -141,7 +155,7 @@ class Verifier:
         return Result(
             x_adv=x_adv,
             success=confirmed,
-            l0=count_features(x_adv, problem.x) + failed,
+            l0=(count_features(x_adv, problem.x) if problem.unit == "pixel" else problem.l0(x_adv)) + failed,
             l0_pixel=count_pixels(x_adv, problem.x) + failed,
             step_found=steps,
             forwards=forwards,
@@ -152,6 +166,8 @@ class Verifier:
             clean_prediction=torch.where(clean.isfinite().all(1), clean.argmax(1), -1),
             ids=problem.ids,
             given_up=given_up,
+            cost=problem.cost(x_adv).float() + failed,
+            judged=judged,
             unit=problem.unit,
             budget=problem.budget,
         )

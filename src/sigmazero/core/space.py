@@ -1,0 +1,333 @@
+"""What may change, to which values, at what cost: declared once, per feature, in the user's own units.
+
+>>> space = Space(names=["age", "sex", "gain"], kind={"age": "integer", "sex": "binary"}, lower=0,
+...               upper={"age": 99, "gain": 5e4}, direction={"age": "up", "sex": "none"}, cost={"gain": 3})
+>>> space.columns((3,)).cost.tolist()
+[1.0, 1.0, 3.0]
+
+`core.form` turns a space into tensors for a search, `core.space_file` reads and writes it.
+"""
+
+import difflib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+Floats = NDArray[np.float64]
+Accept = Callable[[Tensor, Tensor], Tensor]
+KINDS = ("real", "integer", "binary", "values")
+DIRECTIONS = {"both": (True, True), "up": (True, False), "down": (False, True), "none": (False, False)}
+
+
+@dataclass(frozen=True)
+class FeatureGroup:
+    """Features that count once: of a one-hot group exactly one is 1, those of a tied one change as they like."""
+
+    name: str
+    one_hot: bool
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A space for inputs of a known shape: arrays over the flat features.
+
+    A legal value of a stepped feature is k · times / per with a whole k (per is 0 where there are no steps); features
+    with a finite set of values have it in `tables`. `rise` and `fall` have one row for all samples, or one each.
+    """
+
+    kind: list[str]
+    lower: Floats
+    upper: Floats
+    around: Floats
+    times: Floats
+    per: Floats
+    tables: dict[int, Floats]
+    rise: NDArray[np.bool_]
+    fall: NDArray[np.bool_]
+    cost: Floats
+    groups: tuple[FeatureGroup, ...]
+    labels: list[str]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Space:
+    """What may change. Whatever is said per feature is one value for all, a sequence, or a mapping by name or index.
+
+    kind       "real", "integer", "binary" (0 or 1) or "values" (a finite set)
+    values     the finite sets: {feature: [values]}; their kind is "values"
+    lower, upper  the ends of each feature; 0 and 1 unless said otherwise
+    around     how far from the input a feature may go, on top of that: x ± around
+    grid       legal values are the whole multiples of this step: 1/255 for 8-bit images
+    direction  "both", "up", "down" or "none"; a sequence of such sequences is one per sample
+    cost       what a change of this feature costs; within a group all cost the same, and a group costs once
+    one_hot    {name: features}: exactly one of them is 1, and another category is one change
+    tied       {name: features} or a sequence of features: they count once together
+    names      of the features, in their order
+    accept     a function of (points, clean inputs) that says which rows are legal; asked when a success is verified
+    """
+
+    kind: Any = "real"
+    values: Mapping[Any, Sequence[float]] = field(default_factory=dict)
+    lower: Any = 0.0
+    upper: Any = 1.0
+    around: Any = math.inf
+    grid: Any = 0.0
+    direction: Any = "both"
+    cost: Any = 1.0
+    one_hot: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    tied: Any = field(default_factory=dict)
+    names: Sequence[str] | None = None
+    accept: Accept | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is wrong whatever the inputs."""
+        if self.names is None:
+            return
+        twice = [name for k, name in enumerate(self.names) if name in list(self.names)[:k]]
+        if twice:
+            raise ValueError(f"space: two features are called {twice[0]!r}; rename one of them")
+        self.columns((len(self.names),))
+
+    @classmethod
+    def infer(cls, x: Any, names: Sequence[str] | None = None) -> "Space":
+        """A first draft from data (rows of flat features): kinds, ends and one-hot groups as the rows show them."""
+        from sigmazero.core.space_file import draft
+
+        return draft(x, names)
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> "Space":
+        """A space from a file."""
+        from sigmazero.core.space_file import read
+
+        return read(path)
+
+    def to_toml(self) -> str:
+        """The space as the text of such a file."""
+        from sigmazero.core.space_file import written
+
+        return written(self)
+
+    @classmethod
+    def image8(cls, **more: Any) -> "Space":
+        """Images of 8 bits per value, scaled to 0 to 1: every value a multiple of 1/255."""
+        return cls(grid=1 / 255, **more)
+
+    @classmethod
+    def patches(cls, shape: Sequence[int], size: int, **more: Any) -> "Space":
+        """Images (channels, height, width) in which a square of `size` × `size` pixels counts once."""
+        at = _image(shape)
+        _, height, width = at.shape
+        corners = [(i, j) for i in range(0, height, size) for j in range(0, width, size)]
+        named = {f"patch {i},{j}": at[:, i : i + size, j : j + size].ravel().tolist() for i, j in corners}
+        return cls(tied=named, **more)
+
+    @classmethod
+    def pixels(cls, shape: Sequence[int], **more: Any) -> "Space":
+        """Images (channels, height, width) in which a pixel counts once for all its channels."""
+        return cls.patches(shape, 1, **more)
+
+    @classmethod
+    def rows(cls, shape: Sequence[int], **more: Any) -> "Space":
+        """Images (channels, height, width) in which a row counts once."""
+        at = _image(shape)
+        return cls(tied={f"row {i}": at[:, i].ravel().tolist() for i in range(at.shape[1])}, **more)
+
+    @classmethod
+    def image_columns(cls, shape: Sequence[int], **more: Any) -> "Space":
+        """Images (channels, height, width) in which a column counts once."""
+        at = _image(shape)
+        return cls(tied={f"column {j}": at[:, :, j].ravel().tolist() for j in range(at.shape[2])}, **more)
+
+    def label(self, index: int) -> str:
+        """What errors call a feature."""
+        return repr(self.names[index]) if self.names is not None else str(index)
+
+    def columns(self, shape: Sequence[int]) -> Columns:
+        """The space of inputs of a shape; every contradiction is named here."""
+        shape = tuple(shape)
+        n = math.prod(shape)
+        if self.names is not None and len(self.names) != n:
+            raise ValueError(f"space: {len(self.names)} names for {n} features; name each feature once")
+        labels = [self.label(k) for k in range(n)]
+        tables = self._tables(n)
+        kind = [str(word) for word in self._each("kind", self.kind, "real", shape)]
+        kind = ["values" if k in tables else word for k, word in enumerate(kind)]
+        self._words("kind", kind, KINDS)
+        lower, upper = self._ends(kind, tables, shape)
+        grid = self._numbers("grid", self.grid, 0.0, shape)
+        cost = self._numbers("cost", self.cost, 1.0, shape)
+        around = self._numbers("around", self.around, math.inf, shape)
+        for name, values, words in (("grid", grid, "0 or more"), ("around", around, "0 or more")):
+            self._refuse(name, values, values < 0, words)
+        self._refuse("cost", cost, ~((cost > 0) & np.isfinite(cost)), "a finite number greater than 0")
+        times, per = _steps(kind, grid, tables)
+        rise, fall = self._directions(shape)
+        groups = self._groups(n)
+        self._check_groups(groups, kind, cost, rise, fall)
+        return Columns(kind, lower, upper, around, times, per, tables, rise, fall, cost, groups, labels)
+
+    def place(self, feature: Any, features: int) -> int:
+        """The index of a feature that is given by name or by index."""
+        if isinstance(feature, str):
+            if self.names is None:
+                raise ValueError(f"space: feature {feature!r} is given by name, but there are no names; pass names=")
+            if feature not in self.names:
+                raise ValueError(f"space: there is no feature {feature!r}; {_near(feature, self.names)}")
+            return list(self.names).index(feature)
+        if not 0 <= int(feature) < features:
+            raise ValueError(f"space: there is no feature {feature}; an input has features 0 to {features - 1}")
+        return int(feature)
+
+    def _each(self, name: str, given: Any, default: Any, shape: tuple[int, ...]) -> list[Any]:
+        """One value per flat feature, from one for all, from a sequence or from a mapping."""
+        n = math.prod(shape)
+        if isinstance(given, Mapping):
+            found = [default] * n
+            for feature, value in given.items():
+                found[self.place(feature, n)] = value
+            return found
+        array = np.asarray(given.cpu() if isinstance(given, Tensor) else given)
+        if array.size == n and array.ndim == 1:
+            return list(array.tolist())
+        try:
+            return list(np.broadcast_to(array, shape).ravel().tolist())
+        except ValueError:
+            raise ValueError(f"space: {name} of shape {array.shape} does not fit inputs of shape {shape}") from None
+
+    def _numbers(self, name: str, given: Any, default: float, shape: tuple[int, ...]) -> Floats:
+        try:
+            values = np.array([float(value) for value in self._each(name, given, default, shape)])
+        except (TypeError, ValueError) as error:
+            if str(error).startswith("space:"):
+                raise
+            raise ValueError(f"space: {name}={given!r} must be numbers") from None
+        self._refuse(name, values, np.isnan(values), "a number")
+        return values
+
+    def _refuse(self, name: str, values: Floats, wrong: NDArray[np.bool_], words: str) -> None:
+        if wrong.any():
+            k = int(np.flatnonzero(wrong)[0])
+            raise ValueError(f"space: {name}={values[k]:g} of feature {self.label(k)} must be {words}")
+
+    def _words(self, name: str, words: Sequence[str], known: Sequence[str]) -> None:
+        for k, word in enumerate(words):
+            if word not in known:
+                raise ValueError(f"space: {name}={word!r} of feature {self.label(k)} is not one of {', '.join(known)}")
+
+    def _tables(self, n: int) -> dict[int, Floats]:
+        found = {}
+        for feature, values in self.values.items():
+            table = np.unique(np.asarray(values, dtype=np.float64))
+            k = self.place(feature, n)
+            if not len(table) or not np.isfinite(table).all():
+                raise ValueError(f"space: values of feature {self.label(k)} must be one or more finite numbers")
+            found[k] = table
+        return found
+
+    def _ends(self, kind: list[str], tables: dict[int, Floats], shape: tuple[int, ...]) -> tuple[Floats, Floats]:
+        """The ends of each feature; those of a finite set are its own where they would be the usual 0 and 1."""
+        lower = self._numbers("lower", self.lower, 0.0, shape)
+        upper = self._numbers("upper", self.upper, 1.0, shape)
+        for k, table in tables.items():
+            if self.lower == 0.0 or (isinstance(self.lower, Mapping) and lower[k] == 0.0):
+                lower[k] = table[0]
+            if self.upper == 1.0 or (isinstance(self.upper, Mapping) and upper[k] == 1.0):
+                upper[k] = table[-1]
+        for k, word in enumerate(kind):
+            if word == "binary":
+                lower[k], upper[k] = 0.0, 1.0
+            if word == "values" and k not in tables:
+                raise ValueError(f"space: feature {self.label(k)} has kind 'values' but no values; pass values=")
+        wrong = lower > upper
+        if wrong.any():
+            k = int(np.flatnonzero(wrong)[0])
+            ends = f"lower={lower[k]:g} lies above upper={upper[k]:g}"
+            raise ValueError(f"space: {ends} for feature {self.label(k)}; swap them")
+        return lower, upper
+
+    def _directions(self, shape: tuple[int, ...]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Who may rise and who may fall: one row, or one per sample."""
+        given, n = self.direction, math.prod(shape)
+        per_sample = isinstance(given, list | tuple) and bool(given) and not isinstance(given[0], str)
+        array = given if isinstance(given, np.ndarray) else None
+        if array is not None and array.size != n and array.shape[1:] in (shape, (n,)):
+            per_sample, given = True, array.reshape(len(array), n).tolist()
+        words = [self._each("direction", row, "both", shape) for row in (given if per_sample else [given])]
+        for row in words:
+            self._words("direction", [str(word) for word in row], tuple(DIRECTIONS))
+        ways = np.array([[DIRECTIONS[str(word)] for word in row] for row in words], dtype=bool)
+        return ways[..., 0], ways[..., 1]
+
+    def _groups(self, n: int) -> tuple[FeatureGroup, ...]:
+        tied = self.tied if isinstance(self.tied, Mapping) else {f"tied {k}": g for k, g in enumerate(self.tied)}
+        found, owner = [], dict[int, str]()
+        for one_hot, named in ((True, self.one_hot), (False, tied)):
+            for name, features in named.items():
+                members = tuple(self.place(feature, n) for feature in features)
+                for k in members:
+                    if k in owner:
+                        both = f"{owner[k]!r} and {name!r}" if owner[k] != name else f"{name!r} twice"
+                        raise ValueError(f"space: feature {self.label(k)} is in {both}; leave it in one group")
+                    owner[k] = name
+                if not members:
+                    raise ValueError(f"space: group {name!r} has no features; name some or leave it out")
+                found.append(FeatureGroup(str(name), one_hot, members))
+        return tuple(found)
+
+    def _check_groups(
+        self,
+        groups: tuple[FeatureGroup, ...],
+        kind: list[str],
+        cost: Floats,
+        rise: NDArray[np.bool_],
+        fall: NDArray[np.bool_],
+    ) -> None:
+        """Refuse groups of unequal features."""
+        for group in groups:
+            at, first = list(group.members), group.members[0]
+            words = f"space: group {group.name!r} is of unequal features"
+            for k in at:
+                if cost[k] != cost[first]:
+                    costs = f"{self.label(first)} costs {cost[first]:g}, {self.label(k)} costs {cost[k]:g}"
+                    raise ValueError(f"{words}: {costs}; a group has one cost")
+                if group.one_hot and kind[k] != "binary":
+                    raise ValueError(f"{words}: {self.label(k)} is {kind[k]}; make all of a one-hot group binary")
+            ways = np.concatenate([rise[:, at], fall[:, at]], 1)
+            if group.one_hot and not (ways == ways[:, :1]).all():
+                raise ValueError(f"{words}: give all of a one-hot group direction 'both', or all of them 'none'")
+
+
+def _near(word: str, names: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word, names, 1)
+    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(list(names)[:10])}"
+
+
+def _image(shape: Sequence[int]) -> NDArray[np.int64]:
+    """The flat places of an image's values."""
+    if len(shape) != 3:
+        raise ValueError(f"space: images have shape (channels, height, width); {tuple(shape)} is none")
+    return np.arange(math.prod(shape)).reshape(tuple(shape))
+
+
+def _steps(kind: list[str], grid: Floats, tables: dict[int, Floats]) -> tuple[Floats, Floats]:
+    """The step of each feature as times / per; 1/n is kept as 1 over n, so that its multiples round as k/n."""
+    times, per = np.ones(len(grid)), np.zeros(len(grid))
+    for k, step in enumerate(grid):
+        whole = kind[k] in ("integer", "binary")
+        if k in tables or not (whole or step > 0):
+            continue
+        step = step if step > 0 else 1.0
+        if whole and step != round(step):
+            raise ValueError(f"space: grid={step:g} of feature {k} is no whole number, and its kind is {kind[k]}")
+        parts = round(1 / step) if step < 1 else 1
+        exact = abs(parts * step - 1) < 1e-9 if step < 1 else False
+        times[k], per[k] = (1.0, float(parts)) if exact else (float(step), 1.0)
+    return times, per
