@@ -6,6 +6,7 @@ from typing import Any
 
 from sigmazero.attacks._swap import SwapSearch
 from sigmazero.attacks.bb import BrendelBethge
+from sigmazero.attacks.corner import Corner
 from sigmazero.attacks.ead import EAD
 from sigmazero.attacks.fmn import FMN
 from sigmazero.attacks.minimum import MinimumNorm
@@ -26,6 +27,7 @@ ATTACKS: dict[str, Attack] = {
         SigmaZero(name="sigma-zero-star", step_size=0.1, smoothing=1.0, threshold=0.1, threshold_rate=0.0015),
         SigmaSwap(first=SigmaZero(step_size_end=1.0, beta2=0.99), first_hard=SigmaZero()),
         SwapSearch(),
+        Corner(),
         FMN(),
         PDPGD(),
         PDPGD(name="pdpgd-paper", proximal="l0-pixel", random_start=0.0),

@@ -80,7 +80,7 @@ class Opening(Attack):
             g,
             sites.USUAL * self.choices * tries,
             tries,
-            sites.finished(oracle.tally, COST, self.queries),
+            sites.finished(oracle, COST, self.queries),
         )
 
     def spent(self, tally: Tally) -> Tensor:
@@ -91,19 +91,20 @@ class Opening(Attack):
         """Ask about σ-zero's point, or about a whole new choice, each sample as it pays."""
         if not self.choices:
             walk, g = self._asked(i, s, s.walk.a, oracle)
-            return replace(s, walk=walk, g=g, done=sites.finished(oracle.tally, COST, self.queries))
-        p, best = oracle.problem, oracle.tally.best_l0
+            return replace(s, walk=walk, g=g, done=sites.finished(oracle, COST, self.queries))
+        p, best = oracle.problem, oracle.tally.best_cost
         u = noise.drawn(s.luck, i, p.sites + 2, p.x.dtype)
         wave, size, turn = torch.split(u, [p.sites, 1, 1], 1)
-        ready = (best <= p.sites) & (i >= max(ALONE * self.steps, FIRST))
+        ready = (oracle.tally.best_l0 <= p.sites) & (i >= max(ALONE * self.steps, FIRST))
         worth = (s.wins / s.tries) ** sites.FAVOUR
         chosen = (turn[:, 0] * worth.sum(1) < worth[:, 0]) & ready
         box = sites.box(p)
-        choice = sites.whole_choice(box, sites.ends(box, s.g), sites.fewer(best, size[:, 0]), wave, self.jitter)
+        n = sites.fewer(oracle, size[:, 0])
+        choice = sites.whole_choice(box, sites.ends(p, box, s.g), n, wave, self.jitter, p.costs)
         point = torch.where(ops.per_row(chosen, p.x), choice.view_as(p.x), s.walk.a)
         walk, g = self._asked(i, s, point, oracle)
         asked = torch.stack([chosen, ~chosen], 1) * ready[:, None]
-        gained = asked * sites.saved(best, oracle.tally.best_l0)[:, None]
+        gained = asked * sites.saved(best, oracle.tally.best_cost)[:, None]
         known = sites.learn(Sources(s.wins, s.tries), gained, asked, TRUST)
         return State(
             walk=start_again(~chosen, walk, s.walk),
@@ -111,7 +112,7 @@ class Opening(Attack):
             g=g,
             wins=known.wins,
             tries=known.tries,
-            done=sites.finished(oracle.tally, COST, self.queries),
+            done=sites.finished(oracle, COST, self.queries),
         )
 
     def _asked(self, i: Tensor, s: State, point: Tensor, oracle: Oracle) -> tuple[Any, Tensor]:

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from sigmazero.attacks._budget import by_site
-from sigmazero.core import ops
+from sigmazero.core import form as forms
+from sigmazero.core import noise, ops
+from sigmazero.core.oracle import Oracle
 from sigmazero.core.problem import Problem
 from sigmazero.core.tally import Tally
 
@@ -60,11 +62,32 @@ def box(p: Problem) -> Box:
     return Box(*(by_site(p, v) for v in (p.x, p.lower, p.upper)))
 
 
-def ends(b: Box, g: Tensor) -> Ends:
-    """The better end of each feature by the gradient of the margin."""
+def ends(p: Problem, b: Box, g: Tensor) -> Ends:
+    """The better end of each feature by the gradient of the margin; in a one-hot group the best other category."""
     end = torch.where(g <= 0, b.upper, b.lower)
+    if p.form is not None and p.form.layout is not None and p.form.layout.one_hot is not None:
+        end = torch.where(p.form.layout.one_hot & (b.lower < b.upper), _category(p.form.layout.pad, b, g), end)
     gain = total(g * (b.x - end))
+    if p.costs is not None:
+        gain = gain / p.costs
     return Ends(end, gain / gain.amax(1, keepdim=True).clamp(min=1e-30))
+
+
+def _category(pad: Tensor, b: Box, g: Tensor) -> Tensor:
+    """In every site, as if it were a one-hot group, 1 at the feature of lowest slope that is not 1 yet."""
+    best = g.masked_fill(pad | (b.x == 1), torch.inf).argmin(1, keepdim=True)
+    return (torch.arange(b.x.shape[1], device=g.device)[:, None] == best).to(b.x.dtype)
+
+
+def blind(p: Problem, b: Box, e: Ends, i: Tensor) -> Tensor | None:
+    """A legal value drawn for every feature of a space, by sites; None where the further end will do."""
+    if p.form is None:
+        return None
+    drawn = noise.uniform(p.seed, p.ids, i, tuple(p.x.shape[1:]), stream=3, dtype=p.x.dtype)
+    found = by_site(p, forms.some(p, drawn))
+    real = ~by_site(p, p.form.inside(p.form.discrete[None]))
+    found = torch.where(real, b.far, found)
+    return torch.where((found == b.x).all(1, keepdim=True), e.end, found)
 
 
 def total(values: Tensor) -> Tensor:
@@ -77,21 +100,36 @@ def scaled(p: Problem, grad: Tensor) -> Tensor:
     return by_site(p, grad / ops.per_row(ops.largest(grad).clamp(min=1e-30), grad))
 
 
-def whole_choice(b: Box, e: Ends, n: Tensor, wave: Tensor, jitter: float) -> Tensor:
-    """The n sites of largest gain moved to their ends; `wave` in [0, 1) varies each gain by at most ±`jitter`."""
+def whole_choice(b: Box, e: Ends, n: Tensor, wave: Tensor, jitter: float, costs: Tensor | None = None) -> Tensor:
+    """The n sites of largest gain moved to their ends; `wave` in [0, 1) varies each gain by at most ±`jitter`.
+
+    Where sites have costs, n is what they must stay below together.
+    """
     score = torch.addcmul((1 - jitter) * e.gain, e.gain, wave, value=2 * jitter)
+    if costs is not None:
+        order = score.argsort(1, descending=True)
+        within = costs[order].cumsum(1) < n[:, None]
+        chosen = torch.zeros_like(within).scatter(1, order, within) & (score > 0)
+        return torch.where(chosen[:, None], e.end, b.x)
     least = ops.kth_largest(score, n.clamp(min=1, max=wave.shape[1])).clamp(min=1e-30)  # no site without a gain
     return torch.where((score >= least[:, None])[:, None], e.end, b.x)
 
 
-def fewer(best: Tensor, draw: Tensor) -> Tensor:
-    """How many sites a whole new choice changes: one fewer than the best example, or several fewer than a large one."""
+def fewer(oracle: Oracle, draw: Tensor) -> Tensor:
+    """How many sites a whole new choice changes: one fewer than the best example, or several fewer than a large one.
+
+    Where sites have costs, it is what the best example costs.
+    """
+    best = oracle.tally.best_cost
+    if oracle.problem.costs is not None:
+        return best
     return best - 1 - (draw * (best - FEW).clamp(min=0) / 4).long()
 
 
-def finished(tally: Tally, cost: int, queries: int | None) -> Tensor:
-    """Which rows end: those with one change, which cannot become none, and those that `spent` names."""
-    done = tally.best_l0 <= 1
+def finished(oracle: Oracle, cost: int, queries: int | None) -> Tensor:
+    """Which rows end: those with one change, or the cheapest, which cannot become none, and those `spent` names."""
+    tally, form = oracle.tally, oracle.problem.form
+    done = tally.best_cost <= (1 if form is None else form.cheapest)
     return done if queries is None else done | spent(tally, cost, queries)
 
 

@@ -200,7 +200,7 @@ class SwapSearch(Attack):
             wins=tries * torch.stack([usual] * PLACES + [choice], 1),
             tries=tries,
             luck=noise.source(oracle.problem.seed, oracle.problem.ids, stream=1),
-            done=sites.finished(oracle.tally, self.proposals + 1, self.queries),
+            done=sites.finished(oracle, self.proposals + 1, self.queries),
         )
 
     def spent(self, tally: Tally) -> Tensor | None:
@@ -214,30 +214,33 @@ class SwapSearch(Attack):
         u = noise.drawn(s.luck, i, p.sites + 2 * k + 2, p.x.dtype)
         wave, luck, fate, size, turn = torch.split(u, [p.sites, k, k, 1, 1], 1)
         box = sites.box(p)
-        ends = sites.ends(box, s.g)
-        draws = self._draw(s, box, ends, wave, fate, oracle)
+        ends = sites.ends(p, box, s.g)
+        draws = self._draw(s, box, ends, sites.blind(p, box, ends, i), wave, fate, oracle)
         slack = 1 - heat * s.stuck[:, None] * torch.log1p(-luck)
         judged = []
         for j in range(k - 1):
-            one = self._exchange(j, draws, s, box, oracle.tally.best_l0)
+            one = self._exchange(j, draws, s, box, oracle)
             m = p.margin(oracle.logits(one.point))
             s, draws, last = self._judge(one, m, s.m * slack[:, j], s, draws, oracle)
             judged.append(last)
-        best = oracle.tally.best_l0
         chosen = self._chosen(s, turn[:, 0])
-        n = torch.where(best <= p.sites, sites.fewer(best, size[:, 0]), many.long())
-        choice = sites.whole_choice(box, ends, n, wave, self.jitter).view_as(p.x)
-        one = self._exchange(k - 1, draws, s, box, best)
+        n = torch.where(oracle.tally.best_l0 <= p.sites, sites.fewer(oracle, size[:, 0]), many.long())
+        choice = sites.whole_choice(box, ends, n, wave, self.jitter, p.costs).view_as(p.x)
+        one = self._exchange(k - 1, draws, s, box, oracle)
         one = one._replace(point=torch.where(ops.per_row(chosen, p.x), choice, one.point))
         answer = oracle.value_and_grad(one.point, p.margin)
-        m = answer.value.masked_fill(oracle.l0(one.point) >= best, torch.inf)  # equal gains may make a choice too large
+        m = answer.value.masked_fill(
+            oracle.worth(one.point) >= one.best, torch.inf
+        )  # equal gains may make a choice too large
         # A whole new choice must not be worse than the current point; where that has no margin yet, it must succeed.
         allowed = torch.where(chosen, torch.where(s.m.isinf(), -torch.inf, s.m), s.m * slack[:, -1])
         s, draws, last = self._judge(one, m, allowed, s, draws, oracle)
         s = replace(s, g=torch.lerp(sites.scaled(p, answer.grad), s.g, momentum))
         return self._learnt(s, draws, [*judged, last], chosen, oracle)
 
-    def _draw(self, s: State, box: Box, ends: Ends, wave: Tensor, fate: Tensor, oracle: Oracle) -> Draws:
+    def _draw(
+        self, s: State, box: Box, ends: Ends, drawn: Tensor | None, wave: Tensor, fate: Tensor, oracle: Oracle
+    ) -> Draws:
         """Draw the sites of all proposals of a step; new ones from a mixture of the four places."""
         a = s.a.view_as(box.x)
         changed = (a != box.x).any(1)
@@ -260,26 +263,41 @@ class SwapSearch(Attack):
         blind = fate * credit.sum(1) < credit[:, 1] + credit[:, 3]
         credit = credit * torch.stack([~blind, blind] * 2, 1)
         here = box.at(new)
-        end = ends.end.gather(2, new[:, None].expand(-1, box.x.shape[1], -1))
+        there = new[:, None].expand(-1, box.x.shape[1], -1)
+        end, far = ends.end.gather(2, there), here.far if drawn is None else drawn.gather(2, there)
         return Draws(
             new=new,
             # Where no example was found yet, no site is put back: the old site is the new one.
             old=torch.where((oracle.tally.best_l0 <= wave.shape[1])[:, None], old, new),
-            value=torch.where(left[:, None], torch.where(blind[:, None], here.far, end), here.x),
+            value=torch.where(left[:, None], torch.where(blind[:, None], far, end), here.x),
             clean=here.x,
             credit=credit / credit.sum(1, keepdim=True).clamp(min=1e-30),
         )
 
-    def _exchange(self, j: int, draws: Draws, s: State, box: Box, best: Tensor) -> Proposal:
+    def _exchange(self, j: int, draws: Draws, s: State, box: Box, oracle: Oracle) -> Proposal:
         """The point with an old site put back and a new one changed.
 
         Where it has as many changes as the best example, none is changed; where there is no example, none is put back.
         """
-        a, swap = s.a.view_as(box.x), s.count < best
+        a, best = s.a.view_as(box.x), oracle.tally.best_cost
         old, new = (v[:, j, None, None].expand(-1, a.shape[1], 1) for v in (draws.old, draws.new))
+        if oracle.problem.costs is None:
+            swap = s.count < best
+        else:
+            swap, spared = self._affordable(draws.old[:, j], draws.new[:, j], s, box, oracle)
+            old = torch.where(spared[:, None, None], new, old)
         value = torch.where(swap[:, None, None], draws.value[:, :, j, None], draws.clean[:, :, j, None])
         point = a.scatter(2, old, box.x.gather(2, old)).scatter(2, new, value).view_as(s.a)
         return Proposal(j, point, best, swap)
+
+    def _affordable(self, old: Tensor, new: Tensor, s: State, box: Box, oracle: Oracle) -> tuple[Tensor, Tensor]:
+        """Whether the point with the new site costs less than the best example: without the old one, and with it."""
+        p, best = oracle.problem, oracle.tally.best_cost
+        assert p.costs is not None
+        changed = (s.a.view_as(box.x) != box.x).any(1)
+        back = torch.where(changed.gather(1, old[:, None])[:, 0], p.costs[old], 0.0)
+        more = p.cost(s.a) + p.costs[new]
+        return more - back < best, more < best
 
     def _chosen(self, s: State, turn: Tensor) -> Tensor:
         """Which samples try a whole new choice: the more it has saved, compared with the best place, the likelier."""
@@ -293,7 +311,7 @@ class SwapSearch(Attack):
     ) -> tuple[State, Draws, Judged]:
         """Move to the proposal where it succeeded or its margin is at most `allowed`."""
         j, point, best, swap = one
-        won = oracle.tally.best_l0 < best
+        won = oracle.tally.best_cost < best
         kept = won | (m <= allowed)
         if j + 1 < self.proposals:
             # A site that was put back cannot be put back again. Later proposals that drew it take the site that came
@@ -313,7 +331,7 @@ class SwapSearch(Attack):
     def _learnt(self, s: State, draws: Draws, judged: list[Judged], chosen: Tensor, oracle: Oracle) -> State:
         """Remember which sites were tried, and what each source saved: changes, or a part of the margin."""
         best, before, m, swap, kept = (torch.stack(column, 1) for column in zip(*judged, strict=True))
-        saved = sites.saved(best, torch.cat([best[:, 1:], oracle.tally.best_l0[:, None]], 1))
+        saved = sites.saved(best, torch.cat([best[:, 1:], oracle.tally.best_cost[:, None]], 1))
         part = ((before - m) / before.clamp(min=1e-30)).clamp(0, 1)
         closer = torch.where((saved == 0) & before.isfinite(), part, 0)
         gain = saved + closer
@@ -329,7 +347,7 @@ class SwapSearch(Attack):
             stuck=gain.amax(1) == 0,
             wins=known.wins,
             tries=known.tries,
-            done=sites.finished(oracle.tally, self.proposals + 1, self.queries),
+            done=sites.finished(oracle, self.proposals + 1, self.queries),
         )
 
 

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from sigmazero.attacks import _budget as budget
+from sigmazero.core import form as forms
 from sigmazero.core import losses, noise, ops
 from sigmazero.core.losses import LossName
 from sigmazero.core.oracle import Oracle
@@ -120,8 +121,14 @@ class SparseRS(budget.BudgetAttack):
         return noise.bits(p.seed, p.ids, i, (p.sites,)) >> 2
 
     def _draw_values(self, oracle: Oracle, i: Tensor, a: Tensor, must_differ: Tensor) -> Tensor:
-        """A random corner value for every feature; where it must differ from a, one of the other corners."""
+        """A random corner value for every feature; where it must differ from a, one of the other corners.
+
+        In a space that is more than a box any legal value.
+        """
         p = oracle.problem
+        if p.form is not None:
+            drawn = noise.uniform(p.seed, p.ids, i, tuple(p.x.shape[1:]), stream=1, dtype=p.x.dtype)
+            return budget.by_site(p, forms.some(p, drawn))
         lower, upper = budget.by_site(p, p.lower), budget.by_site(p, p.upper)
         bits = noise.bits(p.seed, p.ids, i, tuple(a.shape[1:]), stream=1)
         values = torch.where(bits & 1 == 0, lower, upper)

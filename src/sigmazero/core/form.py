@@ -19,14 +19,14 @@ import torch
 from torch import Tensor
 
 from sigmazero.core.ops import scale
-from sigmazero.core.space import Accept, Columns, Space
+from sigmazero.core.space import SLACK, Accept, Columns, Floats, Space
 
 if TYPE_CHECKING:
     from sigmazero.core.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class SiteLayout:
     """Sites of several features: (features of a site, sites), which feature stands where, and which places are none.
 
     `back` is where each feature stands; `one_hot` says which sites are one-hot groups, None if there is none.
@@ -38,7 +38,7 @@ class Layout:
     one_hot: Tensor | None
 
     @classmethod
-    def make(cls, columns: Columns, device: torch.device) -> Layout | None:
+    def make(cls, columns: Columns, device: torch.device) -> SiteLayout | None:
         """None where every feature is a site of its own."""
         grouped = {k for group in columns.groups for k in group.members}
         found = [(group.members, group.one_hot) for group in columns.groups]
@@ -69,7 +69,7 @@ class Layout:
 class Form:
     """A space that is more than a box. Tensors are over flat features; `costs` is over sites, None if all cost 1.
 
-    `discrete` marks features whose legal values are not all of the box, `stepped` those with the values k · times / per;
+    `discrete` marks features whose legal values are not all of the box, `stepped` those with values k · times / per;
     `at` names those with a finite set, one row of `tables` each, padded with infinity. `shape` is that of one of the
     user's inputs, `cheapest` the least that a change costs.
     """
@@ -77,7 +77,7 @@ class Form:
     space: Space
     columns: Columns
     shape: tuple[int, ...]
-    layout: Layout | None
+    layout: SiteLayout | None
     discrete: Tensor
     stepped: Tensor | None
     times: Tensor
@@ -92,7 +92,7 @@ class Form:
         """None where the space is a box. `pixels` is how many channels count once, 1 if each counts."""
         device = x.device
         stepped = torch.as_tensor(columns.per > 0, device=device)
-        layout = Layout.make(columns, device)
+        layout = SiteLayout.make(columns, device)
         costs = columns.cost.reshape(pixels, -1)
         if (costs != costs[:1]).any():
             raise ValueError("space: the channels of a pixel cost differently; with unit='pixel' a pixel has one cost")
@@ -117,7 +117,7 @@ class Form:
             per=torch.as_tensor(np.maximum(columns.per, 1), device=device),
             at=at,
             tables=torch.as_tensor(tables, device=device),
-            costs=None if plain else by_site,
+            costs=None if plain else by_site.to(x.dtype),
             cheapest=float(by_site.min()),
         )
 
@@ -137,6 +137,18 @@ class Form:
             picked = self.tables.expand(*some.shape, -1).gather(-1, nearest[..., None]).squeeze(-1)
             found = found.index_copy(-1, self.at, picked)
         return found
+
+    def choices(self, feature: int, most: int) -> Floats | None:
+        """Every legal value of a flat feature, in the user's units; None if there are more than `most`, or endless."""
+        columns = self.columns
+        if feature in columns.tables:
+            return columns.tables[feature]
+        steps = columns.per[feature] / columns.times[feature]
+        first, last = columns.lower[feature] * steps, columns.upper[feature] * steps
+        if columns.per[feature] == 0 or not last - first < most:
+            return None
+        every: Floats = np.arange(np.ceil(first - SLACK), np.floor(last + SLACK) + 1)
+        return np.asarray(every * columns.times[feature] / columns.per[feature])
 
     def snap(self, values: Tensor, x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
         """The legal values next to (..., features) of the user's; what falls to the clean value has its bits."""
@@ -243,6 +255,15 @@ def legal(problem: Problem, point: Tensor) -> Tensor:
     if not several:
         return form.inside(found)
     return form.inside(found.flatten(0, 1)).view(*point.shape)
+
+
+def some(problem: Problem, draws: Tensor) -> Tensor:
+    """A legal point drawn by numbers in [0, 1), one per feature: any value of discrete ones, an end of the others."""
+    form = problem.form
+    assert form is not None
+    end = torch.where(draws < 0.5, problem.lower, problem.upper)
+    between = problem.lower + draws * (problem.upper - problem.lower)
+    return legal(problem, torch.where(form.inside(form.discrete[None]), between, end))
 
 
 def outward(problem: Problem, point: Tensor, snap: bool = True) -> Tensor:

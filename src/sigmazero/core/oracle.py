@@ -112,7 +112,7 @@ class Oracle:
         """How many changes candidates (N, K, ...) make, or what they cost; more than any where one is no answer."""
         if self.tally.costs is None:
             return torch.stack([torch.where(v.valid, v.l0, self.problem.sites + 1) for v in verdicts], 1)
-        costs = [torch.where(v.valid, self.problem.cost(x[:, k]), torch.inf) for k, v in enumerate(verdicts)]
+        costs = [torch.where(v.valid, self.problem.cost(x[:, k]), self.problem.nothing) for k, v in enumerate(verdicts)]
         return torch.stack(costs, 1)
 
     def value_and_grad(self, x: Tensor, loss: LogitLoss) -> Answer:
@@ -147,6 +147,10 @@ class Oracle:
         if self._counted is not None and self._counted[0] is x:
             return self._counted[1]
         return self.problem.l0(self.problem.legal(x))
+
+    def worth(self, x: Tensor) -> Tensor:
+        """What records are compared by: the cost of a point, or its number of changes where each costs 1."""
+        return self.l0(x) if self.problem.costs is None else self.problem.cost(self.problem.legal(x))
 
     def row(self, table: Tensor, i: Tensor) -> tuple[Tensor, ...]:
         """The numbers of step i in a schedule of shape (steps, numbers), on the problem's device and dtype."""

@@ -89,7 +89,7 @@ class Problem:
         return self.form is not None and self.form.layout is not None and self.outer_x is None
 
     @property
-    def _layout(self) -> forms.Layout:
+    def _layout(self) -> forms.SiteLayout:
         assert self.form is not None
         assert self.form.layout is not None
         return self.form.layout
@@ -155,9 +155,22 @@ class Problem:
         return different.any(1, keepdim=True) if self.grouped else different
 
     def cost(self, x: Tensor) -> Tensor:
-        """What the changes of a point cost together, in float64; their number where each costs 1."""
-        changed = self.changed(x).flatten(1).double()
+        """What the changes of a point cost together; their number where each costs 1."""
+        changed = self.changed(x).flatten(1).to(self.x.dtype)
         return changed.sum(1) if self.costs is None else (changed * self.costs).sum(1)
+
+    @property
+    def nothing(self) -> Tensor | int:
+        """More than all sites cost together: what a sample has as long as nothing was found."""
+        return self.sites + 1 if self.costs is None else self.costs.sum() + 1
+
+    @property
+    def share(self) -> Tensor | float:
+        """What part of all costs a site has, broadcastable over the input: the same for each where each costs 1."""
+        if self.costs is None:
+            return 1 / self.sites
+        shape = (1, *self.x.shape[2:]) if self.grouped else self.x.shape[1:]
+        return (self.costs / self.costs.sum()).view(1, *shape)
 
     def legal(self, x: Tensor) -> Tensor:
         """The legal point nearest to one in the units of the box: itself, where the space is a box."""

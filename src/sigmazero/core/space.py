@@ -21,6 +21,7 @@ from torch import Tensor
 
 Floats = NDArray[np.float64]
 Accept = Callable[[Tensor, Tensor], Tensor]
+SLACK = 1e-9  # of a step: by so much may an end miss a legal value by rounding
 KINDS = ("real", "integer", "binary", "values")
 DIRECTIONS = {"both": (True, True), "up": (True, False), "down": (False, True), "none": (False, False)}
 

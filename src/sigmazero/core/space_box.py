@@ -7,9 +7,7 @@ import torch
 from torch import Tensor
 
 from sigmazero.core.form import Form
-from sigmazero.core.space import Columns, Floats, Space
-
-SLACK = 1e-9  # of a step: by so much may an end miss a legal value by rounding
+from sigmazero.core.space import SLACK, Columns, Floats, Space
 
 
 def within(space: Space, x: Tensor, pixels: bool, mask: Tensor | None) -> tuple[Tensor, Tensor, Form | None]:

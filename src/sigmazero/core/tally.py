@@ -53,8 +53,10 @@ class Tally:
             sure=None if exact else x.clone(),
             sure_l0=None if exact else torch.full_like(zeros, problem.sites + 1),
             sure_step=None if exact else torch.full_like(zeros, -1),
-            sure_cost=None if exact or problem.costs is None else _endless(x, n),
-            costs=None if problem.costs is None else _endless(x, n, depth),
+            sure_cost=None
+            if exact or problem.costs is None
+            else torch.zeros_like(zeros, dtype=x.dtype) + problem.nothing,
+            costs=None if problem.costs is None else x.new_zeros(n, depth) + problem.nothing,
             checks=problem.checks,
         )
 
@@ -65,7 +67,7 @@ class Tally:
 
     @property
     def best_cost(self) -> Tensor:
-        """What the best point so far costs; infinite where nothing was found. The fewest changes, if each costs 1."""
+        """What the best point so far costs, more than all sites if there is none; its changes, if each costs 1."""
         return self.best_l0 if self.costs is None else self.costs[:, 0]
 
     @property
@@ -84,7 +86,3 @@ class Tally:
     def best(self) -> Tensor:
         """The sparsest adversarial point so far; the clean input where nothing was found."""
         return self.points[:, 0]
-
-
-def _endless(x: Tensor, *shape: int) -> Tensor:
-    return torch.full(shape, torch.inf, dtype=torch.float64, device=x.device)

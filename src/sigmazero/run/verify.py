@@ -94,7 +94,7 @@ class Verifier:
         tally.points[:, 0], tally.counts[:, 0], tally.step_found[:, 0] = tally.sure, tally.sure_l0, tally.sure_step
         tally.counts[:, 1:] = nothing
         if tally.costs is not None:
-            tally.costs[:, 0], tally.costs[:, 1:] = sure_worth, torch.inf
+            tally.costs[:, 0], tally.costs[:, 1:] = sure_worth, problem.nothing
         if self.spare:
             # Should the last answer contradict the one now, at another number of rows, the one before is there.
             better = (sure_worth < before).nonzero().squeeze(1)

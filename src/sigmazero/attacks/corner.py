@@ -1,0 +1,199 @@
+r"""Corner (docs/spaces.md): every single change, then pairs of the best singles, then ever more changes from the best.
+
+Where few changes suffice and values are few, asking about all of them is exact and needs no gradient. A single change
+gives a site another legal value: any value of an integer, a grid or a finite set, any other category, an end of a real
+feature. If any single change succeeds it is found; features of 4,096 values and more, real ones and tied groups, whose
+ends alone are tried, are the exception. Pairs come in the order of the ranks of their singles. Then a few of the best
+points get one more change each, again by rank, until one succeeds.
+
+    M    single changes of a sample         V    how many of them are possible for it
+    m    their margins                      B    points that are taken further
+
+>>> import torch, sigmazero as sz
+>>> model = torch.nn.Linear(4, 2).requires_grad_(False)
+>>> _ = model.weight.copy_(torch.tensor([[4., 3., 2., 1.], [0., 0., 0., 0.]])), model.bias.copy_(torch.tensor([0., 3.]))
+>>> result = sz.get("corner").run(model, torch.full((1, 4), 0.5), torch.tensor([0]))
+>>> int(result.l0[0]), int(result.backwards[0])
+(2, 0)
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from sigmazero.attacks import _single as single
+from sigmazero.attacks._budget import by_site
+from sigmazero.core import ops
+from sigmazero.core.attack import Attack
+from sigmazero.core.oracle import Oracle
+from sigmazero.core.parameters import Count
+from sigmazero.core.problem import Problem
+
+
+@dataclass
+class State:
+    """One row per sample: values (features of a site, M) and sites (M) of all changes, possible ones first in `order`.
+
+    `ranks` are those of the pairs, turn by turn; `points` are those to go on from, `fewest` is how many changes the
+    points of the next step have.
+    """
+
+    values: Tensor
+    site: Tensor
+    ranks: Tensor
+    order: Tensor
+    count: Tensor
+    m: Tensor
+    points: Tensor
+    points_m: Tensor
+    fewest: Tensor
+    done: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corner(Attack):
+    """Exhaustive over single changes, guided after them.
+
+    width  points per step; a step costs so many queries
+    pairs  steps for pairs of the best singles
+    beam   points that get one more change in each step after the pairs
+    """
+
+    name: str = "corner"
+    steps: Count = 1000
+    width: Count = 32
+    pairs: Count = 8
+    beam: Count = 4
+
+    paper: ClassVar[str] = "docs/spaces.md"
+    gradients: ClassVar[bool] = False
+    finite_box: ClassVar[bool] = True
+    unroll: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        """Refuse a beam that does not fit into a step."""
+        super().__post_init__()
+        if self.beam > self.width:
+            raise ValueError(f"beam={self.beam} must be at most width={self.width}")
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a space with more single changes than the steps can ask about."""
+        super().check(problem)
+        changes = len(single.moves(problem).site)
+        needed = -(-changes // self.width)
+        if needed > self.steps:
+            raise ValueError(f"{self.name}: {changes} single changes need {needed} steps; pass steps={needed} or more")
+
+    @cached_property
+    def ranks(self) -> Tensor:
+        """Pairs of ranks, those of the smallest sums first: (pairs · width, 2)."""
+        n = self.pairs * self.width
+        most = int((4 * n) ** 0.5) + 2
+        pairs = sorted(((a, b) for b in range(most) for a in range(b)), key=lambda pair: (sum(pair), pair))
+        return torch.tensor(pairs[:n], dtype=torch.int64, device="cpu").view(self.pairs, -1)
+
+    def init(self, oracle: Oracle) -> State:
+        """Find the possible changes; nothing is asked."""
+        p = oracle.problem
+        every = single.moves(p)
+        values = single.inner(p, every)
+        where = every.site.expand_as(values)
+        x, lower, upper = (by_site(p, v).gather(2, where) for v in (p.x, p.lower, p.upper))
+        possible = (values != x).any(1) & ((values >= lower) & (values <= upper)).all(1)
+        count = possible.sum(1)
+        return State(
+            values=values,
+            site=where[:, 0].clone(),
+            ranks=self.ranks.to(p.x.device).repeat(len(p), 1, 1),
+            order=(~possible).byte().argsort(dim=1, stable=True),
+            count=count,
+            m=torch.full_like(values[:, 0], torch.inf),
+            points=p.x[:, None].repeat(1, self.beam, *[1] * (p.x.ndim - 1)),
+            points_m=values.new_full((len(p), self.beam), torch.inf),
+            fewest=torch.ones_like(count),
+            done=count == 0,
+        )
+
+    def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
+        """Ask about the next `width` singles, pairs or larger points, each row about what it has come to."""
+        p, most = oracle.problem, s.order.shape[1] - 1
+        t = i - torch.div(s.count + self.width - 1, self.width, rounding_mode="floor")  # steps after the singles
+        alone, paired = t < 0, (t >= 0) & (t < self.pairs)
+        places = i * self.width + torch.arange(self.width, device=t.device)
+        first = s.order.gather(1, places.clamp(max=most).expand(len(t), -1))
+        asked = alone[:, None] & (places < s.count[:, None])
+        best = self._promise(s, p).argsort(dim=1, stable=True)
+        turn = t.clamp(0, self.pairs - 1)[:, None, None].expand(-1, 1, 2 * self.width)
+        ranks = s.ranks.gather(1, turn).view(len(t), self.width, 2).clamp(max=most)
+        two = best.gather(1, ranks.flatten(1)).view_as(ranks)
+        good = paired[:, None] & s.m.gather(1, two.flatten(1)).view_as(ranks).isfinite().all(2)
+        grown, more, fits = self._extend(s, best, p)
+        start = torch.where(ops.per_row(alone | paired, grown), p.x[:, None], grown)
+        start = self._changed(start, torch.where(paired[:, None], two[..., 0], more), paired[:, None] & good, s)
+        last = torch.where(alone[:, None], first, torch.where(paired[:, None], two[..., 1], more))
+        use = torch.where(alone[:, None], asked, torch.where(paired[:, None], good, fits))
+        points = self._changed(start, last, use, s)
+        margins = torch.stack([p.margin(z) for z in oracle.logits(points, copies=self.width).unbind(1)], 1)
+        margins = margins.masked_fill(~use, torch.inf)
+        # A change that was not asked about now keeps what is known of it.
+        m = s.m.scatter_reduce(1, first, torch.where(asked, margins, torch.inf), "amin")
+        return self._kept(replace(s, m=m), points, margins, t, oracle)
+
+    def _promise(self, s: State, p: Problem) -> Tensor:
+        """What singles are ranked by, the best first: their margins, or what they gain per cost."""
+        if p.costs is None:
+            return s.m
+        worst = torch.where(s.m.isfinite(), s.m, -torch.inf).amax(1, keepdim=True)
+        return torch.where(s.m.isfinite(), (s.m - worst) / p.costs[s.site], torch.inf)
+
+    def _extend(self, s: State, best: Tensor, p: Problem) -> tuple[Tensor, Tensor, Tensor]:
+        """Points to go on from (N, width, ...), a change for each, and whether there is one left."""
+        each = -(-self.width // self.beam)
+        changed = torch.stack([p.changed(point).flatten(1) for point in s.points.unbind(1)], 1)
+        used = (
+            changed.gather(2, s.site[:, None].expand(-1, self.beam, -1))
+            | s.m.isinf()[:, None]
+            | s.points_m.isinf()[:, :, None]
+        )
+        used = used.gather(2, best[:, None].expand_as(used))
+        n = min(each, used.shape[2])
+        left, where = used.byte().sort(dim=2, stable=True)
+        more = best[:, None].expand_as(used).gather(2, where[..., :n])
+        fits = left[..., :n] == 0
+        parent = torch.arange(self.beam, device=best.device)[:, None].expand(-1, n).flatten()
+        turns = torch.arange(self.width, device=best.device)
+        at = turns.clamp(max=len(parent) - 1)
+        return s.points[:, parent[at]], more.flatten(1)[:, at], fits.flatten(1)[:, at] & (turns < len(parent))
+
+    def _changed(self, points: Tensor, change: Tensor, use: Tensor, s: State) -> Tensor:
+        """Points (N, K, ...) each with one more change, where it is to be used."""
+        features = s.values.shape[1]
+        flat = points.expand(-1, change.shape[1], *[-1] * (points.ndim - 2))
+        by_sites = flat.reshape(*change.shape, features, -1)
+        where = s.site.gather(1, change)[..., None, None].expand(-1, -1, features, 1)
+        new = s.values.gather(2, change[:, None].expand(-1, features, -1)).transpose(1, 2)[..., None]
+        value = torch.where(use[..., None, None], new, by_sites.gather(3, where))
+        return by_sites.scatter(3, where, value).view_as(flat)
+
+    def _kept(self, s: State, points: Tensor, margins: Tensor, t: Tensor, oracle: Oracle) -> State:
+        """The best points of the pairs so far, or of this step after them; rows that cannot improve are done."""
+        p, tally = oracle.problem, oracle.tally
+        older = torch.where((t > 0)[:, None] & (t < self.pairs)[:, None], s.points_m, torch.inf)
+        both = torch.cat([older, margins], 1)
+        top = both.argsort(dim=1, stable=True)[:, : self.beam]
+        every = torch.arange(len(t), device=t.device)[:, None]
+        after = t >= 0
+        level = torch.where(t + 1 < self.pairs, 2, t + 4 - self.pairs)
+        fewest = torch.where(t + 1 < 0, 1, level)
+        cheapest = 1.0 if p.form is None else p.form.cheapest
+        best = torch.cat([s.points, points], 1)[every, top]
+        return replace(
+            s,
+            points=torch.where(ops.per_row(after, best), best, s.points),
+            points_m=torch.where(after[:, None], both.gather(1, top), s.points_m),
+            fewest=fewest,
+            done=(tally.best_cost <= cheapest * fewest) | (fewest > p.sites) | (after & both.amin(1).isinf()),
+        )
