@@ -73,12 +73,6 @@ class Corner(Attack):
     finite_box: ClassVar[bool] = True
     unroll: ClassVar[int] = 1
 
-    def __post_init__(self) -> None:
-        """Refuse a beam that does not fit into a step."""
-        super().__post_init__()
-        if self.beam > self.width:
-            raise ValueError(f"beam={self.beam} must be at most width={self.width}")
-
     def check(self, problem: Problem) -> None:
         """Refuse a space with more single changes than the steps can ask about."""
         super().check(problem)
@@ -94,6 +88,11 @@ class Corner(Attack):
         most = int((4 * n) ** 0.5) + 2
         pairs = sorted(((a, b) for b in range(most) for a in range(b)), key=lambda pair: (sum(pair), pair))
         return torch.tensor(pairs[:n], dtype=torch.int64, device="cpu").view(self.pairs, -1)
+
+    @property
+    def kept(self) -> int:
+        """Points that are taken further; a narrow step has room for fewer."""
+        return min(self.beam, self.width)
 
     def init(self, oracle: Oracle) -> State:
         """Find the possible changes; nothing is asked."""
@@ -111,8 +110,8 @@ class Corner(Attack):
             order=(~possible).byte().argsort(dim=1, stable=True),
             count=count,
             m=torch.full_like(values[:, 0], torch.inf),
-            points=p.x[:, None].repeat(1, self.beam, *[1] * (p.x.ndim - 1)),
-            points_m=values.new_full((len(p), self.beam), torch.inf),
+            points=p.x[:, None].repeat(1, self.kept, *[1] * (p.x.ndim - 1)),
+            points_m=values.new_full((len(p), self.kept), torch.inf),
             fewest=torch.ones_like(count),
             done=count == 0,
         )
@@ -151,10 +150,10 @@ class Corner(Attack):
 
     def _extend(self, s: State, best: Tensor, p: Problem) -> tuple[Tensor, Tensor, Tensor]:
         """Points to go on from (N, width, ...), a change for each, and whether there is one left."""
-        each = -(-self.width // self.beam)
+        each = -(-self.width // self.kept)
         changed = torch.stack([p.changed(point).flatten(1) for point in s.points.unbind(1)], 1)
         used = (
-            changed.gather(2, s.site[:, None].expand(-1, self.beam, -1))
+            changed.gather(2, s.site[:, None].expand(-1, self.kept, -1))
             | s.m.isinf()[:, None]
             | s.points_m.isinf()[:, :, None]
         )
@@ -163,7 +162,7 @@ class Corner(Attack):
         left, where = used.byte().sort(dim=2, stable=True)
         more = best[:, None].expand_as(used).gather(2, where[..., :n])
         fits = left[..., :n] == 0
-        parent = torch.arange(self.beam, device=best.device)[:, None].expand(-1, n).flatten()
+        parent = torch.arange(self.kept, device=best.device)[:, None].expand(-1, n).flatten()
         turns = torch.arange(self.width, device=best.device)
         at = turns.clamp(max=len(parent) - 1)
         return s.points[:, parent[at]], more.flatten(1)[:, at], fits.flatten(1)[:, at] & (turns < len(parent))
@@ -183,7 +182,7 @@ class Corner(Attack):
         p, tally = oracle.problem, oracle.tally
         older = torch.where((t > 0)[:, None] & (t < self.pairs)[:, None], s.points_m, torch.inf)
         both = torch.cat([older, margins], 1)
-        top = both.argsort(dim=1, stable=True)[:, : self.beam]
+        top = both.argsort(dim=1, stable=True)[:, : self.kept]
         every = torch.arange(len(t), device=t.device)[:, None]
         after = t >= 0
         level = torch.where(t + 1 < self.pairs, 2, t + 4 - self.pairs)

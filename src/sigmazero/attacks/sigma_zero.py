@@ -114,15 +114,12 @@ class SigmaZero(Attack):
         return State(a, τ, m, v)
 
     def l0_gradient(self, δ: Tensor, p: Problem) -> Tensor:
-        """Gradient of the smooth l0 norm, mean over sites of s / (s + σ) with s the squared change of a site.
-
-        Where sites have costs, it is the mean weighted by them.
-        """
+        """Gradient of the smooth l0 norm, mean over sites of s / (s + σ) with s the squared change of a site."""
         s = δ.square().sum(1, keepdim=True) if p.grouped else δ * δ
         # The quotient rule as autograd applies it, not σ / (s + σ)²: the two differ by rounding, which the attack
         # amplifies, and the authors' iterates come from this form.
         c = s + self.smoothing
-        share = p.share
+        share = 1 / p.sites
         return 2 * δ * (share / c) - 2 * δ * (share * (s / c / c))
 
     def adapt(self, i: Tensor, τ: Tensor, fooled: Tensor, move: Tensor) -> Tensor:

@@ -164,14 +164,6 @@ class Problem:
         """More than all sites cost together: what a sample has as long as nothing was found."""
         return self.sites + 1 if self.costs is None else self.costs.sum() + 1
 
-    @property
-    def share(self) -> Tensor | float:
-        """What part of all costs a site has, broadcastable over the input: the same for each where each costs 1."""
-        if self.costs is None:
-            return 1 / self.sites
-        shape = (1, *self.x.shape[2:]) if self.grouped else self.x.shape[1:]
-        return (self.costs / self.costs.sum()).view(1, *shape)
-
     def legal(self, x: Tensor) -> Tensor:
         """The legal point nearest to one in the units of the box: itself, where the space is a box."""
         return x if self.form is None or self.outer_x is None else forms.legal(self, x)

@@ -1,0 +1,228 @@
+"""Attacks in spaces: every success is legal by code that shares nothing with them, and counted right."""
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import sigmazero as sz
+from sigmazero.data import load as load_rows
+from sigmazero.models import load as load_model
+from tests.networks import TinyNet
+from tests.spaces import Plain, draw, inputs, network
+
+IN_SPACES = [name for name, attack in sorted(sz.ATTACKS.items()) if attack.spaces]
+OTHERS = [name for name, attack in sorted(sz.ATTACKS.items()) if not attack.spaces]
+
+
+def small(name: str, steps: int = 15) -> sz.Attack:
+    more: dict[str, Any] = {"directions": 20, "blends": 20} if name.startswith("bb") else {}
+    return sz.get(name, steps=steps, **more)
+
+
+def how(attack: sz.Attack, budget: int = 3) -> dict[str, Any]:
+    return {"budget": budget} if attack.kind == "budget" else {}
+
+
+def checked(plain: Plain, net: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, result: sz.Result) -> None:
+    """Every success is legal, fools the network, and has the l0 and the cost that are claimed."""
+    clean, points = x.double().numpy(), result.x_adv.double().numpy()
+    assert not plain.complaints(clean, points)
+    l0, cost = plain.count(clean, points)
+    won = result.success.numpy()
+    assert (net(result.x_adv).argmax(1) != y).numpy()[won].all()
+    assert result.l0.numpy()[won].tolist() == np.array(l0, dtype=float)[won].tolist()
+    assert np.allclose(result.cost.numpy()[won], np.array(cost)[won])
+    assert torch.equal(result.x_adv[~result.success], x[~result.success])
+    assert result.cost[~result.success].isinf().all()
+    assert (result.given_up == 0).all()  # what was claimed was asked about, and was legal then
+
+
+@pytest.mark.parametrize("name", IN_SPACES)
+@settings(max_examples=8)
+@given(seed=st.integers(0, 2**31))
+def test_every_success_is_legal(name, seed):
+    random = Random(seed)
+    plain = draw(random)
+    x, net = inputs(plain, random), network(len(plain), seed % 1000)
+    y = net(x).argmax(1)
+    attack = small(name)
+    checked(plain, net, x, y, attack.run(net, x, y, space=plain.space(), **how(attack)))
+
+
+@pytest.mark.parametrize("name", ["sigma-zero", "sigma-swap", "corner"])
+def test_in_single_precision_too(name):
+    for seed in range(10):
+        random = Random(seed)
+        plain = draw(random)
+        plain.grid = [0.5 if step == 0.1 else step for step in plain.grid]  # 0.1 is another number in float32
+        plain.legal = [
+            legal if not step else [v for v in np.arange(low, high + 0.1, step).tolist() if v <= high]
+            for legal, step, (low, high) in zip(plain.legal, plain.grid, plain.ends, strict=True)
+        ]
+        if "values" in plain.kind:
+            continue
+        x, net = inputs(plain, random, dtype=torch.float32), network(len(plain), seed, torch.float32)
+        y = net(x).argmax(1)
+        checked(plain, net, x, y, small(name).run(net, x, y, space=plain.space()))
+
+
+def test_random_spaces_are_not_all_beyond_reach():
+    won = 0
+    for seed in range(20):
+        random = Random(seed)
+        plain = draw(random)
+        x, net = inputs(plain, random), network(len(plain), seed)
+        won += int(sz.get("corner").run(net, x, net(x).argmax(1), space=plain.space()).success.sum())
+    assert won >= 20
+
+
+def fewest(plain: Plain, net: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> list[tuple[float, float, float]]:
+    """By trying every point: the fewest changes, the least cost, and the least cost of a single change."""
+    found = []
+    for row in range(len(x)):
+        points = plain.every(row, x[row].numpy())
+        fooled = (net(torch.from_numpy(points)).argmax(1) != y[row]).numpy()
+        l0, cost = (
+            np.array(v, dtype=float)[fooled]
+            for v in plain.count(np.repeat(x[row : row + 1].numpy(), len(points), 0), points)
+        )
+        found.append((l0.min(initial=np.inf), cost.min(initial=np.inf), cost[l0 == 1].min(initial=np.inf)))
+    return found
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 2**31))
+def test_corner_finds_every_single_change(seed):
+    random = Random(seed)
+    plain = draw(random, finite=True)
+    x, net = inputs(plain, random), network(len(plain), seed % 1000)
+    y = net(x).argmax(1)
+    result = sz.get("corner").run(net, x, y, space=plain.space())
+    for row, (l0, cost, single) in enumerate(fewest(plain, net, x, y)):
+        if single < np.inf:
+            assert cost - 1e-6 <= float(result.cost[row]) <= single + 1e-6
+            assert set(plain.cost) != {1.0} or float(result.l0[row]) == l0 == 1
+
+
+@pytest.mark.parametrize("priced", [False, True])
+@pytest.mark.parametrize(
+    ("name", "options", "gap", "lost"),
+    [
+        ("sigma-swap", {"queries": 300}, 0.04, 0.0),
+        ("corner", {"steps": 100}, 0.04, 0.0),
+        ("sigma-zero", {"steps": 100}, 0.3, 0.4),  # values between the ends it rarely finds
+    ],
+)
+def test_gap_to_the_true_minimum(name, options, gap, lost, priced):
+    """Over all points of finite spaces: the mean excess of changes, or of cost, and the share of rows not fooled."""
+    reached, least, missed, possible = 0.0, 0.0, 0, 0
+    for seed in range(16):
+        random = Random(seed)
+        plain = draw(random, finite=True, priced=priced)
+        x, net = inputs(plain, random), network(len(plain), seed)
+        y = net(x).argmax(1)
+        result = sz.get(name, **options).run(net, x, y, space=plain.space())
+        for row, (l0, cost, _) in enumerate(fewest(plain, net, x, y)):
+            best, got = (cost, float(result.cost[row])) if priced else (l0, float(result.l0[row]))
+            assert got >= best - 1e-6
+            possible += np.isfinite(best)
+            missed += np.isfinite(best) and not np.isfinite(got)
+            if np.isfinite(got):
+                reached, least = reached + got, least + best
+    assert possible > 10
+    assert missed <= lost * possible
+    assert reached <= (1 + gap) * least
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_others_refuse_by_name(name):
+    x, net = torch.zeros(2, 4), network(4, 0, torch.float32)
+    with pytest.raises(ValueError, match=f"{name} cannot honour a space"):
+        sz.ATTACKS[name].run(net, x, net(x).argmax(1), space=sz.Space(kind="binary"))
+
+
+@pytest.mark.parametrize("name", sorted(sz.ATTACKS))
+def test_a_space_that_is_a_box_is_the_box(name):
+    """Nothing but ends and a direction: the same search as with bounds and a mask, to the bit."""
+    net = network(6, 1)
+    x = torch.rand(4, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 4 - 1
+    y, attack = net(x).argmax(1), small(name)
+    mask = torch.tensor([True, True, False, True, True, True])
+    space = sz.Space(lower=-1, upper=3, direction=["both", "both", "none", "both", "both", "both"])
+    one = attack.run(net, x, y, bounds=(-1, 3), mask=mask, **how(attack))
+    two = attack.run(net, x, y, space=space, **how(attack))
+    assert torch.equal(one.x_adv, two.x_adv)
+    assert torch.equal(one.forwards, two.forwards)
+    assert torch.equal(one.cost, one.l0)
+
+
+@pytest.mark.parametrize("name", IN_SPACES)
+def test_an_affine_change_of_units_changes_nothing(name):
+    """Powers of two scale without rounding: other units, the same search and the same points."""
+    random = Random(3)
+    plain = draw(random)
+    while plain.one_hot or plain.tied or "binary" in plain.kind or 0.1 in plain.grid or "integer" in plain.kind:
+        plain = draw(random)
+    x, net = inputs(plain, random), network(len(plain), 3)
+    y, attack = net(x).argmax(1), small(name)
+    other = Plain(
+        [None if legal is None else [v * 8 for v in legal] for legal in plain.legal],
+        [(low * 8, high * 8) for low, high in plain.ends],
+        plain.kind,
+        [step * 8 for step in plain.grid],
+        plain.direction,
+        plain.cost,
+        [far * 8 for far in plain.around],
+    )
+    one = attack.run(net, x, y, space=plain.space(), **how(attack))
+    two = attack.run(lambda z: net(z / 8), x * 8, y, space=other.space(), **how(attack))
+    assert torch.equal(one.x_adv * 8, two.x_adv)
+    assert torch.equal(one.forwards, two.forwards)
+    assert torch.equal(one.cost, two.cost)
+
+
+def test_a_batch_of_any_size_gives_the_same():
+    random = Random(5)
+    plain = draw(random, rows=6)
+    x, net = inputs(plain, random, rows=6), network(len(plain), 5)
+    y = net(x).argmax(1)
+    for name in ("sigma-zero", "sigma-swap", "corner", "sparse-rs-min"):
+        whole, cut = (small(name).run(net, x, y, space=plain.space(), batch_size=n) for n in (6, 2))
+        assert torch.allclose(whole.x_adv, cut.x_adv)
+        assert torch.equal(whole.l0, cut.l0)
+
+
+def test_images_of_eight_bits_survive_being_saved(tmp_path):
+    """On the bundled network, which reads real digits: what is found is still wrong after a PNG."""
+    net, digits = load_model("demo"), load_rows("mnist-5k-heldout")
+    some = torch.arange(0, 1000, 90)
+    x, y = digits.images[some], digits.labels[some]
+    for name, options in (("sigma-zero", {"steps": 100}), ("sigma-swap", {"queries": 200})):
+        result = sz.get(name, **options).run(net, x, y, space=sz.Space.image8())
+        assert result.success.all()
+        for row, image in enumerate(result.x_adv):
+            Image.fromarray((image[0] * 255).round().to(torch.uint8).numpy()).save(tmp_path / f"{row}.png")
+            again = torch.from_numpy(np.array(Image.open(tmp_path / f"{row}.png"))).float() / 255
+            assert torch.equal(again, image[0])
+            assert int((again != x[row, 0]).sum()) == int(result.l0[row])
+
+
+@pytest.mark.parametrize(
+    "space", [sz.Space.patches((3, 6, 6), 3), sz.Space.rows((3, 6, 6)), sz.Space.pixels((3, 6, 6))]
+)
+def test_patches_and_rows_of_images(space):
+    net = TinyNet("rgb")
+    sites = space.columns((3, 6, 6)).groups
+    for name in ("sigma-zero", "sigma-swap", "corner", "pgd-l0-min"):
+        result = small(name, 40).run(net, net.x, net.y, space=space)
+        assert result.success.any(), name
+        changed = (result.x_adv != net.x).flatten(1)
+        counted = torch.stack([changed[:, list(site.members)].any(1) for site in sites], 1).sum(1)
+        assert torch.equal(counted[result.success], result.l0[result.success].long())
+        assert (result.l0[result.success] <= len(sites)).all()

@@ -1,0 +1,228 @@
+"""Spaces: what they refuse, what is legal in them, and how they are read and written."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import sigmazero as sz
+from sigmazero.core.inputs import make_problem
+from sigmazero.core.problem import Problem, unit_box
+
+NAMES = ["age", "sex", "gain", "job=a", "job=b", "job=c"]
+
+
+def credit(**more: Any) -> sz.Space:
+    given = {
+        "names": NAMES,
+        "kind": {"age": "integer", "sex": "binary", "job=a": "binary", "job=b": "binary", "job=c": "binary"},
+        "lower": {"age": 17, "gain": 0},
+        "upper": {"age": 90, "gain": 1000},
+        "direction": {"age": "up", "sex": "none"},
+        "cost": {"gain": 3},
+        "one_hot": {"job": ["job=a", "job=b", "job=c"]},
+    }
+    return sz.Space(**given | more)
+
+
+ROWS = torch.tensor([[30.0, 1.0, 0.5, 0.0, 1.0, 0.0], [90.0, 0.0, 999.0, 1.0, 0.0, 0.0]])
+LABELS = torch.tensor([0, 1])
+
+
+def inner(space: sz.Space, x: torch.Tensor = ROWS, **more: Any) -> Problem:
+    return unit_box(make_problem(x, torch.zeros(len(x), dtype=torch.int64), space=space, **more))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"upper": {"age": 10}}, "lower=17 lies above upper=10 for feature 'age'; swap them"),
+        ({"upper": {"age": 17.5}, "lower": {"age": 17.2}}, "feature 'age' has no legal value between 17.2 and 17.5"),
+        ({"lower": {"age": float("nan")}}, "lower=nan of feature 'age' must be a number"),
+        ({"cost": {"gain": 0}}, "cost=0 of feature 'gain' must be a finite number greater than 0"),
+        ({"cost": {"gian": 2}}, "there is no feature 'gian'; did you mean 'gain'?"),
+        ({"cost": {"job=a": 2}}, "group 'job' is of unequal features: 'job=a' costs 2, 'job=b' costs 1"),
+        ({"direction": {"job=a": "none"}}, "group 'job' is of unequal features: give all of a one-hot group direction"),
+        ({"direction": {"age": "upwards"}}, "direction='upwards' of feature 'age' is not one of both, up, down, none"),
+        ({"kind": {"age": "number"}}, "kind='number' of feature 'age' is not one of real, integer, binary, values"),
+        ({"one_hot": {"job": ["age", "sex"]}}, "group 'job' is of unequal features: 'age' is integer"),
+        ({"tied": {"two": ["age", "job=a"]}}, "feature 'job=a' is in 'job' and 'two'; leave it in one group"),
+        ({"kind": {"age": "values"}}, "feature 'age' has kind 'values' but no values"),
+        ({"names": [*NAMES[:-1], "age"]}, "two features are called 'age'"),
+        ({"names": NAMES[:-1]}, "there is no feature 'job=c'"),
+    ],
+)
+def test_contradictions_are_named(wrong, words):
+    with pytest.raises(ValueError, match=re.escape(words)) as error:
+        make_problem(ROWS, LABELS, space=credit(**wrong))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ([16, 1, 0, 0, 1, 0], "feature 'age' of input row 0 is 16, which is not between 17 and 90; widen the ends"),
+        ([30.5, 1, 0, 0, 1, 0], "feature 'age' of input row 0 is 30.5, which is no multiple of 1; round the inputs"),
+        ([30, 1, 0, 1, 1, 0], "row 0 the one-hot group 'job' (with feature 'job=a') sums to 2; exactly one"),
+        ([30, 1, 0, 0, 0, 0], "sums to 0"),
+    ],
+)
+def test_an_input_outside_its_own_space_is_named(row, words):
+    with pytest.raises(ValueError, match=re.escape(words)) as error:
+        make_problem(torch.tensor([row], dtype=torch.float32), LABELS[:1], space=credit())
+    assert "\n" not in str(error.value)
+
+
+def test_what_does_not_go_together():
+    with pytest.raises(ValueError, match="bounds and space are both given"):
+        make_problem(ROWS, LABELS, space=credit(), bounds=(0, 2))
+    with pytest.raises(ValueError, match="the mask frees a part of one-hot group 'job'"):
+        make_problem(ROWS, LABELS, space=credit(), mask=torch.tensor([True, True, True, True, True, False]))
+    with pytest.raises(ValueError, match="directions of 3 samples for 2 inputs"):
+        make_problem(ROWS, LABELS, space=credit(direction=[["none"] * 6] * 3))
+    with pytest.raises(TypeError, match="space is a dict"):
+        make_problem(ROWS, LABELS, space={"lower": 0})
+    images = torch.zeros(2, 3, 4, 4)
+    with pytest.raises(ValueError, match=r"make pixels groups with Space.pixels\(shape\)"):
+        make_problem(images, LABELS, space=sz.Space.rows((3, 4, 4)), unit="pixel")
+
+
+def test_legal_points_are_the_nearest_ones():
+    p = inner(credit())
+    raw = p.inward(torch.tensor([[41.4, 0.2, 0.7, 0.4, 0.3, 0.6], [95.0, 1.0, -5.0, 0.9, 0.9, 0.9]]))
+    asked = p.outward(p.legal(raw))
+    # Integers are rounded and do not fall, sex stays, the largest category wins, and of equal ones the clean one.
+    expected = torch.tensor([[41.0, 1.0, 0.7, 0.0, 0.0, 1.0], [90.0, 0.0, 0.0, 1.0, 0.0, 0.0]])
+    assert torch.allclose(asked, expected, atol=1e-4)
+    assert torch.equal(asked[:, [0, 1, 3, 4, 5]], expected[:, [0, 1, 3, 4, 5]])
+    assert torch.equal(p.outward(p.legal(p.legal(raw))), asked)
+    assert torch.equal(p.legal(p.x), p.x)
+    assert p.l0(p.legal(raw)).tolist() == [3, 1]
+    assert p.cost(p.legal(raw)).tolist() == [5.0, 3.0]
+    several = torch.stack([raw, p.x], 1)
+    assert torch.equal(p.outward(p.legal(several))[:, 0], asked)
+    assert torch.equal(p.outward(several)[:, 1], ROWS)
+
+
+def test_directions_per_sample_and_around():
+    space = sz.Space(
+        lower=0, upper=10, around=[2.0, 0.5, 99.0], direction=[["up", "both", "down"], ["none", "up", "both"]]
+    )
+    p = make_problem(torch.full((2, 3), 5.0), LABELS, space=space)
+    assert p.lower.tolist() == [[5.0, 4.5, 0.0], [5.0, 5.0, 0.0]]
+    assert p.upper.tolist() == [[7.0, 5.5, 5.0], [5.0, 5.5, 10.0]]
+    assert p.form is None  # a box says it all
+    assert p.free is not None
+    assert p.free.tolist() == [[True, True, True], [False, True, True]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_eight_bits_are_those_of_images(dtype):
+    every = torch.arange(256, dtype=torch.uint8).to(dtype) / 255
+    p = inner(sz.Space.image8(), torch.zeros(1, 1, 16, 16, dtype=dtype))
+    asked = p.outward(every.view(1, 1, 16, 16) + 0.4 / 255)
+    assert torch.equal(asked.flatten(), torch.cat([every[:-1], every[-1:]]))
+    assert torch.equal((asked * 255).round().to(torch.uint8).to(dtype) / 255, asked)
+
+
+@pytest.mark.parametrize(
+    ("space", "sites"),
+    [
+        (sz.Space.patches((3, 5, 7), 3), 2 * 3),
+        (sz.Space.rows((3, 5, 7)), 5),
+        (sz.Space.image_columns((3, 5, 7)), 7),
+        (sz.Space.pixels((3, 5, 7)), 35),
+        (sz.Space(tied=[[0, 1], [5, 9, 20]]), 105 - 3),
+    ],
+)
+def test_groups_count_once(space, sites):
+    x = torch.rand(2, 3, 5, 7)
+    problem = make_problem(x, LABELS, space=space)
+    p = unit_box(problem)
+    assert problem.sites == p.sites == sites
+    assert torch.equal(p.outward(p.x), x)
+    moved = x.clone()
+    moved[0, :, 0, 0] = 0.0  # in one patch, one row, one column, one pixel
+    for groups, point in ((problem, moved), (p, p.inward(moved))):
+        assert groups.l0(point).tolist() == ([3, 0] if sites == 102 else [1, 0])
+    assert torch.allclose(p.outward(p.legal(p.inward(moved))), moved)
+
+
+def test_written_and_read_again(tmp_path):
+    space = credit(values={"gain": [0.5, 999.0, 10.0]}, grid={"age": 2.0}, lower={"age": 18}, around={"age": 6})
+    (tmp_path / "space.toml").write_text(space.to_toml())
+    again = sz.Space.from_toml(tmp_path / "space.toml")
+    one, two = space.columns((6,)), again.columns((6,))
+    for name in ("lower", "upper", "around", "times", "per", "rise", "fall", "cost"):
+        assert np.array_equal(getattr(one, name), getattr(two, name)), name
+    assert (one.kind, one.groups) == (two.kind, two.groups)
+    assert {k: v.tolist() for k, v in one.tables.items()} == {k: v.tolist() for k, v in two.tables.items()}
+    (tmp_path / "image.toml").write_text('grid = "1/255"\ncost = 2\n')
+    assert sz.Space.from_toml(tmp_path / "image.toml").columns((4,)).per.tolist() == [255.0] * 4
+    (tmp_path / "pixels.toml").write_text(sz.Space.pixels((2, 1, 2), grid=0.5).to_toml())
+    assert len(sz.Space.from_toml(tmp_path / "pixels.toml").columns((2, 1, 2)).groups) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[feature.age]\nlow = 3\n", "feature 'age': there is no 'low'; allowed: kind, values, lower"),
+        ("[feature.age]\nupper = -3\n", "lower=0 lies above upper=-3 for feature 'age'"),
+        ('[feature.age]\n[group.job]\none_hot = ["aeg"]\n', "there is no feature 'aeg'; did you mean 'age'?"),
+        ('grid = "1/none"\n', "'1/none' is no fraction"),
+        ("cost = [1, ", "no space can be read from it"),
+        ("cost = 2\n[feature.age]\ncost = 3\n", "cost is given for all features and for 'age'"),
+    ],
+)
+def test_a_wrong_file_is_named(tmp_path, text, words):
+    (tmp_path / "space.toml").write_text(text)
+    with pytest.raises(ValueError, match=re.escape(words)) as error:
+        sz.Space.from_toml(tmp_path / "space.toml")
+    assert "\n" not in str(error.value)
+
+
+def test_a_draft_from_data():
+    rows = np.array([[1, 0.5, 0, 1, 0, 7], [0, 0.25, 1, 0, 0, 3], [0, 0.75, 0, 0, 1, 5]])
+    space = sz.Space.infer(rows)
+    columns = space.columns((6,))
+    assert columns.kind == ["binary", "real", "binary", "binary", "binary", "integer"]
+    assert [group.members for group in columns.groups] == [(2, 3, 4)]
+    assert (columns.lower[5], columns.upper[5]) == (3, 7)
+    make_problem(torch.tensor(rows), torch.zeros(3, dtype=torch.int64), space=space)
+    with pytest.raises(ValueError, match="feature 1 of row 0 is NaN or Inf"):
+        sz.Space.infer([[0.0, float("nan")]])
+
+
+def test_accept_is_asked_when_a_success_is_verified():
+    net = torch.nn.Linear(3, 2, dtype=torch.float64).requires_grad_(False)
+    net.weight.copy_(torch.tensor([[0.0, 0.0, 0.0], [3.0, 2.0, 2.0]]))
+    net.bias.copy_(torch.tensor([1.5, 0.0]))
+    x, y = torch.zeros(2, 3, dtype=torch.float64), torch.zeros(2, dtype=torch.int64)
+    asked = []
+
+    def accept(points, clean):
+        asked.append(len(points))
+        assert points.shape == clean.shape
+        return points[:, 0] == 0
+
+    result = sz.get("corner", width=1).run(net, x, y, space=sz.Space(kind="binary", accept=accept))
+    assert result.judged.tolist() == [1, 1]
+    assert sum(asked) == 2
+    assert result.outcome.tolist() == [sz.Outcome.UNVERIFIED] * 2  # the first success is not accepted
+    other = sz.Space(kind="binary", accept=accept, direction=["none", "both", "both"])
+    assert sz.get("corner").run(net, x, y, space=other).l0.tolist() == [1.0, 1.0]
+    with pytest.raises(ValueError, match="return one boolean per point"):
+        sz.get("corner").run(net, x, y, space=sz.Space(kind="binary", accept=lambda a, b: a))
+
+
+def test_share_of_successes_by_cost():
+    net = torch.nn.Linear(3, 2, dtype=torch.float64).requires_grad_(False)
+    net.weight.copy_(torch.tensor([[0.0, 0.0, 0.0], [3.0, 1.0, 1.0]]))
+    net.bias.copy_(torch.tensor([1.5, 0.0]))
+    x, y = torch.zeros(1, 3, dtype=torch.float64), torch.zeros(1, dtype=torch.int64)
+    for name in ("sigma-swap", "corner"):
+        result = sz.get(name).run(net, x, y, space=sz.Space(kind="binary", cost=[5, 1, 2]))
+        assert (result.l0.tolist(), result.cost.tolist()) == ([2.0], [3.0])  # two cheap ones rather than a dear one
+        assert (result.asr_at_cost(2.9), result.asr_at_cost(3)) == (0.0, 1.0)

@@ -1,0 +1,175 @@
+"""Random spaces as plain lists, and whether points are legal in them, by code that shares nothing with `sz.Space`."""
+
+import itertools
+import math
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+import sigmazero as sz
+
+Rows = NDArray[np.float64]
+
+
+@dataclass
+class Plain:
+    """A space in plain lists: per feature its legal values (None for a real one), ends, direction and cost."""
+
+    legal: list[list[float] | None]
+    ends: list[tuple[float, float]]
+    kind: list[str]
+    grid: list[float]
+    direction: list[list[str]]  # one row for all samples, or one each
+    cost: list[float]
+    around: list[float]
+    one_hot: list[list[int]] = field(default_factory=list)
+    tied: list[list[int]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def space(self, **more: Any) -> sz.Space:
+        """The same as sigmazero takes it."""
+        sets = {k: legal for k, legal in enumerate(self.legal) if self.kind[k] == "values" and legal is not None}
+        return sz.Space(
+            kind=self.kind,
+            values=sets,
+            lower=[low for low, _ in self.ends],
+            upper=[high for _, high in self.ends],
+            grid=self.grid,
+            direction=self.direction[0] if len(self.direction) == 1 else self.direction,
+            cost=self.cost,
+            around=self.around,
+            one_hot={f"hot {k}": group for k, group in enumerate(self.one_hot)},
+            tied=self.tied,
+            **more,
+        )
+
+    def sites(self) -> list[list[int]]:
+        """What counts once."""
+        grouped = [*self.one_hot, *self.tied]
+        return [*grouped, *([k] for k in range(len(self)) if not any(k in group for group in grouped))]
+
+    def may_be(self, row: int, k: int, clean: float, value: float) -> bool:
+        """Whether a feature of a row may go from one value to another, groups aside."""
+        way = self.direction[row if len(self.direction) > 1 else 0][k]
+        if value == clean:
+            return True
+        tiny = 1e-9 * max(1.0, abs(value))
+        inside = self.ends[k][0] - tiny <= value <= self.ends[k][1] + tiny
+        near = abs(value - clean) <= self.around[k] + tiny
+        allowed = {"both": True, "up": value > clean, "down": value < clean, "none": False}[way]
+        legal = self.legal[k]
+        return inside and near and allowed and (legal is None or min(abs(value - one) for one in legal) <= tiny)
+
+    def complaints(self, x: Rows, x_adv: Rows) -> list[str]:
+        """What is illegal about points."""
+        found = []
+        for row, (clean, point) in enumerate(zip(x, x_adv, strict=True)):
+            found += [
+                f"row {row}: feature {k} ({self.kind[k]}) from {clean[k]} to {point[k]}"
+                for k in range(len(self))
+                if not self.may_be(row, k, clean[k], point[k])
+            ]
+            found += [
+                f"row {row}: {group} is {point[group]}" for group in self.one_hot if sorted(point[group])[-2:] != [0, 1]
+            ]
+        return found
+
+    def count(self, x: Rows, x_adv: Rows) -> tuple[list[int], list[float]]:
+        """Changed sites of each row, and what they cost."""
+        changed = [[any(a[k] != b[k] for k in site) for site in self.sites()] for a, b in zip(x, x_adv, strict=True)]
+        costs = [self.cost[site[0]] for site in self.sites()]
+        return [sum(row) for row in changed], [sum(itertools.compress(costs, row)) for row in changed]
+
+    def every(self, row: int, clean: Rows) -> Rows:
+        """All points of a finite space around an input."""
+        options: list[list[float]] = []
+        for k in range(len(self)):
+            legal = self.legal[k]
+            assert legal is not None
+            options.append(sorted({float(clean[k]), *(v for v in legal if self.may_be(row, k, clean[k], v))}))
+        points = np.array(list(itertools.product(*options)))
+        for group in self.one_hot:
+            points = points[points[:, group].sum(1) == 1]
+        return points
+
+
+def draw(random: Random, finite: bool = False, rows: int = 3, priced: bool | None = None) -> Plain:
+    """A random space of three to seven features."""
+    plain = Plain([], [], [], [], [], [], [])
+    for _ in range(random.randint(1, 4) if finite else random.randint(2, 5)):
+        _feature(plain, random, finite)
+    if random.random() < 0.6:
+        n = random.randint(2, 3)
+        plain.one_hot.append([_binary(plain) for _ in range(n)])
+    if random.random() < 0.4 and not finite:
+        plain.tied.append(random.sample(range(len(plain) - sum(map(len, plain.one_hot))), 2))
+    priced = random.random() < 0.5 if priced is None else priced
+    plain.cost = [random.choice([1.0, 2.0, 0.5, 3.0]) if priced else 1.0 for _ in range(len(plain))]
+    for site in plain.sites():
+        for k in site:
+            plain.cost[k] = plain.cost[site[0]]
+    words = ["both", "both", "both", "up", "down", "none"]
+    plain.direction = [[random.choice(words) for _ in range(len(plain))] for _ in range(random.choice([1, rows]))]
+    for way, group in itertools.product(plain.direction, plain.one_hot):
+        both = random.choice(["both", "both", "none"])
+        for k in group:
+            way[k] = both
+    return plain
+
+
+def _feature(plain: Plain, random: Random, finite: bool) -> None:
+    kind = random.choice(["integer", "binary", "values", "grid", *([] if finite else ["real", "real"])])
+    if kind == "binary":
+        _binary(plain)
+        return
+    low = float(random.randint(-3, 1))
+    high = low + random.randint(1, 3)
+    step = random.choice([0.5, 0.25, 0.1])
+    legal: dict[str, list[float] | None] = {
+        "integer": [low + n for n in range(int(high - low) + 1)],
+        "values": sorted({low, high, round(random.uniform(low, high), 2)}),
+        "grid": [k * step for k in range(round(low / step), round(high / step) + 1)],
+        "real": None,
+    }
+    plain.legal.append(legal[kind])
+    plain.ends.append((low, high))
+    plain.kind.append("real" if kind == "grid" else kind)
+    plain.grid.append(step if kind == "grid" else 0.0)
+    plain.around.append(random.choice([math.inf, math.inf, 1.5]))
+
+
+def _binary(plain: Plain) -> int:
+    plain.legal.append([0.0, 1.0])
+    plain.ends.append((0.0, 1.0))
+    plain.kind.append("binary")
+    plain.grid.append(0.0)
+    plain.around.append(math.inf)
+    return len(plain) - 1
+
+
+def inputs(plain: Plain, random: Random, rows: int = 3, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Legal inputs."""
+    x = torch.zeros(rows, len(plain), dtype=dtype)
+    for row in range(rows):
+        for k, legal in enumerate(plain.legal):
+            x[row, k] = random.uniform(*plain.ends[k]) if legal is None else random.choice(legal)
+        for group in plain.one_hot:
+            x[row, group] = 0.0
+            x[row, random.choice(group)] = 1.0
+    return x
+
+
+def network(features: int, seed: int, dtype: torch.dtype = torch.float64) -> nn.Module:
+    """A small network that a few changes fool."""
+    generator = torch.Generator().manual_seed(seed)
+    net = nn.Sequential(nn.Linear(features, 12), nn.Tanh(), nn.Linear(12, 3)).to(dtype).requires_grad_(False)
+    for parameter in net.parameters():
+        parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64).to(dtype))
+    return net
