@@ -83,7 +83,7 @@ def test_what_does_not_go_together():
     with pytest.raises(ValueError, match="directions of 3 samples for 2 inputs"):
         make_problem(ROWS, LABELS, space=credit(direction=[["none"] * 6] * 3))
     with pytest.raises(TypeError, match="space is a dict"):
-        make_problem(ROWS, LABELS, space={"lower": 0})
+        make_problem(ROWS, LABELS, space={"lower": 0})  # type: ignore[arg-type]
     images = torch.zeros(2, 3, 4, 4)
     with pytest.raises(ValueError, match=r"make pixels groups with Space.pixels\(shape\)"):
         make_problem(images, LABELS, space=sz.Space.rows((3, 4, 4)), unit="pixel")
