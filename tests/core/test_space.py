@@ -208,6 +208,7 @@ def test_accept_is_asked_when_a_success_is_verified():
         return points[:, 0] == 0
 
     result = sz.get("corner", width=1).run(net, x, y, space=sz.Space(kind="binary", accept=accept))
+    assert result.judged is not None
     assert result.judged.tolist() == [1, 1]
     assert sum(asked) == 2
     assert result.outcome.tolist() == [sz.Outcome.UNVERIFIED] * 2  # the first success is not accepted
@@ -226,3 +227,29 @@ def test_share_of_successes_by_cost():
         result = sz.get(name).run(net, x, y, space=sz.Space(kind="binary", cost=[5, 1, 2]))
         assert (result.l0.tolist(), result.cost.tolist()) == ([2.0], [3.0])  # two cheap ones rather than a dear one
         assert (result.asr_at_cost(2.9), result.asr_at_cost(3)) == (0.0, 1.0)
+
+
+def test_ends_of_finite_sets_are_their_own_unless_said():
+    sets = {0: [-3, 0, 7], 1: [-3, 0, 7]}
+    for lower, upper, expected in (
+        (0.0, 1.0, ([-3, -3], [7, 7])),
+        ({0: 0}, {0: 7}, ([0, -3], [7, 7])),
+        (np.array([-1.0, 0.0]), np.array([9.0, 1.0]), ([-1, 0], [9, 1])),
+    ):
+        columns = sz.Space(values=sets, lower=lower, upper=upper).columns((2,))
+        assert (columns.lower.tolist(), columns.upper.tolist()) == expected
+
+
+@pytest.mark.parametrize("name", ["sigma-zero", "sigma-swap"])
+def test_a_coarse_search_is_confirmed_by_cost(name):
+    """In bf16 records are confirmed as the search goes: the cheapest of them is kept."""
+    net = torch.nn.Linear(8, 2).requires_grad_(False)
+    net.weight.copy_(torch.stack([torch.zeros(8), torch.linspace(1, 2, 8)]))
+    net.bias.copy_(torch.tensor([3.0, 0.0]))
+    x, y = torch.zeros(4, 8), torch.zeros(4, dtype=torch.int64)
+    cost = [1.0, 1.0, 1.0, 1.0, 5.0, 5.0, 5.0, 5.0]
+    space = sz.Space(kind="binary", cost=cost)
+    result = sz.get(name, steps=100).run(net, x, y, space=space, precision="bf16")
+    assert result.success.all()
+    assert torch.equal(result.cost, (result.x_adv * torch.tensor(cost)).sum(1))
+    assert name == "sigma-zero" or result.cost.tolist() == [3.0] * 4  # three cheap ones, not two dear ones

@@ -29,7 +29,7 @@ class Result:
     a sample did not, when they were asked about afresh; a sparser point was claimed for it, and is not reported.
 
     In a space with groups `l0` counts each of them once. `cost` is what the changes cost together: their number, unless
-    the space has costs. `judged` is how often the space's own `accept` was asked; it is no query of the model.
+    the space has costs. `judged` is how often the space's `accept` was asked, which is no query of the model.
     """
 
     x_adv: Tensor
@@ -46,7 +46,7 @@ class Result:
     ids: Tensor
     given_up: Tensor = field(default=cast(Tensor, None))  # zeros where nobody says
     cost: Tensor = field(default=cast(Tensor, None))  # that of the changes, 1 each, where nobody says
-    judged: Tensor = field(default=cast(Tensor, None))  # zeros where nobody says
+    judged: Tensor | None = None
     unit: Unit = "feature"
     budget: int | None = None
     seconds: float = 0.0
@@ -58,8 +58,6 @@ class Result:
             object.__setattr__(self, "given_up", torch.zeros_like(self.forwards))
         if cast(Any, self.cost) is None:
             object.__setattr__(self, "cost", self.changes)
-        if cast(Any, self.judged) is None:
-            object.__setattr__(self, "judged", torch.zeros_like(self.forwards))
 
     def __len__(self) -> int:
         """Number of samples."""

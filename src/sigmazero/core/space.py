@@ -238,10 +238,8 @@ class Space:
         lower = self._numbers("lower", self.lower, 0.0, shape)
         upper = self._numbers("upper", self.upper, 1.0, shape)
         for k, table in tables.items():
-            if self.lower == 0.0 or (isinstance(self.lower, Mapping) and lower[k] == 0.0):
-                lower[k] = table[0]
-            if self.upper == 1.0 or (isinstance(self.upper, Mapping) and upper[k] == 1.0):
-                upper[k] = table[-1]
+            lower[k] = lower[k] if self._given(self.lower, 0.0, k, len(kind)) else table[0]
+            upper[k] = upper[k] if self._given(self.upper, 1.0, k, len(kind)) else table[-1]
         for k, word in enumerate(kind):
             if word == "binary":
                 lower[k], upper[k] = 0.0, 1.0
@@ -253,6 +251,12 @@ class Space:
             ends = f"lower={lower[k]:g} lies above upper={upper[k]:g}"
             raise ValueError(f"space: {ends} for feature {self.label(k)}; swap them")
         return lower, upper
+
+    def _given(self, ends: Any, usual: float, k: int, n: int) -> bool:
+        """Whether the end of a feature was said, rather than left at the usual one."""
+        if isinstance(ends, Mapping):
+            return k in {self.place(feature, n) for feature in ends}
+        return not isinstance(ends, int | float) or ends != usual
 
     def _directions(self, shape: tuple[int, ...]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Who may rise and who may fall: one row, or one per sample."""

@@ -5,6 +5,7 @@ is both.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -130,8 +131,9 @@ class Verifier:
     ) -> Result:
         x_adv, logits = problem.x.clone(), clean.clone()
         forwards, steps = tally.forwards.clone(), torch.full_like(tally.forwards, -1)
-        given_up, judged = tally.given_up.clone(), torch.zeros_like(tally.given_up)
+        given_up = tally.given_up.clone()
         accept = None if problem.form is None or problem.form.accept is None else problem.form.accepted
+        judged = None if accept is None else torch.zeros_like(given_up)
         steps[settled] = 0
         claimed = counts[:, 0] <= problem.sites
         confirmed = settled.clone()
@@ -140,7 +142,7 @@ class Verifier:
             if not len(rows):
                 break
             good, fresh = self.confirm(problem.take(rows), points[rows, k])
-            if accept is not None:
+            if accept is not None and judged is not None:
                 good = good & accept(points[rows, k], problem.x[rows])
                 judged[rows] += 1
             forwards[rows] += self.checks
@@ -166,11 +168,15 @@ class Verifier:
             clean_prediction=torch.where(clean.isfinite().all(1), clean.argmax(1), -1),
             ids=problem.ids,
             given_up=given_up,
-            cost=problem.cost(x_adv).float() + failed,
-            judged=judged,
+            **_priced(problem, x_adv, failed, judged),
             unit=problem.unit,
             budget=problem.budget,
         )
+
+
+def _priced(problem: Problem, x_adv: Tensor, failed: Tensor, judged: Tensor | None) -> dict[str, Any]:
+    """What a space adds to a report."""
+    return {} if problem.form is None else {"cost": problem.cost(x_adv).float() + failed, "judged": judged}
 
 
 def _apart(answers: list[Tensor]) -> Tensor:

@@ -16,7 +16,7 @@ from sigmazero.core.problem import Unit
 from sigmazero.core.result import Result
 
 _TENSORS = {field.name for field in fields(Result) if field.type in (Tensor, "Tensor")}
-NAMES = _TENSORS - {"given_up", "cost", "judged"}  # which files from before there were such numbers have too
+NAMES = _TENSORS - {"given_up", "cost"}  # which files from before there were such numbers have too
 
 
 def save_result(path: Path, result: Result, **more: Tensor | None) -> None:
