@@ -140,6 +140,28 @@ def test_gap_to_the_true_minimum(name, options, gap, lost, priced):
     assert reached <= (1 + gap) * least
 
 
+@pytest.mark.parametrize(("name", "options"), [("sigma-swap", {"queries": 400}), ("corner", {})])
+def test_features_added_to_a_linear_detector(name, options):
+    """The fewest are known: those that speak most for it, until the score is below 0."""
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(60, generator=generator, dtype=torch.float64)
+    x = (torch.rand(16, 60, generator=generator) < 0.2).double()
+
+    def detector(points: torch.Tensor) -> torch.Tensor:
+        score = points @ weight + 12
+        return torch.stack([-score, score], 1)
+
+    gains = torch.where(x == 0, -weight, 0).clamp(min=0).sort(1, descending=True).values.cumsum(1)
+    optimum = (gains <= detector(x)[:, 1:]).sum(1) + 1
+    assert (optimum < 40).all()
+    result = sz.get(name, **options).run(
+        detector, x, torch.ones(16).long(), space=sz.Space(kind="binary", direction="up")
+    )
+    assert (result.x_adv >= x).all()
+    assert (result.l0 >= optimum).all()
+    assert result.l0.mean() <= 1.02 * optimum.double().mean()
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_others_refuse_by_name(name):
     x, net = torch.zeros(2, 4), network(4, 0, torch.float32)
