@@ -37,8 +37,7 @@ from sigmazero.core.problem import Problem
 class State:
     """One row per sample: values (features of a site, M) and sites (M) of all changes, possible ones first in `order`.
 
-    `ranks` are those of the pairs, turn by turn; `points` are those to go on from, `fewest` is how many changes the
-    points of the next step have.
+    `ranks` are those of the pairs, turn by turn; `points` are those to go on from.
     """
 
     values: Tensor
@@ -49,7 +48,6 @@ class State:
     m: Tensor
     points: Tensor
     points_m: Tensor
-    fewest: Tensor
     done: Tensor
 
 
@@ -112,7 +110,6 @@ class Corner(Attack):
             m=torch.full_like(values[:, 0], torch.inf),
             points=p.x[:, None].repeat(1, self.kept, *[1] * (p.x.ndim - 1)),
             points_m=values.new_full((len(p), self.kept), torch.inf),
-            fewest=torch.ones_like(count),
             done=count == 0,
         )
 
@@ -139,7 +136,7 @@ class Corner(Attack):
         margins = margins.masked_fill(~use, torch.inf)
         # A change that was not asked about now keeps what is known of it.
         m = s.m.scatter_reduce(1, first, torch.where(asked, margins, torch.inf), "amin")
-        return self._kept(replace(s, m=m), points, margins, t, oracle)
+        return self._judged(replace(s, m=m), points, margins, t, oracle)
 
     def _promise(self, s: State, p: Problem) -> Tensor:
         """What singles are ranked by, the best first: their margins, or what they gain per cost."""
@@ -177,7 +174,7 @@ class Corner(Attack):
         value = torch.where(use[..., None, None], new, by_sites.gather(3, where))
         return by_sites.scatter(3, where, value).view_as(flat)
 
-    def _kept(self, s: State, points: Tensor, margins: Tensor, t: Tensor, oracle: Oracle) -> State:
+    def _judged(self, s: State, points: Tensor, margins: Tensor, t: Tensor, oracle: Oracle) -> State:
         """The best points of the pairs so far, or of this step after them; rows that cannot improve are done."""
         p, tally = oracle.problem, oracle.tally
         older = torch.where((t > 0)[:, None] & (t < self.pairs)[:, None], s.points_m, torch.inf)
@@ -185,14 +182,13 @@ class Corner(Attack):
         top = both.argsort(dim=1, stable=True)[:, : self.kept]
         every = torch.arange(len(t), device=t.device)[:, None]
         after = t >= 0
-        level = torch.where(t + 1 < self.pairs, 2, t + 4 - self.pairs)
-        fewest = torch.where(t + 1 < 0, 1, level)
+        # How many changes the points of the next step have.
+        fewest = torch.where(t + 1 < 0, 1, torch.where(t + 1 < self.pairs, 2, t + 4 - self.pairs))
         cheapest = 1.0 if p.form is None else p.form.cheapest
         best = torch.cat([s.points, points], 1)[every, top]
         return replace(
             s,
             points=torch.where(ops.per_row(after, best), best, s.points),
             points_m=torch.where(after[:, None], both.gather(1, top), s.points_m),
-            fewest=fewest,
             done=(tally.best_cost <= cheapest * fewest) | (fewest > p.sites) | (after & both.amin(1).isinf()),
         )

@@ -79,7 +79,7 @@ class Verifier:
         nothing, depth = problem.sites + 1, tally.counts.shape[1]
         earlier = [t.clone() for t in (tally.sure, tally.sure_l0, tally.sure_step)]
         worth, sure_worth = tally.worth, tally.sure_worth
-        before = sure_worth.clone()
+        before = earlier[1] if tally.costs is None else sure_worth.clone()
         for k in range(depth):
             rows = ((worth[:, k] < sure_worth) & (tally.counts[:, k] < nothing)).nonzero().squeeze(1)
             if not len(rows):
@@ -90,7 +90,8 @@ class Verifier:
             tally.sure[rows[good]] = tally.points[rows[good], k]
             tally.sure_l0[rows[good]] = tally.counts[rows[good], k]
             tally.sure_step[rows[good]] = tally.step_found[rows[good], k]
-            sure_worth[rows[good]] = worth[rows[good], k]
+            if tally.costs is not None:
+                sure_worth[rows[good]] = worth[rows[good], k]
         refuted = worth[:, 0] < sure_worth
         tally.points[:, 0], tally.counts[:, 0], tally.step_found[:, 0] = tally.sure, tally.sure_l0, tally.sure_step
         tally.counts[:, 1:] = nothing
