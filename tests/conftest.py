@@ -65,9 +65,12 @@ LONG = (
         "store/test_log.py",
         "store/test_merge",
         "test_default_device.py",
+        "attacks/test_spaces.py",
+        "run/test_odd_models.py",
+        "cli/test_unfinished.py",
     ),
     *("store/test_alterations.py", "report/test_adding.py", "cli/test_adding.py", "attacks/test_number_formats.py"),
-    *("cli/test_submit.py", "docs/test_site.py", "bench/test_stale.py", "bench/test_engines", "auto/test_resume.py"),
+    *("cli/test_submit.py", "docs/test_site.py", "bench/test_stale.py", "bench/test_engines", "auto/"),
 )
 
 
