@@ -83,3 +83,12 @@ def test_wrong_values_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\.npz"):
         evaluate(model, "none.npz", store=path)
     assert not path.exists()
+
+
+@pytest.mark.parametrize("device", ["nope", "cuda:99"])
+def test_a_device_that_is_not_there_is_refused_in_one_line(tmp_path, monkeypatch, device):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    model, x, y = linear_problem((6,), 4)
+    with pytest.raises(ValueError, match=f"device='{device}'"):
+        evaluate(model, (x, y), store=tmp_path / "s.db", steps=5, device=device)
+    assert not (tmp_path / "s.db").exists()

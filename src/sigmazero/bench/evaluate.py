@@ -168,6 +168,12 @@ def _run(questions: Sequence[Question], path: Path, loader: Loader, keeps: bool,
 
 def _device(model: nn.Module | str, device: str | torch.device | None) -> str | torch.device:
     if device is not None:
+        try:
+            kind = torch.device(device).type
+        except RuntimeError:
+            raise ValueError(f"device={device!r} is no device; give 'cpu' or 'cuda', or leave it out") from None
+        if kind == "cuda" and not torch.cuda.is_available():
+            raise ValueError(f"device={device!r}: torch sees no CUDA device here; give 'cpu', or leave it out")
         return device
     parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
     return "cpu" if parameter is None else parameter.device
