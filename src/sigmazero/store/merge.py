@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from sigmazero.core.files import replacing, same_file, writable
-from sigmazero.store import checksums, database
+from sigmazero.core.files import same_file, writable
+from sigmazero.store import database
 from sigmazero.store.answers import same_answers
 from sigmazero.store.batches import pack_facts, pack_places, unpack_facts, unpack_places
 from sigmazero.store.checksums import blob_sum, put
 from sigmazero.store.database import StoreBusy, StoreError
 from sigmazero.store.facts import CellInfo
+from sigmazero.store.fresh import fresh
 from sigmazero.store.log import beside
 from sigmazero.store.overlap import Contradiction, Made, Piece, united
 from sigmazero.store.reading import BatchRow, CellRow
@@ -58,17 +59,8 @@ def merge(paths: Sequence[Path], new: Path, *, any_plan: bool = False) -> Merged
         if not any_plan:
             _refuse_other_plans(stores)
         done = Merged()
-        with replacing(new) as part, database.explained(part):
-            base = database.open_writing(part)
-            try:
-                base.execute("BEGIN IMMEDIATE")
-                _write(base, stores, done)
-                base.execute("COMMIT")
-                if wrong := list(checksums.audit(base)):
-                    raise StoreError(f"what was merged is not sound: {wrong[0].what}")
-                database.settle(base)
-            finally:
-                base.close()
+        with fresh(new, "merged") as base:
+            _write(base, stores, done)
     return done
 
 

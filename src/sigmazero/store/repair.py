@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from sigmazero.core.files import replacing
-from sigmazero.store import checksums, database
 from sigmazero.store.batches import unpack_places
 from sigmazero.store.checksums import SIZE, TABLES, blob_sum, is_whole, put
 from sigmazero.store.database import StoreError
 from sigmazero.store.facts import CellInfo
+from sigmazero.store.fresh import fresh
 from sigmazero.store.log import beside, misfit
 from sigmazero.store.migrations import APPLICATION, migrate
 from sigmazero.store.pages import rows, views
@@ -86,17 +85,8 @@ def repair(path: Path, new: Path) -> Repair:
     done = Repair()
     if why := misfit(path):
         done.lost.append(f"perhaps what {beside(path).name} had to add: it seems to be of another copy ({why})")
-    with replacing(new) as part, database.explained(part):
-        base = database.open_writing(part)
-        try:
-            base.execute("BEGIN IMMEDIATE")
-            _copy(base, found, dict(_blobs(seen, found)), done)
-            base.execute("COMMIT")
-            if wrong := list(checksums.audit(base)):
-                raise StoreError(f"what was copied from {path} is not sound: {wrong[0].what}")
-            database.settle(base)
-        finally:
-            base.close()
+    with fresh(new, f"copied from {path}") as base:
+        _copy(base, found, dict(_blobs(seen, found)), done)
     return done
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sigmazero.bench.cells import Cell, Loader, Missing, expand
-from sigmazero.bench.cost import estimate
+from sigmazero.bench.cost import estimate, refine
 from sigmazero.bench.drive import RunSummary
 from sigmazero.bench.engines.choose import choose_engine
 from sigmazero.bench.plan import read_plan
@@ -83,7 +83,7 @@ def run(
         costs = None if part is None and chosen is None else estimate(cells, loader)
         only = None if part is None or costs is None else rows_of(part, cells, missing, costs)
         go = partial(execute, title=asked.name, progress=True, say=tell, about=noted(asked, part))
-        report = go(cells, opened, loader, engine=chosen, only=only, costs=costs)
+        report = go(cells, opened, loader, engine=chosen, only=only, costs=costs and refine(costs, opened))
         show_missing(missing)
         show_table(opened, [cell.info.key for cell in cells if only is None or only[cell.info.key].any()])
         show_failed(report, cells)
