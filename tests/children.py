@@ -5,6 +5,7 @@ They come from a server that has imported everything, so that each costs hardly 
 
 import multiprocessing
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable
@@ -61,3 +62,15 @@ def _work(point: str | None, target: Callable[..., Any], *arguments: Any) -> Non
     if point:
         faults.arm(point)
     target(*arguments)
+
+
+def ended(process: int, seconds: float = 60.0) -> bool:
+    """Whether a process, by its number, has ended or ends within so many seconds; it need not be a child of ours."""
+    try:
+        watched = os.pidfd_open(process)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([watched], [], [], seconds)[0])
+    finally:
+        os.close(watched)

@@ -9,23 +9,27 @@ from pathlib import Path
 
 import pytest
 
+from tests.children import ended
 from tests.plans import NET, PLAN, assert_same, contents, run
 
 pytest.importorskip("ray", reason="Ray is not installed: nothing is known of the engine 'ray' here")
 
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
 BRIEF = PLAN.replace("steps = 30", "steps = 5").replace(', "net.py:other"', "")
-# On the second node it kills, once, what it is told to: the worker itself, or the node. The first one waits for that.
+# On the second node it kills, once, what it is told to: the worker itself, or the node. The first one waits for that. A
+# worker whose node is dead may live on for a second: it must not finish its unit, and stays here until Ray ends it.
 DEADLY = (
     NET
     + """
 class Deadly(Net):
     def forward(self, x):
-        import os, pathlib, time
+        import os, pathlib, signal, time
         mark, where = pathlib.Path({mark!r}), os.environ.get("WHERE")
         if x.requires_grad and where == "second" and mark.exists():
-            mark.unlink()
+            mark.rename(mark.with_name(f"was-{{os.getpid()}}"))
             os.kill({victim}, 9)
+            while True:
+                signal.pause()
         while x.requires_grad and where == "head" and mark.exists():
             time.sleep(0.01)
         return super().forward(x)
@@ -133,6 +137,8 @@ def test_two_nodes_joined_by_address_and_one_that_dies(folder, cluster, victim):
     )
     assert done.returncode == 0, done.stderr
     assert not (folder / "mark").exists(), "the second node had nothing to do"
+    (was,) = folder.glob("was-*")
+    assert ended(int(was.name.removeprefix("was-"))), "Ray let a worker live on without its node"
     assert re.search(r"its worker died: .* they are run again", done.stderr)
     run(text, "local.db")
     assert_same(contents("ray.db"), contents("local.db"))
