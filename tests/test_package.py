@@ -28,16 +28,22 @@ sigmazero.get
 core = [*sys.modules]
 import sigmazero.models, sigmazero.data
 more = [*sys.modules]
-sigmazero.evaluate, sigmazero.SparseAutoAttack
-print(json.dumps([core, more, [*sys.modules], light]))
+sigmazero.evaluate, sigmazero.SparseAutoAttack, sigmazero.Space
+whole = [*sys.modules]
+import torch
+model, x = torch.nn.Linear(6, 3), torch.rand(2, 6)
+sigmazero.get("sigma-zero", steps=2).run(model, x, model(x).argmax(1))
+print(json.dumps([core, more, whole, light, [*sys.modules]]))
 """
 OPTIONAL = {"typer", "rich", "matplotlib", "PIL", "sklearn", "mlxtend", "scipy", "pandas", "torchvision", "safetensors"}
 OPTIONAL |= {"ray", "submitit"}
+COMPILER = {"torch._dynamo", "torch._inductor", "triton"}
+PEERS = {"foolbox", "art", "torchattacks"}
 
 
 @pytest.fixture(scope="module")
 def imports() -> list[set[str]]:
-    """What a new process has imported with the package, with its models and data, and when more was asked for."""
+    """What a new process has loaded with the package, its models and data, all that was asked for, and a first run."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # this copy, not an installed one
     done = subprocess.run([sys.executable, "-c", STAGES], capture_output=True, text=True, check=True, env=env)
     return [set(modules) for modules in json.loads(done.stdout)]
@@ -49,9 +55,14 @@ def test_torch_is_loaded_when_something_is_asked_for(imports):
 
 def test_the_core_needs_torch_and_numpy_alone(imports):
     assert {"torch", "numpy"} <= imports[0]
-    compiler = {"torch._dynamo", "torch._inductor", "triton"} & imports[0]
-    assert not compiler, "importing sigmazero loads torch's compiler, which takes seconds"
+    assert not imports[0] & COMPILER, "importing sigmazero loads torch's compiler, which takes seconds"
     assert not imports[0] & OPTIONAL
+
+
+def test_a_first_run_on_a_processor_loads_neither_the_compiler_nor_peers(imports):
+    """In a process that has loaded everything of ours; torch itself loads torch.fx, and sympy at a first gradient."""
+    assert {"sigmazero.auto", "sigmazero.run.session"} <= imports[4]
+    assert not imports[4] & (COMPILER | PEERS | OPTIONAL)
 
 
 def test_models_and_data_import_nothing_optional(imports):
