@@ -115,3 +115,44 @@ def test_damaged_files(tmp_path: Path, damage: Callable[[bytes], bytes], message
 def test_absent_file() -> None:
     with pytest.raises(MissingData, match="no such file"):
         load("absent.npz")
+
+
+NAMES = np.array(["age", "gain"])
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.bool_, np.int64, np.float64])
+def test_names_make_a_table_in_its_own_units(tmp_path: Path, kind: type) -> None:
+    table: np.ndarray = np.array([[30, 0], [41, 1], [17, 0], [90, 1], [55, 1]]).astype(kind)
+    path = save(tmp_path, images=table, labels=LABELS % 2, names=NAMES, classes=np.array(["poor", "rich"]))
+    rows = load(path, rows="1:4")
+    assert rows.images.tolist() == table[1:4].astype(float).tolist()
+    assert (rows.names, rows.classes, rows.space) == (("age", "gain"), ("poor", "rich"), None)
+    (tmp_path / "own.space.toml").write_text('[feature.age]\nkind = "integer"\nupper = 90\n[feature.gain]\n')
+    space = load(path).space
+    assert space is not None
+    assert space.columns((2,)).kind == ["integer", "real"]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"names": np.array(["age"])}, "1 names for 2 features"),
+        ({"names": np.array([1, 2])}, "names.npy is int64"),
+        ({"names": np.array(["age", "two\nlines"])}, "a name has 1 to 200 visible characters"),
+        ({"names": NAMES, "images": np.full((5, 2), 1 << 25)}, "a value is 3.35544e[+]07, beyond 1.67772e[+]07"),
+        ({"names": NAMES, "images": np.full((5, 2), 1e39)}, "a value is 1e[+]39, beyond"),
+        ({"names": NAMES, "images": np.full((5, 2), np.nan)}, "image 0 holds NaN or Inf"),
+        ({"names": NAMES, "images": np.full((5, 2), "x")}, "the table is of <U1; store numbers"),
+        ({"classes": NAMES}, "label 4 of own.npz has no name"),
+    ],
+)
+def test_tables_that_are_none(tmp_path: Path, arrays: dict[str, np.ndarray], words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        load(save(tmp_path, **{"images": np.zeros((5, 2)), "labels": LABELS, **arrays}))
+
+
+def test_a_space_beside_that_cannot_be_read(tmp_path: Path) -> None:
+    path = save(tmp_path, images=np.zeros((5, 2)), labels=LABELS)
+    (tmp_path / "own.space.toml").write_text("knid = 3")
+    with pytest.raises(DataError, match=r"own.space.toml: there is no 'knid'"):
+        load(path)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sigmazero.core.space import Space
 from sigmazero.data import DataError, Rows, choose, paper_subset, parse_rows
 
 
@@ -150,3 +152,37 @@ def test_any_text_is_rows_or_a_data_error(text: str) -> None:
 def test_bad_rows_name_the_value(rows: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         parse_rows(rows, 100)  # type: ignore[arg-type]
+
+
+TABLE: dict[str, Any] = {
+    "images": torch.rand(4, 3),
+    "labels": torch.tensor([0, 1, 1, 0]),
+    "ids": torch.arange(4),
+    "name": "table",
+}
+
+
+def test_rows_know_their_space_and_names_whichever_are_chosen() -> None:
+    space = Space(names=["a", "b", "c"], direction={"b": "up"})
+    rows = Rows(**TABLE, space=space, classes=("no", "yes"))
+    assert rows.names == ("a", "b", "c")
+    for some in (rows.select([2, 0]), rows.limit(2), rows.limit(2, seed=1)):
+        assert (some.space, some.names, some.classes) == (space, rows.names, rows.classes)
+    assert rows.content_hash == Rows(**TABLE).content_hash
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"names": ("a", "b")}, "2 names for 3 features of table"),
+        ({"names": ("a", "b", "a")}, "names of table hold 'a' twice"),
+        ({"classes": ("no",)}, "label 1 of table has no name"),
+        ({"classes": ("no", "no")}, "classes of table hold 'no' twice"),
+        ({"space": Space(lower=[0, 1])}, r"table: space: lower of shape \(2,\) does not fit"),
+        ({"space": Space(names=["a", "b", "c"]), "names": ("a", "c", "b")}, "not called as in its space"),
+        ({"space": Space(direction=[["up"] * 3] * 4)}, "one direction per feature, not per sample"),
+    ],
+)
+def test_names_and_spaces_that_do_not_fit(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        Rows(**TABLE, **given)

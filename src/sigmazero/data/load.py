@@ -57,7 +57,8 @@ def load(
     if images.dtype == np.uint8:
         tensor /= 255
     ids = np.array(chosen, dtype=np.int64) if source.ids is None else source.ids[chosen].astype(np.int64)
-    return Rows(tensor, torch.from_numpy(source.labels[chosen]), torch.from_numpy(ids), title)
+    labels = torch.from_numpy(source.labels[chosen])
+    return Rows(tensor, labels, torch.from_numpy(ids), title, source.space, source.names, source.classes)
 
 
 def _open(name: str | Path, data_dir: str | Path | None) -> tuple[Source, str]:

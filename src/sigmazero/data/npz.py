@@ -4,6 +4,10 @@ The file holds `images` and `labels` (or `x_test` and `y_test`). 8-bit images ar
 lie in [0, 1] already. Shapes: (N, D) is kept, (N, H, W) gains a channel, (N, H, W, C) is turned into (N, C, H, W),
 and (N, C, H, W) is kept. Where a shape leaves the choice open, an entry `layout` decides: "NCHW", "NHWC" or "raw"
 (keep the shape whatever it is).
+
+An entry `names` names the features and makes the file a table: one row per sample, whole or real numbers in their own
+units, kept as they are. An entry `classes` names the classes, by label. A file beside it, `mine.space.toml` for
+`mine.npz`, says what may change ([spaces](spaces.md)).
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import math
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,11 +24,21 @@ import numpy as np
 
 from sigmazero.core.text import one_line, shown
 from sigmazero.data.errors import DataError, MissingData
-from sigmazero.data.source import LABEL, Array, Source, afford, refuse_disguise, refuse_unequal
+from sigmazero.data.source import (
+    LABEL,
+    Array,
+    Source,
+    afford,
+    refuse_disguise,
+    refuse_inexact,
+    refuse_unequal,
+    space_beside,
+)
 from sigmazero.data.stream import pick, refuse_promise
 
 CHANNELS = (1, 3, 4)
 LAYOUTS = ("NCHW", "NHWC", "raw")
+LONGEST = 200  # characters of a name
 
 
 def read(path: Path) -> Source:
@@ -35,21 +49,25 @@ def read(path: Path) -> Source:
         for images, labels in (("images", "labels"), ("x_test", "y_test")):
             if images in entries and labels in entries:
                 layout = str(_whole(archive, entries["layout"], path, 1000)) if "layout" in entries else None
-                classes = _checked_labels(_whole(archive, entries[labels], path), path)
-                return _source(path, archive, entries[images], classes, layout)
+                numbers = _checked_labels(_whole(archive, entries[labels], path), path)
+                named, classes = (_words(archive, entries.get(word), path) for word in ("names", "classes"))
+                source = _source(path, archive, entries[images], numbers, layout, named is not None)
+                return replace(source, names=named, classes=classes, space=space_beside(path))
     names = ", ".join(map(shown, sorted(entries)[:20])) or "nothing"
     raise DataError(f"{path}: holds {names}; it needs the arrays images and labels")
 
 
-def _source(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, labels: Array, layout: str | None) -> Source:
+def _source(
+    path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, labels: Array, layout: str | None, table: bool
+) -> Source:
     with archive.open(info) as stream:
         header = Header.read(stream, info, path)
-    _check_images(header, path)
+    _check_images(header, path, table)
     refuse_unequal(header.shape[0], len(labels), path)
     arrange(np.broadcast_to(np.zeros((), header.kind), header.shape), layout, path)  # an unclear layout is said now
 
     def fetch(rows: list[int]) -> Array:
-        look = Look(path) if header.kind != np.uint8 else None
+        look = Look(path, table) if table or header.kind != np.uint8 else None
         with _readable(path), zipfile.ZipFile(path) as archive, archive.open(info) as stream:
             if Header.read(stream, info, path) != header:
                 raise DataError(f"{path}: changed while it was read; start again")
@@ -63,7 +81,8 @@ def _source(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, labels:
                 images = pick(stream, header.shape, header.kind, rows, look)
         if look:
             look.check_range()
-        return np.ascontiguousarray(arrange(images, layout, path))
+        images = np.ascontiguousarray(arrange(images, layout, path))
+        return images.astype(np.float32) if table else images
 
     return Source(labels, fetch, cost=math.prod(header.shape[1:]) * (header.kind.itemsize + 4))
 
@@ -162,11 +181,27 @@ def _whole(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, most: in
         return header.array(stream.read())
 
 
-class Look:
-    """Looks at float images as they come by: all finite, all in [0, 1]."""
+def _words(archive: zipfile.ZipFile, info: zipfile.ZipInfo | None, path: Path) -> tuple[str, ...] | None:
+    """Names of features or classes."""
+    if info is None:
+        return None
+    words = _whole(archive, info, path)
+    if words.ndim != 1 or words.dtype.kind not in "US":
+        raise DataError(f"{path}: {info.filename} is {words.dtype} {words.shape}; store a list of texts")
+    return tuple(_word(str(word), info, path) for word in words.astype(str).tolist())
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+
+def _word(word: str, info: zipfile.ZipInfo, path: Path) -> str:
+    if not word or not word.isprintable() or len(word) > LONGEST:
+        raise DataError(f"{path}: {info.filename} holds {shown(word)!r}; a name has 1 to {LONGEST} visible characters")
+    return word
+
+
+class Look:
+    """Looks at images as they come by: all finite; those of no table in [0, 1], the numbers of a table exact."""
+
+    def __init__(self, path: Path, table: bool = False) -> None:
+        self._path, self._table = path, table
         self._ends: list[Any] = []
 
     def __call__(self, images: Array, first: int) -> None:
@@ -178,19 +213,23 @@ class Look:
         self._ends += [images.min(), images.max()]
 
     def check_range(self) -> None:
-        """Refuse images that leave [0, 1], once all have come by."""
+        """Refuse images that leave [0, 1], and numbers too large, once all have come by."""
         low, high = min(self._ends), max(self._ends)
-        if not (low >= 0 and high <= 1):
+        if self._table:
+            refuse_inexact(float(low), float(high), low.dtype.kind in "biu", f"{self._path}: a value")
+        elif not (low >= 0 and high <= 1):
             raise DataError(
                 f"{self._path}: float images range from {low} to {high}; store them in [0, 1] "
                 "and give the network its normalisation instead"
             )
 
 
-def _check_images(header: Header, path: Path) -> None:
+def _check_images(header: Header, path: Path, table: bool) -> None:
     if len(header.shape) < 2:
         raise DataError(f"{path}: images have shape {header.shape}; they need one row per image")
-    if header.kind != np.uint8 and not np.issubdtype(header.kind, np.floating):
+    if table and header.kind.kind not in "biuf":
+        raise DataError(f"{path}: the table is of {header.kind}; store numbers, and a category as columns of 0 and 1")
+    if not table and header.kind != np.uint8 and not np.issubdtype(header.kind, np.floating):
         raise DataError(f"{path}: images are {header.kind}; store uint8 in 0..255 or float in [0, 1]")
     if 0 in header.shape[1:]:
         raise DataError(f"{path}: images have shape {header.shape}, so they hold no values; store some")

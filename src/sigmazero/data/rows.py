@@ -6,9 +6,10 @@ A subset is always a list of row numbers, never a shuffle, so two runs can be co
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -16,6 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sigmazero.core.space import Space
+from sigmazero.core.text import shown
 from sigmazero.data.errors import DataError
 
 RowSpec: TypeAlias = str | slice | Sequence[int] | Tensor
@@ -25,12 +28,20 @@ PAPER_SEED = 1233
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Inputs with their labels, and the row number of each in the data set called `name`."""
+    """Inputs with their labels, and the row number of each in the data set called `name`.
+
+    space    what may change in these inputs, where the data says so
+    names    of the features, in the order of the flat input; those of the space where only it has some
+    classes  names of the classes, by label
+    """
 
     images: Tensor
     labels: Tensor
     ids: Tensor
     name: str
+    space: Space | None = None
+    names: tuple[str, ...] | None = None
+    classes: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         """Refuse tensors that do not describe the same rows."""
@@ -45,6 +56,36 @@ class Rows:
                     f"{word} of {self.name} must be int64 of shape ({len(self.images)},), "
                     f"got {tensor.dtype} {tuple(tensor.shape)}"
                 )
+        if self.names is None and self.space is not None and self.space.names is not None:
+            object.__setattr__(self, "names", tuple(self.space.names))
+        self._check_names()
+        self._check_space()
+
+    def _check_names(self) -> None:
+        features = math.prod(self.images.shape[1:])
+        for word, names in (("names", self.names or ()), ("classes", self.classes or ())):
+            if len(set(names)) < len(names):
+                twice = next(name for k, name in enumerate(names) if name in names[:k])
+                raise DataError(f"{word} of {self.name} hold {shown(twice)!r} twice; rename one of them")
+        if self.names is not None and len(self.names) != features:
+            raise DataError(f"{len(self.names)} names for {features} features of {self.name}; name each feature once")
+        if self.classes is not None and len(self.labels) and int(self.labels.max()) >= len(self.classes):
+            raise DataError(
+                f"label {int(self.labels.max())} of {self.name} has no name, its classes are "
+                f"{len(self.classes)}; name every class"
+            )
+
+    def _check_space(self) -> None:
+        if self.space is None:
+            return
+        if self.space.names is not None and self.names != tuple(self.space.names):
+            raise DataError(f"the features of {self.name} are not called as in its space; give both the same names")
+        try:
+            columns = self.space.columns(tuple(self.images.shape[1:]))
+        except ValueError as error:
+            raise DataError(f"{self.name}: {error}") from None
+        if len(columns.rise) > 1:  # they would have to be chosen with the rows
+            raise DataError(f"{self.name}: the space of a data set has one direction per feature, not per sample")
 
     def __len__(self) -> int:
         """Count the rows."""
@@ -54,7 +95,7 @@ class Rows:
     def content_hash(self) -> str:
         """SHA-256 of images and labels with their shape and type: equal exactly when the content is equal.
 
-        Neither the name nor the ids enter, so the same pictures from two files have the same hash.
+        No name, no id and no space enters, so the same pictures from two files have the same hash.
         """
         images = self.images.detach().cpu().contiguous()
         kind = str(images.dtype).removeprefix("torch.")
@@ -68,11 +109,11 @@ class Rows:
     def select(self, rows: RowSpec) -> Rows:
         """The rows at these positions (0 is the first row held here), in the order given."""
         chosen = torch.tensor(parse_rows(rows, len(self)), dtype=torch.int64, device="cpu")
-        return Rows(
-            self.images[chosen.to(self.images.device)],
-            self.labels[chosen.to(self.labels.device)],
-            self.ids[chosen.to(self.ids.device)],
-            self.name,
+        return replace(
+            self,
+            images=self.images[chosen.to(self.images.device)],
+            labels=self.labels[chosen.to(self.labels.device)],
+            ids=self.ids[chosen.to(self.ids.device)],
         )
 
     def limit(self, n: int, seed: int | None = None) -> Rows:

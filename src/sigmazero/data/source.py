@@ -12,10 +12,12 @@ import numpy.typing as npt
 
 from sigmazero.core import limits
 from sigmazero.core.files import disguise
+from sigmazero.core.space import Space
 from sigmazero.data.errors import DataError
 
 Array: TypeAlias = npt.NDArray[Any]
 
+EXACT = 1 << 24  # whole numbers up to here have a single-precision value of their own
 LABEL = 48  # bytes that a row takes besides its image: its label, and its number in a list
 
 
@@ -24,12 +26,16 @@ class Source:
     """Labels of all rows; `fetch` gives images of the rows asked for, 8-bit or float in [0, 1].
 
     cost   bytes that the image of one row takes on the way to single precision
+    names  of the features, where they have some: a table, whose values `fetch` gives as float in their own units
     """
 
     labels: Array
     fetch: Callable[[list[int]], Array]
     ids: Array | None = None
     cost: int = 0
+    space: Space | None = None
+    names: tuple[str, ...] | None = None
+    classes: tuple[str, ...] | None = None
 
 
 def in_memory(images: Array, labels: Array, where: object) -> Source:
@@ -52,6 +58,30 @@ def refuse_disguise(head: bytes, path: Path) -> None:
     found = disguise(head)
     if found:
         raise DataError(f"{path}: is {found}; the download went wrong, get the file again")
+
+
+def refuse_inexact(low: float, high: float, whole: bool, what: str) -> None:
+    """Raise when whole numbers lie beyond those that single precision tells apart, or others beyond all it holds."""
+    worst, most = low if -low > high else high, EXACT if whole else float(np.finfo(np.float32).max)
+    if abs(worst) > most:
+        raise DataError(f"{what} is {worst:g}, beyond {most:g}; store it in a larger unit, thousands or logarithms")
+
+
+def space_beside(path: Path) -> Space | None:
+    """The space in the file beside a data file, `mine.space.toml` for `mine.npz`, or None where there is none."""
+    place = path.with_name(f"{stem(path)}.space.toml")
+    if not place.is_file():
+        return None
+    try:
+        return Space.from_toml(place)
+    except ValueError as error:
+        raise DataError(str(error)) from None
+
+
+def stem(path: Path) -> str:
+    """The name of a file without its endings: `adult` for `adult.csv.gz`."""
+    name = path.name.removesuffix(".gz")
+    return name[: name.rfind(".")] if "." in name[1:] else name
 
 
 def afford(wanted: int, what: str, advice: str = "") -> None:
