@@ -18,6 +18,7 @@ from sigmazero.attacks.sparse_rs import SparseRS
 from sigmazero.attacks.sparsefool import SparseFool
 from sigmazero.attacks.spgd import SparsePGD
 from sigmazero.attacks.vfga import VFGA
+from sigmazero.core import ability
 from sigmazero.core.attack import Attack
 
 ATTACKS: dict[str, Attack] = {
@@ -49,6 +50,7 @@ ATTACKS: dict[str, Attack] = {
         MinimumNorm(name="spgd-unprojected-min", attack=SparsePGD()),
     )
 }
+ability.NEEDS.update({name: attack.needs for name, attack in ATTACKS.items()})
 
 
 def get(name: str, **parameters: Any) -> Attack:
@@ -85,3 +87,4 @@ def register(attack: Attack) -> None:
     if attack.name in ATTACKS:
         raise ValueError(f"there is an attack called {attack.name!r} already; give this one another name")
     ATTACKS[attack.name] = attack
+    ability.NEEDS[attack.name] = attack.needs

@@ -27,6 +27,7 @@ from torch import Tensor
 from sigmazero.attacks import _single as single
 from sigmazero.attacks._budget import by_site
 from sigmazero.core import ops
+from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count
@@ -67,7 +68,7 @@ class Corner(Attack):
     beam: Count = 4
 
     paper: ClassVar[str] = "docs/spaces.md"
-    gradients: ClassVar[bool] = False
+    needs: ClassVar[Ability] = "scores"
     finite_box: ClassVar[bool] = True
     unroll: ClassVar[int] = 1
 

@@ -53,7 +53,7 @@ class MinimumNorm(Attack):
     def __post_init__(self) -> None:
         """What is said of the attack holds for the search."""
         super().__post_init__()
-        for name in ("goals", "gradients", "capturable", "finite_box", "paper"):
+        for name in ("goals", "needs", "capturable", "finite_box", "paper"):
             object.__setattr__(self, name, getattr(self.attack, name))
         # Raised with the attack's version, and with the search's own.
         object.__setattr__(self, "version", self.attack.version + type(self).version - 1)

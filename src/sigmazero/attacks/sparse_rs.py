@@ -30,6 +30,7 @@ from torch import Tensor
 from sigmazero.attacks import _budget as budget
 from sigmazero.core import form as forms
 from sigmazero.core import losses, noise, ops
+from sigmazero.core.ability import Ability
 from sigmazero.core.losses import LossName
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, Share
@@ -60,7 +61,7 @@ class SparseRS(budget.BudgetAttack):
     loss: LossName = "margin"
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2006.12834"
-    gradients: ClassVar[bool] = False
+    needs: ClassVar[Ability] = "scores"
 
     @cached_property
     def drops(self) -> list[tuple[int, int]]:

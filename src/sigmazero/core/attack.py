@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
+from sigmazero.core.ability import Ability
 from sigmazero.core.inputs import Bounds, make_problem
 from sigmazero.core.oracle import Model, Oracle
 from sigmazero.core.parameters import Count, checked
@@ -37,7 +38,7 @@ class Attack(ABC):
 
     kind: ClassVar[Literal["minimum-norm", "budget"]] = "minimum-norm"
     goals: ClassVar[tuple[Goal, ...]] = ("untargeted", "targeted")
-    gradients: ClassVar[bool] = True
+    needs: ClassVar[Ability] = "gradients"  # the least ability of a model that it can work with
     capturable: ClassVar[bool] = True
     keeps_own: ClassVar[bool] = False
     finite_box: ClassVar[bool] = False  # whether it moves features to the ends of the box, or draws between them
@@ -47,10 +48,21 @@ class Attack(ABC):
     version: ClassVar[int] = 1
     renamed: ClassVar[dict[str, str]] = {}  # old names of parameters: the new name, and a remark after a space
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Refuse the older way to say what an attack needs, which would be overheard."""
+        super().__init_subclass__(**options)
+        if isinstance(cls.__dict__.get("gradients"), bool):
+            raise TypeError(f'{cls.__name__}: instead of gradients say needs = "gradients", "scores" or "labels"')
+
     def __post_init__(self) -> None:
         """Refuse values that the types of the fields do not allow."""
         for name, value in self.parameters().items():
             object.__setattr__(self, name, checked(type(self), name, value))
+
+    @property
+    def gradients(self) -> bool:
+        """Whether it asks for gradients."""
+        return self.needs == "gradients"
 
     @property
     def iterations(self) -> int:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from sigmazero.core import faults
+from sigmazero.core.ability import check_ability
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, integer, unit_box
@@ -153,6 +154,7 @@ class Session:
     def _clean(self, problem: Problem) -> Tensor:
         self.attack.check(problem)
         self.prepared.hardware.check(problem)
+        check_ability(self.attack.name, self.attack.needs, self.model)
         _check_model(self.model, problem, self.attack.gradients)
         every = torch.arange(len(problem), device=problem.x.device)
 
