@@ -63,10 +63,10 @@ def browser(chromium: webdriver.Chrome) -> Iterator[webdriver.Chrome]:
 
 
 @contextlib.contextmanager
-def new_tab(driver: webdriver.Chrome) -> Iterator[None]:
+def new_tab(driver: webdriver.Chrome, *served: str) -> Iterator[None]:
     """A tab on an empty page, nothing stored and nothing permitted.
 
-    At its end the console must be clean and nothing but the page must have been asked for.
+    At its end the console must be clean and nothing must have been asked for but the page, and what is `served`.
     """
     first = driver.current_window_handle
     driver.switch_to.new_window("tab")
@@ -80,7 +80,7 @@ def new_tab(driver: webdriver.Chrome) -> Iterator[None]:
         driver.close()
         driver.switch_to.window(first)
     assert complaints == []
-    assert [url for url in asked if not url.startswith(("file:///", "data:"))] == []
+    assert [url for url in asked if not url.startswith(("file:///", "data:", *served))] == []
 
 
 def said(driver: webdriver.Chrome) -> list[str]:

@@ -11,7 +11,7 @@ import typer
 # The order of `sigmazero --help`. Commands that are not named here come after these, by their names.
 ORDER = (
     *("demo", "attack", "auto", "doctor", "fetch", "list"),
-    *("validate", "run", "submit", "status", "merge", "verify", "repair", "export", "report", "docs"),
+    *("validate", "run", "submit", "status", "view", "merge", "verify", "repair", "export", "report", "docs"),
 )
 
 

@@ -84,6 +84,7 @@ def document(
     scripts: Sequence[str] = (),
     styles: Sequence[str] = (),
     nav: str = "",
+    own: Sequence[str] = (),
 ) -> str:
     """A whole page around a body made of elements.
 
@@ -91,12 +92,13 @@ def document(
     scripts  after those of the shell, which switch the theme and make tables sortable
     styles   after those of the shell
     nav      links at the top, between the name and the theme's button
+    own      what the page may do with the server that it came from, such as `connect-src`; a page from disk has none
     """
     style = "\n".join([asset("assets/page.css"), *styles])
     code = [asset("assets/shell.js"), asset("assets/tables.js"), *scripts]
     head = [
         element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy([style], code)),
+        element("meta", http_equiv="Content-Security-Policy", content=policy([style], code, own)),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("meta", name="generator", content=f"sigmazero {version('sigmazero')}"),
@@ -118,10 +120,11 @@ def document(
     return f"<!doctype html>\n{page}\n"
 
 
-def policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
-    """What the page may do: show its own pictures, run its own scripts by their hashes, and load nothing."""
+def policy(styles: Sequence[str], scripts: Sequence[str], own: Sequence[str] = ()) -> str:
+    """What the page may do: show its own pictures, run its own scripts by their hashes, and load nothing else."""
     style, script = (" ".join(map(_source, texts)) for texts in (styles, scripts))
     rules = ["default-src 'none'", "img-src data:", f"style-src {style}", f"script-src {script}"]
+    rules += [f"{name} 'self'" for name in own]
     return "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])
 
 
