@@ -27,8 +27,8 @@ ALLOWED: dict[str, set[str]] = {
     "auto": {"core", "run", "attacks", "data", "models", "store", "report", "bench"},
     "cli": {"core", "run", "attacks", "data", "models", "store", "report", "bench", "auto"},
 }
-# Loaded when a function is called, not with the module: the contract opens a session, and nothing else looks up.
-LATE = {("core.attack", "run")}
+# Loaded when a function is called, not with the module: the contract opens a session, and a result is drawn and saved.
+LATE = {("core.attack", "run"), ("core.result_face", "report"), ("core.result_face", "store")}
 
 
 def module(path: Path) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sigmazero.core.attack import Attack
     from sigmazero.core.result import Outcome, Result
     from sigmazero.core.space import Space
+    from sigmazero.store.results import load_result
 
 __version__ = "0.1.0"
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "SparseAutoAttack",
     "evaluate",
     "get",
+    "load_result",
     "refine",
     "register",
     "sigma_zero",
@@ -39,6 +41,7 @@ _LATER = {
     **dict.fromkeys(("Outcome", "Result"), "sigmazero.core.result"),
     "Attack": "sigmazero.core.attack",
     "Space": "sigmazero.core.space",
+    "load_result": "sigmazero.store.results",
     "SparseAutoAttack": "sigmazero.auto",
     "evaluate": "sigmazero.bench.evaluate",
 }

@@ -85,7 +85,8 @@ class Keeper:
                 "name another file, or remove it"
             )
         device = problem.x.device
-        result, places = load_result(self.path, problem.unit, problem.budget, device), held["places"].to(device)
+        result = replace(load_result(self.path, device), unit=problem.unit, budget=problem.budget)
+        places = held["places"].to(device)
         labels, targets = self.rows.labels.to(device), None if self.targets is None else self.targets.to(device)
         coarse = not Numbers.current(device).strictly
         with strictly(session.model, device):

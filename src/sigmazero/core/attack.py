@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -151,7 +151,7 @@ class Attack(ABC):
         problem = asked(budget=budget, seed=seed, ids=ids, start=start, pool=pool, margin=margin)
         hardware = Hardware(precision, capture, fuse, max_memory, prepare)
         with Session(self, model, hardware, batch_size=batch_size) as session:
-            return session.run(problem, progress=progress)
+            return replace(session.run(problem, progress=progress), x=x)
 
     def check(self, problem: Problem) -> None:
         """Refuse a question that this attack does not answer."""

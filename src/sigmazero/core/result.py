@@ -12,12 +12,13 @@ from torch import Tensor
 from sigmazero.core import metrics
 from sigmazero.core.outcome import Outcome
 from sigmazero.core.problem import Unit
+from sigmazero.core.result_face import ResultFace
 
 __all__ = ["Outcome", "Result"]
 
 
-@dataclass(frozen=True)
-class Result:
+@dataclass(frozen=True, repr=False)
+class Result(ResultFace):
     """One row per sample, in the order of the inputs; `l0` is infinite where nothing was found.
 
     `forwards` and `backwards` count every row that went through the model for this sample, the clean check and
@@ -30,6 +31,8 @@ class Result:
 
     In a space with groups `l0` counts each of them once. `cost` is what the changes cost together: their number, unless
     the space has costs. `judged` is how often the space's `accept` was asked, which is no query of the model.
+
+    `x` are the clean inputs, where the result knows them.
     """
 
     x_adv: Tensor
@@ -51,6 +54,7 @@ class Result:
     budget: int | None = None
     seconds: float = 0.0
     own: "Result | None" = None
+    x: Tensor | None = None
 
     def __post_init__(self) -> None:
         """Nothing was given up, and every change costs 1, where nobody says otherwise."""
@@ -108,6 +112,18 @@ class Result:
         samples = self.samples()
         found = {name: each.at(torch.inf).value(samples) for name, each in metrics.METRICS.items() if "run" in each.of}
         return {"samples": len(self), **{name: value for name, value in found.items() if value is not None}}
+
+    def __repr__(self) -> str:
+        """One line: what one wants to know first."""
+        if not len(self):
+            return "<Result of 0 samples>"
+        unit, s = "pixels" if self.unit == "pixel" else "features", self.summary()
+        found = (
+            f"{s['asr']:.1%} fooled within {self.budget} {unit}"
+            if self.budget is not None
+            else (f"{s['asr']:.1%} fooled, median l0 {s['median_l0']:g}, mean {s['mean_l0']:.4g} {unit}")
+        )
+        return f"<Result of {len(self)} samples: {found}, {s['queries']:.0f} queries each>"
 
     def __str__(self) -> str:
         """A line per figure."""

@@ -15,6 +15,8 @@ from sigmazero.core.files import replacing
 from sigmazero.core.problem import Unit
 from sigmazero.core.result import Result
 
+OWN = "own_"  # before the names of the points that a method returns by its own rule
+UNITS: tuple[Unit, ...] = ("feature", "pixel")
 _TENSORS = {field.name for field in fields(Result) if field.type in (Tensor, "Tensor")}
 NAMES = _TENSORS - {"given_up", "cost"}  # which files from before there were such numbers have too
 
@@ -45,9 +47,39 @@ def arrays(path: Path) -> dict[str, Tensor]:
         raise ValueError(f"{path} is no result, or a damaged one ({error}); name another file") from None
 
 
-def load_result(path: Path, unit: Unit, budget: int | None, device: torch.device) -> Result:
-    """What was saved, as an answer to a question in this unit with this budget."""
-    held: dict[str, Any] = {name: value.to(device) for name, value in arrays(path).items()}
-    seconds = float(held.get("seconds", 0.0))
-    found = {name: held[name] for name in _TENSORS & held.keys()} | {name: held[name] for name in NAMES}
-    return Result(**found, unit=unit, budget=budget, seconds=seconds)
+def load_result(path: str | Path, device: torch.device | str = "cpu") -> Result:
+    """The result in a file that `Result.save`, or a command with --out, wrote."""
+    held = {name: value.to(device) for name, value in arrays(Path(path)).items()}
+    return _joined(Path(path), held)
+
+
+def _joined(path: Path, held: dict[str, Tensor]) -> Result:
+    if absent := sorted(NAMES - held.keys()):
+        raise ValueError(f"{path} is no result: it has no {absent[0]}; name a file that Result.save wrote")
+    found: dict[str, Any] = {name: held[name] for name in {*_TENSORS, "judged", "x"} & held.keys()}
+    own = {name.removeprefix(OWN): value for name, value in held.items() if name.startswith(OWN)}
+    budget = int(held.get("budget", torch.tensor(-1)))
+    return Result(
+        **found,
+        unit=UNITS[int(held.get("unit", torch.tensor(0)))],
+        budget=None if budget < 0 else budget,
+        seconds=float(held.get("seconds", 0.0)),
+        own=_joined(path, own) if own else None,
+    )
+
+
+def keep_result(path: Path, result: Result) -> Path:
+    """Write a result with all there is to it, to be read by `load_result`; without an ending it is an `.npz` file."""
+    path = path if path.suffix else path.with_suffix(".npz")
+    own = {} if result.own is None else {f"{OWN}{name}": value for name, value in _more(result.own).items()}
+    held = {} if result.own is None else {f"{OWN}{name}": getattr(result.own, name) for name in _TENSORS}
+    save_result(path, result, **_more(result), **own, **held)
+    return path
+
+
+def _more(result: Result) -> dict[str, Tensor | None]:
+    """What is no tensor of every result."""
+    whole = {"unit": UNITS.index(result.unit), "budget": -1 if result.budget is None else result.budget}
+    numbers = {name: torch.tensor(value, device="cpu") for name, value in whole.items()}
+    seconds = torch.tensor(result.seconds, dtype=torch.float64, device="cpu")
+    return {**numbers, "seconds": seconds, "judged": result.judged, "x": result.x}

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from importlib.resources import files
 
-VOID = ("br", "hr", "input", "link", "meta")
+VOID = ("br", "hr", "img", "input", "link", "meta")
 # What would end a script element, begin a comment in one, or end a line in old readers of JSON.
 UNSAFE = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 ICON = (
