@@ -11,7 +11,9 @@ from sigmazero.bench.plan import Plan
 from sigmazero.bench.shards import Shard
 from sigmazero.bench.trust import refuse_untrusted
 from sigmazero.cli.app import hint
-from sigmazero.cli.console import tell
+from sigmazero.cli.console import err, tell
+from sigmazero.models import MissingWeights
+from sigmazero.report.tables.text import rich_table
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan, such as experiments/small.toml.")]
 PlanStore = Annotated[
@@ -49,6 +51,19 @@ def noted(plan: Plan, shard: Shard | None) -> dict[str, str]:
 
 
 def show_missing(missing: list[Missing]) -> None:
-    """Say what to fetch."""
-    for one in missing:
+    """Say what to fetch: one thing in words, several as a table."""
+    if len(missing) == 1:
+        one = missing[0]
         tell(f"missing: {one.what} ({one.questions} cells). {one.error}{hint(one.error)}")
+    elif missing:
+        rows = [{"missing": one.what, "cells": str(one.questions), "get it by": _way(one.error)} for one in missing]
+        err().print(rich_table(rows, left=("missing", "get it by")))
+
+
+def _way(error: Exception) -> str:
+    """What to do, without the folders that were searched: `sigmazero fetch CODE` alone says those."""
+    if isinstance(error, MissingWeights) and error.fetch is not None:
+        return f"sigmazero fetch {error.fetch}"
+    lines = str(error).strip().splitlines() or [""]
+    needed = [line.strip() for line in lines[:-1] if line.strip().startswith("needed:")]
+    return "; ".join([*needed, lines[-1].strip()]) + hint(error)

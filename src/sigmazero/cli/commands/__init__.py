@@ -5,14 +5,36 @@ A command that has commands of its own, such as `list`, is a `typer.Typer` calle
 
 import pkgutil
 from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
 # The order of `sigmazero --help`. Commands that are not named here come after these, by their names.
 ORDER = (
     *("demo", "attack", "auto", "doctor", "fetch", "list"),
     *("validate", "run", "submit", "status", "view", "merge", "verify", "repair", "export", "report", "docs"),
 )
+
+
+LISTS = ("--models", "--attacks")  # options that take several names, with spaces or commas between them
+
+
+class Lenient(TyperCommand):
+    """A command whose options of several names take them as people write them: `--models M1 M2`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; the words after such an option, up to the next option, belong to it."""
+        listed = [name for name in LISTS if any(name in each.opts for each in self.params)]
+        joined: list[str] = []
+        taking = False
+        for word in args:
+            if taking and not word.startswith("-") and joined[-1] not in listed:
+                joined[-1] += f",{word}"
+                continue
+            taking = word in listed or (taking and not word.startswith("-"))
+            joined.append(word)
+        return super().parse_args(ctx, joined)
 
 
 def names() -> list[str]:
@@ -28,6 +50,6 @@ def add_all(app: typer.Typer) -> None:
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
         elif hasattr(module, name):
-            app.command(name)(getattr(module, name))
+            app.command(name, cls=Lenient)(getattr(module, name))
         else:
             raise AttributeError(f"{module.__file__} has no function {name!r}; define one, or a typer.Typer named app")

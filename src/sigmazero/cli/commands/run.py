@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from sigmazero.bench.cells import Cell, Loader, Missing, expand
+from sigmazero.bench.choice import some_of
 from sigmazero.bench.cost import estimate, refine
 from sigmazero.bench.drive import RunSummary
 from sigmazero.bench.engines.choose import choose_engine
@@ -15,6 +16,7 @@ from sigmazero.bench.run import execute
 from sigmazero.bench.shards import Shard, rows_of
 from sigmazero.cli import options
 from sigmazero.cli.console import INTERRUPTED, again, out, say, tell
+from sigmazero.cli.forecast import show_forecast
 from sigmazero.cli.plans import (
     PlanBatchSize,
     PlanFile,
@@ -32,6 +34,14 @@ from sigmazero.report.tables.overview import store_rows
 from sigmazero.report.tables.text import LEFT, rich_table
 from sigmazero.store.store import Store
 
+Models = Annotated[
+    list[str] | None,
+    typer.Option("--models", metavar="NAME...", help="Only these models of the plan: M1 M2, or M1,M2."),
+]
+Attacks = Annotated[
+    list[str] | None, typer.Option("--attacks", metavar="NAME...", help="Only these attacks of the plan.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="List the cells and how long they will take; run none.")]
 Wait = Annotated[float, typer.Option("--wait", metavar="S", help="Seconds to wait while another process writes.")]
 
 
@@ -54,6 +64,9 @@ def run(
     address: options.Address = None,
     gpus_per_worker: options.GpusPerWorker = None,
     shard: ShardNumber = None,
+    models: Models = None,
+    attacks: Attacks = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Run what a plan asks and its store does not have yet; the same command goes on after any interruption.
 
@@ -70,13 +83,16 @@ def run(
       sigmazero run mine.toml --trust-code
       sigmazero run experiments/small.toml --engine processes --workers 4
       sigmazero run experiments/small.toml --shard 3/16
+      sigmazero run experiments/minimum-norm-1000.toml --models M1 M2 --attacks sigma-zero --dry-run
     """
-    asked = read_plan(plan).override(
-        limit=limit, batch_size=batch_size, precision=precision, prepare=options.prepare(prepare)
-    )
+    asked = some_of(read_plan(plan), names(models), names(attacks))
+    asked = asked.override(limit=limit, batch_size=batch_size, precision=precision, prepare=options.prepare(prepare))
     trust = trusted(asked, options.trust(trust_code, model, data))
     part = None if shard is None else Shard.parse(shard)
     path, loader = store_path(asked, store, limit, part), Loader(options.device(device), model_dir, data_dir, trust)
+    if dry_run:
+        show_forecast(asked.questions, loader, path)
+        return
     chosen = choose_engine(engine, loader, workers=workers, address=address, gpus_per_worker=gpus_per_worker)
     with Store(path, write=True, wait=wait) as opened:
         cells, missing = expand(asked.questions, loader)
@@ -88,6 +104,15 @@ def run(
         show_table(opened, [cell.info.key for cell in cells if only is None or only[cell.info.key].any()])
         show_failed(report, cells)
     finish(report, missing, path)
+
+
+def names(given: list[str] | None) -> list[str]:
+    """Names that were given one by one, or with commas between them.
+
+    >>> names(["M1,M2", "demo"]), names(None)
+    (['M1', 'M2', 'demo'], [])
+    """
+    return [name for text in given or () for name in text.split(",") if name]
 
 
 def show_failed(report: RunSummary, cells: list[Cell]) -> None:

@@ -1,0 +1,70 @@
+"""How long cells will take here, from a pass of each model timed on the spot, or from rows that the store has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from sigmazero.bench.cells import Cell, Loader
+from sigmazero.bench.cost import queries
+from sigmazero.bench.plan import DataSpec, ModelSpec
+from sigmazero.core.ability import ability_of
+from sigmazero.store.store import Store
+
+ROWS, TURNS = 32, 5  # of a pass that is timed
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What is left of a cell: rows, queries of all of them, and seconds; `measured` if rows of it were timed."""
+
+    cell: Cell
+    done: int
+    left: int
+    queries: int
+    seconds: float
+    measured: bool
+
+
+def forecast(cells: Sequence[Cell], loader: Loader, store: Store | None) -> list[Forecast]:
+    """What is left of each cell; models are loaded and asked about a few rows."""
+    known = {} if store is None else {one.cell.key: one for one in store.status()}
+    passes: dict[tuple[ModelSpec, DataSpec], float] = {}
+    found = []
+    for cell in cells:
+        asked, held = cell.question, known.get(cell.info.key)
+        done = 0 if held is None else held.done
+        left = cell.info.rows - done
+        measured = held is not None and held.done > 0 and held.seconds > 0
+        if held is not None and measured:
+            seconds = left * held.seconds / held.done
+        else:
+            pair = asked.model, asked.data
+            if pair not in passes:
+                passes[pair] = seconds_per_query(loader.model(asked.model), loader.rows(asked.data).images[:ROWS])
+            seconds = left * queries(asked) * passes[pair]
+        found.append(Forecast(cell, done, left, left * queries(asked), seconds, measured))
+    return found
+
+
+def seconds_per_query(model: nn.Module, x: torch.Tensor) -> float:
+    """Half of a forward and a backward pass, or a forward pass of a model without gradients, per row."""
+    where = next(model.parameters(), torch.empty(0))
+    slopes = ability_of(model) == "gradients"
+    x = x.to(where.device, where.dtype if where.is_floating_point() else x.dtype)
+    best = float("inf")
+    for _ in range(TURNS):
+        began = time.perf_counter()
+        with torch.set_grad_enabled(slopes):
+            asked = x.detach().requires_grad_(slopes)
+            answer = model(asked)
+            if slopes:
+                torch.autograd.grad(answer.sum(), asked)
+        if x.is_cuda:
+            torch.cuda.synchronize(x.device)
+        best = min(best, time.perf_counter() - began)
+    return best / len(x) / (2 if slopes else 1)

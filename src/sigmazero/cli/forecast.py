@@ -1,0 +1,42 @@
+"""What a plan would run, and how long that would take here."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+from sigmazero.bench.cells import Loader, expand
+from sigmazero.bench.forecast import Forecast, forecast
+from sigmazero.bench.plan import Question
+from sigmazero.cli.console import out, say
+from sigmazero.cli.plans import show_missing
+from sigmazero.report.tables.status import duration
+from sigmazero.report.tables.text import LEFT, number, rich_table
+from sigmazero.store.store import Store
+
+
+def show_forecast(questions: Sequence[Question], loader: Loader, path: Path) -> None:
+    """Print what would be run, and how long it would take here."""
+    cells, missing = expand(questions, loader)
+    with Store(path) if path.is_file() else nullcontext() as opened:
+        coming = forecast(cells, loader, opened)
+    if coming:
+        out().print(rich_table(forecast_rows(coming), left=LEFT))
+    left, seconds = sum(one.left for one in coming), sum(one.seconds for one in coming)
+    say(f"{len(coming)} cells, {left} rows left, about {duration(seconds)} on {loader.device}; nothing was run")
+    show_missing(missing)
+
+
+def forecast_rows(coming: Sequence[Forecast]) -> list[dict[str, str]]:
+    """One line per cell."""
+    return [
+        {
+            "model": one.cell.info.model,
+            "data": one.cell.info.dataset,
+            "attack": one.cell.info.attack,
+            "budget": number(one.cell.info.budget),
+            "rows": f"{one.done}/{one.cell.info.rows}",
+            "queries left": f"{one.queries:,}",
+            "time left": duration(one.seconds) + ("" if one.measured or not one.left else ", a guess"),
+        }
+        for one in coming
+    ]
