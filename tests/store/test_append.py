@@ -80,3 +80,39 @@ def test_killed_at_any_point_of_a_transaction_a_batch_is_there_or_not(tmp_path, 
         with Store(tmp_path / f"{point}.db") as store:
             same(store.facts("k"), Facts.join([made(8, seed=i) for i in range(batches)]))
             assert store.audit() == []
+
+
+def test_batches_of_one_transaction_are_written_together_and_read_before_that(tmp_path):
+    """Of two cells in turn; what is read between them is all there, and their number costs no statement but inserts."""
+
+    def fill_both(store: Store, rows: range) -> list[str]:
+        said: list[str] = []
+        store._base.set_trace_callback(said.append)
+        with store.together():
+            for place in rows:
+                store.append("k", place, made(1, seed=place), run=1)
+                store.append("other", place, made(1, seed=1000 + place), run=1)
+        store._base.set_trace_callback(None)
+        return [line.split()[0] for line in said if not line.startswith("INSERT")]
+
+    with Store(tmp_path / "s.db", write=True) as store:
+        store.register([cell(), cell("other")])
+        store.begin({})
+        fill_both(store, range(1))  # here the store reads what it has of the cells
+        assert fill_both(store, range(1, 2)) == fill_both(store, range(2, 42))
+        with store.together():
+            store.append("k", 42, made(1, seed=42), run=1)
+            same(store.facts("k"), Facts.join([made(1, seed=place) for place in range(43)]))
+            store.append("k", 43, made(1, seed=43), run=1)
+            assert store.audit() == []
+            store.append("k", 44, made(1, seed=44), run=1)
+            store.retry("k")
+            store.append("k", 45, made(1, seed=45), run=1)
+        same(store.facts("k"), Facts.join([made(1, seed=place) for place in range(46)]))
+        assert [one.done for one in store.status()] == [46, 42]
+        with pytest.raises(ZeroDivisionError), store.together():
+            store.append("k", 46, made(1), run=1)
+            raise ZeroDivisionError
+        assert len(store.facts("k")) == 46
+        store.append("k", 46, made(1, seed=46), run=1)
+        assert store.audit() == []

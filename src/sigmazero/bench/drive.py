@@ -262,15 +262,16 @@ class Driver:
             self.store.append_trace(key, int(made.places[0]), made.trace)
         lacking = np.flatnonzero(left[made.places] & ~self._stored[unit.cell][made.places])
         if len(lacking):
+            whole = len(lacking) == len(made.facts)
             self.store.append(
                 key,
                 made.places[lacking],
-                made.facts.take(lacking),
+                made.facts if whole else made.facts.take(lacking),
                 run=run,
                 seconds=made.seconds * len(lacking) / len(made.facts),
                 peak_device=made.peak_device,
                 peak_process=made.peak_process,
-                packed=made.packed if len(lacking) == len(made.facts) else None,
+                packed=made.packed if whole else None,
             )
         left[made.places] = False
         self.crew.advance(worker, len(new))

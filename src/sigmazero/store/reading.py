@@ -81,7 +81,11 @@ class Reader:
     _base: sqlite3.Connection
     _lock: database.WriterLock | None
 
+    def _catch_up(self) -> None:
+        """Before anything is read: a writer may hold back what it was given. A reader was given nothing."""
+
     def _ask(self, question: str, *values: Any) -> list[Any]:
+        self._catch_up()
         with database.explained(self.path):
             return self._base.execute(question, values).fetchall()
 
@@ -279,6 +283,7 @@ class Reader:
 
     def audit(self) -> list[Flaw]:
         """Everything that is not as it was written, or is missing; nothing is asked of a model."""
+        self._catch_up()
         with database.explained(self.path):
             return list(checksums.audit(self._base))
 

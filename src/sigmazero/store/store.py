@@ -26,6 +26,7 @@ from sigmazero.store.facts import CellInfo, Facts, Integers
 from sigmazero.store.pack import pack
 from sigmazero.store.reading import BatchRow, CellRow, CellStatus, Reader
 from sigmazero.store.trace import Trace
+from sigmazero.store.waiting import Waiting
 
 __all__ = ["CellStatus", "Store", "StoreBusy", "StoreError"]
 
@@ -39,7 +40,8 @@ class Store(Reader):
     def __init__(self, path: str | PathLike[str], *, write: bool = False, wait: float = 0.0) -> None:
         self.path = Path(path)
         self._lock = None
-        self._held: dict[str, NDArray[np.bool_]] = {}  # which rows of a cell have their facts, as `_free` keeps it
+        self._held: dict[str, NDArray[np.bool_]] = {}  # which rows of a cell have their facts, as `_growing` reads it
+        self._waiting: Waiting | None = None  # batches of the open transaction that are not written yet
         if not write:
             self._base = database.open_reading(self.path)
             return
@@ -89,14 +91,22 @@ class Store(Reader):
             self._base.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self._catch_up()
                 faults.reach("store.commit")
                 self._base.execute("COMMIT")
                 faults.reach("store.committed")
             except BaseException:
                 self._held.clear()  # what was noted there may be undone
+                self._waiting = None
                 if self._base.in_transaction:
                     self._base.execute("ROLLBACK")
                 raise
+
+    def _catch_up(self) -> None:
+        """Write the batches that wait."""
+        if self._waiting is not None:
+            waiting, self._waiting = self._waiting, None
+            waiting.write(self._base)
 
     def _open_transaction(self) -> bool:
         return self._base.in_transaction
@@ -153,40 +163,48 @@ class Store(Reader):
         packed      the same facts as `pack_facts` makes them, if somebody has done that already
         """
         places, rows = pack_places(positions, len(facts))
-        cell = self._cell(key)
+        cell = self._growing(key)
         if not len(places):
             return
         held = self._free(cell, places)
         names, columns, changes = pack_facts(facts) if packed is None else packed
         assert changes is not None
-        row = BatchRow(
-            id=self._next("batches"),
-            cell=cell.id,
-            start=int(places[0]),
-            stop=int(places[-1]) + 1,
-            size=len(places),
-            places=rows,
-            run=run,
-            seconds=float(seconds),
-            peak_device=peak_device,
-            peak_process=peak_process,
-            names=names,
-            columns_sum=blob_sum(columns),
-            changes_sum=blob_sum(changes),
-        )
         with self._transaction():
-            put(self._base, "batches", key, *row)
-            self._base.execute("INSERT INTO facts VALUES (?, ?, ?)", (row.id, columns, changes))
-            put(self._base, "cells", None, *cell._replace(stored=cell.stored + row.size))
+            if self._waiting is None:
+                self._waiting = Waiting(self._next("batches"))
+            row = BatchRow(
+                id=self._waiting.next,
+                cell=cell.id,
+                start=int(places[0]),
+                stop=int(places[-1]) + 1,
+                size=len(places),
+                places=rows,
+                run=run,
+                seconds=float(seconds),
+                peak_device=peak_device,
+                peak_process=peak_process,
+                names=names,
+                columns_sum=blob_sum(columns),
+                changes_sum=blob_sum(changes),
+            )
+            self._waiting.add(cell, row, columns, changes)
             held[places] = True
 
-    def _free(self, cell: CellRow, places: Integers) -> NDArray[np.bool_]:
-        """Which rows of a cell have their facts; positions among them, and those outside the cell, are refused.
+    def _growing(self, key: str) -> CellRow:
+        """A cell that is to get another batch, as it is with those that wait."""
+        if self._waiting is not None and (cell := self._waiting.cell(key)) is not None:
+            return cell
+        others, self._waiting = self._waiting, None  # nothing of this cell waits, so the others may go on waiting
+        try:
+            cell = self._cell(key)
+            if key not in self._held:
+                self._held[key] = self.stored(key)  # read once: nobody else writes here
+            return cell
+        finally:
+            self._waiting = others
 
-        It is read once: nobody else writes here.
-        """
-        if cell.key not in self._held:
-            self._held[cell.key] = self.stored(cell.key)
+    def _free(self, cell: CellRow, places: Integers) -> NDArray[np.bool_]:
+        """Which rows of a cell have their facts; positions among them, and those outside the cell, are refused."""
         held, start, stop = self._held[cell.key], int(places[0]), int(places[-1]) + 1
         if start < 0 or stop > len(held):
             raise StoreError(f"cell {cell.key[:12]} has {len(held)} rows; {start} up to {stop} do not fit")
