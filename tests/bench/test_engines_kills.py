@@ -1,10 +1,15 @@
 """kill -9 of workers and of the driver at points drawn by a fixed seed, twenty times in all: the same facts."""
 
+import os
 import random
+import select
+import subprocess
+import sys
 
 from sigmazero.store.store import Store
 from tests.bench.test_engines import BRIEF, Mortal, two
-from tests.plans import assert_same, contents, run
+from tests.children import ended
+from tests.plans import NET, assert_same, contents, run
 
 WORKER = ("unit.taken", "batch.done", "unit.done")
 DRIVER = ("store.begin", "store.commit", "store.committed", "store.closing")
@@ -45,3 +50,46 @@ def test_the_driver_killed_ten_times(folder, children):
         with Store(path) as store:
             assert store.audit() == []
             assert store.failures() == []
+
+
+# A search that never ends, and says who is at it and which process started that one.
+ENDLESS = (
+    NET
+    + """
+class Endless(Net):
+    def forward(self, x):
+        import os, signal
+        if x.requires_grad:
+            with open("workers", "w") as told:
+                told.write(f"{os.getpid()} {os.getppid()}\\n")
+            while True:
+                signal.pause()
+        return super().forward(x)
+
+def endless(): return Endless(0)
+"""
+)
+
+
+def test_nobody_is_left_when_the_driver_is_killed(folder):
+    """Workers in the middle of a batch end with their driver, and so does the server that started them."""
+    (folder / "net.py").write_text(ENDLESS)
+    (folder / "brief.toml").write_text(BRIEF.replace("net.py:build", "net.py:endless"))
+    os.mkfifo("workers")
+    heard = os.open("workers", os.O_RDWR)  # open for writing too, so that it has no end while we wait
+    command = [sys.executable, "-m", "sigmazero", "run", "brief.toml", "--trust-code", "--device", "cpu"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    driver = subprocess.Popen([*command, "--engine", "processes", "--workers", "2"], env=env, stderr=subprocess.PIPE)
+    try:
+        told: list[str] = []
+        while len(told) < 2:
+            assert select.select([heard], [], [], 120)[0], "no worker came to a search"
+            told += os.read(heard, 4096).decode().splitlines()
+    finally:
+        driver.kill()
+        driver.communicate()
+        os.close(heard)
+    workers, servers = (set(map(int, numbers)) for numbers in zip(*map(str.split, told), strict=True))
+    assert (len(workers), len(servers)) == (2, 1)
+    for process in workers | servers:
+        assert ended(process), f"process {process} of {told} lives on"

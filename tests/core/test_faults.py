@@ -36,6 +36,31 @@ def test_the_variable_says_where(armed, passed, ended):
     assert (done.returncode, done.stdout.count("\n")) == (ended, passed), done.stderr
 
 
-def test_a_point_that_is_none_is_refused():
-    with pytest.raises(ValueError, match=r"names no point: 'store\.comit'; there are store\.begin"):
-        faults.arm("store.comit:2")
+def test_with_parent_the_one_above_dies_and_the_process_itself_says_no_more():
+    child = f"import os; print(os.getpid(), flush=True); {CODE}".replace("; \n", "\n")
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}]); print('it went on')"
+    env = {**os.environ, faults.VARIABLE: "store.commit:2:parent"}
+    with subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        held = int(parent.stdout.readline())
+        assert parent.wait(60) == -signal.SIGKILL
+        os.kill(held, signal.SIGKILL)  # it is still there
+        assert parent.stdout.read().split() == ["file.written", "store.commit"]
+
+
+def test_workers_are_armed_in_the_order_in_which_they_are_started(monkeypatch):
+    assert faults.of_next_worker() == ""
+    monkeypatch.setattr(faults, "_of_workers", ["unit.taken:2", "batch.done"])
+    assert [faults.of_next_worker() for _ in range(3)] == ["unit.taken:2", "batch.done", ""]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("store.comit:2", r"names no point: 'store\.comit'; there are store\.begin"),
+        ("store.commit:2:child", "names nobody to kill: 'child'; write parent, or nothing"),
+    ],
+)
+def test_a_point_that_is_none_is_refused(text, said):
+    with pytest.raises(ValueError, match=said):
+        faults.arm(text)

@@ -25,6 +25,7 @@ from sigmazero.bench.progress import Crew, WorkerState
 from sigmazero.bench.provenance import versions
 from sigmazero.bench.units import Backlog, Mask, WorkUnit
 from sigmazero.bench.worker import Attacked
+from sigmazero.core import faults
 from sigmazero.run.progress import Advance
 from sigmazero.store.store import Store
 
@@ -148,10 +149,12 @@ class Driver:
             self._at[worker] = unit
             self.crew.workers[worker].begin(cell.info)
             self.engine.send(worker, Task(cell, unit.start, unit.stop, self._known[unit.cell], examine))
+            faults.reach("unit.sent")
         if new:
             self._flush(now=True)  # so that others see at once which cells are running
 
     def _hear(self, worker: int, message: Message) -> None:
+        faults.reach("unit.heard")
         if isinstance(message, Ready):
             self._welcome(worker, message)
             return
@@ -199,6 +202,7 @@ class Driver:
             if self._starts[worker] >= TRIES:
                 self._dismiss(worker, ": ".join([f"{gone.reason} before it was ready", *gone.log.splitlines()[-1:]]))
                 return
+            self.say(f"worker {worker}: {gone.reason} before it was ready; another one is started")
         if unit is not None:
             again = unit.after_loss(self.cells[unit.cell].question.batch_size)
             if again[0].tries < TRIES:
@@ -210,6 +214,7 @@ class Driver:
                 line = f"rows {unit.start} to {unit.stop}: {gone.reason}, {again[0].tries} times"
                 self._fail(unit, f"{gone.log}\n{line}".strip(), line, again[0].tries)
         self._open(worker)
+        faults.reach("worker.replaced")
 
     def _dismiss(self, worker: int, why: str) -> None:
         """Go on without a worker, if there is another one."""

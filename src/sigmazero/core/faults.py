@@ -1,13 +1,16 @@
 """Named points at which a test may have this process killed, so that what survives a crash is tested without waiting.
 
-The environment variable arms one of them: `SIGMAZERO_FAULT=store.commit:3` kills the process, as `kill -9` would, when
-it comes to that point for the third time. Nothing is armed otherwise, and a point then costs a comparison.
+An environment variable arms one of them: `SIGMAZERO_FAULT=store.commit:3` kills the process, as `kill -9` would, when
+it comes to that point for the third time. `SIGMAZERO_WORKER_FAULTS=unit.taken:2,batch.done:1:parent` is for the workers
+that this process starts, the first point for the first of them. With `:parent` the process that started the worker is
+killed, which is a node of a cluster, and the worker stays at the point for as long as it is let live: it says nothing
+more. Nothing is armed otherwise, and a point then costs a comparison.
 """
 
 import os
 import signal
 
-VARIABLE = "SIGMAZERO_FAULT"
+VARIABLE, WORKERS = "SIGMAZERO_FAULT", "SIGMAZERO_WORKER_FAULTS"
 POINTS = (
     "store.begin",  # a transaction is about to begin
     "store.commit",  # everything is written, nothing committed
@@ -16,7 +19,12 @@ POINTS = (
     "file.replaced",  # it has taken its place
     "store.closing",  # all is stored, its log is not yet folded into the file
     "batch.done",  # a batch is attacked and verified, nothing stored
+    "worker.begun",  # the process of a worker is there, and has not said so
+    "worker.replaced",  # the driver has started a worker in place of a dead one
+    "unit.sent",  # the driver has handed out a unit
+    "unit.heard",  # the driver was told something, and has done nothing about it
     "unit.taken",  # a worker has a unit and has done nothing of it
+    "unit.packed",  # the facts of a batch are packed in the worker, and nobody else has them
     "unit.done",  # all batches of a unit are handed over, and nobody knows yet that they are all
     "download.received",  # a piece of a download is in the partial file
     "download.complete",  # the partial file is complete and checked
@@ -26,16 +34,25 @@ POINTS = (
     "site.placed",  # the new site has taken its place
 )
 
-_name, _left = "", 0
+_name, _left, _parent = "", 0, False
+_of_workers = [point for point in os.environ.get(WORKERS, "").split(",") if point]
 
 
 def arm(text: str) -> None:
     """Have this process killed at a point, given as the variable gives it: `store.commit:3`; with "" at none."""
-    global _name, _left
-    name, _, count = text.partition(":")
+    global _name, _left, _parent
+    name, _, rest = text.partition(":")
+    count, _, whom = rest.partition(":")
     if name and name not in POINTS:
         raise ValueError(f"{VARIABLE} names no point: {name!r}; there are {', '.join(POINTS)}")
-    _name, _left = name, int(count or 1)
+    if whom not in ("", "parent"):
+        raise ValueError(f"{VARIABLE} names nobody to kill: {whom!r}; write parent, or nothing for the process itself")
+    _name, _left, _parent = name, int(count or 1), bool(whom)
+
+
+def of_next_worker() -> str:
+    """What the worker that is started next is armed with."""
+    return _of_workers.pop(0) if _of_workers else ""
 
 
 def reach(point: str) -> None:
@@ -44,8 +61,11 @@ def reach(point: str) -> None:
     if point != _name:
         return
     _left -= 1
-    if _left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
+    if _left:
+        return
+    os.kill(os.getppid() if _parent else os.getpid(), signal.SIGKILL)
+    while True:  # until it is ended
+        signal.pause()
 
 
 arm(os.environ.get(VARIABLE, ""))

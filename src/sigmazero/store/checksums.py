@@ -96,7 +96,7 @@ def put(base: sqlite3.Connection, table: str, key: str | None, *values: Any) -> 
 
 
 def add(base: sqlite3.Connection, table: str, rows: Sequence[tuple[str | None, tuple[Any, ...]]]) -> None:
-    """Write rows that replace none, each with the key it belongs to; one by one they would cost four statements each."""
+    """Write rows that replace none, each with the key it belongs to, and carry them into the sum at once."""
     columns = (*TABLES[table][1], "checksum")
     whole = [(*values, row_sum(table, key, values)) for key, values in rows]
     base.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})", whole)

@@ -39,6 +39,7 @@ class Setup:
     def begin(self) -> Hand:
         """Make this process a worker."""
         faults.arm(self.fault)
+        faults.reach("worker.begun")
         torch.set_num_threads(self.threads)
         return Hand(Worker(self.loader), strict=True)
 
@@ -69,11 +70,13 @@ class Hand:
             with self._numbers(task.cell):
                 for made in self.worker.attack(task.cell, slice(task.start, task.stop), torch.from_numpy(task.mask())):
                     # Packed here: the driver is one, and workers are many.
-                    yield replace(made, packed=pack_facts(made.facts)) if self.strict else made
+                    told = replace(made, packed=pack_facts(made.facts)) if self.strict else made
+                    faults.reach("unit.packed")
+                    yield told
         except Exception as error:
             # Whatever an attack or a model raises: it is told, and the worker goes on with the next task.
-            told = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")  # may name any file
-            yield Raised(told.decode(), (str(error) or type(error).__name__).splitlines()[0])
+            trace = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")  # may name any file
+            yield Raised(trace.decode(), (str(error) or type(error).__name__).splitlines()[0])
             return
         faults.reach("unit.done")
         yield Finished()

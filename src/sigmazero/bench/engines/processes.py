@@ -25,6 +25,7 @@ import torch
 from sigmazero.bench.cells import Loader
 from sigmazero.bench.engines.base import Gone, Message, Task
 from sigmazero.bench.engines.hand import Setup
+from sigmazero.core import faults
 
 TAIL = 4000  # bytes of a log that are kept of a worker that died
 
@@ -44,8 +45,8 @@ class Processes:
 
     def setup(self, worker: int) -> Setup:
         """What a worker begins with; CUDA devices are dealt out in turn."""
-        one = self.loader
-        return Setup(Loader(self._devices[worker % len(self._devices)], one.model_dir, one.data_dir, one.trust))
+        one, device = self.loader, self._devices[worker % len(self._devices)]
+        return Setup(Loader(device, one.model_dir, one.data_dir, one.trust), fault=faults.of_next_worker())
 
     def open(self, worker: int) -> None:
         """Start a process."""

@@ -25,6 +25,7 @@ from sigmazero.bench.engines.hand import Setup
 from sigmazero.bench.engines.travel import Receiver, pack_spec
 from sigmazero.bench.plan import DataSpec, ModelSpec
 from sigmazero.bench.worker import Attacked
+from sigmazero.core import faults
 from sigmazero.core.extras import require
 from sigmazero.core.text import one_line
 
@@ -112,7 +113,7 @@ class Ray:
         """What a worker begins with; Ray shows it the CUDA device that it may use."""
         del worker
         device = torch.device(self.loader.device.type)
-        return Setup(Receiver(device, trust=self.loader.trust))
+        return Setup(Receiver(device, trust=self.loader.trust), fault=faults.of_next_worker())
 
     def open(self, worker: int) -> None:
         """Ask for an actor; it is there when the cluster has room."""

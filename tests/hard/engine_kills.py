@@ -1,0 +1,202 @@
+"""kill -9 of workers, of nodes of a Ray cluster and of the driver, at points drawn by a seed: the same facts.
+
+    python -m tests.hard.engine_kills --kills 20 --seed 0
+
+The driver is always the command line in a process of its own, and nodes are those that `ray start` makes.
+"""
+
+import argparse
+import os
+import random
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from sigmazero.core import faults
+from sigmazero.store.store import Store
+from tests.plans import NET, PLAN, assert_same, contents
+
+# Ray's workers yield to everybody else, by default: where others are busy they would not begin within its patience.
+EAGER = {"RAY_worker_niceness": "0"}
+TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
+BRIEF = PLAN.replace("steps = 30", "steps = 5").replace(', "net.py:other"', "")
+WORKER = ("unit.taken", "batch.done", "unit.packed", "unit.done")
+# How often the driver comes to a point at least, however fast it and its workers are.
+DRIVER = {"unit.sent": 6, "unit.heard": 12, "worker.replaced": 1, "store.closing": 1}
+DRIVER |= {"store.begin": 5, "store.commit": 5, "store.committed": 5}
+VICTIMS = (("worker", "ray"), ("node", "ray"), ("driver", "ray"), ("worker", "processes"), ("driver", "processes"))
+
+
+def sigmazero(*arguments: Any, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command line, in a process of its own."""
+    command = [sys.executable, "-m", "sigmazero", *map(str, arguments)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
+    env |= EAGER | environment
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=600)
+
+
+class Node:
+    """A node of a cluster, as `ray start` makes it; it ends with the process."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        folder.mkdir()
+        env = {**os.environ, **EAGER, **TOKEN, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *options]
+        self.process = subprocess.Popen(
+            [*command, "--object-store-memory=100000000", "--disable-usage-stats"],
+            cwd=folder,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        said = []
+        for line in self.process.stdout:
+            said.append(line)
+            if "Ray runtime started" in line:
+                return
+        raise AssertionError(f"the node did not start: {''.join(said)}")
+
+    def end(self) -> None:
+        self.process.terminate()
+        self.process.wait(60)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+class Cluster:
+    """A head without workers, and two nodes with room for one each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.nodes, self.made = folder, list[Node](), 0
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.address = f"127.0.0.1:{port}"
+        self.head = Node(folder / "head", "--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false")
+        self.fill()
+
+    def fill(self) -> None:
+        """Add nodes until there are two."""
+        while len(self.nodes) < 2:
+            self.made += 1
+            self.nodes.append(Node(self.folder / f"{self.made}", f"--address={self.address}", "--num-cpus=1"))
+
+    def bury(self) -> None:
+        """Wait for the node that was killed: its `ray start` notices, and ends."""
+        watched = {os.pidfd_open(node.process.pid): node for node in self.nodes}
+        (ended, *_), _, _ = select.select(list(watched), [], [], 120)
+        self.nodes.remove(watched[ended])
+        watched[ended].end()
+        for one in watched:
+            os.close(one)
+
+    def end(self) -> None:
+        for node in (*self.nodes, self.head):
+            node.end()
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[Cluster]:
+    """A cluster that ends with the block."""
+    folder.mkdir()
+    cluster = Cluster(folder)
+    try:
+        yield cluster
+    finally:
+        cluster.end()
+
+
+def prepare(folder: Path) -> dict[str, Any]:
+    """A network, rows and a plan; and the facts of it, made in one process that nobody kills."""
+    (folder / "net.py").write_text(NET)
+    (folder / "brief.toml").write_text(BRIEF)
+    images = torch.rand(24, 3, 4, 5, generator=torch.Generator().manual_seed(1))
+    weight = torch.randn(4, 60, generator=torch.Generator().manual_seed(0))
+    labels = (images.flatten(1)[:, None] * weight).sum(2).argmax(1)
+    np.savez(folder / "mine.npz", images=images.numpy(), labels=labels.numpy())
+    run(folder, "local.db")
+    return contents(folder / "local.db")
+
+
+def run(folder: Path, store: str, *options: Any, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the plan. Only a driver that is armed may end otherwise than well."""
+    command = ("run", "brief.toml", "--store", store, "--trust-code", "--device", "cpu", *options)
+    done = sigmazero(*command, cwd=folder, **TOKEN, **environment)
+    allowed = {0, -signal.SIGKILL} if faults.VARIABLE in environment else {0}
+    assert done.returncode in allowed, f"{environment}: it ended with {done.returncode}: {done.stderr}"
+    return done
+
+
+def armed(draw: random.Random, victim: str) -> tuple[int, dict[str, str]]:
+    """How many workers to start, and what to arm so that the victim dies whatever the pace."""
+    if victim == "node":  # one worker at a time: it comes to the point, and the other node is left for the next
+        return 1, {faults.WORKERS: f"{draw.choice(WORKER)}:{draw.randint(1, 2)}:parent"}
+    if victim == "worker":  # one of the two comes to the point, perhaps both
+        point = draw.choice([*(f"{name}:{count}" for name in WORKER for count in (1, 2)), "worker.begun"])
+        return 2, {faults.WORKERS: f"{point},{point}"}
+    name = draw.choice(sorted(DRIVER))
+    dead = {faults.WORKERS: "unit.taken,unit.taken"} if name == "worker.replaced" else {}
+    return 2, {faults.VARIABLE: f"{name}:{draw.randint(1, DRIVER[name])}", **dead}
+
+
+def trial(draw: random.Random, folder: Path, wanted: dict[str, Any], kind: tuple[str, str], cluster: Cluster) -> str:
+    """Have one victim killed, let the run go on, and compare its facts; the points, and how many were killed there."""
+    victim, engine = kind
+    workers, environment = armed(draw, victim)
+    store = f"{draw.getrandbits(32):08x}.db"
+    options = ["--engine", engine, "--workers", workers, *(["--address", cluster.address] if engine == "ray" else [])]
+    done = run(folder, store, *options, **environment)
+    kills = len(re.findall(r"they are run again|another one is started", done.stderr))
+    if victim == "driver":
+        kills += done.returncode != 0
+        assert done.returncode, f"{environment}: the driver was not killed"
+        run(folder, store, *options)
+    if victim == "node":
+        cluster.bury()
+        cluster.fill()
+    assert kills, f"{environment}: nobody died: {done.stderr}"
+    assert_same(contents(folder / store), wanted)
+    with Store(folder / store) as stored:
+        assert stored.audit() == []
+        assert stored.failures() == []
+    return f"{kills} killed: {victim} of {engine}, {environment}"
+
+
+def soak(kills: int, seed: int, folder: Path) -> Counter[str]:
+    """So many trials, of every victim in turn; how many there were of each."""
+    draw, wanted, found = random.Random(seed), prepare(folder), Counter[str]()
+    with started(folder / "nodes") as cluster:
+        for kind in cycle(VICTIMS):
+            if found.total() == kills:
+                return found
+            print(trial(draw, folder, wanted, kind, cluster), flush=True)
+            found[" of ".join(kind)] += 1
+    raise AssertionError("a cycle has no end")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        print(f"identical facts after all of them: {dict(soak(args.kills, args.seed, Path(folder)))}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""Whoever is killed, and wherever: a worker, a node of a cluster, the driver. Three kills here, twenty each night."""
+
+import os
+
+import pytest
+
+from tests.hard import engine_kills
+from tests.hard.trial import NIGHTLY
+
+pytest.importorskip("ray", reason="Ray is not installed: nothing is known of the engine 'ray' here")
+
+
+def test_killed_at_any_point_the_facts_are_the_same(tmp_path):
+    """On two nodes joined by address, which have none of the plan's files: they travel."""
+    found = engine_kills.soak(20 if NIGHTLY else 3, int(os.environ.get("SIGMAZERO_SEED", "0")), tmp_path)
+    assert {"worker of ray", "node of ray", "driver of ray"} <= found.keys()
