@@ -79,7 +79,7 @@ def test_nobody_is_left_when_the_driver_is_killed(folder):
     heard = os.open("workers", os.O_RDWR)  # open for writing too, so that it has no end while we wait
     command = [sys.executable, "-m", "sigmazero", "run", "brief.toml", "--trust-code", "--device", "cpu"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    driver = subprocess.Popen([*command, "--engine", "processes", "--workers", "2"], env=env, stderr=subprocess.PIPE)
+    driver = subprocess.Popen([*command, "--engine", "processes", "--workers", "2"], env=env)
     try:
         told: list[str] = []
         while len(told) < 2:
@@ -87,7 +87,7 @@ def test_nobody_is_left_when_the_driver_is_killed(folder):
             told += os.read(heard, 4096).decode().splitlines()
     finally:
         driver.kill()
-        driver.communicate()
+        driver.wait()
         os.close(heard)
     workers, servers = (set(map(int, numbers)) for numbers in zip(*map(str.split, told), strict=True))
     assert (len(workers), len(servers)) == (2, 1)
