@@ -14,7 +14,7 @@ import sigmazero as sz
 from sigmazero.data import load as load_rows
 from sigmazero.models import load as load_model
 from tests.networks import TinyNet
-from tests.spaces import Plain, draw, inputs, network
+from tests.spaces import Plain, bind, draw, fewest, inputs, network
 
 IN_SPACES = [name for name, attack in sorted(sz.ATTACKS.items()) if attack.spaces]
 OTHERS = [name for name, attack in sorted(sz.ATTACKS.items()) if not attack.spaces]
@@ -80,20 +80,6 @@ def test_random_spaces_are_not_all_beyond_reach():
         x, net = inputs(plain, random), network(len(plain), seed)
         won += int(sz.get("corner").run(net, x, net(x).argmax(1), space=plain.space()).success.sum())
     assert won >= 20
-
-
-def fewest(plain: Plain, net: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> list[tuple[float, float, float]]:
-    """By trying every point: the fewest changes, the least cost, and the least cost of a single change."""
-    found = []
-    for row in range(len(x)):
-        points = plain.every(row, x[row].numpy())
-        fooled = (net(torch.from_numpy(points)).argmax(1) != y[row]).numpy()
-        l0, cost = (
-            np.array(v, dtype=float)[fooled]
-            for v in plain.count(np.repeat(x[row : row + 1].numpy(), len(points), 0), points)
-        )
-        found.append((l0.min(initial=np.inf), cost.min(initial=np.inf), cost[l0 == 1].min(initial=np.inf)))
-    return found
 
 
 @settings(max_examples=40)

@@ -113,9 +113,11 @@ class Form:
         columns = self.columns
         if feature in columns.tables:
             return columns.tables[feature]
+        if columns.per[feature] == 0:
+            return None
         steps = columns.per[feature] / columns.times[feature]
         first, last = columns.lower[feature] * steps, columns.upper[feature] * steps
-        if columns.per[feature] == 0 or not last - first < most:
+        if not last - first < most:
             return None
         every: Floats = np.arange(np.ceil(first - SLACK), np.floor(last + SLACK) + 1)
         return np.asarray(every * columns.times[feature] / columns.per[feature])

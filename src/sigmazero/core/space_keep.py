@@ -152,6 +152,12 @@ class Keeper:
         good = ~self.broken(found, around, form).any(-1, keepdim=True)
         return torch.where(good, found, around.x)
 
+    def partners(self, features: list[int]) -> int:
+        """How many features might join in where a change of some breaks a rule: of the rule that ties the most."""
+        rows = (self.aims != 0) & self.loose
+        mine = (self.aims[:, features] != 0).any(1)
+        return int((rows.sum(1) * mine).amax()) if bool(mine.any()) else 0
+
     def _sweep(self, flat: Tensor, around: Around, form: Form, keys: Tensor | None, outward: bool) -> Tensor:
         """One rule after the other."""
         for row in range(len(self.aims)):
