@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from tests.spaces import Plain, bind, draw, fewest, inputs, network
 
 import sigmazero as sz
-from tests.spaces import Plain, bind, draw, fewest, inputs, network
 
 ATTACKS: list[tuple[str, dict[str, Any]]] = [
     ("sigma-swap", {"queries": 500}),
