@@ -181,3 +181,17 @@ def test_a_wrong_file_is_named(tmp_path, text, words):
     with pytest.raises(ValueError, match=re.escape(words)) as error:
         sz.Space.from_toml(tmp_path / "space.toml")
     assert "\n" not in str(error.value)
+
+
+def test_features_without_an_end_take_part_in_rules():
+    """σ-zero needs no ends: what a rule says is all that holds a feature back."""
+    inf = float("inf")
+    space = sz.Space(lower=-inf, upper=inf, kind={2: "binary"}, rules=[sz.Rule({0: 1, 1: 1}, "<=", 3)])
+    net = torch.nn.Linear(3, 2, dtype=torch.float64).requires_grad_(False)
+    net.weight.copy_(torch.tensor([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))
+    net.bias.copy_(torch.tensor([3.5, 0.0]))
+    x, y = torch.zeros(2, 3, dtype=torch.float64), torch.zeros(2, dtype=torch.int64)
+    result = sz.get("sigma-zero", steps=60).run(net, x, y, space=space)
+    assert result.success.all()
+    assert (result.x_adv[:, 2] == 1).all()  # 3 of the others do not suffice
+    assert (result.x_adv[:, :2].sum(1) <= 3 + 1e-9).all()
