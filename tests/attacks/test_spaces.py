@@ -46,48 +46,42 @@ def checked(
     assert (result.given_up == 0).all()  # what was claimed was asked about, and was legal then
 
 
-@pytest.mark.parametrize("name", IN_SPACES)
-@settings(max_examples=8)
-@given(seed=st.integers(0, 2**31))
-def test_every_success_is_legal(name, seed):
-    random = Random(seed)
-    plain = draw(random)
-    x, net = inputs(plain, random), network(len(plain), seed % 1000)
-    y = net(x).argmax(1)
-    attack = small(name)
-    checked(plain, net, x, y, attack.run(net, x, y, space=plain.space(), **how(attack)))
-
-
 def ruled(seed: int, finite: bool = False, priced: bool | None = None, dtype: torch.dtype = torch.float64) -> Any:
-    """A space with rules, inputs, a network and labels; in half of them the inputs are one, which may say "="."""
+    """A space with rules, inputs, a network and labels; in some the inputs are equal, so that a rule may say "="."""
     random = Random(seed)
     plain = draw(random, finite, priced=priced)
     x = inputs(plain, random, dtype=dtype)
-    x = x[:1].repeat(3, 1) if len(plain.direction) == 1 and seed % 2 else x
+    x = x[:1].repeat(3, 1) if len(plain.direction) == 1 and random.random() < 0.5 else x
     x = bind(plain, x, random)
     net = network(len(plain), seed % 1000, dtype)
     return plain, x, net, net(x).argmax(1)
 
 
 @pytest.mark.parametrize("name", IN_SPACES)
-@settings(max_examples=6)
-@given(seed=st.integers(0, 2**31))
-def test_every_success_keeps_the_rules(name, seed):
-    plain, x, net, y = ruled(seed)
-    attack = small(name, 10)
+@settings(max_examples=8)
+@given(seed=st.integers(0, 2**31), rules=st.booleans())
+def test_every_success_is_legal(name, seed, rules):
+    attack = small(name, 12)
+    if rules:
+        plain, x, net, y = ruled(seed)
+    else:
+        random = Random(seed)
+        plain = draw(random)
+        x, net = inputs(plain, random), network(len(plain), seed % 1000)
+        y = net(x).argmax(1)
     result = attack.run(net, x, y, space=plain.space(), **how(attack))
-    checked(plain, net, x, y, result, 1e-9)
+    checked(plain, net, x, y, result, 1e-9 if rules else 1e-12)
 
 
 @pytest.mark.parametrize("priced", [False, True])
 @pytest.mark.parametrize(
     ("name", "options", "gap"),
-    [("sigma-swap", {"queries": 300}, 0.08), ("corner", {"steps": 100}, 0.04), ("sigma-zero", {"steps": 60}, 0.35)],
+    [("sigma-swap", {"queries": 150}, 0.08), ("corner", {"steps": 60}, 0.04), ("sigma-zero", {"steps": 60}, 0.35)],
 )
 def test_gap_to_the_true_minimum_with_rules(name, options, gap, priced):
     """Over all points of finite spaces with rules and derived features; a tenth of the rows may be missed."""
     reached, least, missed, possible = 0.0, 0.0, 0, 0
-    for seed in range(8):
+    for seed in range(6):
         plain, x, net, y = ruled(seed, finite=True, priced=priced)
         result = sz.get(name, **options).run(net, x, y, space=plain.space())
         checked(plain, net, x, y, result, 1e-9)
@@ -98,7 +92,7 @@ def test_gap_to_the_true_minimum_with_rules(name, options, gap, priced):
             missed += np.isfinite(best) and not np.isfinite(got)
             if np.isfinite(got):
                 reached, least = reached + got, least + best
-    assert possible > 5
+    assert possible > 4
     assert missed <= 0.1 * possible
     assert reached <= (1 + gap) * least
 

@@ -270,11 +270,14 @@ class SwapSearch(Attack):
         here = box.at(new)
         there = new[:, None].expand(-1, box.x.shape[1], -1)
         end, far = ends.end.gather(2, there), here.far if drawn is None else drawn.gather(2, there)
+        known = (oracle.tally.best_l0 <= wave.shape[1])[:, None]
+        # In a space without an example a site that is changed already may need another value, if no other is left.
+        last = here.x if drawn is None else torch.where(known[:, None], here.x, far)
         return Draws(
             new=new,
             # Where no example was found yet, no site is put back: the old site is the new one.
-            old=torch.where((oracle.tally.best_l0 <= wave.shape[1])[:, None], old, new),
-            value=torch.where(left[:, None], torch.where(blind[:, None], far, end), here.x),
+            old=torch.where(known, old, new),
+            value=torch.where(left[:, None], torch.where(blind[:, None], far, end), last),
             clean=here.x,
             credit=credit / credit.sum(1, keepdim=True).clamp(min=1e-30),
             joining=None,
