@@ -29,31 +29,68 @@ class Plain:
     around: list[float]
     one_hot: list[list[int]] = field(default_factory=list)
     tied: list[list[int]] = field(default_factory=list)
+    rules: list[tuple[dict[int, float], str, float]] = field(default_factory=list)
+    derived: dict[int, tuple[dict[int, float], float]] = field(default_factory=dict)
+    ratio: tuple[int, int, int] | None = None  # a feature that is another one over one more than the size of a third
 
     def __len__(self) -> int:
         return len(self.kind)
 
     def space(self, **more: Any) -> sz.Space:
         """The same as sigmazero takes it."""
+        follows: dict[int, Any] = {k: sz.Formula(terms, constant) for k, (terms, constant) in self.derived.items()}
+        if self.ratio is not None:
+            to, over, under = self.ratio
+            follows[to] = lambda points: points[:, over] / (1 + points[:, under].abs())
         sets = {k: legal for k, legal in enumerate(self.legal) if self.kind[k] == "values" and legal is not None}
         return sz.Space(
             kind=self.kind,
             values=sets,
-            lower=[low for low, _ in self.ends],
-            upper=[high for _, high in self.ends],
+            lower={k: low for k, (low, _) in enumerate(self.ends) if k not in follows},
+            upper={k: high for k, (_, high) in enumerate(self.ends) if k not in follows},
             grid=self.grid,
             direction=self.direction[0] if len(self.direction) == 1 else self.direction,
             cost=self.cost,
             around=self.around,
             one_hot={f"hot {k}": group for k, group in enumerate(self.one_hot)},
             tied=self.tied,
+            rules=[sz.Rule(*rule) for rule in self.rules],
+            derived=follows,
             **more,
         )
 
+    @property
+    def following(self) -> set[int]:
+        """The features that follow from others."""
+        return {*self.derived, *([] if self.ratio is None else [self.ratio[0]])}
+
     def sites(self) -> list[list[int]]:
         """What counts once."""
-        grouped = [*self.one_hot, *self.tied]
-        return [*grouped, *([k] for k in range(len(self)) if not any(k in group for group in grouped))]
+        grouped = [*self.one_hot, *self.tied, *([k] for k in self.following)]
+        alone = [[k] for k in range(len(self)) if not any(k in group for group in grouped)]
+        return [*self.one_hot, *self.tied, *alone]
+
+    def follow(self, points: Rows) -> Rows:
+        """Points with what follows from other features, in the order of declaration."""
+        points = points.copy()
+        for k, (terms, constant) in self.derived.items():
+            points[:, k] = constant + sum(factor * points[:, one] for one, factor in terms.items())
+        if self.ratio is not None:
+            to, over, under = self.ratio
+            points[:, to] = points[:, over] / (1 + np.abs(points[:, under]))
+        return points
+
+    def ruled(self, point: Rows, tiny: float) -> list[str]:
+        """The rules that a point breaks, and what does not follow."""
+        found = []
+        for terms, sense, bound in self.rules:
+            total = sum(factor * point[k] for k, factor in terms.items())
+            good = {"<=": total <= bound + tiny, ">=": total >= bound - tiny, "=": abs(total - bound) <= tiny}[sense]
+            found += [] if good else [f"{terms} is {total}, not {sense} {bound}"]
+        follows = self.follow(point[None])[0]
+        return found + [
+            f"feature {k} is {point[k]}, not {follows[k]}" for k in self.following if abs(point[k] - follows[k]) > tiny
+        ]
 
     def may_be(self, row: int, k: int, clean: float, value: float) -> bool:
         """Whether a feature of a row may go from one value to another, groups aside."""
@@ -67,15 +104,16 @@ class Plain:
         legal = self.legal[k]
         return inside and near and allowed and (legal is None or min(abs(value - one) for one in legal) <= tiny)
 
-    def complaints(self, x: Rows, x_adv: Rows) -> list[str]:
-        """What is illegal about points."""
+    def complaints(self, x: Rows, x_adv: Rows, tiny: float = 1e-12) -> list[str]:
+        """What is illegal about points; sums may be off by a tiny number."""
         found = []
         for row, (clean, point) in enumerate(zip(x, x_adv, strict=True)):
             found += [
                 f"row {row}: feature {k} ({self.kind[k]}) from {clean[k]} to {point[k]}"
                 for k in range(len(self))
-                if not self.may_be(row, k, clean[k], point[k])
+                if k not in self.following and not self.may_be(row, k, clean[k], point[k])
             ]
+            found += [f"row {row}: {words}" for words in self.ruled(point, tiny)]
             found += [
                 f"row {row}: {group} is {point[group]}" for group in self.one_hot if sorted(point[group])[-2:] != [0, 1]
             ]
@@ -91,17 +129,25 @@ class Plain:
         """All points of a finite space around an input."""
         options: list[list[float]] = []
         for k in range(len(self)):
+            if k in self.following:
+                options.append([0.0])
+                continue
             legal = self.legal[k]
             assert legal is not None
             options.append(sorted({float(clean[k]), *(v for v in legal if self.may_be(row, k, clean[k], v))}))
         points = np.array(list(itertools.product(*options)))
         for group in self.one_hot:
             points = points[points[:, group].sum(1) == 1]
+        points = self.follow(points)
+        for terms, sense, bound in self.rules:
+            over = sum(factor * points[:, k] for k, factor in terms.items()) - bound
+            good = {"<=": over <= 1e-9, ">=": over >= -1e-9, "=": np.abs(over) <= 1e-9}[sense]
+            points = points[good]
         return points
 
 
 def draw(random: Random, finite: bool = False, rows: int = 3, priced: bool | None = None) -> Plain:
-    """A random space of three to seven features."""
+    """A random space of three to seven features, without rules; see `bind`."""
     plain = Plain([], [], [], [], [], [], [])
     for _ in range(random.randint(1, 4) if finite else random.randint(2, 5)):
         _feature(plain, random, finite)
@@ -122,6 +168,47 @@ def draw(random: Random, finite: bool = False, rows: int = 3, priced: bool | Non
         for k in group:
             way[k] = both
     return plain
+
+
+def bind(plain: Plain, x: Tensor, random: Random) -> Tensor:
+    """Give a space one to three rules that hold for all inputs, and mostly features that follow; return inputs again.
+
+    A rule is a sum of two to four features. One that says "=" is made of features in which the inputs agree.
+    """
+    n = len(plain)
+    for _ in range(random.randint(0, 2)):
+        terms = {k: random.choice([1.0, -1.0, 2.0]) for k in random.sample(range(n), min(n, random.randint(2, 3)))}
+        plain.derived[len(plain)] = terms, random.choice([0.0, 1.0, -2.0])
+        _following(plain)
+    if n > 1 and random.random() < 0.3:
+        over, under = random.sample(range(n), 2)
+        plain.ratio = len(plain), over, under
+        _following(plain)
+    x = torch.cat([x, torch.zeros(len(x), len(plain) - n, dtype=x.dtype)], 1)
+    x = torch.from_numpy(plain.follow(x.double().numpy())).to(x)
+    for _ in range(random.randint(1, 3)):
+        some = random.sample(range(len(plain)), min(len(plain), random.randint(2, 4)))
+        terms = {k: random.choice([1.0, 1.0, -1.0, 2.0, 0.5]) for k in some}
+        totals = sum(factor * x[:, k].double() for k, factor in terms.items())
+        assert isinstance(totals, Tensor)
+        sense = random.choice(["<=", ">=", "="])
+        if sense == "=" and float(totals.max() - totals.min()) > 0:
+            sense = "<="
+        room = 0.0 if sense == "=" else random.choice([0.0, 0.0, 0.5, 1.0])
+        bound = float(totals.max()) + room if sense == "<=" else float(totals.min()) - room
+        plain.rules.append((terms, sense, bound))
+    return x
+
+
+def _following(plain: Plain) -> None:
+    plain.legal.append(None)
+    plain.ends.append((-math.inf, math.inf))
+    plain.kind.append("real")
+    plain.grid.append(0.0)
+    plain.around.append(math.inf)
+    plain.cost.append(1.0)
+    for way in plain.direction:
+        way.append("both")
 
 
 def _feature(plain: Plain, random: Random, finite: bool) -> None:
@@ -173,3 +260,17 @@ def network(features: int, seed: int, dtype: torch.dtype = torch.float64) -> nn.
     for parameter in net.parameters():
         parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64).to(dtype))
     return net
+
+
+def fewest(plain: Plain, net: nn.Module, x: Tensor, y: Tensor) -> list[tuple[float, float, float]]:
+    """By trying every point: the fewest changes, the least cost, and the least cost of a single change."""
+    found = []
+    for row in range(len(x)):
+        points = plain.every(row, x[row].numpy())
+        fooled = (net(torch.from_numpy(points)).argmax(1) != y[row]).numpy()
+        l0, cost = (
+            np.array(v, dtype=float)[fooled]
+            for v in plain.count(np.repeat(x[row : row + 1].numpy(), len(points), 0), points)
+        )
+        found.append((l0.min(initial=np.inf), cost.min(initial=np.inf), cost[l0 == 1].min(initial=np.inf)))
+    return found

@@ -16,14 +16,17 @@ if TYPE_CHECKING:
     from sigmazero.core.attack import Attack
     from sigmazero.core.result import Outcome, Result
     from sigmazero.core.space import Space
+    from sigmazero.core.space_rules import Formula, Rule
     from sigmazero.store.results import load_result
 
 __version__ = "0.1.0"
 __all__ = [
     "ATTACKS",
     "Attack",
+    "Formula",
     "Outcome",
     "Result",
+    "Rule",
     "Space",
     "SparseAutoAttack",
     "evaluate",
@@ -39,6 +42,7 @@ _LATER = {
     **dict.fromkeys(("ATTACKS", "get", "register"), "sigmazero.attacks"),
     **dict.fromkeys(("refine", "sigma_zero"), "sigmazero.attacks.functions"),
     **dict.fromkeys(("Outcome", "Result"), "sigmazero.core.result"),
+    **dict.fromkeys(("Formula", "Rule"), "sigmazero.core.space_rules"),
     "Attack": "sigmazero.core.attack",
     "Space": "sigmazero.core.space",
     "load_result": "sigmazero.store.results",

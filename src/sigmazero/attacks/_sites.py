@@ -90,6 +90,13 @@ def blind(p: Problem, b: Box, e: Ends, i: Tensor) -> Tensor | None:
     return torch.where((found == b.x).all(1, keepdim=True), e.end, found)
 
 
+def joining(p: Problem, i: Tensor) -> Tensor | None:
+    """In which order features, by sites, may join in where a change breaks a rule: drawn; None without rules."""
+    if not p.tied:
+        return None
+    return by_site(p, noise.uniform(p.seed, p.ids, i, tuple(p.x.shape[1:]), stream=4, dtype=p.x.dtype))
+
+
 def total(values: Tensor) -> Tensor:
     """Sum over the features of each site."""
     return values.sum(1) if values.shape[1] > 1 else values[:, 0]

@@ -80,6 +80,7 @@ class Draws(NamedTuple):
 
     value, clean  values of the new site, changed and in the clean input: (rows, features of a site, proposals)
     credit        which place proposed the new site, as weights that sum to 1: (rows, places, proposals)
+    joining       where rules tie features: the order in which features may join in to keep them, as random keys
     """
 
     new: Tensor
@@ -87,6 +88,7 @@ class Draws(NamedTuple):
     value: Tensor
     clean: Tensor
     credit: Tensor
+    joining: Tensor | None
 
 
 class Proposal(NamedTuple):
@@ -216,11 +218,14 @@ class SwapSearch(Attack):
         box = sites.box(p)
         ends = sites.ends(p, box, s.g)
         draws = self._draw(s, box, ends, sites.blind(p, box, ends, i), wave, fate, oracle)
+        draws = draws._replace(joining=sites.joining(p, i))
         slack = 1 - heat * s.stuck[:, None] * torch.log1p(-luck)
         judged = []
         for j in range(k - 1):
             one = self._exchange(j, draws, s, box, oracle)
             m = p.margin(oracle.logits(one.point))
+            if p.tied:  # what joined in may have made the point too large
+                m = m.masked_fill(oracle.worth(one.point) >= one.best, torch.inf)
             s, draws, last = self._judge(one, m, s.m * slack[:, j], s, draws, oracle)
             judged.append(last)
         chosen = self._chosen(s, turn[:, 0])
@@ -265,13 +270,17 @@ class SwapSearch(Attack):
         here = box.at(new)
         there = new[:, None].expand(-1, box.x.shape[1], -1)
         end, far = ends.end.gather(2, there), here.far if drawn is None else drawn.gather(2, there)
+        known = (oracle.tally.best_l0 <= wave.shape[1])[:, None]
+        # In a space without an example a site that is changed already may need another value, if no other is left.
+        last = here.x if drawn is None else torch.where(known[:, None], here.x, far)
         return Draws(
             new=new,
             # Where no example was found yet, no site is put back: the old site is the new one.
-            old=torch.where((oracle.tally.best_l0 <= wave.shape[1])[:, None], old, new),
-            value=torch.where(left[:, None], torch.where(blind[:, None], far, end), here.x),
+            old=torch.where(known, old, new),
+            value=torch.where(left[:, None], torch.where(blind[:, None], far, end), last),
             clean=here.x,
             credit=credit / credit.sum(1, keepdim=True).clamp(min=1e-30),
+            joining=None,
         )
 
     def _exchange(self, j: int, draws: Draws, s: State, box: Box, oracle: Oracle) -> Proposal:
@@ -288,6 +297,9 @@ class SwapSearch(Attack):
             old = torch.where(spared[:, None, None], new, old)
         value = torch.where(swap[:, None, None], draws.value[:, :, j, None], draws.clean[:, :, j, None])
         point = a.scatter(2, old, box.x.gather(2, old)).scatter(2, new, value).view_as(s.a)
+        if draws.joining is not None:
+            keys = draws.joining.roll(j, 2).scatter(2, new, torch.inf).view_as(s.a)
+            point = oracle.problem.legal(point, keys)
         return Proposal(j, point, best, swap)
 
     def _affordable(self, old: Tensor, new: Tensor, s: State, box: Box, oracle: Oracle) -> tuple[Tensor, Tensor]:

@@ -38,6 +38,7 @@ from sigmazero.core.problem import Problem
 class State:
     """One row per sample: values (features of a site, M) and sites (M) of all changes, possible ones first in `order`.
 
+    `turn` (M) says who joins in first where a change breaks a rule; it is there where rules are.
     `ranks` are those of the pairs, turn by turn; `points` are those to go on from.
     """
 
@@ -50,6 +51,7 @@ class State:
     points: Tensor
     points_m: Tensor
     done: Tensor
+    turn: Tensor | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +103,8 @@ class Corner(Attack):
         where = every.site.expand_as(values)
         x, lower, upper = (by_site(p, v).gather(2, where) for v in (p.x, p.lower, p.upper))
         possible = (values != x).any(1) & ((values >= lower) & (values <= upper)).all(1)
+        if p.tied:
+            possible &= (every.turn == 0) | self._breaking(values, every, p)
         count = possible.sum(1)
         return State(
             values=values,
@@ -112,6 +116,7 @@ class Corner(Attack):
             points=p.x[:, None].repeat(1, self.kept, *[1] * (p.x.ndim - 1)),
             points_m=values.new_full((len(p), self.kept), torch.inf),
             done=count == 0,
+            turn=every.turn.repeat(len(p), 1) if p.tied else None,
         )
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
@@ -129,10 +134,10 @@ class Corner(Attack):
         good = paired[:, None] & s.m.gather(1, two.flatten(1)).view_as(ranks).isfinite().all(2)
         grown, more, fits = self._extend(s, best, p)
         start = torch.where(ops.per_row(alone | paired, grown), p.x[:, None], grown)
-        start = self._changed(start, torch.where(paired[:, None], two[..., 0], more), paired[:, None] & good, s)
+        start = self._changed(start, torch.where(paired[:, None], two[..., 0], more), paired[:, None] & good, s, p)
         last = torch.where(alone[:, None], first, torch.where(paired[:, None], two[..., 1], more))
         use = torch.where(alone[:, None], asked, torch.where(paired[:, None], good, fits))
-        points = self._changed(start, last, use, s)
+        points = self._changed(start, last, use, s, p)
         margins = torch.stack([p.margin(z) for z in oracle.logits(points, copies=self.width).unbind(1)], 1)
         margins = margins.masked_fill(~use, torch.inf)
         # A change that was not asked about now keeps what is known of it.
@@ -165,15 +170,30 @@ class Corner(Attack):
         at = turns.clamp(max=len(parent) - 1)
         return s.points[:, parent[at]], more.flatten(1)[:, at], fits.flatten(1)[:, at] & (turns < len(parent))
 
-    def _changed(self, points: Tensor, change: Tensor, use: Tensor, s: State) -> Tensor:
-        """Points (N, K, ...) each with one more change, where it is to be used."""
+    def _changed(self, points: Tensor, change: Tensor, use: Tensor, s: State, p: Problem) -> Tensor:
+        """Points (N, K, ...) each with one more change, where it is to be used; what rules ask for joins in."""
         features = s.values.shape[1]
         flat = points.expand(-1, change.shape[1], *[-1] * (points.ndim - 2))
         by_sites = flat.reshape(*change.shape, features, -1)
         where = s.site.gather(1, change)[..., None, None].expand(-1, -1, features, 1)
         new = s.values.gather(2, change[:, None].expand(-1, features, -1)).transpose(1, 2)[..., None]
         value = torch.where(use[..., None, None], new, by_sites.gather(3, where))
-        return by_sites.scatter(3, where, value).view_as(flat)
+        found = by_sites.scatter(3, where, value).view_as(flat)
+        if s.turn is None:
+            return found
+        keys = single.keys(p, s.turn.gather(1, change)).view_as(by_sites)
+        return p.legal(found, keys.scatter(3, where, torch.inf).view_as(flat))
+
+    def _breaking(self, values: Tensor, every: single.Moves, p: Problem) -> Tensor:
+        """Which single changes break a rule, (N, M): only then it matters who joins in."""
+        alone = (every.turn == 0).nonzero().squeeze(1)
+        clean, found = by_site(p, p.x)[:, None], []
+        for some in torch.split(alone, self.width):
+            where = every.site[some][:, None, None].expand(len(p), -1, values.shape[1], 1)
+            points = clean.expand(-1, len(some), -1, -1).scatter(3, where, values[..., some].transpose(1, 2)[..., None])
+            points = points.reshape(len(p), len(some), *p.x.shape[1:])
+            found.append((p.legal(points) != points).flatten(2).any(2))
+        return torch.cat(found, 1)[:, (every.turn == 0).cumsum(0) - 1]
 
     def _judged(self, s: State, points: Tensor, margins: Tensor, t: Tensor, oracle: Oracle) -> State:
         """The best points of the pairs so far, or of this step after them; rows that cannot improve are done."""

@@ -17,19 +17,24 @@ code in several points; docs/adr/0002 lists each with what is done here.
 4
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from sigmazero.core import losses, ops
+from sigmazero.core import form as forms
+from sigmazero.core import losses, noise, ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.losses import LossName
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, Momentum, NotNegative, Positive
 from sigmazero.core.problem import Problem
+
+ALONE = 0.2  # share of the steps before the walk in a space looks elsewhere
+FEW = 4  # changes of an example of which parts are looked for
+BACK, STAY = 0.5, 0.1  # chances that a site is put back, and that it stays as it is; the others get any legal value
 
 
 @dataclass
@@ -91,8 +96,33 @@ class SigmaZero(Attack):
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Evaluate, then descend."""
-        answer = oracle.value_and_grad(s.a, losses.named(self.loss, oracle.problem))
+        p = oracle.problem
+        point, there = s.a, None
+        if p.form is not None:
+            # The walk jumps between the ends of what has few values, so every other step looks elsewhere: around it as
+            # long as nothing was found, then for a part of the best example, while that is small enough to be hit.
+            best, turn = oracle.tally.best_l0, (i >= self.steps * ALONE) & (i % 2 == 1)
+            nothing = best > p.sites
+            elsewhere = turn & (nothing | (best <= FEW))
+            if p.x.is_cuda or bool(elsewhere.any()):
+                around = torch.where(ops.per_row(nothing, s.a), s.a, oracle.tally.best)
+                point = torch.where(ops.per_row(elsewhere, s.a), self.varied(i, around, nothing, p), s.a)
+                there = elsewhere & nothing
+        answer = oracle.value_and_grad(point, losses.named(self.loss, p))
+        if there is not None:  # the walk goes on from the first example
+            s = replace(s, a=torch.where(ops.per_row(there & answer.fooled, point), point, s.a))
         return self.descend(i, s, answer.grad, answer.fooled, oracle)
+
+    def varied(self, i: Tensor, a: Tensor, anything: Tensor, p: Problem) -> Tensor:
+        """A point with some sites put back and others at any legal value, those that are unchanged only if so said."""
+        shape = tuple(p.x.shape[1:])
+        fate, values = (noise.uniform(p.seed, p.ids, i, shape, stream=k, dtype=a.dtype) for k in (5, 6))
+        fate = fate[:, :1] if p.grouped else fate
+        drawn = forms.some(p, values)
+        drawn = torch.where(drawn.isfinite(), drawn, a)  # a feature may have no end to go to
+        drawn = torch.where(ops.per_row(anything, a) | p.changed(a), drawn, p.x)
+        back = torch.where(ops.per_row(anything, a), BACK / 2, BACK)
+        return torch.where(fate < back, p.x, torch.where(fate < back + STAY, a, drawn))
 
     def descend(self, i: Tensor, s: State, g: Tensor, fooled: Tensor, oracle: Oracle) -> State:
         """Go downhill and prune, given the gradient of the loss at s.a."""

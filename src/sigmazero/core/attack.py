@@ -160,7 +160,7 @@ class Attack(ABC):
             raise ValueError(f"{self.name} has no {goal} form; it supports: {', '.join(self.goals)}")
         if self.kind == "budget" and problem.budget is None:
             raise ValueError(f"{self.name} searches within a fixed budget; pass budget=k")
-        if self.finite_box and len(problem) and not bool((problem.upper - problem.lower).isfinite().all()):
+        if self.finite_box and len(problem) and not problem.bounded:
             raise ValueError(f"{self.name} moves features to the ends of the box: it needs finite bounds")
         if not self.spaces and problem.form is not None:
             raise ValueError(

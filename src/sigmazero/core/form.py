@@ -20,49 +20,11 @@ from torch import Tensor
 
 from sigmazero.core.ops import scale
 from sigmazero.core.space import SLACK, Accept, Columns, Floats, Space
+from sigmazero.core.space_keep import Around, Keeper
+from sigmazero.core.space_sites import SiteLayout
 
 if TYPE_CHECKING:
     from sigmazero.core.problem import Problem
-
-
-@dataclass(frozen=True, eq=False)
-class SiteLayout:
-    """Sites of several features: (features of a site, sites), which feature stands where, and which places are none.
-
-    `back` is where each feature stands; `one_hot` says which sites are one-hot groups, None if there is none.
-    """
-
-    index: Tensor
-    pad: Tensor
-    back: Tensor
-    one_hot: Tensor | None
-
-    @classmethod
-    def make(cls, columns: Columns, device: torch.device) -> SiteLayout | None:
-        """None where every feature is a site of its own."""
-        grouped = {k for group in columns.groups for k in group.members}
-        found = [(group.members, group.one_hot) for group in columns.groups]
-        found += [((k,), False) for k in range(len(columns.kind)) if k not in grouped]
-        found.sort()
-        depth = max(len(members) for members, _ in found)
-        if depth == 1:
-            return None
-        index, pad = np.zeros((depth, len(found)), dtype=np.int64), np.ones((depth, len(found)), dtype=bool)
-        for site, (members, _) in enumerate(found):
-            index[: len(members), site], pad[: len(members), site] = members, False
-        back = np.zeros(len(columns.kind), dtype=np.int64)
-        back[index[~pad]] = np.flatnonzero(~pad.ravel())
-        one_hot = [hot for _, hot in found]
-        at, none, places = (torch.as_tensor(array, device=device) for array in (index, pad, back))
-        return cls(at, none, places, torch.tensor(one_hot, device=device) if any(one_hot) else None)
-
-    def sites(self, flat: Tensor) -> Tensor:
-        """Values (..., features) as (..., features of a site, sites), 0 (or False) where there is no feature."""
-        return flat[..., self.index].masked_fill(self.pad, 0)
-
-    def flat(self, by_site: Tensor) -> Tensor:
-        """Values (..., features of a site × sites) as (..., features)."""
-        return by_site[..., self.back]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +33,7 @@ class Form:
 
     `discrete` marks features whose legal values are not all of the box, `stepped` those with values k · times / per;
     `at` names those with a finite set, one row of `tables` each, padded with infinity. `shape` is that of one of the
-    user's inputs, `cheapest` the least that a change costs.
+    user's inputs, `cheapest` the least that a change costs. `keeper` has what ties features to each other, if anything.
     """
 
     space: Space
@@ -86,6 +48,7 @@ class Form:
     tables: Tensor
     costs: Tensor | None
     cheapest: float
+    keeper: Keeper | None = None
 
     @classmethod
     def make(cls, space: Space, columns: Columns, shape: tuple[int, ...], pixels: int, x: Tensor) -> Form | None:
@@ -99,7 +62,8 @@ class Form:
         cost = torch.as_tensor(costs[0], device=device)
         by_site = cost if layout is None else layout.sites(cost).amax(0)
         plain = bool((by_site == 1).all())
-        if not (bool(stepped.any()) or columns.tables or layout is not None or not plain or space.accept):
+        keeper = Keeper.make(columns, shape, device)
+        if not (bool(stepped.any()) or columns.tables or layout is not None or not plain or space.accept or keeper):
             return None
         most = max((len(table) for table in columns.tables.values()), default=0)
         tables = np.full((len(columns.tables), most), np.inf)
@@ -119,7 +83,13 @@ class Form:
             tables=torch.as_tensor(tables, device=device),
             costs=None if plain else by_site.to(x.dtype),
             cheapest=float(by_site.min()),
+            keeper=keeper,
         )
+
+    @property
+    def derives(self) -> bool:
+        """Whether some features follow from others."""
+        return self.keeper is not None and bool(self.keeper.laws.at)
 
     @property
     def accept(self) -> Accept | None:
@@ -143,14 +113,31 @@ class Form:
         columns = self.columns
         if feature in columns.tables:
             return columns.tables[feature]
+        if columns.per[feature] == 0:
+            return None
         steps = columns.per[feature] / columns.times[feature]
         first, last = columns.lower[feature] * steps, columns.upper[feature] * steps
-        if columns.per[feature] == 0 or not last - first < most:
+        if not last - first < most:
             return None
         every: Floats = np.arange(np.ceil(first - SLACK), np.floor(last + SLACK) + 1)
         return np.asarray(every * columns.times[feature] / columns.per[feature])
 
-    def snap(self, values: Tensor, x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    def beyond(self, values: Tensor, rising: Tensor) -> Tensor:
+        """The next legal values (..., features), in float64, as one goes up, or down where nothing rises."""
+        found = values
+        if self.stepped is not None:
+            steps = found * self.per / self.times
+            whole = torch.where(rising, torch.ceil(steps - SLACK), torch.floor(steps + SLACK))
+            found = torch.where(self.stepped, whole * self.times / self.per, found)
+        if len(self.at):
+            some, up = found[..., self.at, None], rising[..., self.at]
+            slack = SLACK * some.abs()
+            above = self.tables.masked_fill(self.tables < some - slack, torch.inf).amin(-1)
+            below = self.tables.masked_fill((self.tables > some + slack) | self.tables.isinf(), -torch.inf).amax(-1)
+            found = found.index_copy(-1, self.at, torch.where(up, above, below))
+        return found
+
+    def snap(self, values: Tensor, x: Tensor, lower: Tensor, upper: Tensor, keys: Tensor | None = None) -> Tensor:
         """The legal values next to (..., features) of the user's; what falls to the clean value has its bits."""
         values = torch.clamp(values, lower, upper)
         legal = self.nearest(values)
@@ -158,7 +145,24 @@ class Form:
         discrete = self.discrete
         found = torch.clamp(legal.to(x.dtype), lower, upper)
         found = torch.where(discrete & same, x, torch.where(discrete, found, values))
-        return found if self.layout is None else self._one_category(found, values, x)
+        found = found if self.layout is None else self._one_category(found, values, x)
+        return found if self.keeper is None else self.keeper.keep(found, Around(x, lower, upper), self, keys)
+
+    def own_bits(self, values: Tensor, x: Tensor) -> Tensor:
+        """Legal values (..., features) in the format of the inputs; those of the clean input have its bits."""
+        same = self.discrete & (self.nearest(values) == self.nearest(x))
+        return torch.where(same, x, values.to(x.dtype))
+
+    def touched(self, different: Tensor) -> Tensor:
+        """Which features (..., features) are of a site with a change."""
+        if self.layout is None:
+            return different
+        sites = self.layout.sites(different).any(-2, keepdim=True)
+        return self.layout.flat(sites.expand(*sites.shape[:-2], *self.layout.index.shape).flatten(-2))
+
+    def chosen(self, different: Tensor) -> Tensor:
+        """The same without derived features, which nobody chose to change: (rows, ...) of the user's."""
+        return different if self.keeper is None else different & ~self.keeper.derived.view(self.shape)
 
     def _one_category(self, found: Tensor, values: Tensor, x: Tensor) -> Tensor:
         """In every one-hot group the largest of the values wins, the clean category where it is among them."""
@@ -185,15 +189,30 @@ class Form:
         flat = inner.flatten(inner.ndim - rank + 1)
         return flat if self.layout is None else self.layout.flat(flat)
 
-    def lawful(self, points: Tensor, x: Tensor) -> Tensor:
-        """Which of the user's points keep every rule but the ends, which are the problem's: judged in float64."""
+    def check(self, x: Tensor, lower: Tensor, upper: Tensor) -> None:
+        """Refuse inputs that break a rule themselves."""
+        if self.keeper is not None and len(x):
+            self.keeper.check(x.flatten(1), self._around(x, lower, upper), self)
+
+    def _around(self, *tensors: Tensor) -> Around:
+        return Around(*(t.expand(len(t), *self.shape).flatten(1) for t in tensors))
+
+    def lawful(self, points: Tensor, x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+        """Which of the user's points keep every rule but the ends, which are the problem's: judged in float64.
+
+        The ends of derived features are judged here.
+        """
         flat, clean = points.flatten(1).double(), x.flatten(1).double()
         tolerance = 4 * torch.finfo(points.dtype).eps * flat.abs().clamp(min=1)
-        good = ((flat == clean) | ((flat - self.nearest(flat)).abs() <= tolerance)).all(1)
+        legal = (flat == clean) | ((flat - self.nearest(flat)).abs() <= tolerance)
+        good = (legal if self.keeper is None else legal | self.keeper.derived).all(1)
         for group in self.columns.groups:
             if group.one_hot:
                 some = flat[:, list(group.members)]
                 good = good & ((some == 0) | (some == 1)).all(1) & (some.sum(1) == 1)
+        if self.keeper is not None:
+            broken = self.keeper.broken(points.flatten(1), self._around(x, lower, upper), self)
+            good = good & ~broken.any(1)
         return good
 
     def accepted(self, points: Tensor, x: Tensor) -> Tensor:
@@ -213,7 +232,12 @@ def enter(problem: Problem) -> Problem:
     shape = problem.x.shape
     lower, upper = (t.expand(len(t), *shape[1:]).flatten(1) for t in (problem.lower, problem.upper))
     offset, width = scale(lower, upper)
-    fixed, bounded = lower == upper, (upper - lower).isfinite()
+    bounded = (upper - lower).isfinite()
+    ends = lower, upper
+    if form.keeper is not None and form.derives:  # what follows from others stays as it is, for an attack
+        flat_x = problem.x.flatten(1)
+        lower, upper = (torch.where(form.keeper.derived, flat_x, t) for t in ends)
+    fixed = lower == upper
 
     def unit(values: Tensor) -> Tensor:
         return (values - offset) / width
@@ -224,6 +248,10 @@ def enter(problem: Problem) -> Problem:
         flat = problem.start.flatten(1)
         start = form.inside(torch.where(flat == problem.x.flatten(1), x, unit(flat)))
     free = None if problem.free is None else problem.free.expand(len(problem.free), *shape[1:]).flatten(1)
+    if form.keeper is not None and form.derives:
+        free = lower < upper
+        if start is not None:
+            start = torch.where(form.inside(form.keeper.derived[None]), form.inside(x), start)
     return replace(
         problem,
         x=form.inside(x),
@@ -233,24 +261,30 @@ def enter(problem: Problem) -> Problem:
         start=start,
         unit=problem.unit if form.layout is None else "pixel",
         outer_x=problem.x,
-        outer_lower=lower.view(len(lower), *shape[1:]),
-        outer_upper=upper.view(len(upper), *shape[1:]),
+        outer_lower=ends[0].view(-1, *shape[1:]),
+        outer_upper=ends[1].view(-1, *shape[1:]),
     )
 
 
-def legal(problem: Problem, point: Tensor) -> Tensor:
-    """The legal point next to one of the inner problem, in its own units; several per sample may be given."""
+def legal(problem: Problem, point: Tensor, keys: Tensor | None = None) -> Tensor:
+    """The legal point next to one of the inner problem, in its own units; several per sample may be given.
+
+    `keys`, of the shape of `point`, name features that may join in where a rule is broken (see `Keeper.keep`).
+    """
     form, rank = problem.form, problem.x.ndim
     assert form is not None
     several = point.ndim > rank
     clipped = torch.clamp(point, *(_beside(t, several) for t in (problem.lower, problem.upper)))
-    outer = outward(problem, clipped, snap=True).flatten(-len(form.shape))
+    outer = outward(problem, clipped, snap=True, keys=keys).flatten(-len(form.shape))
     x, offset, width = (_beside(t, several) for t in _flat(problem))
     inner = (outer - offset) / width
     same = outer == x
     own = _beside(form.outside(problem.x, rank), several)
     # A real value stays as it was: there and back it could become another one by rounding.
     moved = form.discrete
+    if form.keeper is not None:
+        moved = moved | (outer != outward(problem, clipped, snap=False).flatten(-len(form.shape)))
+        same = same | form.keeper.derived
     found = torch.where(same, own, torch.where(moved, inner, form.outside(clipped, rank)))
     if not several:
         return form.inside(found)
@@ -266,7 +300,7 @@ def some(problem: Problem, draws: Tensor) -> Tensor:
     return legal(problem, torch.where(form.inside(form.discrete[None]), between, end))
 
 
-def outward(problem: Problem, point: Tensor, snap: bool = True) -> Tensor:
+def outward(problem: Problem, point: Tensor, snap: bool = True, keys: Tensor | None = None) -> Tensor:
     """Points of the inner problem in the user's units and shape, the nearest legal ones unless told otherwise."""
     form, rank = problem.form, problem.x.ndim
     assert form is not None
@@ -280,7 +314,7 @@ def outward(problem: Problem, point: Tensor, snap: bool = True) -> Tensor:
     outer = offset + flat * width
     outer = torch.where(flat < top, outer.minimum(end), torch.where(flat == top, end, outer))
     outer = torch.where(flat == clean, x, outer)
-    outer = form.snap(outer, x, lower, end) if snap else outer
+    outer = form.snap(outer, x, lower, end, None if keys is None else form.outside(keys, rank)) if snap else outer
     return outer.reshape(*point.shape[: point.ndim - rank + 1], *form.shape)
 
 
@@ -290,14 +324,18 @@ def inward(problem: Problem, point: Tensor) -> Tensor:
     assert form is not None
     x, offset, width = _flat(problem)
     flat = point.flatten(1)
-    return form.inside(torch.where(flat == x, form.outside(problem.x, problem.x.ndim), (flat - offset) / width))
+    same = flat == x if form.keeper is None else (flat == x) | form.keeper.derived
+    return form.inside(torch.where(same, form.outside(problem.x, problem.x.ndim), (flat - offset) / width))
 
 
 def inward_slope(problem: Problem, gradient: Tensor) -> Tensor:
     """A gradient with respect to the user's values, with respect to the inner problem's: straight through a snap."""
     form = problem.form
     assert form is not None
-    return form.inside(gradient.flatten(1) * _flat(problem)[2])
+    flat = gradient.flatten(1)
+    if form.derives:  # a user's function may have no slope somewhere
+        flat = torch.nan_to_num(flat, 0.0, 0.0, 0.0)
+    return form.inside(flat * _flat(problem)[2])
 
 
 def _flat(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:

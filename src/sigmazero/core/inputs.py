@@ -50,7 +50,7 @@ def make_problem(
     x = x.detach().clone(memory_format=torch.contiguous_format)
     free = None if mask is None else _free(mask, x)
     lower, upper, form = _ends(bounds, x) if space is None else _space_ends(space, bounds, x, unit, free)
-    own_box = max(len(lower), len(upper)) > 1
+    own_box = max(len(lower), len(upper)) > 1 or (form is not None and form.derives)
     if free is not None:
         lower, upper, own_box = torch.where(free, lower, x), torch.where(free, upper, x), True
     if own_box:
@@ -58,6 +58,8 @@ def make_problem(
         free = None if free is None else free.expand_as(x)
     if space is not None and bool((lower == upper).any()):
         free = lower < upper
+    if form is not None:
+        form.check(x, lower, upper)
     return Problem(
         x=x,
         y=y.detach().to(device=x.device, dtype=torch.int64).clone(),

@@ -205,7 +205,7 @@ class Oracle:
         """Logits, with the way back kept open for `_backward`."""
         with torch.enable_grad():
             point = self.problem.outward(x.detach()).requires_grad_()
-            logits = self.model(point)
+            logits = self.model(self.problem.through(point))
         if not logits.requires_grad:
             raise TypeError(
                 "the model's output carries no gradient with respect to its input; "

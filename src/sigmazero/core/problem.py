@@ -16,6 +16,7 @@ from sigmazero.core import form as forms
 from sigmazero.core.form import Form
 from sigmazero.core.ops import scale
 from sigmazero.core.space import Space
+from sigmazero.core.space_sites import SiteLayout
 
 Unit = Literal["feature", "pixel"]
 BOX = ("lower", "upper", "free", "outer_lower", "outer_upper")  # one row for all samples, unless `own_box`
@@ -89,7 +90,12 @@ class Problem:
         return self.form is not None and self.form.layout is not None and self.outer_x is None
 
     @property
-    def _layout(self) -> forms.SiteLayout:
+    def _derives(self) -> bool:
+        """Whether features of the user's follow from others; in the inner problem these stay as they are."""
+        return self.form is not None and self.outer_x is None and self.form.derives
+
+    @property
+    def _layout(self) -> SiteLayout:
         assert self.form is not None
         assert self.form.layout is not None
         return self.form.layout
@@ -145,11 +151,18 @@ class Problem:
 
     def feasible(self, x: Tensor) -> Tensor:
         """Whether a point lies inside the box and changes only what may be changed (NaN does not)."""
-        return (self.clip(x) == x).flatten(1).all(1)
+        inside = self.clip(x) == x
+        if self._derives:  # their ends are judged by `Form.lawful`
+            assert self.form is not None
+            inside = ~self.form.chosen(~inside)
+        return inside.flatten(1).all(1)
 
     def changed(self, x: Tensor) -> Tensor:
         """Which sites differ from the clean input, exactly: channels of a position joined if they count once."""
         different = x != self.x
+        if self._derives:
+            assert self.form is not None
+            different = self.form.chosen(different)
         if self._by_group:
             return self._layout.sites(different.flatten(1)).any(1)
         return different.any(1, keepdim=True) if self.grouped else different
@@ -164,9 +177,41 @@ class Problem:
         """More than all sites cost together: what a sample has as long as nothing was found."""
         return self.sites + 1 if self.costs is None else self.costs.sum() + 1
 
-    def legal(self, x: Tensor) -> Tensor:
-        """The legal point nearest to one in the units of the box: itself, where the space is a box."""
-        return x if self.form is None or self.outer_x is None else forms.legal(self, x)
+    def legal(self, x: Tensor, keys: Tensor | None = None) -> Tensor:
+        """The legal point nearest to one in the units of the box: itself, where the space is a box.
+
+        `keys`, of the shape of `x`, name features that may join in where a rule is broken (see `Keeper.keep`).
+        """
+        return x if self.form is None or self.outer_x is None else forms.legal(self, x, keys)
+
+    @property
+    def outer(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The user's inputs and ends."""
+        if self.outer_x is None or self.outer_lower is None or self.outer_upper is None:
+            return self.x, self.lower, self.upper
+        return self.outer_x, self.outer_lower, self.outer_upper
+
+    def chosen(self, x: Tensor) -> Tensor:
+        """Points of the user's in which derived features, which are not counted, have their clean values."""
+        if not self._derives or self.form is None:
+            return x
+        return torch.where(self.form.chosen(x != self.x), x, self.x)
+
+    def through(self, point: Tensor) -> Tensor:
+        """The same points of the user's, through which gradients reach what derived features follow from."""
+        keeper = None if self.form is None else self.form.keeper
+        return point if keeper is None else keeper.through(point)
+
+    @property
+    def tied(self) -> bool:
+        """Whether rules tie features of a space to each other."""
+        return self.form is not None and self.form.keeper is not None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether every feature that may be chosen has finite ends."""
+        open_ended = ~(self.upper - self.lower).isfinite()
+        return not bool((open_ended if not self._derives or self.form is None else self.form.chosen(open_ended)).any())
 
     def l0(self, x: Tensor) -> Tensor:
         """Exact number of changed sites, in the unit of the question."""

@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sigmazero.core.space_rules import Derive, Formula, Laws, Rule, laws
+
 Floats = NDArray[np.float64]
 Accept = Callable[[Tensor, Tensor], Tensor]
 SLACK = 1e-9  # of a step: by so much may an end miss a legal value by rounding
@@ -55,6 +57,7 @@ class Columns:
     cost: Floats
     groups: tuple[FeatureGroup, ...]
     labels: list[str]
+    laws: Laws
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,6 +73,8 @@ class Space:
     cost       what a change of this feature costs; within a group all cost the same, and a group costs once
     one_hot    {name: features}: exactly one of them is 1, and another category is one change
     tied       {name: features} or a sequence of features: they count once together
+    rules      linear rules between features: [Rule({"length": 1, "host": -1}, ">=", 0)]
+    derived    {feature: Formula, mapping of terms, or function of points}: follows from others, is never counted
     names      of the features, in their order
     accept     a function of (points, clean inputs) that says which rows are legal; asked when a success is verified
     """
@@ -84,6 +89,8 @@ class Space:
     cost: Any = 1.0
     one_hot: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     tied: Any = field(default_factory=dict)
+    rules: Sequence[Rule] = ()
+    derived: Mapping[Any, Formula | Mapping[Any, float] | Derive] = field(default_factory=dict)
     names: Sequence[str] | None = None
     accept: Accept | None = None
 
@@ -115,6 +122,12 @@ class Space:
         from sigmazero.core.space_file import written
 
         return written(self)
+
+    def identity(self, shape: Sequence[int]) -> str:
+        """All that the space allows inputs of a shape, as text: the same however it was said."""
+        from sigmazero.core.space_file import identity
+
+        return identity(self, shape)
 
     @classmethod
     def image8(cls, **more: Any) -> "Space":
@@ -158,11 +171,11 @@ class Space:
         if self.names is not None and len(self.names) != n:
             raise ValueError(f"space: {len(self.names)} names for {n} features; name each feature once")
         labels = [self.label(k) for k in range(n)]
-        tables = self._tables(n)
+        tables, tied = self._tables(n), laws(self, n, labels)
         kind = [str(word) for word in self._each("kind", self.kind, "real", shape)]
         kind = ["values" if k in tables else word for k, word in enumerate(kind)]
         self._words("kind", kind, KINDS)
-        lower, upper = self._ends(kind, tables, shape)
+        lower, upper = self._ends(kind, tables, shape, tied.at)
         grid = self._numbers("grid", self.grid, 0.0, shape)
         cost = self._numbers("cost", self.cost, 1.0, shape)
         around = self._numbers("around", self.around, math.inf, shape)
@@ -172,8 +185,8 @@ class Space:
         times, per = _steps(kind, grid, tables)
         rise, fall = self._directions(shape)
         groups = self._groups(n)
-        self._check_groups(groups, kind, cost, rise, fall)
-        return Columns(kind, lower, upper, around, times, per, tables, rise, fall, cost, groups, labels)
+        self._check_groups(groups, kind, cost, rise, fall, tied.at)
+        return Columns(kind, lower, upper, around, times, per, tables, rise, fall, cost, groups, labels, tied)
 
     def place(self, feature: Any, features: int) -> int:
         """The index of a feature that is given by name or by index."""
@@ -233,13 +246,16 @@ class Space:
             found[k] = table
         return found
 
-    def _ends(self, kind: list[str], tables: dict[int, Floats], shape: tuple[int, ...]) -> tuple[Floats, Floats]:
-        """The ends of each feature; those of a finite set are its own where they would be the usual 0 and 1."""
+    def _ends(
+        self, kind: list[str], tables: dict[int, Floats], shape: tuple[int, ...], derived: Sequence[int]
+    ) -> tuple[Floats, Floats]:
+        """The ends of each feature; a finite set has its own, a derived one none, where they would be the usual."""
         lower = self._numbers("lower", self.lower, 0.0, shape)
         upper = self._numbers("upper", self.upper, 1.0, shape)
-        for k, table in tables.items():
-            lower[k] = lower[k] if self._given(self.lower, 0.0, k, len(kind)) else table[0]
-            upper[k] = upper[k] if self._given(self.upper, 1.0, k, len(kind)) else table[-1]
+        for k in {*tables, *derived}:
+            first, last = (tables[k][0], tables[k][-1]) if k in tables else (-math.inf, math.inf)
+            lower[k] = lower[k] if self._given(self.lower, 0.0, k, len(kind)) else first
+            upper[k] = upper[k] if self._given(self.upper, 1.0, k, len(kind)) else last
         for k, word in enumerate(kind):
             if word == "binary":
                 lower[k], upper[k] = 0.0, 1.0
@@ -294,12 +310,16 @@ class Space:
         cost: Floats,
         rise: NDArray[np.bool_],
         fall: NDArray[np.bool_],
+        derived: Sequence[int],
     ) -> None:
         """Refuse groups of unequal features."""
         for group in groups:
             at, first = list(group.members), group.members[0]
             words = f"space: group {group.name!r} is of unequal features"
             for k in at:
+                if k in derived:
+                    both = f"feature {self.label(k)} is derived and in group {group.name!r}"
+                    raise ValueError(f"space: {both}; take it out of the group, as it follows from others")
                 if cost[k] != cost[first]:
                     costs = f"{self.label(first)} costs {cost[first]:g}, {self.label(k)} costs {cost[k]:g}"
                     raise ValueError(f"{words}: {costs}; a group has one cost")

@@ -9,6 +9,14 @@
     [group.job]                       one-hot or tied features, by name
     one_hot = ["job=clerk", "job=nurse"]
 
+    [[rule]]                          a sum of features, and at_most, at_least or equals
+    terms = {length = 1, host = -1}
+    at_least = 0
+
+    [derived.total]                   follows from others: a sum, and a constant
+    terms = {host = 1, path = 1}
+    constant = 3
+
 A space without names has `kind`, `lower`, `grid` and so on at the top, one value for all features or a list.
 """
 
@@ -18,15 +26,18 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from torch import Tensor
 
-from sigmazero.core.space import Space
+from sigmazero.core.source import code_hash
+from sigmazero.core.space import FeatureGroup, Space
+from sigmazero.core.space_rules import Formula, Rule
 
 OPTIONS = ("kind", "values", "lower", "upper", "around", "grid", "direction", "cost")
 _USUAL = {"kind": "real", "lower": 0.0, "upper": 1.0, "around": math.inf, "grid": 0.0, "direction": "both", "cost": 1.0}
+_SENSES = {"at_most": "<=", "at_least": ">=", "equals": "="}
 
 
 def read(path: str | Path) -> Space:
@@ -37,6 +48,7 @@ def read(path: str | Path) -> Space:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ValueError(f"{path}: no space can be read from it ({error})") from None
     features, groups = held.pop("feature", {}), held.pop("group", {})
+    tied = {"rules": held.pop("rule", []), "derived": held.pop("derived", {})}
     given: dict[str, Any] = {name: _plain(value) for name, value in held.items()}
     _known(given, OPTIONS, f"{path}")
     if features:
@@ -51,16 +63,49 @@ def read(path: str | Path) -> Space:
         _known(members, ("one_hot", "tied"), f"{path}: group {name!r}")
         for kind, some in members.items():
             given.setdefault(kind, {})[name] = some
+    given["rules"] = [_rule(rule, bool(features), f"{path}: rule {k}") for k, rule in enumerate(tied["rules"])]
+    for name, formula in tied["derived"].items():
+        _known(formula, ("terms", "constant"), f"{path}: derived {name!r}")
+        terms = _terms(formula.get("terms", {}), bool(features))
+        place = next(iter(_terms({name: 1}, bool(features))))
+        given.setdefault("derived", {})[place] = Formula(terms, _plain(formula.get("constant", 0.0)))
     try:
         return Space(**given)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 
+def identity(space: Space, shape: Sequence[int]) -> str:
+    """All that a space allows inputs of a shape, as text: however it was said, and functions by their code."""
+    columns = space.columns(shape)
+    found = {name: _plainest(value) for name, value in vars(columns).items() if name not in ("labels", "laws")}
+    found |= {f"laws {name}": _plainest(value) for name, value in vars(columns.laws).items() if name != "labels"}
+    functions: dict[str, Any] = {} if space.accept is None else {"accept": space.accept}
+    for k, function in zip(columns.laws.at, columns.laws.functions, strict=True):
+        functions |= {} if function is None else {f"derived feature {columns.labels[k]}": function}
+    for name, function in functions.items():
+        if (code := code_hash(function)) is None:
+            raise ValueError(f"space: the code of {name} cannot be read; write it as a function in a file")
+        found[name] = code
+    return json.dumps(found, sort_keys=True)
+
+
+def _plainest(value: Any) -> Any:
+    """Arrays and groups as JSON has them; functions say no more than that they are there."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _plainest(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plainest(one) for one in value]
+    if isinstance(value, FeatureGroup):
+        return [value.one_hot, list(value.members)]
+    return "function" if callable(value) else value
+
+
 def written(space: Space) -> str:
     """A space as TOML; what a file cannot hold is refused."""
-    if space.accept is not None:
-        raise ValueError("space: a file cannot hold accept; leave it out here and pass it again in Python")
+    _refuse_functions(space)
     columns = space.columns((len(space.names),)) if space.names is not None else None
     if columns is not None and len(columns.rise) > 1:
         raise ValueError("space: a file cannot hold directions per sample; give one per feature")
@@ -77,6 +122,7 @@ def written(space: Space) -> str:
     for kind, named in (("one_hot", space.one_hot), ("tied", tied)):
         for name, members in named.items():
             lines += [f"[group.{json.dumps(str(name))}]", f"{kind} = {_text(list(members))}", ""]
+    lines += _laws(space)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -123,6 +169,53 @@ def _feature(space: Space, place: int, n: int) -> list[str]:
             lines.append(f"{option} = {_text(value)}")
     sets = {space.place(feature, n): values for feature, values in space.values.items()}
     return lines + ([f"values = {_text(list(sets[place]))}"] if place in sets else [])
+
+
+def _refuse_functions(space: Space) -> None:
+    if space.accept is not None:
+        raise ValueError("space: a file cannot hold accept; leave it out here and pass it again in Python")
+    for name, how in space.derived.items():
+        if callable(how):
+            words = "a file cannot hold the function of derived feature"
+            raise ValueError(f"space: {words} {name!r}; write it as a Formula, or pass it again in Python")
+
+
+def _laws(space: Space) -> list[str]:
+    """Rules and derived features."""
+    lines: list[str] = []
+    said = {sense: word for word, sense in _SENSES.items()}
+    for rule in space.rules:
+        lines += ["[[rule]]", f"terms = {_table(space, rule.terms)}", f"{said[rule.sense]} = {_text(rule.bound)}", ""]
+    for name, how in space.derived.items():
+        formula = how if isinstance(how, Formula) else Formula(cast(Mapping[Any, float], how))
+        lines += [f"[derived.{json.dumps(_key(space, name))}]", f"terms = {_table(space, formula.terms)}"]
+        lines += [*([f"constant = {_text(formula.constant)}"] if formula.constant else []), ""]
+    return lines
+
+
+def _rule(held: Any, named: bool, where: str) -> Rule:
+    """A rule as a file has it."""
+    _known(held, ("terms", *_SENSES), where)
+    said = [word for word in _SENSES if word in held]
+    if len(said) != 1:
+        raise ValueError(f"{where}: give one of {', '.join(_SENSES)}")
+    return Rule(_terms(held.get("terms", {}), named), _SENSES[said[0]], _plain(held[said[0]]))
+
+
+def _terms(held: Any, named: bool) -> Any:
+    """Terms by name, or by index where features have no names."""
+    if not isinstance(held, Mapping):
+        return held
+    return {name if named or not name.isdigit() else int(name): _plain(factor) for name, factor in held.items()}
+
+
+def _key(space: Space, feature: Any) -> str:
+    """What a file calls a feature in a rule: its name, or its index where there are no names."""
+    return str(feature) if space.names is None else space.names[space.place(feature, len(space.names))]
+
+
+def _table(space: Space, terms: Mapping[Any, float]) -> str:
+    return f"{{{', '.join(f'{json.dumps(_key(space, name))} = {_text(factor)}' for name, factor in terms.items())}}}"
 
 
 def _said(option: str, value: Any) -> bool:

@@ -66,7 +66,7 @@ class Verifier:
         apart = GUARD * _apart(asked) if len(asked) > 1 else 0.0  # one answer is taken at its word
         good = points.isfinite().flatten(1).all(1) & problem.feasible(points)  # a box may have no ends
         if problem.form is not None:
-            good = good & problem.form.lawful(outer, problem.x if problem.outer_x is None else problem.outer_x)
+            good = good & problem.form.lawful(outer, *problem.outer)
         for logits in answers:
             good = good & logits.isfinite().all(1) & problem.reached(logits, apart)
         return good, answers[0]
@@ -155,11 +155,12 @@ class Verifier:
         # In float32, whatever torch's default is: half of that would not hold the counts.
         failed = torch.zeros_like(confirmed, dtype=torch.float32).masked_fill(~confirmed, torch.inf)
         already = confirmed & (count_features(x_adv, problem.x) == 0)
+        chosen = problem.chosen(x_adv)
         return Result(
             x_adv=x_adv,
             success=confirmed,
-            l0=(count_features(x_adv, problem.x) if problem.unit == "pixel" else problem.l0(x_adv)) + failed,
-            l0_pixel=count_pixels(x_adv, problem.x) + failed,
+            l0=(count_features(chosen, problem.x) if problem.unit == "pixel" else problem.l0(x_adv)) + failed,
+            l0_pixel=count_pixels(chosen, problem.x) + failed,
             step_found=steps,
             forwards=forwards,
             backwards=tally.backwards,

@@ -1,0 +1,159 @@
+"""What ties features to each other: linear rules, and features that follow from others.
+
+>>> from sigmazero.core.space import Space
+>>> space = Space(names=["length", "host", "path"], kind="integer", upper=99, rules=[Rule({"host": 1}, ">=", 1)],
+...               derived={"length": Formula({"host": 1, "path": 1}, 3)})
+>>> laws = space.columns((3,)).laws
+>>> [laws.labels[k] for k in laws.at], laws.told(0)
+(["'length'"], "1·'host' >= 1")
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from sigmazero.core.space import Space
+
+Floats = NDArray[np.float64]
+Derive = Callable[[Tensor], Tensor]
+SENSES = ("<=", ">=", "=")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The terms, {feature: factor}, summed up are at most ("<="), at least (">=") or equal to ("=") a bound."""
+
+    terms: Mapping[Any, float]
+    sense: str
+    bound: float
+
+
+@dataclass(frozen=True)
+class Formula:
+    """What a feature follows from: the terms, {feature: factor}, summed up, and a constant."""
+
+    terms: Mapping[Any, float]
+    constant: float = 0.0
+
+
+@dataclass(frozen=True)
+class Laws:
+    """Rules and derived features of a space over its flat features; an empty one has neither.
+
+    rules, least, most  the sums and their ends: (rules, features) and (rules,)
+    at       derived features, each after those that it follows from
+    sums     what they follow from, (derived, features), nothing where there is a function
+    constants, functions  the same for each of them; None where there is no function
+    """
+
+    rules: Floats
+    least: Floats
+    most: Floats
+    at: tuple[int, ...]
+    sums: Floats
+    constants: Floats
+    functions: tuple[Derive | None, ...]
+    labels: list[str]
+
+    def __bool__(self) -> bool:
+        """Whether anything ties features to each other."""
+        return bool(len(self.rules) or self.at)
+
+    def told(self, rule: int) -> str:
+        """A rule as errors show it."""
+        row = self.rules[rule]
+        terms = " + ".join(f"{row[k]:g}·{self.labels[k]}" for k in np.flatnonzero(row))
+        least, most = self.least[rule], self.most[rule]
+        return f"{terms} {f'= {most:g}' if least == most else f'<= {most:g}' if most < math.inf else f'>= {least:g}'}"
+
+
+def laws(space: Space, n: int, labels: list[str]) -> Laws:
+    """The rules and derived features of a space; what contradicts itself is named."""
+    rules = np.zeros((len(space.rules), n))
+    least, most = np.full(len(rules), -math.inf), np.full(len(rules), math.inf)
+    for k, rule in enumerate(space.rules):
+        if not isinstance(rule, Rule):
+            raise TypeError(f"space: rule {k} is a {type(rule).__name__}; write Rule({{feature: factor}}, '<=', bound)")
+        if rule.sense not in SENSES:
+            raise ValueError(f"space: rule {k} has sense {rule.sense!r}, which is not one of {', '.join(SENSES)}")
+        rules[k] = _sum(space, rule.terms, n, f"rule {k}")
+        bound = _number(rule.bound, f"rule {k}: the bound")
+        least[k] = bound if rule.sense != "<=" else -math.inf
+        most[k] = bound if rule.sense != ">=" else math.inf
+    given = {space.place(feature, n): _formula(how, space.label(space.place(feature, n)))
+             for feature, how in space.derived.items()}  # fmt: skip
+    sums = {k: _sum(space, how.terms, n, f"derived feature {labels[k]}")
+            for k, how in given.items() if isinstance(how, Formula)}  # fmt: skip
+    at = _ordered(given, sums, labels)
+    how = [given[k] for k in at]
+    return Laws(
+        rules=rules,
+        least=least,
+        most=most,
+        at=tuple(at),
+        sums=np.array([sums.get(k, np.zeros(n)) for k in at]).reshape(len(at), n),
+        constants=np.array([one.constant if isinstance(one, Formula) else 0.0 for one in how]),
+        functions=tuple(None if isinstance(one, Formula) else one for one in how),
+        labels=labels,
+    )
+
+
+def _formula(how: Any, label: str) -> Formula | Derive:
+    if isinstance(how, Mapping):
+        how = Formula(how)
+    if isinstance(how, Formula):
+        _number(how.constant, f"derived feature {label}: the constant")
+        return how
+    if not callable(how):
+        raise TypeError(f"space: derived feature {label} is a {type(how).__name__}; give a Formula or a function")
+    function: Derive = how
+    return function
+
+
+def _sum(space: Space, terms: Any, n: int, what: str) -> Floats:
+    """Factors over all features."""
+    if not isinstance(terms, Mapping) or not terms:
+        raise ValueError(f"space: {what} has terms={terms!r}; write them as {{feature: factor}}")
+    found = np.zeros(n)
+    for feature, factor in terms.items():
+        k = space.place(feature, n)
+        found[k] += _number(factor, f"{what}: the factor of feature {space.label(k)}")
+    return found
+
+
+def _number(value: Any, what: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"space: {what} is {value!r}; give a finite number")
+    return number
+
+
+def _ordered(given: Mapping[int, Any], sums: Mapping[int, Floats], labels: Sequence[str]) -> list[int]:
+    """The derived features, each after those that it follows from."""
+    found: list[int] = []
+
+    def visit(k: int, path: tuple[int, ...]) -> None:
+        if k in path:
+            circle = " → ".join(labels[one] for one in (*path[path.index(k) :], k))
+            raise ValueError(f"space: derived feature {labels[k]} depends on itself ({circle}); break the circle")
+        if k in found:
+            return
+        for other in np.flatnonzero(sums[k]) if k in sums else ():
+            if int(other) in given:
+                visit(int(other), (*path, k))
+        found.append(k)
+
+    for k in given:
+        visit(k, ())
+    return found
