@@ -58,7 +58,8 @@ class Kept:
         order = rows.argsort()
         rows, result = rows[order], result.take(order.to(result.success.device))
         there = rows.to(problem.x.device)
-        facts = Facts.from_result(result, problem.y[there], None, problem.x[there])
+        priced = problem.costs is not None
+        facts = Facts.from_result(result, problem.y[there], None, problem.x[there], priced=priced)
         self.store.append(
             self.cells[member].key,
             rows.cpu().numpy().astype(np.int64),

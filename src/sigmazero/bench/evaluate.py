@@ -15,15 +15,18 @@ import torch
 from torch import Tensor, nn
 
 from sigmazero import attacks as registry
+from sigmazero.bench.allowed import Allowed, functions_of, space_key
+from sigmazero.bench.allowed import keep as keep_tensors
 from sigmazero.bench.cells import Loader, expand, without_target
 from sigmazero.bench.inputs import GIVEN, keep
 from sigmazero.bench.plan import BATCH_SIZE, PRECISIONS, DataSpec, ModelSpec, Question
 from sigmazero.bench.run import execute
 from sigmazero.bench.verify import Verification, verify
 from sigmazero.core.attack import Attack, Goal
-from sigmazero.core.inputs import check_inputs, check_labels, check_margin, hint
+from sigmazero.core.inputs import Bounds, check_inputs, check_labels, check_margin, hint
 from sigmazero.core.metrics import DEFAULT_KS
 from sigmazero.core.problem import Unit, whole
+from sigmazero.core.space import Space
 from sigmazero.data import Rows
 from sigmazero.report import measure
 from sigmazero.report.tables.overview import store_rows
@@ -87,6 +90,9 @@ def evaluate(
     seed: int = 0,
     precision: str | None = None,
     margin: float = 0.0,
+    bounds: Bounds = (0.0, 1.0),
+    mask: Tensor | None = None,
+    space: Space | None = None,
     batch_size: int = BATCH_SIZE,
     name: str | None = None,
     device: str | torch.device | None = None,
@@ -101,6 +107,7 @@ def evaluate(
     target       for goal="targeted": "next", "random" or the number of a class
     precision    numbers of the search: None for those your process computes in, or "fp32", "tf32", "bf16", "fp64"
     margin       the least by which a success must hold in the logits
+    bounds, mask, space  as for `Attack.run`: what may change; by default what the data says, else the box from 0 to 1
     name         what reports call the model
     keep_inputs  put rows and tensors into the store, up to 64 MB, so that reports can show them
     """
@@ -122,6 +129,7 @@ def evaluate(
         precision=precision,
         margin=float(margin),
         batch_size=batch_size,
+        allowed=Allowed(bounds, mask, space),
     )
     asked: Sequence[int | None] = budgets or [None]
     questions = [
@@ -154,7 +162,11 @@ def _run(questions: Sequence[Question], path: Path, loader: Loader, keeps: bool,
     cells, missing = expand(questions, loader)
     if missing:
         raise missing[0].error
+    allowed = cells[0].question.allowed
+    if allowed.space is not None and functions_of(allowed.space):
+        loader.spaces[space_key(cells[0].info.identity["space"])] = allowed.space
     with Store(path, write=True) as store:
+        keep_tensors(store, allowed)
         if keeps:
             keep(store, without_target(loader.rows(questions[0].data), questions[0].target))
         report = execute(cells, store, loader, title=questions[0].model.name, progress=progress)
