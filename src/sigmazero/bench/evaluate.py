@@ -24,7 +24,6 @@ from sigmazero.bench.run import execute
 from sigmazero.bench.verify import Verification, verify
 from sigmazero.core.attack import Attack, Goal
 from sigmazero.core.inputs import Bounds, check_inputs, check_labels, check_margin, hint
-from sigmazero.core.metrics import DEFAULT_KS
 from sigmazero.core.problem import Unit, whole
 from sigmazero.core.space import Space
 from sigmazero.data import Rows
@@ -44,21 +43,23 @@ class Evaluation:
     failed: dict[str, str] = field(default_factory=dict)
     _loader: Loader | None = field(default=None, repr=False)
 
-    def records(self, ks: Sequence[float] = DEFAULT_KS, level: float | None = None) -> list[measure.Record]:
-        """One dict per cell, as `measure.table` makes them."""
+    def records(
+        self, ks: Sequence[float] | None = None, level: float | None = None, over: str = "changes"
+    ) -> list[measure.Record]:
+        """One dict per cell, as `measure.table` makes them; over "cost", in what the changes cost."""
         with Store(self.store) as store:
-            return measure.table(measure.load(store, self.keys), ks, level=level)
+            return measure.table(measure.over(measure.load(store, self.keys), over), ks, level=level)
 
-    def rows(self, ks: Sequence[float] = DEFAULT_KS, level: float | None = None) -> Any:
+    def rows(self, ks: Sequence[float] | None = None, level: float | None = None, over: str = "changes") -> Any:
         """The records as a pandas DataFrame, or as they are where pandas is not installed."""
-        found = self.records(ks, level)
+        found = self.records(ks, level, over)
         if importlib.util.find_spec("pandas") is None:
             return found
         return importlib.import_module("pandas").DataFrame(found)
 
-    def table(self, ks: Sequence[float] = DEFAULT_KS) -> str:
+    def table(self, ks: Sequence[float] | None = None, over: str = "changes") -> str:
         """The figures as a Markdown table, which reads as text too, under a line with what is common to all cells."""
-        caption, rows = store_rows(self.records(ks))
+        caption, rows = store_rows(self.records(ks, over=over))
         return f"{caption}\n\n{markdown(rows)}" if rows else "no samples yet"
 
     def facts(self, key: str) -> Facts:

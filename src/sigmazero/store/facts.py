@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -206,10 +207,18 @@ class CellInfo:
     provenance: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def space(self) -> str | None:
+    def space_text(self) -> str | None:
         """The space that the question is asked in, as the text of its file; None where there is none."""
         said = self.identity.get("space")
         return None if said is None else str(said["text"])
+
+    @property
+    def space(self) -> str:
+        """A short name for what may change, other than everything from 0 to 1; a dash for that."""
+        said = [list(self.bounds), self.identity.get("mask"), self.identity.get("space")]
+        if said == [[0.0, 1.0], None, None]:
+            return "–"
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:8]
 
     def text(self) -> str:
         """As a store keeps it."""

@@ -40,7 +40,7 @@ def draw_curves(cells: Sequence[Measured], *, log: bool = False, mix: bool = Fal
     """
     groups = panels(cells, mix)
     figure, axes = style.grid(len(groups))
-    for axis, group in zip(axes, groups, strict=True):
+    for axis, group, title in zip(axes, groups, panel_titles(groups), strict=True):
         free = [(info, facts) for info, facts in group if info.budget is None]
         names, end = labels([info for info, _ in group]), last_k(group)
         for info, facts in free:
@@ -51,10 +51,8 @@ def draw_curves(cells: Sequence[Measured], *, log: bool = False, mix: bool = Fal
             # Inputs that are wrong already have 0 changes, so 0 needs a place on the axis.
             axis.set_xscale("symlog", linthresh=1, linscale=0.3)
             axis.xaxis.set_major_formatter("{x:g}")
-        axis.set(
-            xlim=(0, end), ylim=(0, 101), ylabel="attack success rate, %", title=style.plain(panel_title(group[0][0]))
-        )
-        axis.set_xlabel(f"k, {group[0][0].unit}s changed at most")
+        axis.set(xlim=(0, end), ylim=(0, 101), ylabel="attack success rate, %", title=style.plain(title))
+        axis.set_xlabel(measure.axis(group[0][0].unit))
         style.legend(axis)
         style.tidy(axis)
     return figure
@@ -134,6 +132,15 @@ def last_k(group: Sequence[Measured]) -> float:
     found = [measure.changes(facts, info.unit) for info, facts in group if info.budget is None]
     largest = [float(l0[np.isfinite(l0)].max(initial=0)) for l0 in found]
     return 1.05 * max([1.0, *largest, *(float(info.budget) for info, _ in group if info.budget is not None)])
+
+
+def panel_titles(groups: Sequence[Sequence[Measured]]) -> list[str]:
+    """The titles of panels; where two would be the same, what may change tells them apart."""
+    plain = [panel_title(group[0][0]) for group in groups]
+    return [
+        f"{title}, space {group[0][0].space}" if plain.count(title) > 1 else title
+        for title, group in zip(plain, groups, strict=True)
+    ]
 
 
 def panel_title(info: CellInfo) -> str:
