@@ -19,7 +19,7 @@ ARROW = " → "
 
 @dataclass(frozen=True)
 class NamedSite:
-    """Features that count as one change, under one name; `labels` are their names, of a one-hot group the categories."""
+    """Features that count as one change; `labels` are what they are called, in a one-hot group the categories."""
 
     name: str
     members: tuple[int, ...]

@@ -1,6 +1,5 @@
 """`sigmazero attack`: any model, any data set, any attack."""
 
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -10,11 +9,11 @@ import sigmazero as sz
 from sigmazero import data, models
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.cli import options
+from sigmazero.cli.allowed import allowed, show_changes
 from sigmazero.cli.console import INTERRUPTED, show_path, tell
 from sigmazero.cli.results import show_figures, show_findings, write_result
 from sigmazero.cli.targets import away_from_target, targets_for
 from sigmazero.cli.unfinished import BATCH_SIZE, Keeper
-from sigmazero.core.inputs import make_problem
 from sigmazero.models.doctor import examine
 from sigmazero.run import Session
 
@@ -26,6 +25,9 @@ def attack(
     model_dir: options.ModelDir = None,
     data_dir: options.DataDir = None,
     normalize: options.MeanAndStd = None,
+    space: options.SpaceFile = None,
+    bounds: options.BoxEnds = None,
+    mask: options.MaskFile = None,
     attack_name: options.AttackName = "sigma-zero",
     steps: options.Steps = None,
     setting: options.Setting = None,
@@ -55,35 +57,35 @@ def attack(
     Example:
       sigmazero attack --model net.py:build --weights net.pt --data mine.npz --out res/
       sigmazero attack --model M1 --data mnist --limit 500 --steps 100
+      sigmazero attack --model net.py:build --data adult.npz --space adult.toml --attack sigma-swap
     """
     method = sz.get(attack_name, **options.settings(attack_name, steps, setting or []))
     read = {"data": data_name, "weights": weights, "targets": targets, "model": options.code_file(model)}
+    read |= {"space": space, "mask": mask}
     counted, path, place = options.unit(unit), options.destination(out, **read), options.device(device)
     hardware = options.hardware(precision, fuse, max_memory, prepare)
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
     chosen, goals = _with_goals(chosen, targets_for(chosen, targets, target_class, targeted))
+    may = allowed(chosen, space, bounds, mask)
     images, labels = chosen.images.to(place), chosen.labels.to(place)
     if not no_doctor:
-        show_findings(examine(network, images, labels))
+        show_findings(examine(network, images, labels, bounds=may.bounds, space=may.space))
     y = labels if goals is None else goals.to(place)
     how: Any = {"unit": counted, "budget": budget, "seed": seed or 0, "ids": chosen.ids, "margin": margin}
-    problem = make_problem(images, y, targeted=goals is not None, **how)
+    problem = may.pose(images, y, targeted=goals is not None, **how)
     size = BATCH_SIZE if batch_size is None and path is not None and place == "cpu" else batch_size
     with Session(method, network, hardware, batch_size=size) as session:
-        keeper = None if path is None else Keeper(path, ModelSpec(model, model, normalize=normalize), chosen, goals)
+        spec = ModelSpec(model, model, normalize=normalize)
+        keeper = None if path is None else Keeper(path, spec, chosen, goals, may)
         result = session.run(problem, progress=True) if keeper is None else keeper.run(session, problem)
     if result is None:
         raise typer.Exit(INTERRUPTED)
-    _tell(result, chosen, goals, method, path, f"{method.name} against {model} on {chosen.name}")
-
-
-def _tell(
-    result: sz.Result, chosen: data.Rows, goals: Tensor | None, method: sz.Attack, path: Path | None, title: str
-) -> None:
-    """Write the result first, then show it: a terminal that is gone must not cost it."""
+    title = f"{method.name} against {model} on {chosen.name}"
+    # Written first, then shown: a terminal that is gone must not cost it.
     written = write_result(path, result, chosen, goals, title)
-    show_figures(result, chosen, method, title)
+    show_figures(result, chosen, method, title, problem)
+    show_changes(result, chosen, may.space)
     for file in written:
         show_path(file)
 

@@ -13,7 +13,6 @@ from sigmazero.report.figures import curves
 from sigmazero.report.html.shell import Html, element
 from sigmazero.report.html.tables import HtmlCell, HtmlTable
 from sigmazero.report.measure import Measured
-from sigmazero.report.tables.text import NONE
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store
 
@@ -23,28 +22,20 @@ WIDTH = 100  # of a bar at 100 %
 
 def build(store: Store, cells: Sequence[Measured]) -> list[HtmlTable]:
     """A table per model on tabular data; nothing of images, whose pixels have no names."""
-    groups = (
-        [
-            group
-            for group in curves.panels([cell for cell in cells if spaces.is_table(cell[0])], mix=True)
-            if any((facts.outcome == Outcome.FOUND).any() for _, facts in group)
-        ]
-        if any(spaces.is_table(info) for info, _ in cells)
-        else []
-    )
-    titles = curves.panel_titles(groups)
-    return [
-        _table(f"features-{place}", store, group, title)
-        for place, (group, title) in enumerate(zip(groups, titles, strict=True))
-    ]
+    tabular = [(info, facts) for info, facts in cells if spaces.is_table(info)]
+    if not any((facts.outcome == Outcome.FOUND).any() for _, facts in tabular):
+        return []
+    groups = curves.panels(tabular, mix=True)
+    named = zip(groups, curves.panel_titles(groups), strict=True)
+    return [_table(f"features-{place}", store, group, title) for place, (group, title) in enumerate(named)]
 
 
 def _table(name: str, store: Store, group: Sequence[Measured], title: str) -> HtmlTable:
     infos = [info for info, _ in group]
     sites, called = spaces.named_sites(infos[0]), curves.names(infos)
     shares = np.stack([fallen(info, store.facts(info.key)) for info in infos])
-    order = np.argsort(-np.nanmean(shares, axis=0), kind="stable")
-    shown = [k for k in order.tolist() if np.nanmax(shares[:, k]) > 0][:MOST]
+    order = np.argsort(-shares.mean(axis=0), kind="stable")
+    shown = [k for k in order.tolist() if shares[:, k].max() > 0][:MOST]
     rows = [[HtmlCell(sites[k].name), *(_bar(share) for share in shares[:, k])] for k in shown]
     headings = [f"{called[info.key]}{'' if info.budget is None else f', budget {info.budget}'}" for info in infos]
     some = f"the {MOST} that change most" if len(sites) > MOST and len(shown) == MOST else "those that change"
@@ -53,7 +44,7 @@ def _table(name: str, store: Store, group: Sequence[Measured], title: str) -> Ht
 
 
 def fallen(info: CellInfo, facts: Facts) -> Floats:
-    """For each site of a cell the share of the examples found in which it is changed; NaN if none was found."""
+    """For each site of a cell the share of the examples found in which it is changed; 0 if none was found."""
     found = facts.take(facts.outcome == Outcome.FOUND)
     sites = spaces.named_sites(info)
     owner = np.zeros(int(np.prod(info.about["shape"])), dtype=np.int64)
@@ -62,12 +53,10 @@ def fallen(info: CellInfo, facts: Facts) -> Floats:
     sample = np.repeat(np.arange(len(found)), np.diff(found.offsets))
     pairs = np.unique(np.stack([sample, owner[found.index]]), axis=1)  # a group counts once in a sample
     counts = np.bincount(pairs[1].astype(np.int64), minlength=len(sites))
-    return np.asarray(counts / len(found) if len(found) else np.full(len(sites), np.nan), dtype=np.float64)
+    return np.asarray(counts / max(len(found), 1), dtype=np.float64)
 
 
 def _bar(share: float) -> HtmlCell:
-    if np.isnan(share):
-        return HtmlCell(NONE)
     bar = element("rect", width=f"{WIDTH * share:.1f}", height="10", rx="2")
     drawn = element("svg", bar, viewBox=f"0 0 {WIDTH} 10", width=WIDTH, height=10, aria_hidden="true", class_="share")
     return HtmlCell(Html(f"{drawn} {100 * share:.1f}"), 100 * share)

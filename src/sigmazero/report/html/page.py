@@ -97,7 +97,7 @@ def make_page(
         styles=[asset(name) for name in STYLES],
         nav=element(
             "nav",
-            *(element("a", title, href=f"#{name}") for name, title in SECTIONS.items() if name in held),
+            *(element("a", SECTIONS[name], href=f"#{name}") for name in held),
             aria_label="Sections",
         ),
     )
