@@ -55,7 +55,8 @@ def show_changes(result: Result, rows: Rows, space: Space | None) -> None:
     if rows.images.ndim > 2 and names is None:
         return
     shape = rows.images.shape[1:]
-    sites = sites_of(names or [f"feature {k}" for k in range(shape.numel())], space and space.columns(shape))
+    columns = None if space is None else space.columns(shape)
+    sites = sites_of(names or [f"feature {k}" for k in range(shape.numel())], columns)
     found = (result.outcome.cpu() == Outcome.FOUND).nonzero().squeeze(1).tolist()
     for place in found[:SHOWN]:
         before, after = rows.images[place].flatten().tolist(), result.x_adv[place].flatten().cpu().tolist()

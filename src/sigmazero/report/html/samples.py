@@ -75,9 +75,9 @@ def _group(store: Store, infos: Sequence[CellInfo], clean: Clean, limit: int | N
     named = curves.names(infos)
     for info, each in zip(infos, facts, strict=True):
         made = _cell(info, each, chosen, named[info.key], pictures=pictures)
-        data["cells"].append(
-            made | (_words(info, each, inputs, made["rows"]) if inputs is not None and spaces.is_table(info) else {})
-        )
+        if inputs is not None and spaces.is_table(info):
+            made |= _words(info, each, inputs, made["rows"])
+        data["cells"].append(made)
     return Group(infos[0].dataset, data, len(chosen), len(rows), lack)
 
 
