@@ -233,6 +233,7 @@ def test_spaces_and_costs_came_with_schema_4(kept):
         (info,) = (info for info in now.cells() if info.space_text is not None)
         facts = now.facts(info.key)
     assert info.about["names"] == ["a", "b", "c", "d"]
+    assert info.space_text is not None
     assert '[feature."d"]\ndirection = "none"' in info.space_text
     assert (facts.cost[facts.success] >= facts.l0[facts.success]).all()
     assert np.isfinite(facts.cost[facts.success]).all()

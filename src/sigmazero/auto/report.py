@@ -9,7 +9,7 @@ from torch import Tensor
 from sigmazero.auto.progress import CascadeState, fewest
 from sigmazero.core.attack import Attack
 from sigmazero.core.findings import Finding, coded, render
-from sigmazero.core.metrics import DEFAULT_KS, average, fitting_ks
+from sigmazero.core.metrics import DEFAULT_KS, average, fitting_costs, fitting_ks
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
 
@@ -22,7 +22,7 @@ class CascadeReport:
 
     `l0` counts the changes of each member's own points: infinite where it found none within the budget or was not
     asked. `cost` is the same in what the changes cost, None where each costs 1. `findings` are the warnings that were
-    issued, `left_out` the members that cannot honour the space, `ks` the numbers of changes that tables are about.
+    issued, `left_out` the members that cannot honour the space, `ks` and `costs` what tables are about.
     """
 
     version: str
@@ -36,6 +36,7 @@ class CascadeReport:
     cost: Tensor | None = None
     left_out: tuple[str, ...] = ()
     ks: tuple[float, ...] = DEFAULT_KS
+    costs: tuple[float, ...] = ()
 
     @property
     def eps(self) -> int | None:
@@ -100,6 +101,10 @@ class CascadeReport:
         shown: Sequence[float] = self.ks if self.eps is None else (self.eps,)
         return {
             **{f"robust accuracy at {k:g}": f"{self.robust_accuracy(k, member + 1):.1%}" for k in shown},
+            **{
+                f"robust accuracy at cost {cost:g}": f"{self.robust_accuracy_at_cost(cost, member + 1):.1%}"
+                for cost in (self.costs if self.eps is None else ())
+            },
             "improved" if self.eps is None else "fooled": f"{int(gained.sum())} of {int((asked & self.right).sum())}",
             "queries per sample": f"{queries:.0f}",
             "seconds": f"{self.seconds[member]:.1f}",
@@ -136,6 +141,7 @@ def make_report(
         cost=None if problem.costs is None else progress.cost.clone(),
         left_out=tuple(member.name for member in left_out),
         ks=fitting_ks(problem.x.shape[1:], problem.sites),
+        costs=() if problem.costs is None else fitting_costs(problem.costs.double().cpu().numpy()),
     )
 
 

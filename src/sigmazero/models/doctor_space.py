@@ -52,7 +52,7 @@ def _wide(columns: Columns, x: Tensor, free: np.ndarray[tuple[int, ...], np.dtyp
     if len(far):
         k = int(far[0])
         rows = f"the rows go from {values[:, k].min():g} to {values[:, k].max():g}"
-        ends = f"{columns.labels[k]} may go from {columns.lower[k]:g} to {columns.upper[k]:g} and {rows}"
+        ends = f"Feature {columns.labels[k]} may go from {columns.lower[k]:g} to {columns.upper[k]:g} and {rows}"
         more = f", and {len(far) - 1} more features are like it" if len(far) > 1 else ""
         fix = "give ends in the units of the inputs, or leave it if such values are real"
         yield coded("SZ019", f"{ends}{more}.", fix, "warning")
@@ -62,7 +62,9 @@ def _apart(columns: Columns) -> Iterator[Finding]:
     cost = columns.cost
     if len(cost) and cost.max() > APART * cost.min():
         dear, cheap = int(cost.argmax()), int(cost.argmin())
-        detail = f"{columns.labels[dear]} costs {cost[dear]:g} and {columns.labels[cheap]} costs {cost[cheap]:g}."
+        detail = (
+            f"Feature {columns.labels[dear]} costs {cost[dear]:g} and {columns.labels[cheap]} costs {cost[cheap]:g}."
+        )
         fix = 'say direction = "none" for what nobody would change; a cost is a price, not a prohibition'
         yield coded("SZ020", detail, fix, "warning")
 

@@ -18,7 +18,7 @@ from sigmazero.report.optimality import curve, envelope
 from sigmazero.report.tables.layout import identity
 from sigmazero.store.facts import CellInfo, Facts
 
-VARYING = ("steps", "seed", "precision", "version")
+VARYING = ("steps", "seed", "precision", "version", "space")
 
 
 def panels(cells: Sequence[Measured], mix: bool = False) -> list[list[Measured]]:
@@ -65,12 +65,12 @@ def labels(infos: Sequence[CellInfo]) -> dict[str, str]:
 
 def names(infos: Sequence[CellInfo]) -> dict[str, str]:
     """What to call each cell of a panel: its attack, and what sets it apart from others of that name."""
-    differ = [name for name in VARYING if len({getattr(info, name) for info in infos}) > 1]
-    twice = {a.attack for a in infos for b in infos if a is not b and (a.attack, a.budget) == (b.attack, b.budget)}
-    return {
-        info.key: ", ".join([info.attack, *(f"{n} {getattr(info, n)}" for n in differ if info.attack in twice)])
-        for info in infos
-    }
+    named = {}
+    for info in infos:
+        same = [other for other in infos if (other.attack, other.budget) == (info.attack, info.budget)]
+        differ = [name for name in VARYING if len({getattr(other, name) for other in same}) > 1]
+        named[info.key] = ", ".join([info.attack, *(f"{name} {getattr(info, name)}" for name in differ)])
+    return named
 
 
 def band(l0: Any) -> tuple[Any, Any, Any, Any]:

@@ -10,7 +10,7 @@ from sigmazero.core.metrics import Floats
 from sigmazero.core.outcome import Outcome
 from sigmazero.report import spaces
 from sigmazero.report.figures import curves
-from sigmazero.report.html.shell import Html, element
+from sigmazero.report.html.shell import element, join
 from sigmazero.report.html.tables import HtmlCell, HtmlTable
 from sigmazero.report.measure import Measured
 from sigmazero.store.facts import CellInfo, Facts
@@ -38,8 +38,9 @@ def _table(name: str, store: Store, group: Sequence[Measured], title: str) -> Ht
     shown = [k for k in order.tolist() if shares[:, k].max() > 0][:MOST]
     rows = [[HtmlCell(sites[k].name), *(_bar(share) for share in shares[:, k])] for k in shown]
     headings = [f"{called[info.key]}{'' if info.budget is None else f', budget {info.budget}'}" for info in infos]
-    some = f"the {MOST} that change most" if len(sites) > MOST and len(shown) == MOST else "those that change"
-    caption = f"{title}: in how many % of the examples found each feature is changed; {some} of {len(sites)}"
+    caption = (
+        f"{title}: in how many % of the examples found each feature is changed ({len(shown)} of {len(sites)} shown)"
+    )
     return HtmlTable(name, caption, ["feature", *headings], rows)
 
 
@@ -59,4 +60,4 @@ def fallen(info: CellInfo, facts: Facts) -> Floats:
 def _bar(share: float) -> HtmlCell:
     bar = element("rect", width=f"{WIDTH * share:.1f}", height="10", rx="2")
     drawn = element("svg", bar, viewBox=f"0 0 {WIDTH} 10", width=WIDTH, height=10, aria_hidden="true", class_="share")
-    return HtmlCell(Html(f"{drawn} {100 * share:.1f}"), 100 * share)
+    return HtmlCell(join([drawn, element("span", f"{100 * share:.1f}", class_="amount")]), 100 * share)
