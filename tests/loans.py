@@ -1,4 +1,4 @@
-"""A small table to attack: loans with an age that grows a little, an immutable sex, a job of three, gains that cost more."""
+"""A small table to attack: loans, with an age that grows a little, a fixed sex, jobs, and gains that cost more."""
 
 from pathlib import Path
 

@@ -38,4 +38,4 @@ def _space(table: TomlTable) -> Space:
     except ValueError as error:
         if str(error).startswith(table.file):
             raise
-        raise table.error(str(error).removeprefix("space: "), "space") from None
+        raise table.error(str(error).removeprefix("space: ").removeprefix("space: "), "space") from None
