@@ -1,5 +1,7 @@
 """A cascade in a space: sites and costs are counted, and members that cannot honour it are left out by name."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -10,14 +12,14 @@ from tests import loans
 @pytest.fixture
 def asked(tmp_path):
     loans.write(tmp_path)
-    build: dict = {}
+    build: dict[str, Any] = {}
     exec(loans.NET, build)
     x, y = (torch.from_numpy(each) for each in loans.table())
     return build["build"](), x, y, sz.Space.from_toml(tmp_path / "loan.toml")
 
 
 def cascade(model, space, **more):
-    members = ["corner", "ead", sz.get("sigma-swap", queries=100)]
+    members: list[str | sz.Attack] = ["corner", "ead", sz.get("sigma-swap", queries=100)]
     return sz.SparseAutoAttack(model, space=space, version="custom", attacks_to_run=members, verbose=False, **more)
 
 

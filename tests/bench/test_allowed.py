@@ -1,6 +1,7 @@
 """What may change is part of a question: in keys, plans, evaluate, stores, verify and merges."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ import torch
 import sigmazero as sz
 from sigmazero.bench.allowed import space_key
 from sigmazero.bench.cells import Loader, expand
-from sigmazero.bench.plan import PlanError, parse_plan
+from sigmazero.bench.plan import parse_plan
 from sigmazero.bench.rerun import rerun
 from sigmazero.bench.run import execute
+from sigmazero.bench.toml import PlanError
 from sigmazero.bench.verify import verify
 from sigmazero.store import Store
 from sigmazero.store.merge import merge
@@ -39,7 +41,7 @@ def folder(tmp_path, monkeypatch):
 def given(folder):
     """The network, the rows and the space, in Python."""
     x, y = (torch.from_numpy(each) for each in loans.table())
-    build: dict = {}
+    build: dict[str, Any] = {}
     exec(loans.NET, build)
     return build["build"](), (x, y), sz.Space.from_toml(folder / "loan.toml")
 
