@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from sigmazero.core import metrics
-from sigmazero.core.metrics import DEFAULT_KS, Metric
+from sigmazero.core.metrics import Metric
 from sigmazero.core.result import Result
 from sigmazero.report.measure import Record
 from sigmazero.report.tables.text import number, percent
@@ -17,15 +17,18 @@ SETTINGS = ("data", "steps", "budget", "goal", "unit", "seed", "precision", "spa
 
 
 def run_row(
-    result: Result, labels: Tensor, ks: Sequence[float] = DEFAULT_KS, costs: Sequence[float] = ()
+    result: Result, labels: Tensor, ks: Sequence[float] | None = None, costs: Sequence[float] = ()
 ) -> dict[str, str]:
     """What one reports of a run, ready to print; `labels` are the true classes, also after a targeted attack.
 
     Success rates are shares of all samples and a sample that was not fooled counts as infinity. With a budget only the
     rate there is known: a sample ends with the first point within it, and none is looked for beyond. `costs` are the
-    costs to give rates at, where changes have some.
+    costs to give rates at, where changes have some; `ks` are by default what fits the inputs.
     """
     samples, budget = result.samples(labels), result.budget
+    if ks is None:
+        shape = result.x_adv.shape[1:]
+        ks = metrics.fitting_ks(shape, shape[1:].numel() if result.unit == "pixel" and len(shape) > 1 else None)
     row = {"samples": f"{len(result)}"}
     for each in metrics.asked("run", [*sorted(ks), math.inf] if budget is None else [budget]):
         if not each.hidden and each.known(budget):
