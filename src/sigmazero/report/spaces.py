@@ -67,18 +67,19 @@ def sites_of(names: Sequence[str], space: Columns | None) -> list[NamedSite]:
 
 def changes_of(sites: Sequence[NamedSite], before: Any, after: Any) -> Iterator[NamedChange]:
     """What differs between two flat inputs, site by site and in words."""
+    moved = set(np.flatnonzero(np.asarray(before) != np.asarray(after)).tolist())
     for site in sites:
-        pairs = [(label, before[k], after[k]) for label, k in zip(site.labels, site.members, strict=True)]
-        if all(old == new for _, old, new in pairs):
+        if moved.isdisjoint(site.members):
             continue
+        pairs = [(label, before[k], after[k]) for label, k in zip(site.labels, site.members, strict=True)]
         if site.one_hot:
             old, new = (site.labels[int(np.argmax([row[k] for k in site.members]))] for row in (before, after))
             yield NamedChange(site, old, new)
         elif len(pairs) == 1:
             yield NamedChange(site, plain(pairs[0][1]), plain(pairs[0][2]))
         else:
-            moved = [(label, plain(old), plain(new)) for label, old, new in pairs if old != new]
-            yield NamedChange(site, *(", ".join(f"{each[0]} {each[at]}" for each in moved) for at in (1, 2)))
+            some = [(label, plain(old), plain(new)) for label, old, new in pairs if old != new]
+            yield NamedChange(site, *(", ".join(f"{each[0]} {each[at]}" for each in some) for at in (1, 2)))
 
 
 def columns(info: CellInfo) -> Columns | None:

@@ -83,9 +83,10 @@ def _group(store: Store, infos: Sequence[CellInfo], clean: Clean, limit: int | N
 
 def _words(info: CellInfo, facts: Facts, inputs: CleanRows, rows: Sequence[int]) -> dict[str, Any]:
     """What was changed in these rows, by name and in the user's units: [name, before, after, cost] each."""
-    sites, ids, stored = spaces.named_sites(info), inputs.ids.tolist(), facts.row.tolist()
-    some = facts.take(np.array([stored.index(row) for row in rows], dtype=np.int64))
-    clean = inputs.images[[ids.index(row) for row in rows]]
+    sites = spaces.named_sites(info)
+    held, stored = ({row: place for place, row in enumerate(each.tolist())} for each in (inputs.ids, facts.row))
+    some = facts.take(np.array([stored[row] for row in rows], dtype=np.int64))
+    clean = inputs.images[[held[row] for row in rows]]
     before, after = (each.flatten(1).tolist() for each in (clean, some.rebuild(clean)))
     found = [[*spaces.changes_of(sites, *pair)] for pair in zip(before, after, strict=True)]
     priced = measure.has_costs(facts)
