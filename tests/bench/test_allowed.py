@@ -201,6 +201,9 @@ def test_masks_and_tensor_bounds_are_kept(given, tmp_path):
         run(given[2], given, tmp_path / "t.db", bounds=(0.0, 2.0))
     with pytest.raises(ValueError, match="do not go with one target class"):
         sz.evaluate(model, (x, y), ["corner"], store=tmp_path / "t.db", goal="targeted", target=1, mask=mask)
+    ways = replace(given[2], direction=[["up"] * 3 + ["both"] * 3] * len(x))
+    with pytest.raises(ValueError, match="directions per sample; give one per feature"):
+        run(ways, given, tmp_path / "t.db")
     with pytest.raises(TypeError, match="space is a dict"):
         run({"kind": "real"}, given, tmp_path / "t.db")
 

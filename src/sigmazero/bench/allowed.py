@@ -73,7 +73,8 @@ class Allowed:
 
     def on(self, rows: Rows) -> Allowed:
         """The same about some rows: where neither a space nor a box is said, the rows' own space holds."""
-        return replace(self, space=rows.space) if self.space is None and self.boxed and rows.space else self
+        silent = self.space is None and self.boxed
+        return replace(self, space=rows.space) if silent and rows.space is not None else self
 
     def pose(self, x: Tensor, y: Tensor, **how: Any) -> Problem:
         """The question about inputs, as `make_problem` makes it."""
@@ -96,7 +97,8 @@ def described(space: Space, shape: tuple[int, ...] | None) -> dict[str, Any]:
     by_index = bool(plain.values) or any(isinstance(getattr(plain, name), Mapping) for name in OPTIONS)
     if plain.names is None and by_index and shape is not None:
         plain = replace(plain, names=[str(k) for k in range(prod(shape))])  # a file goes by names
-    text = repr(vars(plain)) if plain.names is None and by_index else plain.to_toml()
+    # Without a shape it is only told apart from others in this process.
+    text = f"object {id(space)}" if plain.names is None and by_index else plain.to_toml()
     code = {name: identity.known_code(function) for name, function in functions.items()}
     return {"text": text, "code": code} if code else {"text": text}
 

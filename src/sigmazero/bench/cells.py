@@ -290,9 +290,8 @@ def _refuse_misfit(question: Question, rows: Rows, loader: Loader) -> None:
         if (rows.content_hash, question.unit, allowed) in loader.checked:
             return
         try:
-            several = len(allowed.space.columns(shape).rise) > 1
-            if several and isinstance(question.target, int):
-                raise ValueError("space: directions per sample do not go with a target class; give one per feature")
+            if len(allowed.space.columns(shape).rise) > 1:
+                raise ValueError("space: a store cannot hold directions per sample; give one per feature")
             allowed.pose(rows.images, rows.labels, unit=question.unit)
         except ValueError as error:
             raise ValueError(f"{question.data.name}: {error}") from None

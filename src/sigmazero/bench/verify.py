@@ -120,7 +120,7 @@ def _verify_cell(store: Store, info: CellInfo, loader: Loader, done: Verificatio
         return
     try:
         _check_cell(store, info, network, (rows, targets), done, batch_size, loader.spaces)
-    except LookupError as error:
+    except (LookupError, TypeError, ValueError) as error:
         done.skipped.append(Disagreement(info, None, f"cannot be checked here: {error}"))
 
 

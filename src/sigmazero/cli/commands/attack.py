@@ -1,5 +1,6 @@
 """`sigmazero attack`: any model, any data set, any attack."""
 
+from functools import partial
 from typing import Any
 
 import typer
@@ -69,11 +70,13 @@ def attack(
     chosen, goals = _with_goals(chosen, targets_for(chosen, targets, target_class, targeted))
     may = allowed(chosen, space, bounds, mask)
     images, labels = chosen.images.to(place), chosen.labels.to(place)
-    if not no_doctor:
-        show_findings(examine(network, images, labels, bounds=may.bounds, space=may.space))
     y = labels if goals is None else goals.to(place)
     how: Any = {"unit": counted, "budget": budget, "seed": seed or 0, "ids": chosen.ids, "margin": margin}
-    problem = may.pose(images, y, targeted=goals is not None, **how)
+    pose = partial(may.pose, images, y, targeted=goals is not None, **how)
+    problem = None if may.space is None else pose()  # an input outside its space is an error at once, in one line
+    if not no_doctor:
+        show_findings(examine(network, images, labels, bounds=may.bounds, space=may.space))
+    problem = pose() if problem is None else problem
     size = BATCH_SIZE if batch_size is None and path is not None and place == "cpu" else batch_size
     with Session(method, network, hardware, batch_size=size) as session:
         spec = ModelSpec(model, model, normalize=normalize)

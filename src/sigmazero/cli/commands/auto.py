@@ -64,6 +64,8 @@ def auto(
     how: Any = {"device": place, "unit": counted, "precision": options.precision(precision)}
     how |= {"bounds": may.bounds, "mask": may.mask, "space": may.space}
     cascade = sz.SparseAutoAttack(network, "L0", eps, seed, version=version, **how)
+    if may.space is not None:  # an input outside its space is an error at once, in one line
+        may.pose(chosen.images, chosen.labels, unit=counted)
     if not no_doctor:
         images, labels = chosen.images.to(place), chosen.labels.to(place)
         show_findings(examine(network, images, labels, bounds=may.bounds, space=may.space))
