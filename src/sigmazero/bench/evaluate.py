@@ -112,9 +112,7 @@ def evaluate(
     name         what reports call the model
     keep_inputs  put rows and tensors into the store, up to 64 MB, so that reports can show them
     """
-    _check(attacks, goal, target, unit, batch_size)
-    if precision is not None and precision not in PRECISIONS:
-        raise ValueError(f"precision={precision!r} is not allowed; {hint(str(precision), PRECISIONS)}")
+    _check(attacks, goal, target, unit, batch_size, precision)
     check_margin(margin)
     loader = Loader(_device(model, device), trust=[each for each in (model, data) if isinstance(each, str)])
     methods = [registry.get(each) if isinstance(each, str) else each for each in attacks]
@@ -132,19 +130,23 @@ def evaluate(
         batch_size=batch_size,
         allowed=Allowed(bounds, mask, space),
     )
+    methods = [method if steps is None else replace(method, steps=steps) for method in methods]
     asked: Sequence[int | None] = budgets or [None]
-    questions = [
-        replace(
-            base, label=method.name, attack=method if steps is None else replace(method, steps=steps), budget=budget
-        )
-        for method in methods
-        for budget in asked
-    ]
+    questions = [replace(base, label=each.name, attack=each, budget=budget) for each in methods for budget in asked]
     return _run(questions, Path(store), loader, keep_inputs and not isinstance(data, str), progress)
 
 
-def _check(attacks: Sequence[str | Attack], goal: str, target: str | int | None, unit: str, batch_size: int) -> None:
+def _check(
+    attacks: Sequence[str | Attack],
+    goal: str,
+    target: str | int | None,
+    unit: str,
+    batch_size: int,
+    precision: str | None,
+) -> None:
     """Refuse wrong arguments before a store is made."""
+    if precision is not None and precision not in PRECISIONS:
+        raise ValueError(f"precision={precision!r} is not allowed; {hint(str(precision), PRECISIONS)}")
     names = {"goal": (goal, get_args(Goal)), "unit": (unit, get_args(Unit))}
     for word, (given, allowed) in names.items():
         if given not in allowed:

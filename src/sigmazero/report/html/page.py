@@ -10,6 +10,7 @@ from sigmazero.report.html import about, charts, features, results, samples, sum
 from sigmazero.report.html.shell import Html, asset, document, element, join
 from sigmazero.report.inputs import Clean
 from sigmazero.report.measure import COST, load, over
+from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 
 SCRIPTS = (*charts.SCRIPTS, "assets/pictures.js", "assets/samples.js")
@@ -61,23 +62,13 @@ def make_page(
     fallen = features.build(store, cells)
     groups = samples.build(store, cells, clean, limit)
     infos = [info for info, _ in cells]
-    provenance = [
-        element("h3", "What the doctor says of the models"),
-        about.doctor(infos, findings),
-        element("h3", "Made with"),
-        about.software(infos),
-        element("h3", "Cells"),
-        tables.render(about.cells(states)),
-        tables.render(about.parameters(infos)),
-        element("p", "Every number can be verified again: ", element("code", f"sigmazero verify {store.path.name}")),
-    ]
     parts = {
         "summary": summary.render(cells, states, findings),
         "tables": [tables.render(table) for table in made],
         "curves": [element("p", CURVES, class_="note"), *map(charts.render, drawn)],
         "features": [element("p", FEATURES, class_="note"), *map(tables.render, fallen)] if fallen else [],
         "samples": [_samples(group, place) for place, group in enumerate(groups)],
-        "provenance": provenance,
+        "provenance": _provenance(store, infos),
     }
     body = [element("h1", store.path.stem), element("p", LEAD, class_="lead")]
     held = {name: content for name, content in parts.items() if content or name != "features"}
@@ -95,12 +86,22 @@ def make_page(
         },
         scripts=[asset(name) for name in SCRIPTS],
         styles=[asset(name) for name in STYLES],
-        nav=element(
-            "nav",
-            *(element("a", SECTIONS[name], href=f"#{name}") for name in held),
-            aria_label="Sections",
-        ),
+        nav=element("nav", *(element("a", SECTIONS[name], href=f"#{name}") for name in held), aria_label="Sections"),
     )
+
+
+def _provenance(store: Store, infos: Sequence[CellInfo]) -> list[Html]:
+    """Where it all comes from."""
+    return [
+        element("h3", "What the doctor says of the models"),
+        about.doctor(infos, store.findings()),
+        element("h3", "Made with"),
+        about.software(infos),
+        element("h3", "Cells"),
+        tables.render(about.cells(store.status())),
+        tables.render(about.parameters(infos)),
+        element("p", "Every number can be verified again: ", element("code", f"sigmazero verify {store.path.name}")),
+    ]
 
 
 def _samples(group: samples.Group, place: int) -> Html:
