@@ -87,6 +87,7 @@ def made_up(rows: int, seed: int) -> Facts:
         given_up=np.zeros(rows, np.int64),
         margin=g.normal(size=rows).astype(np.float32).astype(np.float64),
         seconds=np.full(rows, 0.01),
+        cost=np.full(rows, np.nan),
         offsets=offsets,
         index=index,
         value=g.random(len(index), dtype=np.float32),

@@ -52,6 +52,7 @@ def cell(model: str, attack: str, l0: Sequence[float], queries: int = 2000, **mo
     key = f"{model} {attack} {sorted((k, str(v)) for k, v in known.items())}"
     n = len(l0)
     columns: dict[str, Any] = {name: np.zeros(n, kind) for name, kind in KINDS.items()}
+    columns["cost"] = np.full(n, np.nan)
     columns |= {"row": np.arange(n), "l0": np.array(l0, float), "l0_pixel": np.array(l0, float)}
     columns |= {"outcome": np.where(np.isinf(l0), 2, 1).astype(np.int8), "seconds": np.full(n, 0.1 + 0.2)}
     columns |= {"forwards": np.full(n, queries // 2), "backwards": np.full(n, queries - queries // 2)}

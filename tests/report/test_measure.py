@@ -18,6 +18,7 @@ def facts_of(l0, row=None, **more) -> Facts:
     l0 = np.asarray(l0, dtype=np.float64)
     n = len(l0)
     columns: dict[str, Any] = {name: np.zeros(n, kind) for name, kind in KINDS.items()}
+    columns["cost"] = np.full(n, np.nan)
     columns |= {"row": np.arange(n) if row is None else np.asarray(row), "l0": l0, "l0_pixel": 2 * l0}
     columns |= {"outcome": np.where(l0 == 0, 0, np.where(np.isfinite(l0), 1, 2)).astype(np.int8)}
     columns |= {name: np.asarray(value, KINDS[name]) for name, value in more.items()}

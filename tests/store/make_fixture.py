@@ -5,6 +5,7 @@ It is for the moment when the schema has been raised; the stores of older schema
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -14,11 +15,13 @@ from sigmazero.bench.cells import Loader, expand
 from sigmazero.bench.evaluate import evaluate
 from sigmazero.bench.plan import read_plan
 from sigmazero.bench.run import execute
+from sigmazero.core.space import Space
 from sigmazero.store import Store, database
 from sigmazero.store.migrations import SCHEMA
 from tests.networks import linear_problem
 
 FIXTURES = Path(__file__).parent / "fixtures"
+SPACE: dict[str, Any] = {"names": ["a", "b", "c", "d"], "cost": [1, 2, 3, 4], "direction": {"d": "none"}}
 FINDING = {"code": "saturated", "problem": "p", "advice": "a", "about": "b"}
 
 
@@ -41,6 +44,7 @@ def main() -> None:
         store.note_progress({})
     model, x, y = linear_problem((4,), 4)
     evaluate(model.float(), (x.float(), y), store=path, steps=10, name="given-net")
+    evaluate(model.float(), (x.float(), y), store=path, steps=10, name="given-net", space=Space(**SPACE))
     path.with_name(f"{path.name}.lock").unlink()
 
 

@@ -86,10 +86,10 @@ def test_it_is_read_without_being_written_to(kept, schema):
     assert sum(len(one) for one in held["positions"]) >= 25
     assert len(held["traces"]) == 1
     assert len(held["findings"]) >= 5
-    assert sum(one is not None for one in held["inputs"]) == 1
+    assert sum(one is not None for one in held["inputs"]) == (1 if schema < 4 else 2)
     if schema == SCHEMA:
         assert [1, 2, 4] in held["positions"]
-        assert sum(one is not None for one in held["answers"]) == 6
+        assert sum(one is not None for one in held["answers"]) == 7
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
@@ -131,8 +131,8 @@ def test_it_can_be_verified_and_reported(kept, sigmazero, schema):  # noqa: F811
     assert done.rows >= 21
     assert sum("checksums" in note for note in done.notes) == (schema < 2)
     assert not list(map(str, done.disagreements))
-    assert [one.cell.model for one in done.skipped if one.cell] == ["given-net"]
-    for command in (["report", str(path)], ["status", str(path)]):
+    assert [one.cell.model for one in done.skipped if one.cell] == ["given-net"] * (1 if schema < 4 else 2)
+    for command in (["report", str(path), "--to", "markdown"], ["status", str(path)]):
         said = sigmazero(*command)
         assert said.exit_code == 0, said.output
         assert "sigma-zero" in said.stdout
@@ -221,3 +221,19 @@ def test_a_column_that_came_later_has_its_default(tmp_path, monkeypatch):
         found = store.facts("k")
     assert found.step_found.tolist() == [-1] * 8 + some.step_found.tolist()
     assert found.margin.tolist() == some.margin.tolist() * 2
+
+
+def test_spaces_and_costs_came_with_schema_4(kept):
+    with Store(kept(3)) as before:
+        assert {info.space_text for info in before.cells()} == {None}
+        assert all(np.isnan(before.facts(key).cost).all() for key in before.cell_keys())
+        keys = set(before.cell_keys())
+    with Store(kept(4)) as now:
+        assert keys <= set(now.cell_keys())  # a question without a space has the key it always had
+        (info,) = (info for info in now.cells() if info.space_text is not None)
+        facts = now.facts(info.key)
+    assert info.about["names"] == ["a", "b", "c", "d"]
+    assert info.space_text is not None
+    assert '[feature."d"]\ndirection = "none"' in info.space_text
+    assert (facts.cost[facts.success] >= facts.l0[facts.success]).all()
+    assert np.isfinite(facts.cost[facts.success]).all()

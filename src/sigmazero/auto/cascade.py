@@ -23,12 +23,14 @@ from sigmazero.auto.kept import Kept, kept
 from sigmazero.auto.progress import CascadeState
 from sigmazero.auto.report import CascadeReport, make_report
 from sigmazero.auto.versions import choose
+from sigmazero.bench.allowed import Allowed
 from sigmazero.core.attack import Attack, Precision
 from sigmazero.core.files import writable
 from sigmazero.core.findings import render
-from sigmazero.core.inputs import Bounds, make_problem
+from sigmazero.core.inputs import Bounds
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, Unit, whole
+from sigmazero.core.space import Space
 from sigmazero.run import Hardware, Prepared, Session
 from sigmazero.run.numbers import Numbers
 from sigmazero.run.turns import strictly
@@ -44,6 +46,7 @@ class SparseAutoAttack:
     version      "standard" or "quick", or "custom" with the attacks of attacks_to_run (names, or attacks)
     device       where the members run; None is where the model is
     bounds, unit as for `Attack.run`: the box (for one sample, or scalars), and what counts as one change
+    mask, space  as for `Attack.run`; members that cannot honour the space are left out, and the report names them
     precision    as for `Attack.run`: the numbers of the searches, None for those that your process computes in
 
     After an evaluation `report` says what was found, by which member, at what cost, and what looks suspicious.
@@ -65,6 +68,8 @@ class SparseAutoAttack:
         bounds: Bounds = (0.0, 1.0),
         unit: Unit = "feature",
         precision: Precision | None = None,
+        mask: Tensor | None = None,
+        space: Space | None = None,
     ) -> None:
         if norm != "L0":
             raise ValueError(
@@ -77,7 +82,7 @@ class SparseAutoAttack:
         self.model, self.eps, self.seed = model, None if eps is None else int(eps), seed or 0
         self.verbose, self.log_path = verbose, None if log_path is None else Path(log_path)
         self.device = _device(model) if device is None else torch.device(device)
-        self.bounds, self.unit, self.precision = bounds, unit, precision
+        self.allowed, self.unit, self.precision = Allowed(bounds, mask, space), unit, precision
         self.version = choose(version, attacks_to_run, self.eps)
         self.members = self.version.members(self.eps)
         self._report: CascadeReport | None = None
@@ -153,33 +158,41 @@ class SparseAutoAttack:
         """The question, where the model is."""
         if not (whole(bs) and bs >= 1):
             raise ValueError(f"bs={bs!r} must be a whole number of inputs, 1 or more")
-        if any(isinstance(bound, Tensor) and bound.ndim >= x.ndim for bound in self.bounds):
+        if any(isinstance(bound, Tensor) and bound.ndim >= x.ndim for bound in self.allowed.bounds):
             raise ValueError("bounds must be numbers, or tensors for one sample that hold for all")
         if self.device is not None and isinstance(x, Tensor) and isinstance(y, Tensor):
             x, y = x.to(self.device), y.to(self.device)
-        return make_problem(x, y, bounds=self.bounds, unit=self.unit, budget=self.eps, seed=self.seed)
+        return self.allowed.pose(x, y, unit=self.unit, budget=self.eps, seed=self.seed)
 
     def _evaluate(self, problem: Problem, members: Sequence[Attack], bs: int, path: Path | None) -> CascadeReport:
         """Every member on the samples that the members before it left; with a path, kept after every batch."""
+        left_out = [] if problem.form is None else [member for member in members if not member.spaces]
+        members = [member for member in members if member not in left_out]
+        if not members:
+            names = ", ".join(member.name for member in left_out)
+            raise ValueError(f"{names} cannot honour a space that is more than a box; add sigma-zero or sigma-swap")
         for member in members:  # before the first one takes its time
             member.check(problem)
         for file in filter(None, (path, self.log_path)):
             writable(file)
         if path is None:
-            return self._run(problem, members, bs, None)
+            return self._run(problem, members, bs, None, left_out)
         numbers = self.precision or Numbers.current(problem.x.device).name
-        with kept(path, str(self.version), members, problem, self.bounds, self.model, numbers) as store:
-            return self._run(problem, members, bs, store)
+        with kept(path, str(self.version), members, problem, self.allowed, self.model, numbers) as store:
+            return self._run(problem, members, bs, store, left_out)
 
-    def _run(self, problem: Problem, members: Sequence[Attack], bs: int, store: Kept | None) -> CascadeReport:
+    def _run(
+        self, problem: Problem, members: Sequence[Attack], bs: int, store: Kept | None, left_out: Sequence[Attack]
+    ) -> CascadeReport:
+        version, least = str(self.version), 1 if problem.form is None else problem.form.cheapest
         progress = CascadeState.start(problem.x, len(members))
         prepared = Prepared(self.model, Hardware(self.precision, prepare="fold"))
         if store is not None:
             store.recall(progress, problem, self.model, bs)
-        report = make_report(str(self.version), members, progress, problem)
+        report = make_report(version, members, progress, problem, left_out)
         for index, member in enumerate(members):
             # One change is the fewest there can be.
-            asking = progress.asking(index, enough=1 if self.eps is None else self.eps)
+            asking = progress.asking(index, self.eps, least)
             part = problem.take(asking.to(problem.x.device))
             if len(part):
                 for places, result in Session(member, self.model, batch_size=bs, prepared=prepared).batches(part):
@@ -187,7 +200,7 @@ class SparseAutoAttack:
                     progress.note(index, rows, result)
                     if store is not None:
                         store.add(index, rows, result, problem)
-            report = make_report(str(self.version), members, progress, problem)
+            report = make_report(version, members, progress, problem, left_out)
             if index == 0:
                 self._say(report.headline)
             self._say(report.line(index))

@@ -17,11 +17,12 @@ from torch import Tensor, nn
 
 from sigmazero.auto.progress import CascadeState
 from sigmazero.bench import identity
+from sigmazero.bench.allowed import Allowed, keep
 from sigmazero.bench.answers import probe, same_answers
+from sigmazero.bench.cells import about
 from sigmazero.bench.provenance import peak_process, provenance
 from sigmazero.bench.verify import contradicted
 from sigmazero.core.attack import Attack
-from sigmazero.core.inputs import Bounds
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Result
@@ -58,7 +59,8 @@ class Kept:
         order = rows.argsort()
         rows, result = rows[order], result.take(order.to(result.success.device))
         there = rows.to(problem.x.device)
-        facts = Facts.from_result(result, problem.y[there], None, problem.x[there])
+        priced = problem.costs is not None
+        facts = Facts.from_result(result, problem.y[there], None, problem.x[there], priced=priced)
         self.store.append(
             self.cells[member].key,
             rows.cpu().numpy().astype(np.int64),
@@ -75,36 +77,43 @@ def kept(
     version: str,
     members: Sequence[Attack],
     problem: Problem,
-    bounds: Bounds,
+    allowed: Allowed,
     model: Model,
     precision: str,
 ) -> Iterator[Kept]:
     """The store of this cascade at a path: a new one, or one that holds this very question."""
     rows = Rows(problem.x.cpu(), problem.y.cpu(), problem.ids.cpu(), "given")
-    question = _question(version, members, problem, bounds, rows, precision)
-    cells = [_cell(place, member, question, problem, bounds, rows, model) for place, member in enumerate(members)]
+    question = _question(version, members, problem, allowed, rows, precision)
+    cells = [_cell(place, member, question, problem, allowed, rows, model) for place, member in enumerate(members)]
     answers = probe(model, problem.x) if len(problem) else torch.zeros(0, device="cpu")
     if path.exists() and path.stat().st_size:
         with Store(path) as held:
             _refuse_others(held, question, cells, answers)
     with Store(path, write=True) as store:
         store.register(cells)
+        keep(store, allowed)
         if store.answers(cells[0].key) is None:
             store.keep_answers(cells[0].key, answers)
         yield Kept(store, cells, problem.x.device)
 
 
 def _question(
-    version: str, members: Sequence[Attack], problem: Problem, bounds: Bounds, rows: Rows, precision: str
+    version: str, members: Sequence[Attack], problem: Problem, allowed: Allowed, rows: Rows, precision: str
 ) -> dict[str, Any]:
     """All that decides the answer, besides the model, in words that an error can show."""
+    said = allowed.identity(tuple(rows.images.shape[1:]))
+    more = {
+        "space": said["space"],
+        "mask": None if allowed.mask is None else identity.hash_tensors({"mask": allowed.mask}),
+    }
     return {
         "version": version,
         "members": [f"{member!r} version {member.version}" for member in members],
         "eps": problem.budget,
         "unit": problem.unit,
         "seed": problem.seed,
-        "bounds": [identity.plain_bound(bound) for bound in bounds],
+        "bounds": [identity.plain_bound(bound) for bound in allowed.bounds],
+        **{name: value for name, value in more.items() if value is not None},
         "inputs": identity.hash_tensors({"inputs": rows.images}),
         "labels": identity.hash_integers(rows.labels),
         "precision": precision,
@@ -116,7 +125,7 @@ def _cell(
     member: Attack,
     question: dict[str, Any],
     problem: Problem,
-    bounds: Bounds,
+    allowed: Allowed,
     rows: Rows,
     model: Model,
 ) -> CellInfo:
@@ -132,7 +141,7 @@ def _cell(
         budget=problem.budget,
         seed=problem.seed,
         precision=question["precision"],
-        bounds=bounds,
+        **allowed.identity(tuple(rows.images.shape[1:])),
     )
     lower, upper = asked["bounds"]
     return CellInfo(
@@ -154,6 +163,7 @@ def _cell(
         bounds=(lower, upper),
         identity=asked,
         origin={"cascade": question},
+        about=about(rows, allowed),
     )
 
 
@@ -178,8 +188,8 @@ def _refuse_others(held: Store, question: dict[str, Any], cells: Sequence[CellIn
 
 def _differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
     found = []
-    for name in here:
-        if there.get(name, "fp32" if name == "precision" else None) != here[name]:  # older ones knew no other
-            short = name in ("inputs", "labels", "members")
-            found.append(f"other {name}" if short else f"{name} is {there.get(name)!r} there, {here[name]!r} here")
+    for name in {**here, **there}:
+        if there.get(name, "fp32" if name == "precision" else None) != here.get(name):  # older ones knew no other
+            short = name in ("inputs", "labels", "members", "space", "mask")
+            found.append(f"other {name}" if short else f"{name} is {there.get(name)!r} there, {here.get(name)!r} here")
     return found

@@ -1,6 +1,7 @@
 """What a cascade knows so far: tables with one row per member and one column per sample, and the best point of each."""
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -13,11 +14,15 @@ UNKNOWN = -2  # a prediction nobody has asked for; −1 is one that is not finit
 
 @dataclass
 class CascadeState:
-    """Everything that a report is made from; `l0` is infinite where a member found nothing that counts."""
+    """Everything that a report is made from; `l0` and `cost` are infinite where a member found nothing that counts.
+
+    Of two points of a sample the one with the lower cost is kept: its number of changes, unless a space has costs.
+    """
 
     x_adv: Tensor
     done: Tensor
     l0: Tensor
+    cost: Tensor
     forwards: Tensor
     backwards: Tensor
     seconds: Tensor
@@ -34,6 +39,7 @@ class CascadeState:
             x_adv=x.clone(),
             done=torch.zeros(table, dtype=torch.bool, device="cpu"),
             l0=torch.full(table, torch.inf, dtype=torch.float64, device="cpu"),
+            cost=torch.full(table, torch.inf, dtype=torch.float64, device="cpu"),
             forwards=torch.zeros(table, dtype=torch.int64, device="cpu"),
             backwards=torch.zeros(table, dtype=torch.int64, device="cpu"),
             seconds=torch.zeros(members, dtype=torch.float64, device="cpu"),
@@ -44,21 +50,26 @@ class CascadeState:
         )
 
     def best(self, members: int | None = None) -> Tensor:
-        """Fewest changes per sample that the first so many members found, all of them if None."""
-        return fewest(self.l0[:members])
+        """The least cost per sample that the first so many members found, all of them if None."""
+        return fewest(self.cost[:members])
 
-    def asking(self, member: int, enough: int) -> Tensor:
-        """Samples that a member has still to attack: the members before it did not get to `enough` changes."""
-        left = (self.best(member) > enough) & (self.clean_prediction != -1)
+    def asking(self, member: int, eps: int | None, least: float) -> Tensor:
+        """Samples that a member has still to attack.
+
+        Those before it did not get to `eps` changes or, without a number, to the `least` that any change costs.
+        """
+        so_far = self.best(member) > least if eps is None else fewest(self.l0[:member]) > eps
+        left = so_far & (self.clean_prediction != -1)
         return (left & ~self.done[member]).nonzero().squeeze(1)
 
     def note(self, member: int, rows: Tensor, result: Result) -> None:
-        """Take over what a member found for some samples, where it is the fewest changes so far."""
+        """Take over what a member found for some samples, where it costs the least so far."""
         most = torch.inf if result.budget is None else result.budget
-        counts = result.changes.double().cpu()
-        counts = torch.where(result.success.cpu() & (counts <= most), counts, torch.inf)
-        better = counts < self.best()[rows]
-        self.done[member, rows], self.l0[member, rows] = True, counts
+        counts, cost = result.changes.double().cpu(), result.cost.double().cpu()
+        good = result.success.cpu() & (counts <= most)
+        counts, cost = torch.where(good, counts, torch.inf), torch.where(good, cost, torch.inf)
+        better = cost < self.best()[rows]
+        self.done[member, rows], self.l0[member, rows], self.cost[member, rows] = True, counts, cost
         self.forwards[member, rows], self.backwards[member, rows] = result.forwards.cpu(), result.backwards.cpu()
         self.seconds[member] += result.seconds
         self.clean_prediction[rows] = result.clean_prediction.cpu()
@@ -70,16 +81,17 @@ class CascadeState:
 
     def result(self, problem: Problem) -> Result:
         """As from a single attack, every change counted again; the margin is NaN where nothing was found."""
-        best = self.best()
+        best, pixels = self.best(), problem.unit == "pixel"
         success = best < torch.inf
         failed = torch.where(success, 0.0, torch.inf)
+        cost = None if problem.costs is None else problem.cost(self.x_adv).float().cpu() + failed
         outcome = torch.where(success, int(Outcome.FOUND), int(Outcome.NOT_FOUND)).to(torch.int8)
         outcome[best == 0] = Outcome.ALREADY
         outcome[self.clean_prediction == -1] = Outcome.NON_FINITE
         return Result(
             x_adv=self.x_adv,
             success=success,
-            l0=count_features(self.x_adv, problem.x).cpu() + failed,
+            l0=(count_features(self.x_adv, problem.x) if pixels else problem.l0(self.x_adv)).cpu() + failed,
             l0_pixel=count_pixels(self.x_adv, problem.x).cpu() + failed,
             step_found=self.step_found,
             forwards=self.forwards.sum(0),
@@ -89,6 +101,7 @@ class CascadeState:
             prediction=torch.where(success, self.prediction, self.clean_prediction),
             clean_prediction=self.clean_prediction,
             ids=problem.ids.cpu(),
+            cost=cast(Tensor, cost),
             unit=problem.unit,
             budget=problem.budget,
             seconds=float(self.seconds.sum()),

@@ -9,7 +9,7 @@ from torch import Tensor
 from sigmazero.auto.progress import CascadeState, fewest
 from sigmazero.core.attack import Attack
 from sigmazero.core.findings import Finding, coded, render
-from sigmazero.core.metrics import DEFAULT_KS, average
+from sigmazero.core.metrics import DEFAULT_KS, average, fitting_costs, fitting_ks
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
 
@@ -21,7 +21,8 @@ class CascadeReport:
     """One evaluation. `result` has a row per sample; `l0`, `queries` and `attacked` have one per member and sample.
 
     `l0` counts the changes of each member's own points: infinite where it found none within the budget or was not
-    asked. `findings` are the warnings that were issued.
+    asked. `cost` is the same in what the changes cost, None where each costs 1. `findings` are the warnings that were
+    issued, `left_out` the members that cannot honour the space, `ks` and `costs` what tables are about.
     """
 
     version: str
@@ -32,6 +33,10 @@ class CascadeReport:
     attacked: Tensor
     seconds: tuple[float, ...]
     findings: tuple[Finding, ...] = ()
+    cost: Tensor | None = None
+    left_out: tuple[str, ...] = ()
+    ks: tuple[float, ...] = DEFAULT_KS
+    costs: tuple[float, ...] = ()
 
     @property
     def eps(self) -> int | None:
@@ -51,9 +56,22 @@ class CascadeReport:
     @property
     def found_by(self) -> list[str | None]:
         """The member whose point each sample has; None for one that was wrong from the start or never fooled."""
-        first = self.l0.argmin(0).tolist()
+        first = self._worth.argmin(0).tolist()
         fooled = (self.result.outcome == Outcome.FOUND).tolist()
         return [self.members[member] if hit else None for member, hit in zip(first, fooled, strict=True)]
+
+    @property
+    def _worth(self) -> Tensor:
+        """By what points are compared."""
+        return self.l0 if self.cost is None else self.cost
+
+    def robust_accuracy_at_cost(self, cost: float, after: int | None = None) -> float:
+        """Share of the samples that are right and stay so under changes that cost at most so much together."""
+        if self.eps is not None:
+            raise ValueError(
+                f"cost={cost}: only eps={self.eps} changes were searched; with eps=None costs are answered"
+            )
+        return average(self.right & (fewest(self._worth[:after]) > cost))
 
     def robust_accuracy(self, k: float | None = None, after: int | None = None) -> float:
         """Share of the samples that are right and stay so under k changes; `after` asks the first so many members only.
@@ -77,12 +95,16 @@ class CascadeReport:
         return f"{self.members[member]}: " + ", ".join(f"{name} {text}" for name, text in self._figures(member).items())
 
     def _figures(self, member: int) -> dict[str, str]:
-        asked, before = self.attacked[member], fewest(self.l0[:member])
-        gained = asked & self.right & (self.l0[member] < before)
+        asked, before = self.attacked[member], fewest(self._worth[:member])
+        gained = asked & self.right & (self._worth[member] < before)
         queries = average(self.queries[member][asked]) if bool(asked.any()) else 0.0
-        shown = DEFAULT_KS if self.eps is None else (self.eps,)
+        shown: Sequence[float] = self.ks if self.eps is None else (self.eps,)
         return {
-            **{f"robust accuracy at {k}": f"{self.robust_accuracy(k, member + 1):.1%}" for k in shown},
+            **{f"robust accuracy at {k:g}": f"{self.robust_accuracy(k, member + 1):.1%}" for k in shown},
+            **{
+                f"robust accuracy at cost {cost:g}": f"{self.robust_accuracy_at_cost(cost, member + 1):.1%}"
+                for cost in (self.costs if self.eps is None else ())
+            },
             "improved" if self.eps is None else "fooled": f"{int(gained.sum())} of {int((asked & self.right).sum())}",
             "queries per sample": f"{queries:.0f}",
             "seconds": f"{self.seconds[member]:.1f}",
@@ -93,7 +115,9 @@ class CascadeReport:
         """The question, and how accurate the model is without an attack."""
         unit = "pixels" if self.result.unit == "pixel" else "features"
         goal = f"at most {self.eps} {unit}" if self.eps is not None else f"as few {unit} as possible"
-        return f"{self.version}, {len(self.result)} samples, {goal}: clean accuracy {self.clean_accuracy:.1%}"
+        goal += "" if self.cost is None or self.eps is not None else ", each at its cost"
+        without = f" (without {', '.join(self.left_out)}: no such spaces)" if self.left_out else ""
+        return f"{self.version}{without}, {len(self.result)} samples, {goal}: clean accuracy {self.clean_accuracy:.1%}"
 
     def __str__(self) -> str:
         """A line per member, then the warnings."""
@@ -101,7 +125,9 @@ class CascadeReport:
         return "\n".join(lines + ([render(list(self.findings))] if self.findings else []))
 
 
-def make_report(version: str, members: Sequence[Attack], progress: CascadeState, problem: Problem) -> CascadeReport:
+def make_report(
+    version: str, members: Sequence[Attack], progress: CascadeState, problem: Problem, left_out: Sequence[Attack] = ()
+) -> CascadeReport:
     """All that the progress of a cascade says."""
     return CascadeReport(
         version=version,
@@ -112,6 +138,10 @@ def make_report(version: str, members: Sequence[Attack], progress: CascadeState,
         attacked=progress.done.clone(),
         seconds=tuple(progress.seconds.tolist()),
         findings=tuple(_masked([member.gradients for member in members], progress)),
+        cost=None if problem.costs is None else progress.cost.clone(),
+        left_out=tuple(member.name for member in left_out),
+        ks=fitting_ks(problem.x.shape[1:], problem.sites),
+        costs=() if problem.costs is None else fitting_costs(problem.costs.double().cpu().numpy()),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import importlib
-from collections.abc import Container, Sequence
+from collections.abc import Container, Hashable, Sequence
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -16,9 +16,11 @@ from torch import Tensor, nn
 
 from sigmazero import data, models
 from sigmazero.bench import identity
+from sigmazero.bench.allowed import Allowed
 from sigmazero.bench.model_identity import describe_code, describe_module
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question, is_code
 from sigmazero.bench.trust import refuse_untrusted
+from sigmazero.core.space import Space
 from sigmazero.data import Rows
 from sigmazero.run.numbers import Numbers
 from sigmazero.store.facts import CellInfo
@@ -73,6 +75,8 @@ class Loader:
         self._rows: tuple[DataSpec, Rows] | None = None
         self._given_models: dict[ModelSpec, nn.Module] = {}
         self._given_rows: dict[DataSpec, Rows] = {}
+        self.spaces: dict[str, Space] = {}  # with functions, which a store does not hold; by `allowed.space_key`
+        self.checked: set[Hashable] = set()  # rows and spaces that fit
 
     def give_model(self, spec: ModelSpec, network: nn.Module) -> None:
         """Use this module for that name instead of loading one."""
@@ -229,6 +233,10 @@ def expand(questions: Sequence[Question], loader: Loader) -> tuple[list[Cell], l
 def _cell(question: Question, loader: Loader, weights: str, code: dict[str, Any]) -> Cell:
     rows, goals = loader.asked(question.data, question.model, question.target, question.seed)
     precision = question.precision or Numbers.current(loader.runs_on).name
+    # Resolved here: a worker may get the rows without what else the data knew.
+    question = replace(question, allowed=question.allowed.on(rows))
+    shape = tuple(rows.images.shape[1:])
+    _refuse_misfit(question, rows, loader)
     asked = identity.describe_cell(
         question.attack,
         weights=weights,
@@ -240,6 +248,7 @@ def _cell(question: Question, loader: Loader, weights: str, code: dict[str, Any]
         seed=question.seed,
         precision=precision,
         margin=question.margin,
+        **question.allowed.identity(shape),
     )
     info = CellInfo(
         key=identity.digest(asked),
@@ -257,8 +266,36 @@ def _cell(question: Question, loader: Loader, weights: str, code: dict[str, Any]
         rows=len(rows),
         model_sha256=weights,
         data_hash=rows.content_hash,
+        bounds=(asked["bounds"][0], asked["bounds"][1]),
         margin=question.margin,
         identity=asked,
         origin={"model": asdict(question.model), "data": asdict(question.data), "target": question.target},
+        about=about(rows, question.allowed),
     )
     return Cell(info, question)
+
+
+def about(rows: Rows, allowed: Allowed) -> dict[str, Any]:
+    """What reports call the features and classes of some rows, as far as it is known."""
+    space = allowed.space
+    names = rows.names or (None if space is None else space.names)
+    known = {"names": names, "classes": rows.classes}
+    return {"shape": list(rows.images.shape[1:]), **{word: list(held) for word, held in known.items() if held}}
+
+
+def _refuse_misfit(question: Question, rows: Rows, loader: Loader) -> None:
+    """Refuse inputs that are not in their own space before anything is run, and a mask that a target would cut."""
+    allowed, shape = question.allowed, tuple(rows.images.shape[1:])
+    if allowed.space is not None:
+        if (rows.content_hash, question.unit, allowed) in loader.checked:
+            return
+        try:
+            if len(allowed.space.columns(shape).rise) > 1:
+                raise ValueError("space: a store cannot hold directions per sample; give one per feature")
+            allowed.pose(rows.images, rows.labels, unit=question.unit)
+        except ValueError as error:
+            raise ValueError(f"{question.data.name}: {error}") from None
+        loader.checked.add((rows.content_hash, question.unit, allowed))
+    tensors = [each for each in (*allowed.bounds, allowed.mask) if isinstance(each, Tensor)]
+    if isinstance(question.target, int) and any(each.ndim == 1 + len(shape) and len(each) > 1 for each in tensors):
+        raise ValueError("a mask or bounds with a row per sample do not go with one target class; give one for all")

@@ -15,15 +15,17 @@ import torch
 from torch import Tensor, nn
 
 from sigmazero import attacks as registry
+from sigmazero.bench.allowed import Allowed, functions_of, space_key
+from sigmazero.bench.allowed import keep as keep_tensors
 from sigmazero.bench.cells import Loader, expand, without_target
 from sigmazero.bench.inputs import GIVEN, keep
 from sigmazero.bench.plan import BATCH_SIZE, PRECISIONS, DataSpec, ModelSpec, Question
 from sigmazero.bench.run import execute
 from sigmazero.bench.verify import Verification, verify
 from sigmazero.core.attack import Attack, Goal
-from sigmazero.core.inputs import check_inputs, check_labels, check_margin, hint
-from sigmazero.core.metrics import DEFAULT_KS
+from sigmazero.core.inputs import Bounds, check_inputs, check_labels, check_margin, hint
 from sigmazero.core.problem import Unit, whole
+from sigmazero.core.space import Space
 from sigmazero.data import Rows
 from sigmazero.report import measure
 from sigmazero.report.tables.overview import store_rows
@@ -41,21 +43,23 @@ class Evaluation:
     failed: dict[str, str] = field(default_factory=dict)
     _loader: Loader | None = field(default=None, repr=False)
 
-    def records(self, ks: Sequence[float] = DEFAULT_KS, level: float | None = None) -> list[measure.Record]:
-        """One dict per cell, as `measure.table` makes them."""
+    def records(
+        self, ks: Sequence[float] | None = None, level: float | None = None, over: str = "changes"
+    ) -> list[measure.Record]:
+        """One dict per cell, as `measure.table` makes them; over "cost", in what the changes cost."""
         with Store(self.store) as store:
-            return measure.table(measure.load(store, self.keys), ks, level=level)
+            return measure.table(measure.over(measure.load(store, self.keys), over), ks, level=level)
 
-    def rows(self, ks: Sequence[float] = DEFAULT_KS, level: float | None = None) -> Any:
+    def rows(self, ks: Sequence[float] | None = None, level: float | None = None, over: str = "changes") -> Any:
         """The records as a pandas DataFrame, or as they are where pandas is not installed."""
-        found = self.records(ks, level)
+        found = self.records(ks, level, over)
         if importlib.util.find_spec("pandas") is None:
             return found
         return importlib.import_module("pandas").DataFrame(found)
 
-    def table(self, ks: Sequence[float] = DEFAULT_KS) -> str:
+    def table(self, ks: Sequence[float] | None = None, over: str = "changes") -> str:
         """The figures as a Markdown table, which reads as text too, under a line with what is common to all cells."""
-        caption, rows = store_rows(self.records(ks))
+        caption, rows = store_rows(self.records(ks, over=over))
         return f"{caption}\n\n{markdown(rows)}" if rows else "no samples yet"
 
     def facts(self, key: str) -> Facts:
@@ -87,6 +91,9 @@ def evaluate(
     seed: int = 0,
     precision: str | None = None,
     margin: float = 0.0,
+    bounds: Bounds = (0.0, 1.0),
+    mask: Tensor | None = None,
+    space: Space | None = None,
     batch_size: int = BATCH_SIZE,
     name: str | None = None,
     device: str | torch.device | None = None,
@@ -101,12 +108,11 @@ def evaluate(
     target       for goal="targeted": "next", "random" or the number of a class
     precision    numbers of the search: None for those your process computes in, or "fp32", "tf32", "bf16", "fp64"
     margin       the least by which a success must hold in the logits
+    bounds, mask, space  as for `Attack.run`: what may change; by default what the data says, else the box from 0 to 1
     name         what reports call the model
     keep_inputs  put rows and tensors into the store, up to 64 MB, so that reports can show them
     """
-    _check(attacks, goal, target, unit, batch_size)
-    if precision is not None and precision not in PRECISIONS:
-        raise ValueError(f"precision={precision!r} is not allowed; {hint(str(precision), PRECISIONS)}")
+    _check(attacks, goal, target, unit, batch_size, precision)
     check_margin(margin)
     loader = Loader(_device(model, device), trust=[each for each in (model, data) if isinstance(each, str)])
     methods = [registry.get(each) if isinstance(each, str) else each for each in attacks]
@@ -122,20 +128,25 @@ def evaluate(
         precision=precision,
         margin=float(margin),
         batch_size=batch_size,
+        allowed=Allowed(bounds, mask, space),
     )
+    methods = [method if steps is None else replace(method, steps=steps) for method in methods]
     asked: Sequence[int | None] = budgets or [None]
-    questions = [
-        replace(
-            base, label=method.name, attack=method if steps is None else replace(method, steps=steps), budget=budget
-        )
-        for method in methods
-        for budget in asked
-    ]
+    questions = [replace(base, label=each.name, attack=each, budget=budget) for each in methods for budget in asked]
     return _run(questions, Path(store), loader, keep_inputs and not isinstance(data, str), progress)
 
 
-def _check(attacks: Sequence[str | Attack], goal: str, target: str | int | None, unit: str, batch_size: int) -> None:
+def _check(
+    attacks: Sequence[str | Attack],
+    goal: str,
+    target: str | int | None,
+    unit: str,
+    batch_size: int,
+    precision: str | None,
+) -> None:
     """Refuse wrong arguments before a store is made."""
+    if precision is not None and precision not in PRECISIONS:
+        raise ValueError(f"precision={precision!r} is not allowed; {hint(str(precision), PRECISIONS)}")
     names = {"goal": (goal, get_args(Goal)), "unit": (unit, get_args(Unit))}
     for word, (given, allowed) in names.items():
         if given not in allowed:
@@ -154,7 +165,11 @@ def _run(questions: Sequence[Question], path: Path, loader: Loader, keeps: bool,
     cells, missing = expand(questions, loader)
     if missing:
         raise missing[0].error
+    allowed = cells[0].question.allowed
+    if allowed.space is not None and functions_of(allowed.space):
+        loader.spaces[space_key(cells[0].info.identity["space"])] = allowed.space
     with Store(path, write=True) as store:
+        keep_tensors(store, allowed)
         if keeps:
             keep(store, without_target(loader.rows(questions[0].data), questions[0].target))
         report = execute(cells, store, loader, title=questions[0].model.name, progress=progress)

@@ -168,14 +168,16 @@ def describe_cell(
     margin: float = 0.0,
     bounds: Bounds = (0.0, 1.0),
     mask: Tensor | None = None,
+    space: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """All that determines the answer, as JSON can hold it; its digest is the key of the cell.
 
-    Names, machine, device and batch size do not enter. A margin enters where there is one, so that keys from before
-    there were any hold.
+    Names, machine, device and batch size do not enter. A margin and a space enter where there is one, so that keys from
+    before there were any hold; the space is given as `allowed.described` makes it.
     """
     return {
         **({"margin": margin} if margin else {}),
+        **({"space": space} if space else {}),
         "format": FORMAT,
         "attack": describe_attack(attack),
         "model": {"weights": weights, "code": code},

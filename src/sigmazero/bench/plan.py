@@ -21,6 +21,7 @@ An attack's settings win over those of the grid, those over the ones at the top.
 hold by that much in the logits. `sweep = { threshold = [0.1, 0.3] }`
 in an attack's table makes one attack of each combination. `trace = true` there keeps every point that the attack asked
 about; its rows then run one at a time, so its seconds are no measure. Paths are relative to the current folder.
+`[space]` says what may change (bench.plan_space).
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, get_args
 
 from sigmazero import attacks as registry
 from sigmazero import models
+from sigmazero.bench.allowed import Allowed
+from sigmazero.bench.plan_space import space_of
 from sigmazero.bench.toml import LENGTH, Lines, PlanError, TomlTable, brief, read_toml
 from sigmazero.core.attack import Attack, Goal, Precision, Prepare
 from sigmazero.core.inputs import hint
@@ -80,6 +83,7 @@ class Question:
     """One cell before its model and rows are loaded; `label` is what reports call the attack.
 
     Without a `precision` the search computes as the process does; with a `margin` successes must hold by that much.
+    What is `allowed` to change is what the data says, unless something is said here.
     """
 
     model: ModelSpec
@@ -96,6 +100,7 @@ class Question:
     batch_size: int = BATCH_SIZE
     prepare: Prepare = "fold"  # not "auto", which may compile in mid-run: a run that goes on shall have the same bits
     trace: bool = False
+    allowed: Allowed = field(default=Allowed(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,8 @@ class Plan:
     @property
     def digest(self) -> str:
         """SHA-256 of what is asked, whatever the plan is called and however it is computed."""
-        asked = sorted(repr(replace(question, batch_size=1, prepare="fold")) for question in self.questions)
+        plain = [replace(question, batch_size=1, prepare="fold") for question in self.questions]
+        asked = sorted(f"{each!r}{each.allowed.words}" for each in plain)
         return hashlib.sha256("\n".join(asked).encode()).hexdigest()
 
     def override(
@@ -158,12 +164,12 @@ def parse_plan(text: str, file: str = "plan", name: str = "plan") -> Plan:
     """A plan from TOML text; `file` is what errors call it."""
     values = read_toml(text, file)
     top = TomlTable(values, file, Lines(text))
-    top.only(("name", "description", *SETTINGS, "batch_size", "models", "data", "attacks", "grid"))
+    top.only(("name", "description", *SETTINGS, "batch_size", "models", "data", "attacks", "space", "grid"))
     grids = top.each("grid")
     if not grids:
         raise top.error("there is no [[grid]]; write one with models = [...], data = [...] and attacks = [...]")
     for grid in grids:
-        grid.only(("models", "data", "attacks", *SETTINGS, "batch_size"))
+        grid.only(("models", "data", "attacks", "space", *SETTINGS, "batch_size"))
     _refuse_too_many(top, grids)
     made = [(q, grid) for grid in grids for q in _questions(top, grid)]
     _refuse_unused(top, grids)
@@ -225,6 +231,7 @@ def _questions(top: TomlTable, grid: TomlTable) -> Iterator[Question]:
     networks = [_model(top, grid, name) for name in _models(grid)]
     rows = [_data(top, grid, name) for name in _names(top, grid, "data")]
     methods = [each for name in _names(top, grid, "attacks") for each in _attacks(top, grid, name)]
+    spaces = {data.name: space_of(top.below("data").below(data.name), grid, top) for data in rows}
     for data, network, (table, label, attack) in itertools.product(rows, networks, methods):
         levels = [table, grid, top]
         goal, target = _goal(levels, attack, label)
@@ -243,6 +250,7 @@ def _questions(top: TomlTable, grid: TomlTable) -> Iterator[Question]:
                 margin=_setting(levels, "margin", lambda t: t.number("margin", 0)) or 0.0,
                 batch_size=_setting([grid, top], "batch_size", lambda t: t.whole("batch_size", 1)) or BATCH_SIZE,
                 trace=table.flag("trace"),
+                allowed=Allowed(space=spaces[data.name]),
             )
 
 
@@ -283,7 +291,7 @@ def _data(top: TomlTable, grid: TomlTable, name: str) -> DataSpec:
             raise grid.error(f"unknown data {name!r}; {hint(name, known)}, or a path ending in .npz", "data")
         return DataSpec(name, name)
     table = top.below("data").below(name)
-    table.only(("source", "rows", "limit", "seed"))
+    table.only(("source", "rows", "limit", "seed", "space"))
     source = table.text("source") or name
     if source not in DATASETS and not source.endswith(".npz") and not is_code(source):
         raise table.error(

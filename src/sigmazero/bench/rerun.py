@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from sigmazero import attacks
 from sigmazero.bench import identity
+from sigmazero.bench.allowed import recall
 from sigmazero.bench.cells import ABSENT, Loader, in_format
 from sigmazero.bench.provenance import provenance
 from sigmazero.bench.verify import ROUNDING, Disagreement, Verification, load
 from sigmazero.bench.worker import forced
 from sigmazero.core.attack import Attack
-from sigmazero.core.inputs import make_problem
 from sigmazero.core.problem import Problem, Unit
 from sigmazero.run import Hardware, Session
 from sigmazero.run.numbers import Numbers
@@ -32,7 +32,7 @@ from sigmazero.store.store import Store, StoreError
 
 BATCHES = 2  # of a cell, drawn at random
 SAME = ("torch", "numpy", "device", "threads")  # what must be as in the run for the same bits
-COLUMNS = ("outcome", "l0", "l0_pixel", "clean_prediction", "prediction", "step_found", "forwards", "backwards")
+COLUMNS = ("outcome", "l0", "l0_pixel", "clean_prediction", "prediction", "step_found", "forwards", "backwards", "cost")
 
 
 def rerun(store: Store, loader: Loader, share: float | int, done: Verification, seed: int = 0) -> int:
@@ -83,7 +83,7 @@ def _compare(store: Store, info: CellInfo, loader: Loader, done: Verification, d
     network, rows, targets = load(store, info, loader)
     network, images = in_format(network, rows.images, info.precision)
     goals = rows.labels if targets is None else targets
-    problem = make_problem(
+    problem = recall(store, info, loader.spaces).pose(
         images.to(loader.device),
         goals.to(loader.device),
         targeted=targets is not None,
@@ -104,7 +104,8 @@ def _compare(store: Store, info: CellInfo, loader: Loader, done: Verification, d
         with numbers.applied(), Session(attack, network, hardware, batch_size=len(places)) as session:
             result = session.run(part)
         at = torch.from_numpy(places)
-        fresh = Facts.from_result(result, rows.labels[at], None if targets is None else targets[at], part.x)
+        goals_here = None if targets is None else targets[at]
+        fresh = Facts.from_result(result, rows.labels[at], goals_here, part.x, priced=part.costs is not None)
         kept = facts.take(np.searchsorted(stored, places))
         _note(info, kept, fresh, _same_place(made, loader.device), done)
         compared += len(places)
@@ -119,7 +120,8 @@ def _same_place(made: Mapping[str, Any], device: torch.device) -> bool:
 
 def _note(info: CellInfo, kept: Facts, fresh: Facts, exact: bool, done: Verification) -> None:
     """Add the differences of a batch: as disagreements where there must be none, else as one note with figures."""
-    masks = {name: getattr(kept, name) != getattr(fresh, name) for name in COLUMNS}
+    pairs = {name: (getattr(kept, name), getattr(fresh, name)) for name in COLUMNS}
+    masks = {name: (here != there) & ~((here != here) & (there != there)) for name, (here, there) in pairs.items()}
     masks["margin"] = ~np.isclose(kept.margin, fresh.margin, rtol=ROUNDING, atol=ROUNDING, equal_nan=True)
     masks["the example"] = _changes(kept) != _changes(fresh)
     if exact:

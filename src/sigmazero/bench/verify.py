@@ -5,7 +5,7 @@ Every value is compared with its checksum, every adversarial example is rebuilt,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,14 +15,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sigmazero.bench import identity
+from sigmazero.bench.allowed import judge_missing
+from sigmazero.bench.allowed import recall as recall_allowed
 from sigmazero.bench.answers import probe, same_answers
 from sigmazero.bench.cells import ABSENT, Loader, in_format, origin
 from sigmazero.bench.inputs import GIVEN, recall
 from sigmazero.bench.trust import refuse_untrusted
-from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, count_features, count_pixels, whole
 from sigmazero.core.result import Outcome
+from sigmazero.core.space import Space
 from sigmazero.data import Rows
 from sigmazero.run.numbers import Numbers
 from sigmazero.run.turns import strictly
@@ -116,7 +118,10 @@ def _verify_cell(store: Store, info: CellInfo, loader: Loader, done: Verificatio
     except (*ABSENT, ValueError, LookupError, TypeError) as error:
         done.skipped.append(Disagreement(info, None, f"cannot be checked here: {error}"))
         return
-    _check_cell(store, info, network, (rows, targets), done, batch_size)
+    try:
+        _check_cell(store, info, network, (rows, targets), done, batch_size, loader.spaces)
+    except (LookupError, TypeError, ValueError) as error:
+        done.skipped.append(Disagreement(info, None, f"cannot be checked here: {error}"))
 
 
 def load(store: Store, info: CellInfo, loader: Loader) -> tuple[nn.Module, Rows, Tensor | None]:
@@ -139,6 +144,7 @@ def _check_cell(
     asked: tuple[Rows, Tensor | None],
     done: Verification,
     batch_size: int,
+    spaces: Mapping[str, Space],
 ) -> None:
     rows, targets = asked
     facts, places = store.facts(info.key), np.flatnonzero(store.stored(info.key))
@@ -152,6 +158,11 @@ def _check_cell(
     done.disagreements += [Disagreement(info, None, what) for what in wrong]
     if wrong:
         return  # another model or other rows than those of the run: nothing more can be said
+    allowed = recall_allowed(store, info, spaces)
+    if judge_missing(info, allowed):
+        done.notes.append(str(Disagreement(info, None, "accept of its space is not stored, and was not asked again")))
+    goals = (rows.labels if targets is None else targets).to(device)
+    problem = allowed.pose(images.to(device), goals, targeted=targets is not None, margin=info.margin)
     double = images.dtype == torch.float64
     numbers = Numbers.strict(device) if double else Numbers.current(device)
     with strictly(network, device):
@@ -160,13 +171,10 @@ def _check_cell(
                 facts.take(slice(start, start + batch_size)),
                 torch.from_numpy(places[start : start + batch_size]),
             )
-            goals = (rows.labels if targets is None else targets)[at].to(device)
-            problem = make_problem(images[at].to(device), goals, targeted=targets is not None, margin=info.margin)
-            _check_batch(info, network, problem, part, done, numbers)
+            _check_batch(info, network, problem.take(at.to(device)), part, done, numbers)
         for place in np.flatnonzero(store.traced(info.key)).tolist():
-            goal = (rows.labels if targets is None else targets)[place : place + 1].to(device)
-            problem = make_problem(images[place : place + 1].to(device), goal, targeted=targets is not None)
-            what = _check_trace(network, problem, store.trace(info.key, place), batch_size)
+            one = problem.take(torch.tensor([place], device=device))
+            what = _check_trace(network, one, store.trace(info.key, place), batch_size)
             done.disagreements += [Disagreement(info, int(rows.ids[place]), what)] if what else []
 
 
@@ -254,7 +262,9 @@ def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = 
     slack = ROUNDING * logits.abs().amax(1).clamp(min=1.0)
     success, margin = facts.success, problem.margin(logits)
     surely = _gap(logits) > slack
-    counted, pixels = count_features(x_adv, problem.x).cpu().numpy(), count_pixels(x_adv, problem.x).cpu().numpy()
+    features = count_features(x_adv, problem.x)
+    sites = features if problem.unit == "pixel" else problem.l0(x_adv)
+    counted, pixels = sites.cpu().numpy(), count_pixels(x_adv, problem.x).cpu().numpy()
     fooled, already = (problem.reached(each).cpu().numpy() for each in (logits, clean))
     stated, near = facts.outcome == Outcome.ALREADY, slack * (COARSE / ROUNDING if coarse else 1)
     sure = torch.where(torch.from_numpy(stated).to(slack.device), slack, near)
@@ -272,6 +282,7 @@ def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = 
             "the outcome is not that of the clean input",
         ),
         (~problem.feasible(x_adv).cpu().numpy(), "the stored example leaves the box or the mask"),
+        *_unlawful(problem, x_adv, facts),
         (_differs(clean, facts.clean_prediction, slack), "clean_prediction is not the model's"),
         (
             (surely.cpu().numpy()) & (logits.argmax(1).cpu().numpy() != facts.prediction),
@@ -280,6 +291,22 @@ def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = 
         (torch.where(known, away, margin.isfinite()).cpu().numpy(), "margin is not the model's"),
     ]
     return [(int(row), what) for mask, what in checks for row in facts.row[mask]]
+
+
+def _unlawful(problem: Problem, x_adv: Tensor, facts: Facts) -> Iterator[tuple[NDArray[np.bool_], str]]:
+    """What a space says of stored examples: whether they are legal, and what they cost."""
+    changed = facts.success & (np.diff(facts.offsets) > 0)
+    form = problem.form
+    if form is not None:
+        yield changed & ~form.lawful(x_adv, problem.x).cpu().numpy(), "the stored example is not legal in its space"
+        if form.accept is not None and changed.any():
+            yield changed & ~form.accepted(x_adv, problem.x).cpu().numpy(), "accept of the space refuses the example"
+    wrong = "cost is not what the changes cost"
+    if problem.costs is None:
+        yield ~np.isnan(facts.cost), wrong
+        return
+    cost = problem.cost(x_adv).double().cpu().numpy()
+    yield ~np.isclose(facts.cost, np.where(facts.success, cost, np.inf), rtol=1e-5), wrong
 
 
 def _gap(logits: Tensor) -> Tensor:

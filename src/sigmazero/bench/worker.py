@@ -7,7 +7,7 @@ lowered copy, the recordings, the batch size that fits.
 import copy
 from collections.abc import Hashable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 import torch
@@ -21,7 +21,6 @@ from sigmazero.bench.provenance import peak_device, peak_process, reset_peak
 from sigmazero.bench.recorder import Recorder
 from sigmazero.core.attack import Precision
 from sigmazero.core.findings import CODES
-from sigmazero.core.inputs import make_problem
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Result
 from sigmazero.data import Rows
@@ -123,7 +122,9 @@ class Worker:
         x = subject.problem.x[places.to(self.loader.device)]
         return Attacked(
             places=places.numpy(),
-            facts=Facts.from_result(result, subject.rows.labels[places], targets, x),
+            facts=Facts.from_result(
+                result, subject.rows.labels[places], targets, x, priced=subject.problem.costs is not None
+            ),
             seconds=result.seconds,
             peak_device=peak_device(self.loader.device),
             peak_process=peak_process(),
@@ -132,7 +133,7 @@ class Worker:
     def subject(self, cell: Cell) -> Subject:
         """Model and rows of a cell, in single precision unless it asks for double."""
         q = cell.question
-        key = (q.model, q.data, q.precision, q.target, q.seed, q.unit, q.budget, q.margin)
+        key = (q.model, q.data, q.precision, q.target, q.seed, q.unit, q.budget, q.margin, q.allowed)
         if self._subject is None or self._subject[0] != key:
             self._subject = None  # make room first
             self._subject = key, self._load(cell)
@@ -149,7 +150,7 @@ class Worker:
         if q.precision == "fp64":
             network, x = self._in_double(network), x.double()
         y = (rows.labels if targets is None else targets).to(self.loader.device)
-        problem = make_problem(
+        problem = q.allowed.pose(
             x,
             y,
             targeted=targets is not None,
@@ -200,8 +201,16 @@ class Worker:
         x = subject.problem.x[picks.to(self.loader.device)]
         return [
             {**asdict(finding), "about": CODES[finding.code]}
-            for finding in examine(subject.network, x, subject.rows.labels[picks])
+            for finding in examine(subject.network, x, subject.rows.labels[picks], **_box(cell))
         ]
+
+
+def _box(cell: Cell) -> dict[str, Any]:
+    """What the doctor is to judge the inputs by; ends for each sample would have to be chosen with the rows."""
+    allowed = cell.question.allowed
+    several = any(isinstance(bound, Tensor) and bound.ndim for bound in allowed.bounds)
+    bounds = (-torch.inf, torch.inf) if several else allowed.bounds
+    return {"bounds": bounds, "space": allowed.space}
 
 
 def forced(precision: str) -> Precision | None:

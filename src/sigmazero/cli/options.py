@@ -28,6 +28,17 @@ WeightsFile = Annotated[
 ]
 ModelDir = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder with weight files.")]
 DataDir = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder with data files.")]
+SpaceFile = Annotated[
+    Path | None,
+    typer.Option("--space", metavar="FILE", help="What may change, to which values, at what cost: a TOML file."),
+]
+BoxEnds = Annotated[
+    tuple[float, float] | None,
+    typer.Option("--bounds", metavar="LOW HIGH", help="The ends of every input value; 0 and 1 by default."),
+]
+MaskFile = Annotated[
+    Path | None, typer.Option("--mask", metavar="FILE", help="Booleans as .npy: true where a value may change.")
+]
 MeanAndStd = Annotated[
     str | None,
     typer.Option(metavar="MEAN,STD", help="Normalise inputs before the network: 0.5,0.25 or mnist, cifar10, imagenet."),

@@ -8,7 +8,7 @@ import typer
 
 from sigmazero import models
 from sigmazero.cli.console import show_path
-from sigmazero.report.measure import Measured, load
+from sigmazero.report.measure import Measured, fitting, load
 from sigmazero.report.site.folder import write_site
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
@@ -19,7 +19,7 @@ Bundle = Annotated[
 ]
 
 
-def write_bundle(path: Path | None, stores: Sequence[Path], ks: Sequence[float], mix: bool) -> None:
+def write_bundle(path: Path | None, stores: Sequence[Path], ks: Sequence[float] | None, mix: bool) -> None:
     """Write the site over all models of the stores, if one is asked for; nothing else takes more than one store."""
     if path is None:
         if len(stores) > 1:
@@ -29,7 +29,7 @@ def write_bundle(path: Path | None, stores: Sequence[Path], ks: Sequence[float],
     for store in stores:
         with Store(store) as opened:
             cells += load(opened)
-    write_site(path, cells, describe, ks=ks, mix=mix)
+    write_site(path, cells, describe, ks=ks or fitting(cells), mix=mix)
     show_path(path / "index.html")
 
 

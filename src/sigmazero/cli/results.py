@@ -8,6 +8,8 @@ from sigmazero.cli.catalogue import counts_pixels
 from sigmazero.cli.console import out, say, tell
 from sigmazero.core.attack import Attack
 from sigmazero.core.findings import Finding, render
+from sigmazero.core.metrics import fitting_costs, fitting_ks
+from sigmazero.core.problem import Problem
 from sigmazero.core.result import Result
 from sigmazero.data import Rows
 from sigmazero.report.figures.images import is_image
@@ -17,7 +19,7 @@ from sigmazero.report.tables.text import rich_table
 from sigmazero.store.results import save_result
 
 
-def show_figures(result: Result, rows: Rows, attack: Attack, title: str) -> None:
+def show_figures(result: Result, rows: Rows, attack: Attack, title: str, problem: Problem) -> None:
     """Print the table of a run."""
     say(title, style="bold")
     pixels, channels = counts_pixels(attack) and rows.images.ndim > 2, rows.images.shape[1]
@@ -27,7 +29,10 @@ def show_figures(result: Result, rows: Rows, attack: Attack, title: str) -> None
             f"{attack.name} spends its budget on pixels, each with its {channels} channels, and the table counts "
             "features: with --unit pixel it counts pixels too"
         )
-    out().print(rich_table([{"attack": attack.name, **budget, **run_row(result, rows.labels)}], down=True))
+    ks = fitting_ks(rows.images.shape[1:], problem.sites)
+    costs = () if problem.costs is None else fitting_costs(problem.costs.double().cpu().numpy())
+    figures = run_row(result, rows.labels, ks, costs)
+    out().print(rich_table([{"attack": attack.name, **budget, **figures}], down=True))
 
 
 def show_findings(findings: list[Finding]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from sigmazero.bench.allowed import Allowed
 from sigmazero.bench.identity import describe_cell, digest, hash_weights
 from sigmazero.bench.model_identity import describe_code
 from sigmazero.bench.plan import ModelSpec
@@ -31,8 +32,11 @@ Placed = tuple[Tensor, Result]
 class Keeper:
     """The file of a result, and what it is about."""
 
-    def __init__(self, path: Path, model: ModelSpec, rows: Rows, targets: Tensor | None) -> None:
+    def __init__(
+        self, path: Path, model: ModelSpec, rows: Rows, targets: Tensor | None, allowed: Allowed | None = None
+    ) -> None:
         self.path, self.model, self.rows, self.targets = path, model, rows, targets
+        self.allowed = allowed or Allowed()
 
     def run(self, session: Session, problem: Problem) -> Result | None:
         """The whole result; None if Ctrl-C stopped the run after a batch, and what there is was kept."""
@@ -94,7 +98,8 @@ class Keeper:
                 some = torch.arange(start, min(start + BATCH_SIZE, len(places)), device=device)
                 at = places[some]
                 goals = None if targets is None else targets[at]
-                facts = Facts.from_result(result.take(some), labels[at], goals, problem.x[at])
+                priced = problem.costs is not None
+                facts = Facts.from_result(result.take(some), labels[at], goals, problem.x[at], priced=priced)
                 if wrong := contradicted(session.model, problem.take(at), facts, coarse):
                     raise ValueError(f"{self.path}: row {wrong[0][0]}: {wrong[0][1]}; name another file, or remove it")
         tell(f"going on: {len(places)} of {len(problem)} rows are in {self.path} already")
@@ -114,6 +119,7 @@ class Keeper:
             seed=problem.seed,
             precision=session.prepared.hardware.precision or Numbers.current(problem.x.device).name,
             margin=problem.least,
+            **self.allowed.identity(tuple(self.rows.images.shape[1:])),
         )
         return torch.tensor(list(bytes.fromhex(digest(asked))), dtype=torch.uint8, device="cpu")
 

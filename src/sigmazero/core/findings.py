@@ -22,6 +22,10 @@ CODES: dict[str, str] = {
     "SZ014": "A black-box attack beat the gradient-based ones: their gradients mislead, and robustness is overstated.",
     "SZ015": "The model writes to its input: it is given a copy, so that what was asked about stays as it was.",
     "SZ016": "A copy made for speed answers otherwise than the model: the search runs on the model as it is.",
+    "SZ017": "Some inputs are not in their own space: no attack may begin there.",
+    "SZ018": "Some features can change in no row: the space, or its ends, leaves them no other value.",
+    "SZ019": "A feature's ends lie far beyond what the rows show: its units, or the ends, are probably wrong.",
+    "SZ020": "Some costs are so far apart that the cheap changes cost next to nothing beside the dear ones.",
 }
 
 

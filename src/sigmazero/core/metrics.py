@@ -22,6 +22,29 @@ FigureKind = Literal["share", "l0", "number"]
 MetricOf = Literal["run", "store"]
 
 DEFAULT_KS = (10, 24, 50)  # the numbers of changes that success rates are given at, unless others are asked for
+FEWER_KS = (1, 2, 5, 10, 25)  # the same for tables, whose inputs have tens of features and not thousands
+FEW = 50  # sites of an image, or fewer: the usual numbers would be most of it
+
+
+def fitting_ks(shape: Sequence[int], sites: int | None = None) -> tuple[float, ...]:
+    """Numbers of changes to give success rates at, for inputs of a shape in which so many things can change.
+
+    >>> fitting_ks((1, 28, 28)), fitting_ks((12,)), fitting_ks((181,)), fitting_ks((3, 4, 4), 16), fitting_ks((1,))
+    ((10, 24, 50), (1, 2, 5, 10), (1, 2, 5, 10, 25), (1, 2, 5, 10), (1,))
+    """
+    most = math.prod(shape) if sites is None else sites
+    chosen = DEFAULT_KS if len(shape) > 1 and most > FEW else FEWER_KS
+    return tuple(k for k in chosen if k < most) or (1,)
+
+
+def fitting_costs(cost: Floats) -> tuple[float, ...]:
+    """Costs to give success rates at, from what a change of each site costs: so many of the cheapest changes.
+
+    >>> fitting_costs(np.array([0.5, 2.0, 3.0])), fitting_costs(np.array([1.0, 4.0, 1.0]))
+    ((0.5, 1.0, 2.5, 5.0), (1.0, 2.0, 5.0))
+    """
+    cheapest, most = float(cost.min()), float(cost.sum())
+    return tuple(k * cheapest for k in FEWER_KS if k * cheapest < most) or (cheapest,)
 
 
 @dataclass(frozen=True)

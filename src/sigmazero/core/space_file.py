@@ -44,9 +44,23 @@ def read(path: str | Path) -> Space:
     """A space from a TOML file; every unknown word is named."""
     try:
         text = Path(path).read_text(encoding="utf-8")
-        held = tomllib.loads(text)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: no space can be read from it ({error})") from None
+    return parse(text, path)
+
+
+def parse(text: str, path: str | Path = "space") -> Space:
+    """A space from the text of such a file; `path` is what errors call it."""
+    try:
+        held = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ValueError(f"{path}: no space can be read from it ({error})") from None
+    return build(held, path)
+
+
+def build(values: Mapping[str, Any], path: str | Path = "space") -> Space:
+    """A space from the tables of such a file."""
+    held = dict(values)
     features, groups = held.pop("feature", {}), held.pop("group", {})
     tied = {"rules": held.pop("rule", []), "derived": held.pop("derived", {})}
     given: dict[str, Any] = {name: _plain(value) for name, value in held.items()}

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from sigmazero.core.findings import Finding, coded
 from sigmazero.core.inputs import Bounds
 from sigmazero.core.oracle import Model
+from sigmazero.core.space import Space
+from sigmazero.models.doctor_space import examine_space
 
 ROWS = 64  # enough to tell chance from skill, few enough to be unnoticed before an attack
 CHANCE = 0.15  # guessing does at least this well with this probability: the score says nothing
@@ -21,8 +23,12 @@ CHANCE = 0.15  # guessing does at least this well with this probability: the sco
 STEADY = "switch the randomness off, or fix its seed inside the model; otherwise success may be luck"
 
 
-def examine(model: Model, images: Tensor, labels: Tensor, *, bounds: Bounds = (0.0, 1.0)) -> list[Finding]:
+def examine(
+    model: Model, images: Tensor, labels: Tensor, *, bounds: Bounds = (0.0, 1.0), space: Space | None = None
+) -> list[Finding]:
     """What is wrong with this model on these rows (at most 64, evenly spread), in the order of the codes.
+
+    With a space also what is wrong with that, judged by all rows.
 
     >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.Softmax(dim=1)).eval()
     >>> [finding.code for finding in examine(net, torch.rand(2, 1, 2, 2), torch.tensor([0, 1]))]
@@ -40,7 +46,7 @@ def examine(model: Model, images: Tensor, labels: Tensor, *, bounds: Bounds = (0
         x = images[picks.to(images.device)].clone().detach()
         y = labels[picks.to(labels.device)].clone().detach().to(x.device)
         x = x if x.is_floating_point() else x.float()
-        findings += _check_bounds(x, bounds)
+        findings += _check_bounds(x, bounds) if space is None else examine_space(space, images)
         if isinstance(model, nn.Module):
             findings += _check_mode(model)
             # Not model.eval(): exported programs refuse that call.

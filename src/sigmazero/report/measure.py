@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from sigmazero.core import metrics
 from sigmazero.core.metrics import DEFAULT_KS, Floats, Metric, Samples
 from sigmazero.report.intervals import bootstrap_median, wilson
+from sigmazero.report.spaces import site_costs
 from sigmazero.store.facts import CellInfo, Facts, Integers
 from sigmazero.store.store import Store
 
@@ -21,9 +23,17 @@ Figures = dict[str, float | None]
 Record = dict[str, str | float | None]
 
 SHOWN = 5  # rows or cells that an error names
-NAMES = ("model", "dataset", "attack", "version", "steps", "unit", "goal", "budget", "seed", "precision")
+NAMES = ("model", "dataset", "attack", "version", "steps", "unit", "goal", "budget", "seed", "precision", "space")
 # What may not differ within a table, and among which cells: those alike in that, or all.
 ALIKE = {"version": "attack", "precision": None, "unit": None, "data_hash": "dataset", "model_sha256": "model"}
+
+
+COST = "cost"  # the unit of cells whose changes are counted by what they cost
+
+
+def axis(unit: str) -> str:
+    """What a curve of success rates is drawn over."""
+    return "cost of all changes at most" if unit == COST else f"k, {unit}s changed at most"
 
 
 class MixtureError(ValueError):
@@ -37,11 +47,43 @@ def load(store: Store, keys: Collection[str] | None = None) -> list[Measured]:
     return [(info, facts) for info, facts in pairs if len(facts)]
 
 
+def over(cells: Iterable[Measured], what: str = "changes") -> list[Measured]:
+    """The cells with their changes counted as such or, over "cost", by what they cost: those that have costs."""
+    if what not in ("changes", COST):
+        raise ValueError(f"over {what!r}: choose one of changes, {COST}")
+    if what == "changes":
+        return list(cells)
+    # A budget counts changes: what is cheapest was not looked for.
+    return [(replace(info, unit=COST), facts) for info, facts in cells if info.budget is None and has_costs(facts)]
+
+
+def has_costs(facts: Facts) -> bool:
+    """Whether not every change of these samples cost 1."""
+    return not bool(np.isnan(facts.cost).all())
+
+
 def changes(facts: Facts, unit: str) -> Floats:
-    """l0 in a unit: that of the cell, `info.unit`, for its own figures."""
-    if unit not in ("feature", "pixel"):
-        raise ValueError(f"unit={unit!r}: choose one of feature, pixel")
+    """l0 in a unit: that of the cell, `info.unit`, for its own figures; in unit "cost" what the changes cost."""
+    if unit not in ("feature", "pixel", COST):
+        raise ValueError(f"unit={unit!r}: choose one of feature, pixel, {COST}")
+    if unit == COST:
+        return np.where(np.isnan(facts.cost), facts.l0, facts.cost)
     return np.asarray(facts.l0_pixel if unit == "pixel" else facts.l0, dtype=np.float64)
+
+
+def fitting(cells: Iterable[Measured]) -> list[float]:
+    """The numbers of changes, or the costs, that success rates are given at: what fits the inputs of these cells."""
+    return sorted({float(k) for info, _ in cells for k in _fitting(info)})
+
+
+def _fitting(info: CellInfo) -> Sequence[float]:
+    shape, costs = info.about.get("shape"), site_costs(info)
+    if info.unit == COST and costs is not None:
+        return metrics.fitting_costs(costs)
+    if shape is None:
+        return DEFAULT_KS
+    pixels = math.prod(shape[1:]) if info.unit == "pixel" and len(shape) > 1 else None
+    return metrics.fitting_ks(shape, pixels if costs is None else len(costs))
 
 
 def samples(info: CellInfo, facts: Facts) -> Samples:
@@ -85,17 +127,17 @@ def _interval(metric: Metric, found: Samples, value: float, level: float) -> tup
 
 
 def table(
-    cells: Iterable[Measured], ks: Sequence[float] = DEFAULT_KS, mix: bool = False, level: float | None = None
+    cells: Iterable[Measured], ks: Sequence[float] | None = None, mix: bool = False, level: float | None = None
 ) -> list[Record]:
     """What identifies each cell, and its summary: one row per cell, with the same headings in all.
 
-    Success rates are those at `ks` and at every budget among the cells. Facts without perturbations will do. A table
-    of cells that do not compare is refused, as `refuse_mixture` says, unless `mix` allows it.
+    Success rates are those at `ks` (by default what fits the inputs) and at every budget among the cells. Facts without
+    perturbations will do. Cells that do not compare are refused, as `refuse_mixture` says, unless `mix` allows it.
     """
     chosen = list(cells)
     if not mix:
         refuse_mixture([info for info, _ in chosen])
-    asked = [*ks, *(info.budget for info, _ in chosen if info.budget is not None)]
+    asked = [*(fitting(chosen) if ks is None else ks), *(info.budget for info, _ in chosen if info.budget is not None)]
     return [
         {"cell": info.key, **{name: getattr(info, name) for name in NAMES}, **summary(info, facts, asked, level)}
         for info, facts in chosen

@@ -104,7 +104,7 @@ def optimality(cells: Sequence[Measured], rule: Rule = "trapezoid") -> dict[str,
     Cells with a budget take part in the envelope but are not scored: they did not look for the fewest changes.
     """
     infos = [info for info, _ in cells]
-    for name in ("model_sha256", "data_hash", "goal", "unit"):
+    for name in ("model_sha256", "data_hash", "goal", "unit", "space"):
         if len({getattr(info, name) for info in infos}) > 1:
             raise ValueError(f"the cells differ in {name}, so they have no common best: {named(infos, name)}")
     best = envelope([facts for _, facts in cells], infos[0].unit if infos else "feature")

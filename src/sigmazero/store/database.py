@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sigmazero.core.text import one_line
 from sigmazero.store.log import lacks_log, misfit
-from sigmazero.store.migrations import APPLICATION, SCHEMA, migrate, missing
+from sigmazero.store.migrations import APPLICATION, SAME_TABLES, SCHEMA, migrate, missing
 
 OTHER = "a SQLite file of another program, no store of sigmazero; name another file"
 LEFT = "It was left as it is; restore a copy, or copy what can be read: sigmazero repair"
@@ -59,7 +59,7 @@ def open_reading(path: Path) -> sqlite3.Connection:
         schema = _checked(base, path)
         if schema is None:
             raise StoreError(f"{path} is empty: {left_open(path) or 'no run has stored anything in it yet'}")
-        if schema == SCHEMA:
+        if schema >= SAME_TABLES:
             return base
         with _closed_on_error(_prepared(sqlite3.connect("", isolation_level=None))) as copy:  # on disk if it is large
             base.backup(copy)

@@ -41,6 +41,7 @@ CELL = {
     "budget": "int64",
     "seed": "int64",
     "precision": "string",
+    "space": "string",
     "model_sha256": "string",
     "data_hash": "string",
 }

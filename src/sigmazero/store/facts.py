@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -33,10 +34,11 @@ KINDS: dict[str, Any] = {
     "margin": np.float64,
     "seconds": np.float64,
     "given_up": np.int64,
+    "cost": np.float64,
 }
 COLUMNS = tuple(KINDS)
 # What stands in a column for batches that were stored before there was such a column: a new column needs a line here.
-DEFAULTS: dict[str, float] = {"given_up": 0}
+DEFAULTS: dict[str, float] = {"given_up": 0, "cost": np.nan}
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ class Facts:
     """One entry per sample in each column; sample i changed the features index[offsets[i]:offsets[i + 1]].
 
     `row` is the row's number in its data set, `target` −1 in an untargeted run, `l0` and `l0_pixel` infinite where
-    nothing was found, `seconds` the batch's time divided by its samples, `given_up` the records that did not hold.
+    nothing was found, `seconds` the batch's time divided by its samples, `given_up` the records that did not hold,
+    `cost` what the changes cost together in a space with costs (infinite where nothing was found) and NaN elsewhere.
     `value` is what a changed feature became, not by how much: the adversarial input is rebuilt exactly (only the
     sign of a zero may differ).
     """
@@ -63,6 +66,7 @@ class Facts:
     margin: Floats
     seconds: Floats
     given_up: Integers
+    cost: Floats
     offsets: Integers
     index: Integers
     value: NDArray[Any]
@@ -84,8 +88,13 @@ class Facts:
         return np.isin(self.outcome, (Outcome.ALREADY, Outcome.FOUND))
 
     @staticmethod
-    def from_result(result: Result, labels: Tensor, targets: Tensor | None, x: Tensor) -> Facts:
-        """The facts of a run on inputs x with these true classes (and, if targeted, classes to reach)."""
+    def from_result(
+        result: Result, labels: Tensor, targets: Tensor | None, x: Tensor, *, priced: bool = False
+    ) -> Facts:
+        """The facts of a run on inputs x with these true classes (and, if targeted, classes to reach).
+
+        `priced` says that not every change costs 1, so that what they cost is a fact of its own.
+        """
         changed = (result.x_adv != x).flatten(1).cpu()
         count = changed.sum(1).numpy()
         found = [name for name in COLUMNS if isinstance(getattr(result, name, None), Tensor)]
@@ -96,6 +105,7 @@ class Facts:
             "target": np.full(len(result), -1, np.int64) if targets is None else _array(targets, np.int64),
             "seconds": np.full(len(result), result.seconds / max(len(result), 1)),
         }
+        column |= {} if priced else {"cost": np.full(len(result), np.nan)}
         return Facts(
             **column,
             offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(count)]),
@@ -105,7 +115,8 @@ class Facts:
 
     def to_result(self, x: Tensor, info: CellInfo) -> Result:
         """The result that these facts were made from, given the clean inputs of these samples in this order."""
-        names = [name for name in COLUMNS if name in {f.name for f in fields(Result)} - {"seconds"}]
+        unknown = {"seconds"} if np.isfinite(self.cost).any() else {"seconds", "cost"}
+        names = [name for name in COLUMNS if name in {f.name for f in fields(Result)} - unknown]
         columns: dict[str, Any] = {name: torch.from_numpy(getattr(self, name).copy()) for name in names}
         return Result(
             **columns,
@@ -169,7 +180,8 @@ class CellInfo:
     has all of the attack's (`steps` among them), `precision` names the numbers of the search, `bounds` is the box,
     a success holds by `margin` at least, `origin` says how to load model and data again. `provenance` is filled
     when a store is read: versions, device and commit of the runs that made the facts (a list where they differ),
-    seconds, peak memory over all batches.
+    seconds, peak memory over all batches. `about` has what reports call things: `shape` of an input, `names` of the
+    features and `classes`, where the data has such names.
     """
 
     key: str
@@ -191,11 +203,26 @@ class CellInfo:
     margin: float = 0.0
     identity: dict[str, Any] = field(default_factory=dict)
     origin: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def space_text(self) -> str | None:
+        """The space that the question is asked in, as the text of its file; None where there is none."""
+        said = self.identity.get("space")
+        return None if said is None else str(said["text"])
+
+    @property
+    def space(self) -> str:
+        """A short name for what may change, other than everything from 0 to 1; a dash for that."""
+        said = [list(self.bounds), self.identity.get("mask"), self.identity.get("space")]
+        if said == [[0.0, 1.0], None, None]:
+            return "–"
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:8]
 
     def text(self) -> str:
         """As a store keeps it."""
-        left_out = {"provenance"} if self.margin else {"provenance", "margin"}
+        left_out = {"provenance", *(() if self.margin else ("margin",)), *(() if self.about else ("about",))}
         return json.dumps({k: v for k, v in asdict(self).items() if k not in left_out}, sort_keys=True)
 
     @staticmethod

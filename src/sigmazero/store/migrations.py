@@ -93,8 +93,17 @@ def _failures(base: sqlite3.Connection) -> None:
         base.execute(statement)
 
 
-STEPS: tuple[Migration, ...] = (_tables, _checksums, _failures)
+def _spaces(base: sqlite3.Connection) -> None:
+    """Schema 4: cells may have a space and names of features, batches a column of costs. The tables stay as they are.
+
+    A version that knows no spaces would judge such cells by the wrong box: the number tells it to refuse them.
+    """
+    del base
+
+
+STEPS: tuple[Migration, ...] = (_tables, _checksums, _failures, _spaces)
 SCHEMA = len(STEPS)
+SAME_TABLES = 3  # from this schema on a store can be read as it is
 
 
 def migrate(base: sqlite3.Connection, schema: int) -> None:
@@ -110,7 +119,7 @@ def migrate(base: sqlite3.Connection, schema: int) -> None:
 def missing(base: sqlite3.Connection, schema: int) -> list[str]:
     """The tables and columns that a store of this schema should have and has not."""
     wanted: dict[str, tuple[str, ...]] = {"cells": (), "runs": (), "batches": (), "facts": (), "writer": ()}
-    if schema == SCHEMA:
+    if schema >= SAME_TABLES:
         wanted |= {table: (*columns, "checksum") for table, (_, columns) in TABLES.items()}
         wanted |= {"facts": ("batch", "columns", "changes"), "seals": ("name", "count", "total")}
     found = {

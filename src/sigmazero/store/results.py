@@ -58,10 +58,11 @@ def _joined(path: Path, held: dict[str, Tensor]) -> Result:
         raise ValueError(f"{path} is no result: it has no {absent[0]}; name a file that Result.save wrote")
     found: dict[str, Any] = {name: held[name] for name in {*_TENSORS, "judged", "x"} & held.keys()}
     own = {name.removeprefix(OWN): value for name, value in held.items() if name.startswith(OWN)}
-    budget = int(held.get("budget", torch.tensor(-1)))
+    # Without tensors of their own: a model may have set a default device that holds no values.
+    unit, budget = (int(held[name]) if name in held else usual for name, usual in (("unit", 0), ("budget", -1)))
     return Result(
         **found,
-        unit=UNITS[int(held.get("unit", torch.tensor(0)))],
+        unit=UNITS[unit],
         budget=None if budget < 0 else budget,
         seconds=float(held.get("seconds", 0.0)),
         own=_joined(path, own) if own else None,

@@ -1,5 +1,7 @@
 """`sigmazero attack`: any model, any data set, any attack."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +10,16 @@ from torch import Tensor
 
 import sigmazero as sz
 from sigmazero import data, models
+from sigmazero.bench.allowed import Allowed
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.cli import options
+from sigmazero.cli.allowed import allowed, show_changes
 from sigmazero.cli.console import INTERRUPTED, show_path, tell
 from sigmazero.cli.results import show_figures, show_findings, write_result
 from sigmazero.cli.targets import away_from_target, targets_for
 from sigmazero.cli.unfinished import BATCH_SIZE, Keeper
-from sigmazero.core.inputs import make_problem
+from sigmazero.core.oracle import Model
+from sigmazero.core.problem import Problem
 from sigmazero.models.doctor import examine
 from sigmazero.run import Session
 
@@ -26,6 +31,9 @@ def attack(
     model_dir: options.ModelDir = None,
     data_dir: options.DataDir = None,
     normalize: options.MeanAndStd = None,
+    space: options.SpaceFile = None,
+    bounds: options.BoxEnds = None,
+    mask: options.MaskFile = None,
     attack_name: options.AttackName = "sigma-zero",
     steps: options.Steps = None,
     setting: options.Setting = None,
@@ -54,38 +62,56 @@ def attack(
     \b
     Example:
       sigmazero attack --model net.py:build --weights net.pt --data mine.npz --out res/
-      sigmazero attack --model M1 --data mnist --limit 500 --steps 100
+      sigmazero attack --model net.py:build --data adult.npz --space adult.toml --attack sigma-swap
     """
     method = sz.get(attack_name, **options.settings(attack_name, steps, setting or []))
-    read = {"data": data_name, "weights": weights, "targets": targets, "model": options.code_file(model)}
-    counted, path, place = options.unit(unit), options.destination(out, **read), options.device(device)
+    read: dict[str, Any] = {"data": data_name, "weights": weights, "targets": targets, "space": space, "mask": mask}
+    path = options.destination(out, **read, model=options.code_file(model))
+    counted, place = options.unit(unit), options.device(device)
     hardware = options.hardware(precision, fuse, max_memory, prepare)
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
     chosen, goals = _with_goals(chosen, targets_for(chosen, targets, target_class, targeted))
-    images, labels = chosen.images.to(place), chosen.labels.to(place)
-    if not no_doctor:
-        show_findings(examine(network, images, labels))
-    y = labels if goals is None else goals.to(place)
+    may = allowed(chosen, space, bounds, mask)
     how: Any = {"unit": counted, "budget": budget, "seed": seed or 0, "ids": chosen.ids, "margin": margin}
-    problem = make_problem(images, y, targeted=goals is not None, **how)
+    problem = _posed(network, chosen, goals, may, place, doctor=not no_doctor, **how)
     size = BATCH_SIZE if batch_size is None and path is not None and place == "cpu" else batch_size
+    spec = ModelSpec(model, model, normalize=normalize)
+    keeper = None if path is None else Keeper(path, spec, chosen, goals, may)
     with Session(method, network, hardware, batch_size=size) as session:
-        keeper = None if path is None else Keeper(path, ModelSpec(model, model, normalize=normalize), chosen, goals)
         result = session.run(problem, progress=True) if keeper is None else keeper.run(session, problem)
     if result is None:
         raise typer.Exit(INTERRUPTED)
-    _tell(result, chosen, goals, method, path, f"{method.name} against {model} on {chosen.name}")
+    write = partial(write_result, path, result, chosen, goals)
+    _tell(write, result, chosen, method, problem, f"{method.name} against {model} on {chosen.name}")
 
 
 def _tell(
-    result: sz.Result, chosen: data.Rows, goals: Tensor | None, method: sz.Attack, path: Path | None, title: str
+    write: Callable[[str], list[Path]],
+    result: sz.Result,
+    chosen: data.Rows,
+    method: sz.Attack,
+    problem: Problem,
+    title: str,
 ) -> None:
     """Write the result first, then show it: a terminal that is gone must not cost it."""
-    written = write_result(path, result, chosen, goals, title)
-    show_figures(result, chosen, method, title)
+    written = write(title)
+    show_figures(result, chosen, method, title, problem)
+    show_changes(result, chosen, problem.space)
     for file in written:
         show_path(file)
+
+
+def _posed(
+    network: Model, chosen: data.Rows, goals: Tensor | None, may: Allowed, place: str, *, doctor: bool, **how: Any
+) -> Problem:
+    """The question, after the doctor has looked; an input outside its space is an error before that, in one line."""
+    images, labels = chosen.images.to(place), chosen.labels.to(place)
+    pose = partial(may.pose, images, labels if goals is None else goals.to(place), targeted=goals is not None, **how)
+    problem = None if may.space is None else pose()
+    if doctor:
+        show_findings(examine(network, images, labels, bounds=may.bounds, space=may.space))
+    return pose() if problem is None else problem
 
 
 def _with_goals(chosen: data.Rows, goals: Tensor | None) -> tuple[data.Rows, Tensor | None]:

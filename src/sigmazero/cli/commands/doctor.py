@@ -6,6 +6,7 @@ import typer
 
 from sigmazero import data, models
 from sigmazero.cli import options
+from sigmazero.cli.allowed import allowed
 from sigmazero.cli.console import say
 from sigmazero.core.findings import render
 from sigmazero.models.doctor import examine
@@ -18,6 +19,8 @@ def doctor(
     model_dir: options.ModelDir = None,
     data_dir: options.DataDir = None,
     normalize: options.MeanAndStd = None,
+    space: options.SpaceFile = None,
+    bounds: options.BoxEnds = None,
     rows: options.RowNumbers = None,
     limit: options.Limit = None,
     seed: options.Seed = None,
@@ -32,7 +35,9 @@ def doctor(
     place = options.device(device)
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
-    findings = examine(network, chosen.images.to(place), chosen.labels.to(place))
+    may = allowed(chosen, space, bounds)
+    images, labels = chosen.images.to(place), chosen.labels.to(place)
+    findings = examine(network, images, labels, bounds=may.bounds, space=may.space)
     say(render(findings))
     if any(finding.severity == "error" for finding in findings):
         raise typer.Exit(1)

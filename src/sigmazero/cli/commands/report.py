@@ -25,7 +25,9 @@ from sigmazero.core.text import visible
 from sigmazero.report.figures import FIGURES
 from sigmazero.report.figures.figure import Figure, Request
 from sigmazero.report.html.page import make_page, save_page
-from sigmazero.report.measure import Measured, load
+from sigmazero.report.measure import COST, Measured, load
+from sigmazero.report.measure import fitting as fitting_ks
+from sigmazero.report.measure import over as over_cells
 from sigmazero.report.paper import published
 from sigmazero.report.tables import layout, render
 from sigmazero.report.tables.formats import ENDINGS, as_text
@@ -50,6 +52,9 @@ Compare = Annotated[str | None, typer.Option("--compare", metavar="SOURCE", help
 Changes = Annotated[
     list[str] | None, typer.Option("--k", metavar="K", help="Changes to give success rates at: 24,50 or repeated.")
 ]
+Over = Annotated[
+    str, typer.Option("--over", metavar="WHAT", help="Count changes, or what they cost where a space has costs: cost.")
+]
 Mix = Annotated[bool, typer.Option("--mix", help="Allow what does not compare side by side.")]
 Standalone = Annotated[bool, typer.Option("--standalone", help="With latex: a whole document.")]
 Wide = Annotated[bool, typer.Option("--wide", help="Two models beside each other, as in the paper.")]
@@ -68,6 +73,7 @@ def report(
     out: Out = None,
     compare: Compare = None,
     k: Changes = None,
+    over: Over = "changes",
     mix: Mix = False,
     standalone: Standalone = False,
     wide: Wide = False,
@@ -87,6 +93,7 @@ def report(
     Example:
       sigmazero report runs/small.db
       sigmazero report runs/small.db -o report.html
+      sigmazero report runs/adult.db --over cost --curves curves.pdf
       sigmazero report runs/minimum-norm-1000.db --table minimum-norm --to latex --out table.tex --compare paper
       sigmazero report runs/small.db --curves curves.pdf --log --pareto pareto.svg
       sigmazero report runs/ablation-components.db --ablation components.md
@@ -94,20 +101,22 @@ def report(
       sigmazero report runs/figure-1.db --figure-1 figure-1.pdf
       sigmazero report runs/small.db runs/minimum-norm-1000.db --bundle site/
     """
-    ks, page, figures = numbers(k) or DEFAULT_KS, is_page(out, to), chosen(values)
+    given, page, figures = numbers(k, over) or None, is_page(out, to), chosen(values)
+    refuse_over(over, page, bundle)
     refuse_for_page(page, samples, table, standalone)
     refuse_data_dir(data_dir, page, figures)
     refuse_stores([store, *(more or [])], [out, *figures.values()])
     against = None if compare is None else partial(published.compare, usual=usual(), source=compare)
-    write_bundle(bundle, [store, *(more or [])], ks, mix)
+    write_bundle(bundle, [store, *(more or [])], given, mix)
     with Store(store) as opened:
         loader = Loader("cpu", data_dir=data_dir, trust=options.trust(trust_code, data))
-        cells, clean = load(opened), partial(clean_rows, opened, loader=loader)
+        cells, clean = counted(load(opened), over), partial(clean_rows, opened, loader=loader)
+        ks = given or (fitting_ks(cells) if cells else DEFAULT_KS)
         asked = Request(Path(), opened, cells, clean, ks, mix, against, standalone)
         write_figures(figures, asked, values)
         if page and out is not None:
             say_untrusted(cells, loader.trust)
-            save_page(out, make_page(opened, clean, ks=ks, mix=mix, compare=against, limit=samples))
+            save_page(out, make_page(opened, clean, ks=given, mix=mix, compare=against, limit=samples))
             show_path(out)
         elif table is not None or not (figures or bundle):
             made = layout.build(table or fitting(cells), cells, ks, mix)
@@ -116,18 +125,38 @@ def report(
             write_table(made if against is None else against(made), to, out, standalone)
 
 
-def numbers(texts: Sequence[str] | None) -> list[float]:
-    """The numbers of changes that --k gives.
+def numbers(texts: Sequence[str] | None, over: str = "changes") -> list[float]:
+    """The numbers of changes, or the costs, that --k gives.
 
-    >>> numbers(["24,50", "100"]), numbers(None)
-    ([24.0, 50.0, 100.0], [])
+    >>> numbers(["24,50", "100"]), numbers(None), numbers(["0.5,2"], "cost")
+    ([24.0, 50.0, 100.0], [], [0.5, 2.0])
     """
     found = []
     for text in (part.strip() for given in texts or () for part in given.split(",")):
-        if not text.isdecimal():
+        if over == COST:
+            if not text.replace(".", "", 1).isdecimal():
+                raise ValueError(f"--k {text}: over cost, give costs such as --k 0.5,2")
+        elif not text.isdecimal():
             raise ValueError(f"--k {text}: give whole numbers of changes, such as --k 24,50")
         found.append(float(text))
     return found
+
+
+def counted(cells: Sequence[Measured], what: str) -> list[Measured]:
+    """The cells as --over counts them; refused where none of them has costs."""
+    found = over_cells(cells, what)
+    if cells and not found:
+        raise ValueError("--over cost: no run in the store has a space with costs and no budget; leave it out")
+    return found
+
+
+def refuse_over(over: str, page: bool, bundle: Path | None) -> None:
+    """A page counts both ways by itself; a leaderboard counts changes."""
+    if over not in ("changes", COST):
+        raise ValueError(f"--over {over}: choose one of changes, {COST}")
+    if over == COST and (page or bundle is not None):
+        what = "a page, which has both" if page else "--bundle, which counts changes"
+        raise ValueError(f"--over cost does not go with {what}; leave it out")
 
 
 def fitting(cells: Sequence[Measured]) -> str:

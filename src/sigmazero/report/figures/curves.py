@@ -18,7 +18,7 @@ from sigmazero.report.optimality import curve, envelope
 from sigmazero.report.tables.layout import identity
 from sigmazero.store.facts import CellInfo, Facts
 
-VARYING = ("steps", "seed", "precision", "version")
+VARYING = ("steps", "seed", "precision", "version", "space")
 
 
 def panels(cells: Sequence[Measured], mix: bool = False) -> list[list[Measured]]:
@@ -40,7 +40,7 @@ def draw_curves(cells: Sequence[Measured], *, log: bool = False, mix: bool = Fal
     """
     groups = panels(cells, mix)
     figure, axes = style.grid(len(groups))
-    for axis, group in zip(axes, groups, strict=True):
+    for axis, group, title in zip(axes, groups, panel_titles(groups), strict=True):
         free = [(info, facts) for info, facts in group if info.budget is None]
         names, end = labels([info for info, _ in group]), last_k(group)
         for info, facts in free:
@@ -51,10 +51,8 @@ def draw_curves(cells: Sequence[Measured], *, log: bool = False, mix: bool = Fal
             # Inputs that are wrong already have 0 changes, so 0 needs a place on the axis.
             axis.set_xscale("symlog", linthresh=1, linscale=0.3)
             axis.xaxis.set_major_formatter("{x:g}")
-        axis.set(
-            xlim=(0, end), ylim=(0, 101), ylabel="attack success rate, %", title=style.plain(panel_title(group[0][0]))
-        )
-        axis.set_xlabel(f"k, {group[0][0].unit}s changed at most")
+        axis.set(xlim=(0, end), ylim=(0, 101), ylabel="attack success rate, %", title=style.plain(title))
+        axis.set_xlabel(measure.axis(group[0][0].unit))
         style.legend(axis)
         style.tidy(axis)
     return figure
@@ -67,12 +65,12 @@ def labels(infos: Sequence[CellInfo]) -> dict[str, str]:
 
 def names(infos: Sequence[CellInfo]) -> dict[str, str]:
     """What to call each cell of a panel: its attack, and what sets it apart from others of that name."""
-    differ = [name for name in VARYING if len({getattr(info, name) for info in infos}) > 1]
-    twice = {a.attack for a in infos for b in infos if a is not b and (a.attack, a.budget) == (b.attack, b.budget)}
-    return {
-        info.key: ", ".join([info.attack, *(f"{n} {getattr(info, n)}" for n in differ if info.attack in twice)])
-        for info in infos
-    }
+    named = {}
+    for info in infos:
+        same = [other for other in infos if (other.attack, other.budget) == (info.attack, info.budget)]
+        differ = [name for name in VARYING if len({getattr(other, name) for other in same}) > 1]
+        named[info.key] = ", ".join([info.attack, *(f"{name} {getattr(info, name)}" for name in differ)])
+    return named
 
 
 def band(l0: Any) -> tuple[Any, Any, Any, Any]:
@@ -134,6 +132,15 @@ def last_k(group: Sequence[Measured]) -> float:
     found = [measure.changes(facts, info.unit) for info, facts in group if info.budget is None]
     largest = [float(l0[np.isfinite(l0)].max(initial=0)) for l0 in found]
     return 1.05 * max([1.0, *largest, *(float(info.budget) for info, _ in group if info.budget is not None)])
+
+
+def panel_titles(groups: Sequence[Sequence[Measured]]) -> list[str]:
+    """The titles of panels; where two would be the same, what may change tells them apart."""
+    plain = [panel_title(group[0][0]) for group in groups]
+    return [
+        f"{title}, space {group[0][0].space}" if plain.count(title) > 1 else title
+        for title, group in zip(plain, groups, strict=True)
+    ]
 
 
 def panel_title(info: CellInfo) -> str:

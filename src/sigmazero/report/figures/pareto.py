@@ -9,7 +9,7 @@ from typing import Any
 from sigmazero.core import metrics
 from sigmazero.report import measure
 from sigmazero.report.figures import style
-from sigmazero.report.figures.curves import labels, panel_title, panels
+from sigmazero.report.figures.curves import labels, panel_titles, panels
 from sigmazero.report.figures.figure import Figure
 from sigmazero.report.measure import Measured
 
@@ -34,9 +34,11 @@ def draw_pareto(cells: Sequence[Measured], *, mix: bool = False) -> Any:
         raise ValueError("every run in the store has a budget, so there are no medians to draw; curves show such runs")
     groups = panels(free, mix)
     figure, axes = style.grid(len(groups))
-    for axis, group in zip(axes, groups, strict=True):
+    for axis, group, title in zip(axes, groups, panel_titles(groups), strict=True):
+        unit = group[0][0].unit
+        what = unit if unit == measure.COST else f"l0, {unit}s"
         _scatter(axis, group)
-        axis.set(ylabel=f"median l0, {group[0][0].unit}s", title=style.plain(panel_title(group[0][0])))
+        axis.set(ylabel=f"median {what}", title=style.plain(title))
         axis.set_xlabel("queries per sample (forward and backward)")
         style.legend(axis)
         style.tidy(axis)

@@ -47,7 +47,10 @@ def build(cells: Sequence[Measured], mix: bool = False) -> list[Chart]:
 
     Runs with a budget are known at their budget alone, so each of them is a point.
     """
-    return [_chart(f"curve-{place}", group) for place, group in enumerate(curves.panels(cells, mix))]
+    groups = curves.panels(cells, mix)
+    named = enumerate(zip(groups, curves.panel_titles(groups), strict=True))
+    kind = "cost-curve" if cells[0][0].unit == measure.COST else "curve"
+    return [_chart(f"{kind}-{place}", group, title) for place, (group, title) in named]
 
 
 def render(chart: Chart) -> Html:
@@ -61,7 +64,7 @@ def render(chart: Chart) -> Html:
     )
 
 
-def _chart(name: str, group: Sequence[Measured]) -> Chart:
+def _chart(name: str, group: Sequence[Measured], title: str) -> Chart:
     info, called = group[0][0], curves.names([info for info, _ in group])
     free = [(info, facts) for info, facts in group if info.budget is None]
     lines = {called[info.key]: (info.attack, measure.changes(facts, info.unit)) for info, facts in free}
@@ -74,11 +77,22 @@ def _chart(name: str, group: Sequence[Measured]) -> Chart:
     ]
     if best is not None:
         series.append({"label": best[0], "dash": [2, 3], "rate": rates(best[1], ks)["rate"]})
-    title = curves.panel_title(info)
-    data = {"title": title, "unit": info.unit, "end": end, "ks": ks.tolist(), "series": series, "points": points}
+    by_cost = info.unit == measure.COST
+    title = f"{title}, by cost" if by_cost else title
+    data = {
+        "title": title,
+        "axis": measure.axis(info.unit),
+        "word": "cost" if by_cost else "k",
+        "end": end,
+        "ks": ks.tolist(),
+        "series": series,
+        "points": points,
+    }
     found = {label: l0 for label, (_, l0) in lines.items()} | ({} if best is None else {best[0]: best[1]})
-    caption = f"{title}: share fooled in % with at most so many {info.unit}s changed, and its 95 % interval"
-    return Chart(name, title, data, _table(f"{name}-table", caption, found, points, end))
+    counted = "for at most so much" if by_cost else f"with at most so many {info.unit}s changed"
+    caption = f"{title}: share fooled in % {counted}, and its 95 % interval"
+    listed = {0.0, *measure.fitting(group), *(() if by_cost else LISTED)}
+    return Chart(name, title, data, _table(f"{name}-table", caption, found, points, [k for k in listed if k < end]))
 
 
 def places(found: Sequence[Any], end: float) -> Any:
@@ -110,9 +124,11 @@ def _interval(l0: Any, k: float) -> tuple[float, float, float]:
     return round(100 * rate, 3), round(100 * low, 3), round(100 * high, 3)
 
 
-def _table(name: str, caption: str, found: dict[str, Any], points: Sequence[dict[str, Any]], end: float) -> HtmlTable:
+def _table(
+    name: str, caption: str, found: dict[str, Any], points: Sequence[dict[str, Any]], listed: Sequence[float]
+) -> HtmlTable:
     budgets = {float(point["k"]) for point in points}
-    ks = sorted(budgets | {float(k) for k in LISTED if found and k < end}) + ([math.inf] if found else [])
+    ks = sorted(budgets | {float(k) for k in listed if found}) + ([math.inf] if found else [])
     rows = [[HtmlCell(label), *(_share(*_interval(l0, k)) for k in ks)] for label, l0 in found.items()]
     for label in dict.fromkeys(point["label"] for point in points):
         known = {float(p["k"]): _share(p["rate"], p["low"], p["high"]) for p in points if p["label"] == label}

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sigmazero.core.files import replacing
-from sigmazero.core.metrics import DEFAULT_KS
-from sigmazero.report.html import about, charts, results, samples, summary, tables
+from sigmazero.report.html import about, charts, features, results, samples, summary, tables
 from sigmazero.report.html.shell import Html, asset, document, element, join
 from sigmazero.report.inputs import Clean
-from sigmazero.report.measure import load
+from sigmazero.report.measure import COST, load, over
+from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 
 SCRIPTS = (*charts.SCRIPTS, "assets/pictures.js", "assets/samples.js")
@@ -20,11 +20,13 @@ CURVES = (
     "Share of all samples fooled with at most k changes, with 95 % intervals. Point at the curves or use the arrow "
     "keys to read them, drag to zoom, press a name to hide its curve."
 )
+FEATURES = "Which features the attacks change most often, over all samples that they fool."
 PICTURES = "Pictures show values rounded to 8 bits; purple is less, orange is more."
 SECTIONS = {
     "summary": "Summary",
     "tables": "Tables",
     "curves": "Curves",
+    "features": "Features",
     "samples": "Samples",
     "provenance": "Provenance",
 }
@@ -40,14 +42,15 @@ def make_page(
     store: Store,
     clean: Clean,
     *,
-    ks: Sequence[float] = DEFAULT_KS,
+    ks: Sequence[float] | None = None,
     mix: bool = False,
     compare: results.Compare | None = None,
     limit: int | None = None,
 ) -> str:
     """The text of the page; `clean` gives the inputs of a cell, to show what was changed.
 
-    `limit` is the number of samples that come with pictures, by default what 5 MB hold.
+    `limit` is the number of samples that come with pictures or changes, by default what 5 MB hold; `ks` are the numbers
+    of changes that tables are about, by default what fits the inputs.
     """
     cells = load(store)
     if not cells:
@@ -55,27 +58,21 @@ def make_page(
     states, findings = store.status(), store.findings()
     made = results.build(cells, ks, mix, compare)
     drawn = charts.build(cells, mix)
+    drawn += charts.build(priced, mix) if (priced := over(cells, COST)) else []
+    fallen = features.build(store, cells)
     groups = samples.build(store, cells, clean, limit)
     infos = [info for info, _ in cells]
-    provenance = [
-        element("h3", "What the doctor says of the models"),
-        about.doctor(infos, findings),
-        element("h3", "Made with"),
-        about.software(infos),
-        element("h3", "Cells"),
-        tables.render(about.cells(states)),
-        tables.render(about.parameters(infos)),
-        element("p", "Every number can be verified again: ", element("code", f"sigmazero verify {store.path.name}")),
-    ]
     parts = {
         "summary": summary.render(cells, states, findings),
         "tables": [tables.render(table) for table in made],
         "curves": [element("p", CURVES, class_="note"), *map(charts.render, drawn)],
+        "features": [element("p", FEATURES, class_="note"), *map(tables.render, fallen)] if fallen else [],
         "samples": [_samples(group, place) for place, group in enumerate(groups)],
-        "provenance": provenance,
+        "provenance": _provenance(store, infos),
     }
     body = [element("h1", store.path.stem), element("p", LEAD, class_="lead")]
-    for name, content in parts.items():
+    held = {name: content for name, content in parts.items() if content or name != "features"}
+    for name, content in held.items():
         heading = element("h2", SECTIONS[name], id=f"{name}-title")
         body.append(element("section", heading, *content, id=name, aria_labelledby=f"{name}-title"))
     return document(
@@ -89,16 +86,28 @@ def make_page(
         },
         scripts=[asset(name) for name in SCRIPTS],
         styles=[asset(name) for name in STYLES],
-        nav=element(
-            "nav", *(element("a", title, href=f"#{name}") for name, title in SECTIONS.items()), aria_label="Sections"
-        ),
+        nav=element("nav", *(element("a", SECTIONS[name], href=f"#{name}") for name in held), aria_label="Sections"),
     )
+
+
+def _provenance(store: Store, infos: Sequence[CellInfo]) -> list[Html]:
+    """Where it all comes from."""
+    return [
+        element("h3", "What the doctor says of the models"),
+        about.doctor(infos, store.findings()),
+        element("h3", "Made with"),
+        about.software(infos),
+        element("h3", "Cells"),
+        tables.render(about.cells(store.status())),
+        tables.render(about.parameters(infos)),
+        element("p", "Every number can be verified again: ", element("code", f"sigmazero verify {store.path.name}")),
+    ]
 
 
 def _samples(group: samples.Group, place: int) -> Html:
     some = f"{group.shown} of {group.total} samples are on this page"
     fewer = ", evenly spread; --samples sets how many" if group.shown < group.total else ""
-    pictures = "" if group.lack else f" {PICTURES}"
+    pictures = f" {PICTURES}" if "images" in group.data else ""
     return element(
         "section",
         element("h3", group.title),

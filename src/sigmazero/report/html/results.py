@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from sigmazero.report import measure
 from sigmazero.report.html import tables
 from sigmazero.report.measure import Measured
 from sigmazero.report.tables import latex, layout, render
@@ -19,9 +20,12 @@ NOTES = {
 
 
 def build(
-    cells: Sequence[Measured], ks: Sequence[float], mix: bool = False, compare: Compare | None = None
+    cells: Sequence[Measured],
+    ks: Sequence[float] | None = None,
+    mix: bool = False,
+    compare: Compare | None = None,
 ) -> list[tables.HtmlTable]:
-    """One table for the runs without a budget and one for those with, where there are such runs.
+    """One table for the runs without a budget and one for those with, where there are such runs; and one over costs.
 
     `compare` puts the figures of somebody else beside ours.
     """
@@ -30,6 +34,8 @@ def build(
         if any((info.budget is not None) == fixed for info, _ in cells):
             found = layout.build(name, cells, ks, mix)
             made.append(from_layout(name, found if compare is None else compare(found)))
+    if priced := measure.over(cells, measure.COST):
+        made.append(from_layout("by-cost", layout.build("minimum-norm", priced, None, mix)))
     return made
 
 
@@ -45,15 +51,18 @@ def from_layout(name: str, made: Layout) -> tables.HtmlTable:
         [_row(made, block, line) for block in made.blocks for line in block],
         words=len(made.words),
         copies={"LaTeX": latex.to_latex(made), "CSV": render.to_csv(made), "Markdown": render.to_markdown(made)},
-        notes={column.heading: note(column) for column in made.columns},
+        notes={column.heading: note(column, made.blocks[0][0].info.unit) for column in made.columns},
     )
 
 
-def note(column: layout.Column) -> str:
+def note(column: layout.Column, unit: str = "feature") -> str:
     """What a figure is, for those who ask."""
+    by_cost = unit == measure.COST
     if column.name.startswith("asr_"):
-        how = "" if column.name == "asr_inf" else " with at most so many changes"
-        return f"Share of all samples fooled{how}, in %."
+        limit = " for at most so much" if by_cost else " with at most so many changes"
+        return f"Share of all samples fooled{'' if column.name == 'asr_inf' else limit}, in %."
+    if by_cost and column.name == "median_l0":
+        return "Median cost of the changes; a sample that was not fooled counts as ∞."
     return NOTES.get(column.heading, column.title)
 
 

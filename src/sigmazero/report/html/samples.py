@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sigmazero.core.outcome import Outcome
-from sigmazero.report import measure
+from sigmazero.report import measure, spaces
 from sigmazero.report.figures import curves
 from sigmazero.report.figures.images import is_image
 from sigmazero.report.html import colours
@@ -25,6 +25,7 @@ from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store
 
 ROOM = 3_500_000  # bytes for the samples of a page that is to stay under 5 MB
+WORDS = 60  # bytes for a change in words, about
 FACT = 24  # bytes for the numbers of one sample of one run, about
 OUTCOMES = {
     Outcome.ALREADY: "wrong already",
@@ -60,34 +61,57 @@ def build(store: Store, cells: Sequence[Measured], clean: Clean, limit: int | No
 def _group(store: Store, infos: Sequence[CellInfo], clean: Clean, limit: int | None, room: int) -> Group:
     facts = [store.facts(info.key) for info in infos]
     rows = np.unique(np.concatenate([each.row for each in facts]))
-    inputs, lack = _images(clean, infos[0])
-    features = 0 if inputs is None else inputs.images[0].numel()
-    chosen = spread(rows, _fitting(facts, features, len(rows), room) if limit is None else limit)
+    inputs, lack = _inputs(clean, infos[0])
+    table = inputs is not None and spaces.is_table(infos[0])
+    pictures = inputs is not None and not table
+    features = inputs.images[0].numel() if inputs is not None and pictures else 0
+    fit = _fitting(facts, features, len(rows), room, WORDS if table else 0)
+    chosen = spread(rows, fit if limit is None else limit)
     data: dict[str, Any] = {"rows": chosen.tolist(), "labels": _labels(facts, chosen), "cells": []}
-    if inputs is not None:
+    data |= {"classes": classes} if (classes := infos[0].about.get("classes")) else {}
+    if inputs is not None and pictures:
         at = [int(np.flatnonzero(inputs.ids.numpy() == row)[0]) for row in chosen]
         data |= {"shape": list(inputs.images.shape[1:]), "images": _text(_bytes(inputs.images[at]))}
     named = curves.names(infos)
     for info, each in zip(infos, facts, strict=True):
-        data["cells"].append(_cell(info, each, chosen, named[info.key], pictures=inputs is not None))
+        made = _cell(info, each, chosen, named[info.key], pictures=pictures)
+        if inputs is not None and spaces.is_table(info):
+            made |= _words(info, each, inputs, made["rows"])
+        data["cells"].append(made)
     return Group(infos[0].dataset, data, len(chosen), len(rows), lack)
 
 
-def _images(clean: Clean, info: CellInfo) -> tuple[CleanRows | None, str | None]:
+def _words(info: CellInfo, facts: Facts, inputs: CleanRows, rows: Sequence[int]) -> dict[str, Any]:
+    """What was changed in these rows, by name and in the user's units: [name, before, after, cost] each."""
+    sites = spaces.named_sites(info)
+    held, stored = ({row: place for place, row in enumerate(each.tolist())} for each in (inputs.ids, facts.row))
+    some = facts.take(np.array([stored[row] for row in rows], dtype=np.int64))
+    clean = inputs.images[[held[row] for row in rows]]
+    before, after = (each.flatten(1).tolist() for each in (clean, some.rebuild(clean)))
+    found = [[*spaces.changes_of(sites, *pair)] for pair in zip(before, after, strict=True)]
+    priced = measure.has_costs(facts)
+    changes = [[[c.site.name, c.before, c.after, c.site.cost if priced else None] for c in row] for row in found]
+    cost = [None if not np.isfinite(each) else float(each) for each in some.cost]
+    return {"changes": changes, "cost": cost if priced else None}
+
+
+def _inputs(clean: Clean, info: CellInfo) -> tuple[CleanRows | None, str | None]:
     """The clean inputs if they can be had and shown; otherwise why not."""
+    table = spaces.is_table(info)
     try:
         inputs = clean(info)
     except (OSError, ImportError, ValueError, LookupError) as error:
-        return None, f"No pictures: {error}"
-    if is_image(inputs.images):
+        return None, f"{'Changes are not shown' if table else 'No pictures'}: {error}"
+    if table or is_image(inputs.images):
         return inputs, None
     return None, f"Inputs of shape {'×'.join(map(str, inputs.images.shape[1:]))} are no images, so none are shown."
 
 
-def _fitting(facts: Sequence[Facts], features: int, rows: int, room: int) -> int:
-    """How many samples fit: base64 takes four bytes for three."""
+def _fitting(facts: Sequence[Facts], features: int, rows: int, room: int, words: int = 0) -> int:
+    """How many samples fit: base64 takes four bytes for three, and a change in words so many."""
     changes = sum(len(each.index) for each in facts) / max(rows, 1)
     each = 4 / 3 * (features + (5 if features > 2**16 else 3) * changes * bool(features)) + FACT * len(facts)
+    each += words * changes
     return int(room / each)
 
 

@@ -20,7 +20,8 @@ def render(cells: Sequence[Measured], states: Sequence[CellStatus], findings: ab
     attacks, models, data = ({getattr(info, name) for info in infos} for name in ("attack", "model", "dataset"))
     held = [count(len(models), "model"), count(len(attacks), "attack"), count(len(data), "data set")]
     total = f"{sum(len(facts) for _, facts in cells):,} attacked samples"
-    tiles = [tile(group) for group in curves.panels(cells, mix=True)]
+    groups = curves.panels(cells, mix=True)
+    tiles = [tile(group, title) for group, title in zip(groups, curves.panel_titles(groups), strict=True)]
     warned = {(info.model, each["code"]) for info in infos for each in findings.get(info.key, ())}
     notes = [about.incomplete(states)]
     if warned:
@@ -38,16 +39,14 @@ def count(many: int, what: str) -> str:
     return f"{many} {what}{'' if many == 1 else 's'}"
 
 
-def tile(group: Sequence[Measured]) -> Html:
+def tile(group: Sequence[Measured], title: str) -> Html:
     """A model: the changes that fool half of its samples; where all runs have budgets, who falls to the smallest."""
     info, facts = group[0]
     free = [cell for cell in group if cell[0].budget is None]
     big, meaning = _median(free) if free else _rate(group)
     clean = percent(metrics.clean_accuracy(measure.samples(info, facts)))
     about_clean = element("small", f"Clean accuracy {clean} of {count(len(facts), 'sample')}.")
-    return element(
-        "div", element("dt", curves.panel_title(info)), element("dd", big, element("small", meaning), about_clean)
-    )
+    return element("div", element("dt", title), element("dd", big, element("small", meaning), about_clean))
 
 
 def _median(free: Sequence[Measured]) -> tuple[str, str]:

@@ -75,6 +75,7 @@ def section(board: Board, ks: Sequence[float]) -> Html:
         "goal": board.settings["goal"],
         "search in": board.settings["precision"],
         "rows' hash": board.settings["rows"][:12],
+        **({"space": board.settings["space"]} if "space" in board.settings else {}),
     }
     options = [element("option", word(one), value=str(place)) for place, one in enumerate(asked)]
     choice = element(

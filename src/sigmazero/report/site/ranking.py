@@ -153,6 +153,7 @@ def settings(info: CellInfo) -> dict[str, str]:
         "unit": info.unit,
         "goal": info.goal + ("" if target is None else f", target {target}"),
         "precision": info.precision,
+        **({} if info.space == "–" else {"space": info.space}),
     }
 
 

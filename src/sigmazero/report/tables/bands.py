@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sigmazero.report.tables.layout import Layout, Line
 
 # What all lines of a block have in common stands above it.
-ABOVE = ("model", "data", "goal", "unit", "weights", "rows")
+ABOVE = ("model", "data", "goal", "unit", "weights", "rows", "space")
 
 TableBlock = tuple[Line, ...]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from sigmazero.core import metrics
-from sigmazero.core.metrics import DEFAULT_KS, FigureKind
+from sigmazero.core.metrics import FigureKind
 from sigmazero.report import measure
 from sigmazero.report.measure import Figures, Measured
 from sigmazero.store.facts import CellInfo
@@ -20,9 +20,9 @@ from sigmazero.store.facts import CellInfo
 GB = 2**30
 MEMORY = "memory_gb"
 # What tells lines apart besides model and attack; where it is the same in all of them, the caption says it.
-SETTINGS = ("data", "steps", "goal", "unit", "seed", "precision", "version", "weights", "rows", "samples")
+SETTINGS = ("data", "steps", "goal", "unit", "seed", "precision", "version", "weights", "rows", "space", "samples")
 # These are shown only where they differ among the lines of one attack, model or data set: in mixed tables.
-WITHIN = {"version": "attack", "weights": "model", "rows": "data"}
+WITHIN = {"version": "attack", "weights": "model", "rows": "data", "space": "data"}
 TABLES = ("minimum-norm", "fixed-budget")
 
 
@@ -97,7 +97,7 @@ def best(block: Sequence[Line], column: Column) -> float | None:
     return max(found) if column.better > 0 else min(found)
 
 
-def build(name: str, cells: Sequence[Measured], ks: Sequence[float] = DEFAULT_KS, mix: bool = False) -> Layout:
+def build(name: str, cells: Sequence[Measured], ks: Sequence[float] | None = None, mix: bool = False) -> Layout:
     """The table of that name, of the cells that belong in it."""
     if name not in TABLES:
         raise ValueError(f"there is no table {name!r}; choose one of {', '.join(TABLES)}")
@@ -112,14 +112,16 @@ def build(name: str, cells: Sequence[Measured], ks: Sequence[float] = DEFAULT_KS
     return fixed_budget(chosen, mix) if fixed else minimum_norm(chosen, ks, mix)
 
 
-def minimum_norm(cells: Sequence[Measured], ks: Sequence[float] = DEFAULT_KS, mix: bool = False) -> Layout:
+def minimum_norm(cells: Sequence[Measured], ks: Sequence[float] | None = None, mix: bool = False) -> Layout:
     """Per model and attack: success rates at ks and ∞, the median, and the cost."""
-    asked = sorted({float(k) for k in ks})
+    asked = sorted({float(k) for k in (measure.fitting(cells) if ks is None else ks)})
     figures = rated(cells, asked, mix)
     columns = [*comparable([*asked, math.inf]), *costs()]
     lines = [Line(info, words(info, len(facts)), figures[info.key]) for info, facts in cells]
     blocks = [sorted(block, key=lambda line: _weakness(line, columns)) for block in in_blocks(lines)]
-    return lay_out("Minimum-norm attacks", columns, ("model", "attack"), blocks)
+    by_cost = all(info.unit == measure.COST for info, _ in cells)
+    title = "Minimum-cost attacks" if by_cost else "Minimum-norm attacks"
+    return lay_out(title, columns, ("model", "attack"), blocks)
 
 
 def fixed_budget(cells: Sequence[Measured], mix: bool = False) -> Layout:
@@ -173,7 +175,7 @@ def rated(cells: Sequence[Measured], ks: Sequence[float], mix: bool = False) -> 
 def identity(info: CellInfo) -> list[str]:
     """What cells must have in common to compete."""
     aim = str(info.origin.get("target"))
-    return [info.model, info.dataset, info.goal, aim, info.unit, info.model_sha256, info.data_hash]
+    return [info.model, info.dataset, info.goal, aim, info.unit, info.model_sha256, info.data_hash, info.space]
 
 
 def in_blocks(lines: Iterable[Line]) -> list[list[Line]]:
@@ -198,6 +200,7 @@ def words(info: CellInfo, done: int) -> dict[str, str]:
         "version": str(info.version),
         "weights": info.model_sha256[:8],
         "rows": info.data_hash[:8],
+        "space": info.space,
         "samples": f"{done}" if done in (0, info.rows) else f"{done} of {info.rows}",
     }
 

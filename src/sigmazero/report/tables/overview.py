@@ -8,27 +8,36 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from sigmazero.core import metrics
-from sigmazero.core.metrics import DEFAULT_KS, Metric
+from sigmazero.core.metrics import Metric
 from sigmazero.core.result import Result
 from sigmazero.report.measure import Record
 from sigmazero.report.tables.text import number, percent
 
-SETTINGS = ("data", "steps", "budget", "goal", "unit", "seed", "precision", "samples")
+SETTINGS = ("data", "steps", "budget", "goal", "unit", "seed", "precision", "space", "samples")
 
 
-def run_row(result: Result, labels: Tensor, ks: Sequence[float] = DEFAULT_KS) -> dict[str, str]:
+def run_row(
+    result: Result, labels: Tensor, ks: Sequence[float] | None = None, costs: Sequence[float] = ()
+) -> dict[str, str]:
     """What one reports of a run, ready to print; `labels` are the true classes, also after a targeted attack.
 
     Success rates are shares of all samples and a sample that was not fooled counts as infinity. With a budget only the
-    rate there is known: a sample ends with the first point within it, and none is looked for beyond.
+    rate there is known: a sample ends with the first point within it, and none is looked for beyond. `costs` are the
+    costs to give rates at, where changes have some; `ks` are by default what fits the inputs.
     """
     samples, budget = result.samples(labels), result.budget
+    if ks is None:
+        shape = result.x_adv.shape[1:]
+        ks = metrics.fitting_ks(shape, shape[1:].numel() if result.unit == "pixel" and len(shape) > 1 else None)
     row = {"samples": f"{len(result)}"}
     for each in metrics.asked("run", [*sorted(ks), math.inf] if budget is None else [budget]):
         if not each.hidden and each.known(budget):
             counted = each.kind == "l0" or (each.k is not None and budget is not None)
             unit = " (pixels)" if counted and result.unit == "pixel" else ""
             row[each.title + unit] = text(each, each.value(samples))
+    if budget is None:
+        row |= {f"ASR at cost {number(cost)}": percent(result.asr_at_cost(cost)) for cost in costs}
+        row |= {"median cost": number(metrics.median(result.cost.double().cpu().numpy()))} if len(costs) else {}
     return row
 
 
@@ -48,7 +57,7 @@ def _settings(record: Record) -> dict[str, str]:
         "attack": str(record["attack"]),
         "steps": str(record["steps"]),
         "budget": number(budget),
-        **{name: str(record[name]) for name in ("goal", "unit", "seed", "precision")},
+        **{name: str(record[name]) for name in ("goal", "unit", "seed", "precision", "space")},
         "samples": number(samples) + (f" of {number(samples + missing)}" if samples and missing else ""),
     }
 

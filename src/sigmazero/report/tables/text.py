@@ -21,6 +21,7 @@ LEFT = (
     "unit",
     "state",
     "precision",
+    "space",
 )  # headings of columns of words in the tables of a store
 
 

@@ -79,7 +79,7 @@
     return {
       width, height: HEIGHT, series, bands, hooks, legend: { show: false },
       scales: { x: { time: false, distr: log ? 4 : 1, asinh: 1, range: (_, min, max) => [min, max] }, y: { range: [0, 101] } },
-      axes: [{ ...named, size: 32, label: `k, ${chart.unit}s changed at most` }, { ...named, label: "fooled, %", size: 44 }],
+      axes: [{ ...named, size: 32, label: chart.axis }, { ...named, label: "fooled, %", size: 44 }],
       cursor: { drag: { x: true, y: false, dist: 5 }, points: { show: false }, y: false },
     };
   };
@@ -93,7 +93,7 @@
     return rows.sort((a, b) => parseFloat(b.text) - parseFloat(a.text));
   };
 
-  const heading = (chart, idx) => `k = ${Math.floor(chart.ks[idx])}`;
+  const heading = (chart, idx) => `${chart.word} = ${chart.word === "k" ? Math.floor(chart.ks[idx]) : Number(chart.ks[idx].toPrecision(6))}`;
 
   const draw = (holder) => {
     const chart = charts[holder.dataset.chart];
@@ -166,7 +166,7 @@
       const canvas = u.root.querySelector("canvas");
       canvas.setAttribute("role", "img");
       canvas.setAttribute("aria-label", `Curves of ${chart.title}: ${list.map((one) => one.label).join(", ")}. The numbers are in the table below.`);
-      const over = { role: "slider", tabindex: "0", "aria-label": `Read the curves of ${chart.title} at k`, "aria-valuemin": "0", "aria-valuemax": chart.end, "aria-valuenow": "0", "aria-valuetext": "k = 0" };
+      const over = { role: "slider", tabindex: "0", "aria-label": `Read the curves of ${chart.title} at ${chart.word}`, "aria-valuemin": "0", "aria-valuemax": chart.end, "aria-valuenow": "0", "aria-valuetext": `${chart.word} = 0` };
       for (const [name, value] of Object.entries(over)) u.over.setAttribute(name, value);
       u.over.addEventListener("keydown", onKey);
       u.over.addEventListener("touchstart", onTouch, { passive: true });
@@ -188,7 +188,7 @@
       return make("li", {}, button);
     };
 
-    const scale = make("button", { type: "button", aria: { pressed: "false" } }, "Logarithmic k");
+    const scale = make("button", { type: "button", aria: { pressed: "false" } }, `Logarithmic ${chart.word}`);
     scale.addEventListener("click", () => {
       log = !log;
       scale.setAttribute("aria-pressed", String(log));

@@ -19,6 +19,12 @@
       return found.length ? Math.min(...found) : Infinity;
     });
 
+  const named = (group, number) => group.classes?.[number] ?? number;
+
+  // What became of each feature, by name; every text goes in as text.
+  const changeList = (changes) => make("ul", { className: "changes" }, ...changes.map(([name, before, after, cost]) =>
+    make("li", {}, make("b", {}, name), ` ${before} → ${after}`, ...(cost === null ? [] : [make("small", {}, ` cost ${cost}`)]))));
+
   const pair = (name, value) => [make("dt", {}, name), make("dd", {}, String(value))];
 
   const card = (group, place, cell) => {
@@ -40,8 +46,10 @@
         figure(image, `Row ${group.rows[place]} after ${name}: ${outcomes[outcome]}, classified as ${after}`, "adversarial"),
         figure(map, `Changed pixels: ${changed.length} of ${clean.length} values differ`, "changes")));
     }
-    const goal = cell.target ? pair("target", cell.target[at]) : [];
-    children.push(make("dl", {}, ...pair("prediction", `${cell.before[at]} → ${after}`), ...goal,
+    if (cell.changes) children.push(cell.changes[at].length ? changeList(cell.changes[at]) : make("p", { className: "empty" }, "Nothing is changed."));
+    const goal = cell.target ? pair("target", named(group, cell.target[at])) : [];
+    const price = cell.cost ? pair("cost", cell.cost[at] ?? "∞") : [];
+    children.push(make("dl", {}, ...pair("prediction", `${named(group, cell.before[at])} → ${named(group, after)}`), ...goal, ...price,
       ...pair(cell.unit === "pixel" ? "l0, pixels" : "l0", l0 ?? "∞"), ...pair("queries", cell.queries[at]),
       ...pair("step found", cell.step[at] < 0 ? "–" : cell.step[at])));
     return make("article", { className: "card" }, ...children);
@@ -62,7 +70,7 @@
     const row = group.rows[place];
     const models = [...new Set(group.cells.map((cell) => cell.model))];
     const least = make("dl", { className: "least" }, ...models.flatMap((model) => pair(model, fewest(group, place, model))));
-    const head = make("div", {}, make("h4", {}, `Row ${row}, class ${group.labels[place]}`), least);
+    const head = make("div", {}, make("h4", {}, `Row ${row}, class ${named(group, group.labels[place])}`), least);
     const parts = [make("div", { className: "head" }, head)];
     if (group.pixels) {
       const canvas = make("canvas");
@@ -88,12 +96,12 @@
     const order = make("select", {}, new Option("row number", "row"), new Option("fewest changes first", "easy"), new Option("most changes first", "hard"));
     const list = make("select", { size: 12 });
     const nothing = make("p", { className: "empty", hidden: true }, "No row matches.");
-    const words = (place) => `row ${group.rows[place]}, class ${group.labels[place]}, l0 ${hard[place] === Infinity ? "∞" : hard[place]}`;
+    const words = (place) => `row ${group.rows[place]}, class ${named(group, group.labels[place])}, l0 ${hard[place] === Infinity ? "∞" : hard[place]}`;
 
     const fill = () => {
       const kept = list.value;
       const asked = search.value.toLowerCase().split(/[\s,]+/).filter(Boolean).join(" ");
-      const places = group.rows.map((_, place) => place).filter((place) => words(place).replaceAll(",", "").includes(asked));
+      const places = group.rows.map((_, place) => place).filter((place) => words(place).toLowerCase().replaceAll(",", "").includes(asked));
       if (order.value !== "row") places.sort((a, b) => (order.value === "easy" ? 1 : -1) * (hard[a] === hard[b] ? 0 : hard[a] - hard[b]) || a - b);
       list.replaceChildren(...places.map((place) => new Option(words(place), place)));
       nothing.hidden = places.length > 0;

@@ -1,0 +1,177 @@
+"""What may change of the inputs of a question: a space, or a box, and a mask; and how a store keeps them.
+
+A space is part of a cell's identity as the text of its file, so a store alone tells what was legal. Functions in it
+(`accept`, and features derived by code) cannot be kept: they are known by their source, as all code is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sigmazero.bench import identity
+from sigmazero.core import space_file
+from sigmazero.core.inputs import Bound, Bounds, make_problem
+from sigmazero.core.problem import Problem
+from sigmazero.core.space import Space
+from sigmazero.data import Rows
+from sigmazero.store.facts import CellInfo
+from sigmazero.store.pack import pack, unpack
+from sigmazero.store.store import Store, StoreError
+
+USUAL: Bounds = (0.0, 1.0)
+ACCEPT = "accept"
+OPTIONS = ("kind", "values", "lower", "upper", "around", "grid", "direction", "cost")
+
+
+@dataclass(frozen=True, eq=False)
+class Allowed:
+    """A box or a space, and a mask beside either; without anything, the box from 0 to 1 or what the data says.
+
+    Two are equal where they say the same.
+    """
+
+    bounds: Bounds = USUAL
+    mask: Tensor | None = None
+    space: Space | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what does not go together."""
+        if self.space is not None and not isinstance(self.space, Space):
+            raise TypeError(f"space is a {type(self.space).__name__}; make one with sigmazero.Space(...)")
+        if self.space is not None and not self.boxed:
+            raise ValueError(
+                "bounds and space are both given; say the bounds in the space: Space(lower=..., upper=...)"
+            )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Allowed) and self._said == other._said
+
+    def __hash__(self) -> int:
+        return hash(self._said)
+
+    @cached_property
+    def _said(self) -> str:
+        return identity.canonical([*self._box(), None if self.space is None else described(self.space, None)])
+
+    @property
+    def words(self) -> str:
+        """What is said, in one spelling; nothing where nothing is."""
+        return "" if self == Allowed() else self._said
+
+    @property
+    def boxed(self) -> bool:
+        """Whether the box is the usual one."""
+        return not any(isinstance(each, Tensor) for each in self.bounds) and tuple(self.bounds) == USUAL
+
+    def on(self, rows: Rows) -> Allowed:
+        """The same about some rows: where neither a space nor a box is said, the rows' own space holds."""
+        silent = self.space is None and self.boxed
+        return replace(self, space=rows.space) if silent and rows.space is not None else self
+
+    def pose(self, x: Tensor, y: Tensor, **how: Any) -> Problem:
+        """The question about inputs, as `make_problem` makes it."""
+        return make_problem(x, y, bounds=self.bounds, mask=self.mask, space=self.space, **how)
+
+    def _box(self) -> list[Any]:
+        mask = None if self.mask is None else identity.hash_tensors({"mask": self.mask})
+        return [*map(identity.plain_bound, self.bounds), mask]
+
+    def identity(self, shape: tuple[int, ...]) -> dict[str, Any]:
+        """What of a cell's identity is said here, as `describe_cell` takes it; inputs have this shape."""
+        space = None if self.space is None else described(self.space, shape)
+        return {"bounds": self.bounds, "mask": self.mask, "space": space}
+
+
+def described(space: Space, shape: tuple[int, ...] | None) -> dict[str, Any]:
+    """A space as JSON can hold it: its text and, where it has functions, what they are known by."""
+    functions = functions_of(space)
+    plain = without_functions(space)
+    by_index = bool(plain.values) or any(isinstance(getattr(plain, name), Mapping) for name in OPTIONS)
+    if plain.names is None and by_index and shape is not None:
+        plain = replace(plain, names=[str(k) for k in range(prod(shape))])  # a file goes by names
+    # Without a shape it is only told apart from others in this process.
+    text = f"object {id(space)}" if plain.names is None and by_index else plain.to_toml()
+    code = {name: identity.known_code(function) for name, function in functions.items()}
+    return {"text": text, "code": code} if code else {"text": text}
+
+
+def functions_of(space: Space) -> dict[str, Callable[..., Any]]:
+    """The functions that a space was given in Python, by what they do."""
+    found: dict[str, Callable[..., Any]] = {} if space.accept is None else {ACCEPT: space.accept}
+    derived = getattr(space, "derived", {})
+    return found | {f"derived {name}": how for name, how in derived.items() if callable(how)}
+
+
+def without_functions(space: Space) -> Space:
+    """The same space, as far as a file can hold it."""
+    plain = space if space.accept is None else replace(space, accept=None)
+    derived = getattr(space, "derived", {})
+    kept: Any = {name: how for name, how in derived.items() if not callable(how)}
+    return plain if len(kept) == len(derived) else replace(plain, **{"derived": kept})
+
+
+def keep(store: Store, allowed: Allowed) -> None:
+    """Keep mask and ends that are tensors, by the hashes that a cell's identity has of them."""
+    for name, tensor in (("bound", allowed.bounds[0]), ("bound", allowed.bounds[1]), ("mask", allowed.mask)):
+        if isinstance(tensor, Tensor) and tensor.ndim:
+            values = tensor.detach().cpu().numpy()
+            kind = np.array([ord(values.dtype.kind), values.itemsize, *values.shape])
+            flat = values.ravel().astype(np.uint8) if name == "mask" else values.ravel()
+            store.keep_inputs(identity.hash_tensors({name: tensor}), pack([kind, flat], compress=True))
+
+
+def recall(store: Store, info: CellInfo, given: Mapping[str, Space] | None = None) -> Allowed:
+    """What a stored cell allows. `given` are spaces with functions, by `space_key`; without them `accept` is left out.
+
+    Features that code derives cannot be computed without it: such a cell is refused.
+    """
+    asked = info.identity
+    if not asked:
+        return Allowed()
+    bounds = tuple(_bound(store, bound) for bound in asked["bounds"])
+    mask = None if asked["mask"] is None else _tensor(store, asked["mask"]).bool()
+    said = asked.get("space")
+    if said is None:
+        return Allowed((bounds[0], bounds[1]), mask)
+    space = (given or {}).get(space_key(said))
+    if space is None:
+        lost = [name for name in said.get("code", {}) if name != ACCEPT]
+        if lost:
+            raise LookupError(f"its space has functions, which a store does not hold ({lost[0]}); verify it in Python")
+        space = space_file.parse(said["text"], "the stored space")
+    return Allowed(mask=mask, space=space)
+
+
+def space_key(said: Mapping[str, Any]) -> str:
+    """What a described space is found by."""
+    return identity.canonical(said)
+
+
+def judge_missing(info: CellInfo, allowed: Allowed) -> bool:
+    """Whether a cell's space had a judge of the user's own that is not here."""
+    had = ACCEPT in (info.identity.get("space") or {}).get("code", {})
+    return had and (allowed.space is None or allowed.space.accept is None)
+
+
+def _bound(store: Store, bound: float | str) -> Bound:
+    return _tensor(store, bound) if isinstance(bound, str) else float(bound)
+
+
+def _tensor(store: Store, hashed: str) -> Tensor:
+    blob = store.inputs(hashed)
+    if blob is None:
+        raise LookupError("its bounds or its mask were tensors, and the store does not hold them")
+    try:
+        (kind, itemsize, *shape), values = unpack(blob)
+        array = values.astype(np.dtype(f"{chr(int(kind))}{int(itemsize)}")).reshape([int(n) for n in shape])
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"{store.path}: a mask or a bound cannot be read ({error})") from error
+    return torch.from_numpy(array)

@@ -1,0 +1,172 @@
+"""Spaces at every door of the command line: what they do there, and one line for each misuse."""
+
+import re
+
+import numpy as np
+import pytest
+
+from tests import loans
+
+SPACE = ("--space", "loan.toml")
+MODEL = ("--model", "net.py:build", "--data", "loans.npz", "--device", "cpu")
+DOORS = {
+    "attack": ("attack", *MODEL, "--attack", "corner"),
+    "auto": ("auto", *MODEL, "--version", "quick"),
+    "doctor": ("doctor", "net.py:build", "loans.npz", "--device", "cpu"),
+}
+PLAN = """
+[data.loans]
+source = "loans.npz"
+[space]
+file = "loan.toml"
+[[grid]]
+models = ["net.py:build"]
+data = ["loans"]
+attacks = ["corner"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    loans.write(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+def test_attack_in_a_space(sigmazero):
+    done = sigmazero(*DOORS["attack"], *SPACE, "--out", "res.npz")
+    assert done.exit_code == 0, done.output
+    shown = re.findall(r"(ASR at [\w∞ ]+?)  ", done.stdout)
+    assert shown == ["ASR at 1", "ASR at 2", "ASR at ∞", "ASR at cost 1", "ASR at cost 2", "ASR at cost 5"]
+    assert "refused → granted: job: clerk → nurse" in done.stdout
+    assert "... and" in done.stdout
+    with np.load("res.npz") as kept:
+        assert kept["cost"].shape == (12,)
+    ends = sigmazero(*DOORS["attack"], "--bounds", 0, 1000, "--budget", 1)
+    assert ends.exit_code == 0, ends.output
+    assert "feature" not in ends.stdout  # the data has names, and so has what changed
+    assert re.search(r"row \d+, refused → granted: \w+: \d+ → \d+", ends.stdout)
+    np.save("mask.npy", np.array([False, False, True, False, False, False]))
+    masked = sigmazero(*DOORS["attack"], "--bounds", 0, 1000, "--mask", "mask.npy")
+    assert re.findall(r"granted: (\w+)", masked.stdout) == ["gain"] * 5
+
+
+def test_attack_on_data_with_its_own_space(sigmazero, folder):
+    (folder / "loans.space.toml").write_text(loans.SPACE)
+    done = sigmazero(*DOORS["attack"])
+    assert "job: clerk → nurse" in done.stdout
+
+
+@pytest.mark.usefixtures("folder")
+def test_auto_in_a_space(sigmazero):
+    done = sigmazero(*DOORS["auto"], *SPACE, "--state", "auto.db", "--limit", 2)
+    assert done.exit_code == 0, done.output
+    assert "robust accuracy at cost 1" in done.stdout
+    assert "median cost" in done.stdout
+    assert "row 0, refused → granted: job" in done.stdout
+    again = sigmazero(*DOORS["auto"], *SPACE, "--state", "auto.db", "--limit", 2)
+    assert again.exit_code == 0, again.output
+    other = sigmazero(*DOORS["auto"], "--bounds", 0, 1000, "--state", "auto.db", "--limit", 2)
+    assert other.exit_code == 2
+    assert "other space" in other.stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_doctor_in_a_space(sigmazero, folder):
+    assert sigmazero(*DOORS["doctor"]).exit_code == 1  # the inputs are not between 0 and 1
+    assert "nothing wrong" in sigmazero(*DOORS["doctor"], *SPACE).stdout
+    (folder / "odd.toml").write_text(loans.SPACE.replace("upper = 90", "upper = 30").replace("cost = 3", "cost = 9999"))
+    done = sigmazero(*DOORS["doctor"], "--space", "odd.toml")
+    assert done.exit_code == 1
+    assert "SZ017 error" in done.stdout
+    assert "feature 'age' of input row 0" in done.stdout
+
+
+@pytest.mark.usefixtures("folder")
+def test_draft_and_check(sigmazero, folder):
+    draft = sigmazero("space", "draft", "loans.npz")
+    assert draft.exit_code == 0, draft.output
+    assert draft.stderr.count("\n") == 1
+    assert "correct ends, directions and costs" in draft.stderr
+    (folder / "draft.toml").write_text(draft.stdout)
+    for name in ("draft.toml", "loan.toml"):
+        done = sigmazero("space", "check", name, "loans.npz")
+        assert done.exit_code == 0, done.output
+        assert "12 rows, 6 features: all legal" in done.stdout
+    assert re.search(r"job +one of 3 +0 +1 +both +1", done.stdout)
+    assert re.search(r"age +integer +17 +90 +up +1", done.stdout)
+    (folder / "odd.toml").write_text(loans.SPACE.replace("upper = 90", "upper = 30"))
+    wrong = sigmazero("space", "check", "odd.toml", "loans.npz")
+    assert wrong.exit_code == 1
+    assert "not all legal" in wrong.stdout
+    (folder / "loans.space.toml").write_text(loans.SPACE)
+    assert "the data comes with this space" in sigmazero("space", "draft", "loans.npz").stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_run_verify_report_and_export(sigmazero, folder):
+    (folder / "plan.toml").write_text(PLAN)
+    for command in (["run", "plan.toml", "--store", "r.db", "--trust-code"], ["verify", "r.db", "--trust-code"]):
+        done = sigmazero(*command)
+        assert done.exit_code == 0, done.output
+    (folder / "loan.toml").unlink()
+    table = sigmazero("report", "r.db", "--to", "csv").stdout
+    assert "asr_1,asr_2,asr_inf" in table
+    asked = ("--over", "cost", "--k", "0.5,3", "--to", "csv", "--table", "minimum-norm", "--curves", "c.svg")
+    costs = sigmazero("report", "r.db", *asked).stdout
+    assert "asr_0.5,asr_3,asr_inf" in costs
+    assert "cost of all changes at most" in (folder / "c.svg").read_text()
+    assert sigmazero("export", "r.db", "--out", "r.csv").exit_code == 0
+    assert ",cost\n" in (folder / "r.csv").read_text()
+    for wrong, words in (
+        (("--over", "price"), "choose one of changes, cost"),
+        (("--over", "cost", "-o", "r.html"), "a page, which has both"),
+        (("--over", "cost", "--k", "many"), "give costs such as --k 0.5,2"),
+    ):
+        said = sigmazero("report", "r.db", *wrong)
+        assert (said.exit_code, words in said.stderr) == (2, True), said.output
+
+
+@pytest.mark.parametrize("door", [*DOORS, "check", "validate"])
+def test_misuse_is_one_line_at_every_door(sigmazero, folder, door):
+    (folder / "typo.toml").write_text(loans.SPACE.replace('["job=clerk",', '["job=clrek",'))
+    (folder / "short.toml").write_text("[feature.age]\nupper = 90\n[feature.gain]\nupper = 1000\n")
+    wanted = {
+        "typo.toml": "typo.toml: space: there is no feature 'job=clrek'; did you mean 'job=clerk'?",
+        "gone.toml": "gone.toml: no",
+        "short.toml": "2 names for 6 features",
+        "narrow.toml": "feature 'age' of input row",
+    }
+    (folder / "narrow.toml").write_text(loans.SPACE.replace("upper = 90", "upper = 30"))
+    for file, words in wanted.items():
+        if door == "validate":
+            (folder / "plan.toml").write_text(PLAN.replace("loan.toml", file))
+            done = sigmazero("run", "plan.toml", "--store", "r.db", "--trust-code")
+        elif door == "check":
+            done = sigmazero("space", "check", file, "loans.npz")
+        else:
+            done = sigmazero(*DOORS[door], "--space", file)
+        if (door in ("doctor", "check") and file == "narrow.toml") or (door == "doctor" and file == "short.toml"):
+            assert (done.exit_code, words in done.output) == (1, True), done.output  # a finding, and not an error
+            continue
+        assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.output
+        assert words in done.stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_bounds_and_masks_do_not_go_with_a_space(sigmazero):
+    np.save("numbers.npy", np.ones(6))
+    np.save("short.npy", np.ones(5, bool))
+    for more, words in (
+        ((*SPACE, "--bounds", 0, 1), "--bounds and --space are both given"),
+        ((*SPACE, "--mask", "numbers.npy"), "--mask and --space are both given"),
+        (("--mask", "gone.npy"), "gone.npy: no such file"),
+        (("--mask", "numbers.npy"), "holds float64; give booleans"),
+        (("--mask", "net.py"), "not an array of booleans"),
+        (("--bounds", 0, 1000, "--mask", "short.npy"), "mask of shape (5,) fits neither"),
+        (("--bounds", 1000, 0), "the lower bound lies above the upper bound"),
+    ):
+        done = sigmazero(*DOORS["attack"], *more, "--no-doctor")
+        assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.output
+        assert words in done.stderr
