@@ -59,7 +59,7 @@ LONG = (
     *("hard/", "attacks/test_real_networks.py", "bench/test_rerun.py", "bench/test_trust.py", "cli/test_output.py"),
     *(
         "cli/test_over.py",
-        "data/test_hostile.py",
+        "data/test_hostile",
         "models/test_hostile.py",
         "store/test_repair.py",
         "store/test_log.py",

@@ -67,7 +67,20 @@ class EncodedColumn:
             raise DataError(f"{column.where}: column {column.name!r} has {len(found)} different words; drop it")
         for word in words if words is not None else found:
             check_name(word, f"{column.where}: a word of column {column.name!r}")
-        return cls(column.name, "category", words=tuple(words if words is not None else sorted(found)))
+        made = cls(column.name, "category", words=tuple(words if words is not None else sorted(found)))
+        made.places(column)
+        return made
+
+    def places(self, column: TextColumn) -> Array:
+        """For each text of a column the place of that word; a text that is none of the words is named."""
+        known = {word: place for place, word in enumerate(self.words)}
+        found = np.zeros(len(column.words), dtype=np.int64)
+        for word in column.used():
+            if column.words[word] not in known:
+                some = ", ".join(self.words[:8]) + (", ..." if len(self.words) > 8 else "")
+                raise column.refuse(word, f"is none of its words ({some}); correct it, or fit the encoder again")
+            found[word] = known[column.words[word]]
+        return found
 
     def encode(self, column: TextColumn) -> Array:
         """The values of a column, (rows, 1), or one column for each word."""
@@ -82,14 +95,8 @@ class EncodedColumn:
                 values.min(), values.max(), self.kind == "integer", f"{column.where}: a value of column {self.name!r}"
             )
             return values
-        places = {word: place for place, word in enumerate(self.words)}
-        hot = np.zeros((len(column.words), len(self.words)))
-        for word in column.used():
-            if column.words[word] not in places:
-                some = ", ".join(self.words[:8]) + (", ..." if len(self.words) > 8 else "")
-                raise column.refuse(word, f"is none of its words ({some}); correct it, or fit the encoder again")
-            hot[word, places[column.words[word]]] = 1
-        return hot[column.codes]
+        hot: Array = np.eye(len(self.words))[self.places(column)[column.codes]]
+        return hot
 
     def decode(self, values: Array) -> list[Any]:
         """What people call such values."""

@@ -111,7 +111,8 @@ def check_name(name: str, where: str) -> None:
 
 
 _DECLARATION = re.compile(r"""@attribute\s+(?:'([^']*)'|"([^"]*)"|(\S+))\s+(.+)""", re.IGNORECASE)
-_CELL = re.compile(r"""\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^,'"]*?))\s*(,|$)""")
+# Possessive: what was read is never read again in another way, so that no line takes more time than its length.
+_CELL = re.compile(r"""\s*+(?:'((?:[^'\\]|\\.)*+)'|"((?:[^"\\]|\\.)*+)"|([^,'"]*+))\s*+(,|$)""")
 _NUMBERS = ("numeric", "real", "integer", "string")
 
 
@@ -157,14 +158,22 @@ def _quoted(line: str, where: str) -> list[str]:
 
 def _parquet(path: Path) -> tuple[list[str], CellRows]:
     library: Any = require("pyarrow.parquet", "parquet", f"the table {path.name}", ", or save it as CSV")
+    kinds: Any = require("pyarrow.types", "parquet", f"the table {path.name}")
+    texts = []
     with library.ParquetFile(path) as file:
         names = _header(list(file.schema_arrow.names), path)
+        for name, kind in zip(names, file.schema_arrow.types, strict=True):
+            value = kind.value_type if kinds.is_dictionary(kind) else kind
+            if kinds.is_string(value) or kinds.is_large_string(value):
+                texts.append(name)
+            elif not (kinds.is_integer(value) or kinds.is_floating(value) or kinds.is_boolean(value)):
+                raise DataError(f"{path}: column {name!r} is of kind {value}, neither numbers nor texts; leave it out")
         unpacked = sum(file.metadata.row_group(k).total_byte_size for k in range(file.metadata.num_row_groups))
         afford(unpacked, f"{path}: {file.metadata.num_rows} rows")
 
     def rows() -> CellRows:
         number = 0
-        with library.ParquetFile(path, read_dictionary=names) as file:  # a text that repeats is held once
+        with library.ParquetFile(path, read_dictionary=texts) as file:  # a text that repeats is held once
             for batch in file.iter_batches(batch_size=max(1, LINE // len(names))):
                 columns = [_column(column) for column in batch]
                 for cells in zip(*columns, strict=True):
@@ -175,15 +184,7 @@ def _parquet(path: Path) -> tuple[list[str], CellRows]:
 
 
 def _column(column: Any) -> list[str]:
+    """A Parquet column as CSV would have it; numbers keep every digit."""
     coded = column if hasattr(column, "dictionary") else column.dictionary_encode()
-    texts = [_text(value) for value in coded.dictionary.to_pylist()]
+    texts = [str(int(value) if isinstance(value, bool) else value) for value in coded.dictionary.to_pylist()]
     return ["" if code is None else texts[code] for code in coded.indices.to_pylist()]
-
-
-def _text(value: Any) -> str:
-    """A value of a Parquet column as CSV would have it; the numbers keep every digit."""
-    if isinstance(value, bool):
-        return str(int(value))
-    if isinstance(value, str | int | float):
-        return str(value)
-    raise DataError(f"a cell is a {type(value).__name__}, neither a number nor a text; leave such columns out")

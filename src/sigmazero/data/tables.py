@@ -99,7 +99,7 @@ class TableFile:
         """A part as the loader wants it; the one that the notes name unless given. `ids` count the rows of the file."""
         table = self.kept.keep(self._part(self.notes.split.get("part") if part is None else part))
         label = table.column(self.notes.label)
-        hot = EncodedColumn(label.name, "category", words=self.classes).encode(label)
+        labels = EncodedColumn(label.name, "category", words=self.classes).places(label)[label.codes]
         names = self.encoder.names
 
         def fetch(rows: list[int]) -> Array:
@@ -107,7 +107,7 @@ class TableFile:
             return values
 
         return Source(
-            hot.argmax(1), fetch, table.rows, cost=20 * len(names), space=self.space, names=names, classes=self.classes
+            labels, fetch, table.rows, cost=20 * len(names), space=self.space, names=names, classes=self.classes
         )
 
     def rows(self, part: str | None = None) -> Rows:
