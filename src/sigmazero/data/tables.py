@@ -118,10 +118,10 @@ class TableFile:
         return Rows(images, labels, ids, self.path.name, self.space, self.encoder.names, self.classes)
 
 
-def open_table(path: str | Path) -> TableFile:
-    """A table file with the notes beside it."""
+def open_table(path: str | Path, notes: str | Path | None = None) -> TableFile:
+    """A table file with the notes beside it, or those in another file."""
     place = Path(path).expanduser()
-    beside = notes_of(place)
+    beside = notes_of(place) if notes is None else Path(notes).expanduser()
     if not place.is_file():
         raise MissingData(f"{place}: no such file; check the path")
     if not beside.is_file():
