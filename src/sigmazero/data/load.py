@@ -21,6 +21,7 @@ _BUNDLED: dict[str, Callable[[], Source]] = {
     "mnist-5k": embedded.mnist_5k,
     "mnist-5k-heldout": embedded.mnist_5k_heldout,
     "digits-8x8": embedded.digits_8x8,
+    "adult-sample": embedded.adult_sample,
 }
 _FINDERS: dict[str, Callable[[Dataset, list[Path]], Source | None]] = {
     "mnist": idx.find,
