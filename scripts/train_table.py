@@ -1,7 +1,7 @@
 """Train a small network on a table, plainly or against changes that its space allows; about a minute on one processor.
 
-    python scripts/train_table.py adult.csv.gz --notes benchmarks/tables/adult.toml --out adult-mlp.safetensors
-    python scripts/train_table.py adult.csv.gz --notes benchmarks/tables/adult.toml --out robust.safetensors --changes 3
+    python scripts/train_table.py adult.csv.gz --notes benchmarks/notes/adult.toml --out adult-mlp.safetensors
+    python scripts/train_table.py adult.csv.gz --notes benchmarks/notes/adult.toml --out robust.safetensors --changes 3
 
 So were made adult-mlp and adult-mlp-robust, which come with the package (src/sigmazero/models/weights).
 

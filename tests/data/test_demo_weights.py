@@ -43,7 +43,7 @@ def test_networks_of_the_bundled_table(name: str) -> None:
 
 def test_the_bundled_table_is_a_part_of_the_published_one(shared_data: Path) -> None:
     rows = load("adult-sample")
-    notes = Path(__file__).parents[2] / "benchmarks" / "tables" / "adult.toml"
+    notes = Path(__file__).parents[2] / "benchmarks" / "notes" / "adult.toml"
     whole = open_table(shared_data / "tabular" / "adult.csv.gz", notes)
     held = whole.rows("test").select(choose(15_060, 600, 0))
     assert torch.equal(rows.images, held.images)
