@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from sigmazero.bench.plan import parse_plan
 from sigmazero.data import DataError, MissingData, load, open_table
 from sigmazero.data.tables import draft
 
@@ -179,3 +180,10 @@ def test_classes_are_sorted_as_the_numbers_they_are(tmp_path: Path) -> None:
 def test_notes_that_cannot_be_right(tmp_path: Path, notes: str, words: str) -> None:
     with pytest.raises(DataError, match=words):
         load(put(tmp_path, CSV, notes))
+
+
+def test_a_plan_may_name_a_table() -> None:
+    text = '[[grid]]\nmodels = ["adult-mlp"]\ndata = ["own.csv"]\nattacks = ["corner"]\n'
+    assert parse_plan(text).questions[0].data.source == "own.csv"
+    with pytest.raises(ValueError, match=r"unknown data 'own.xls'.* or a path ending in .npz or .csv"):
+        parse_plan(text.replace("own.csv", "own.xls"))

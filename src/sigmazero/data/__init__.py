@@ -3,7 +3,7 @@
 from sigmazero.core.extras import MissingExtra
 from sigmazero.data.encoder import Encoder, Standardize
 from sigmazero.data.errors import DataError, MissingData
-from sigmazero.data.load import load
+from sigmazero.data.load import is_data_file, load
 from sigmazero.data.registry import DATASETS, Dataset
 from sigmazero.data.rows import PAPER_SEED, Rows, RowSpec, choose, paper_subset, parse_rows
 from sigmazero.data.tables import open_table
@@ -22,6 +22,7 @@ __all__ = [
     "Standardize",
     "choose",
     "from_torch",
+    "is_data_file",
     "load",
     "open_table",
     "paper_subset",

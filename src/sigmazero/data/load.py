@@ -17,6 +17,7 @@ from sigmazero.data.source import Array, Source, afford
 from sigmazero.data.table_files import ENDINGS, is_table
 from sigmazero.data.tables import open_table
 
+FILES = (".npz", *ENDINGS)
 _BUNDLED: dict[str, Callable[[], Source]] = {
     "mnist-5k": embedded.mnist_5k,
     "mnist-5k-heldout": embedded.mnist_5k_heldout,
@@ -64,6 +65,11 @@ def load(
     return Rows(tensor, labels, torch.from_numpy(ids), title, source.space, source.names, source.classes)
 
 
+def is_data_file(name: str | Path) -> bool:
+    """Whether a name is that of a file with rows, by its ending."""
+    return str(name).endswith(".npz") or is_table(name)
+
+
 def _open(name: str | Path, data_dir: str | Path | None) -> tuple[Source, str]:
     if str(name).endswith(".npz"):
         path = Path(name).expanduser()
@@ -75,7 +81,7 @@ def _open(name: str | Path, data_dir: str | Path | None) -> tuple[Source, str]:
     if dataset is None:
         raise DataError(
             f"no data set is called {str(name)!r}; use one of {', '.join(DATASETS)}, "
-            f"or a path ending in .npz, {', '.join(ENDINGS)}"
+            f"or a path ending in {', '.join(FILES)}"
         )
     if dataset.name in _BUNDLED:
         return _BUNDLED[dataset.name](), dataset.name
