@@ -59,7 +59,7 @@ LONG = (
     *("hard/", "attacks/test_real_networks.py", "bench/test_rerun.py", "bench/test_trust.py", "cli/test_output.py"),
     *(
         "cli/test_over.py",
-        "data/test_hostile.py",
+        "data/test_hostile",
         "models/test_hostile.py",
         "store/test_repair.py",
         "store/test_log.py",
@@ -71,6 +71,7 @@ LONG = (
     ),
     *("store/test_alterations.py", "report/test_adding.py", "cli/test_adding.py", "attacks/test_number_formats.py"),
     *("cli/test_submit.py", "docs/test_site.py", "bench/test_stale.py", "bench/test_engines", "auto/"),
+    "benchmarks/",
 )
 
 

@@ -18,7 +18,7 @@ weights = [{ file = "x1.pt" }]
 
 
 def test_all_models_of_the_paper_and_ours_are_there():
-    assert list(zoo.entries()) == [*PAPER, "prn18-linf", "resnet20", "demo"]
+    assert list(zoo.entries()) == [*PAPER, "prn18-linf", "resnet20", "demo", "adult-mlp", "adult-mlp-robust"]
 
 
 def test_known_traps():
@@ -92,7 +92,7 @@ def test_wrong_tables_are_refused(change, message):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('dataset = "mnist"', 'dataset = "svhn"', "dataset is one of mnist, cifar10, imagenet, not 'svhn'"),
+        ('dataset = "mnist"', 'dataset = "svhn"', "dataset is one of mnist, cifar10, imagenet, adult, not 'svhn'"),
         ('architecture = "smallcnn"', 'architecture = "vgg"', "architecture is one of"),
         ("[1, 28, 28]", "[28, 28]", "input_size is channels, height, width"),
         ('source = "nowhere"\n', "", "missing key 'source'"),

@@ -21,7 +21,12 @@ ModelName = Annotated[
     typer.Option(metavar="SPEC", help="M1, C5, ..., file.py:build, package.module:build, file.pt2 or file.onnx."),
 ]
 DataName = Annotated[
-    str, typer.Option("--data", metavar="NAME", help="A data set's name, or an .npz file with images and labels.")
+    str,
+    typer.Option(
+        "--data",
+        metavar="NAME",
+        help="A data set's name, an .npz file with images and labels, or a table (docs/tables.md).",
+    ),
 ]
 WeightsFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="State dict for the model, also as safetensors.")

@@ -1,13 +1,15 @@
-"""Real digits that come inside Python packages: nothing to download."""
+"""Real digits and a table that come inside Python packages: nothing to download."""
 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
 from sigmazero.core.extras import require
 from sigmazero.data.source import Source, in_memory
+from sigmazero.data.tables import open_table
 
 PER_CLASS = 500
 TRAINED_PER_CLASS = 400  # what scripts/train_demo.py trains on
@@ -31,3 +33,9 @@ def digits_8x8() -> Source:
     """scikit-learn's digits, whose 17 grey levels become 0 to 1."""
     digits = require("sklearn.datasets", "data", "the data set digits-8x8").load_digits()
     return in_memory((digits.images[:, None] / 16).astype(np.float32), digits.target, "scikit-learn")
+
+
+@cache
+def adult_sample() -> Source:
+    """600 people of the test part of UCI Adult, whom the bundled networks never saw."""
+    return open_table(Path(__file__).with_name("bundled") / "adult-sample.csv").source()

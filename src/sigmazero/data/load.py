@@ -1,4 +1,4 @@
-"""Load rows of a data set by its name, or of an .npz file by its path."""
+"""Load rows of a data set by its name, or of an .npz file or a table by its path."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from sigmazero.data.places import candidate_dirs, first_match, missing
 from sigmazero.data.registry import DATASETS, Dataset
 from sigmazero.data.rows import Rows, RowSpec, parse_rows, take
 from sigmazero.data.source import Array, Source, afford
+from sigmazero.data.table_files import ENDINGS, is_table
+from sigmazero.data.tables import open_table
 
+FILES = (".npz", *ENDINGS)
 _BUNDLED: dict[str, Callable[[], Source]] = {
     "mnist-5k": embedded.mnist_5k,
     "mnist-5k-heldout": embedded.mnist_5k_heldout,
     "digits-8x8": embedded.digits_8x8,
+    "adult-sample": embedded.adult_sample,
 }
 _FINDERS: dict[str, Callable[[Dataset, list[Path]], Source | None]] = {
     "mnist": idx.find,
@@ -37,7 +41,7 @@ def load(
     seed: int | None = None,
     data_dir: str | Path | None = None,
 ) -> Rows:
-    """Load the chosen rows of a data set known by name, or of an `.npz` file.
+    """Load the chosen rows of a data set known by name, of an `.npz` file, or of a table (CSV, ARFF, Parquet).
 
     `rows` is "0:100", "5,7,9", a slice or a sequence; `limit` then keeps at most that many of them, the first ones
     or, with a seed, a random choice that is the same everywhere. Files are looked for in `data_dir`,
@@ -61,14 +65,23 @@ def load(
     return Rows(tensor, labels, torch.from_numpy(ids), title, source.space, source.names, source.classes)
 
 
+def is_data_file(name: str | Path) -> bool:
+    """Whether a name is that of a file with rows, by its ending."""
+    return str(name).endswith(".npz") or is_table(name)
+
+
 def _open(name: str | Path, data_dir: str | Path | None) -> tuple[Source, str]:
     if str(name).endswith(".npz"):
         path = Path(name).expanduser()
         return npz.read(path), path.name
+    if is_table(name):
+        path = Path(name).expanduser()
+        return open_table(path).source(), path.name
     dataset = DATASETS.get(str(name))
     if dataset is None:
         raise DataError(
-            f"no data set is called {str(name)!r}; use one of {', '.join(DATASETS)}, or a path ending in .npz"
+            f"no data set is called {str(name)!r}; use one of {', '.join(DATASETS)}, "
+            f"or a path ending in {', '.join(FILES)}"
         )
     if dataset.name in _BUNDLED:
         return _BUNDLED[dataset.name](), dataset.name

@@ -26,6 +26,7 @@ from sigmazero.core.text import one_line, shown
 from sigmazero.data.errors import DataError, MissingData
 from sigmazero.data.source import (
     LABEL,
+    LONGEST,
     Array,
     Source,
     afford,
@@ -38,7 +39,6 @@ from sigmazero.data.stream import pick, refuse_promise
 
 CHANNELS = (1, 3, 4)
 LAYOUTS = ("NCHW", "NHWC", "raw")
-LONGEST = 200  # characters of a name
 
 
 def read(path: Path) -> Source:

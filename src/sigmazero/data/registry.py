@@ -123,6 +123,15 @@ _ALL = (
         needs="",
         published=_EXTRA,
     ),
+    Dataset(
+        "adult-sample",
+        "people of the census table Adult, with what may change about them",
+        600,
+        (102,),
+        2,
+        needs="",
+        published="comes with the package (UCI, CC BY 4.0)",
+    ),
 )
 
 DATASETS: Mapping[str, Dataset] = MappingProxyType({dataset.name: dataset for dataset in _ALL})

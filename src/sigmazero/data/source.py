@@ -18,6 +18,7 @@ from sigmazero.data.errors import DataError
 Array: TypeAlias = npt.NDArray[Any]
 
 EXACT = 1 << 24  # whole numbers up to here have a single-precision value of their own
+LONGEST = 200  # characters of a name
 LABEL = 48  # bytes that a row takes besides its image: its label, and its number in a list
 
 

@@ -20,7 +20,7 @@ class UnknownModel(LookupError):
     """No model has that name; the message lists the nearest ones."""
 
 
-CLASSES = {"mnist": 10, "cifar10": 10, "imagenet": 1000}
+CLASSES = {"mnist": 10, "cifar10": 10, "imagenet": 1000, "adult": 2}
 THREAT_MODELS = ("none", "L0", "L1", "L2", "Linf", "corruptions")
 
 
@@ -72,8 +72,8 @@ class ZooEntry:
         _one_of("architecture", self.architecture, ARCHITECTURES)
         _one_of("dataset", self.dataset, CLASSES)
         _one_of("threat_model", self.threat_model, THREAT_MODELS)
-        if len(self.input_size) != 3:
-            raise ValueError(f"input_size is channels, height, width, not {list(self.input_size)}")
+        if len(self.input_size) not in (1, 3):
+            raise ValueError(f"input_size is channels, height, width, or features, not {list(self.input_size)}")
         if (self.mean is None) != (self.std is None):
             raise ValueError("mean and std come together")
         if self.mean is not None and self.std is not None:

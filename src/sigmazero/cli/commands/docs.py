@@ -53,7 +53,8 @@ def pages(command: Any) -> dict[str, str]:
             "Name a model with `--model CODE`, its RobustBench name, or see [cli.md](cli.md) for models of your own.",
             markdown(model_rows()),
             "## Data sets",
-            "Name a data set with `--data NAME`, or give an `.npz` file with the arrays `images` and `labels`.",
+            "Name a data set with `--data NAME`, or give an `.npz` file with the arrays `images` and `labels`, or "
+            "[a table](tables.md).",
             markdown(without(dataset_rows(), "needs")),
         ),
         "doctor.md": _page(

@@ -1,4 +1,4 @@
-"""The networks of the paper, written so that each state dict has exactly the published entries."""
+"""The networks of the paper and the bundled ones, written so that each state dict has exactly the published entries."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +18,7 @@ from sigmazero.models.architectures.resnet import (
     resnet50_imagenet,
 )
 from sigmazero.models.architectures.smallcnn import SmallCNN
+from sigmazero.models.architectures.table_mlp import TableMLP
 from sigmazero.models.architectures.wide_resnet import DMWideResNet, WideResNet
 
 ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
@@ -31,6 +32,7 @@ ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {
     "dm-wide-resnet": DMWideResNet,
     "resnet20": resnet20,
     "demo-cnn": DemoCNN,
+    "table-mlp": TableMLP,
     "resnet18-imagenet": resnet18_imagenet,
     "resnet50-imagenet": resnet50_imagenet,
     "timm": external.timm,
