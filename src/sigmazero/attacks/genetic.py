@@ -6,9 +6,9 @@ known and mutates the results. The children are asked about; the best of parents
     P    children of a generation        K    points that become parents
     m    margin of a child               m₀   margin of the clean input
 
-A child takes each site from one of two parents. Then some of its changes are put back and as many other sites get a
-legal value at random. The better of two points has the lower max(m, 0) / m₀ + penalty · cost / cost of all changes. The
-first generation changes between none and all sites, evenly on a logarithmic scale.
+A child takes each site from one of two parents. Then some of its changes are put back or get another value, and as many
+other sites get a legal value at random. The lower max(m, 0) / m₀ + penalty · cost / cost of all sites, the better a
+point. The first generation changes between none and all sites, evenly on a logarithmic scale.
 
 The challenge fixes how many features are added, takes them from harmless apps, draws parents by tournament and stops at
 the first success. Here their number is free and has a price, features come from the space alone, and the search goes on
@@ -37,6 +37,8 @@ from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, NotNegative, Positive
 from sigmazero.core.problem import Problem
 
+OFTEN = 0.5  # largest chance of a site to mutate: where there are few, one must be able to stay
+
 
 @dataclass
 class State:
@@ -53,15 +55,15 @@ class Genetic(Attack):
     """Genetic search; `steps` are generations, and each costs `population` queries.
 
     parents    points that the children of the next generation come from
-    mutations  how many sites of a child are put back, and how many are changed, on average
+    mutations  how many changed sites of a child mutate, and how many others, on average
     penalty    what changing every site would count, where the clean input's whole margin counts 1
     """
 
     name: str = "genetic"
     steps: Count = 100
     population: Count = 50
-    parents: Count = 10
-    mutations: Positive = 1.0
+    parents: Count = 25
+    mutations: Positive = 2.0
     penalty: NotNegative = 1.0
 
     paper: ClassVar[str] = "https://github.com/pralab/elsa-cybersecurity"
@@ -101,8 +103,8 @@ class Genetic(Attack):
     def _children(self, i: Tensor, s: State, oracle: Oracle) -> Tensor:
         """The next generation, (rows, P, features of a site, sites)."""
         p = oracle.problem
-        u = noise.uniform(p.seed, p.ids, i, (self.population, p.sites + 2), dtype=p.x.dtype)
-        pair, coin = (u[..., :2] * self.parents).long(), 2 * u[..., 2:]
+        u = noise.uniform(p.seed, p.ids, i, (self.population, p.sites + 3), dtype=p.x.dtype)
+        pair, fate, coin = (u[..., :2] * self.parents).long(), u[..., 2:3], 2 * u[..., 3:]
         every = torch.arange(len(p), device=u.device)[:, None]
         one, other = (s.parents[every, which] for which in pair.unbind(2))
         child = torch.where((coin < 1)[:, :, None], one, other)
@@ -110,10 +112,11 @@ class Genetic(Attack):
         changed = (child != x).any(2)
         unchanged = ~changed & free
         many = torch.where(changed, changed.sum(2, keepdim=True), unchanged.sum(2, keepdim=True))
-        chance = torch.where(i == 0, self._first(free), self.mutations / many.clamp(min=1))
+        chance = torch.where(i == 0, self._first(free), (self.mutations / many.clamp(min=1)).clamp(max=OFTEN))
         mutated = (coin % 1 < chance) & (changed | unchanged)
-        values = torch.where(changed[:, :, None], x, _drawn(i, p)[:, None])
-        return torch.where(mutated[:, :, None], values, child)
+        drawn = _drawn(i, p)[:, None]
+        back = changed & ((fate < 0.5) | (child == drawn).all(2))
+        return torch.where(mutated[:, :, None], torch.where(back[:, :, None], x, drawn), child)
 
     def _first(self, free: Tensor) -> Tensor:
         """The chance of a site to change in the first generation, (rows, P, 1): none for the first child."""
