@@ -7,6 +7,7 @@ interval over images. `saved` counts the examples that are read from a PNG file 
 """
 
 import io
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,6 +17,9 @@ from torch import Tensor, nn
 import sigmazero as sz
 from benchmarks.networks import networks, options, say
 from sigmazero.report.intervals import paired_bootstrap
+
+SPACES = ("real values", "8 bits", "3x3 patches", "rows")
+patches = partial(sz.Space.patches, size=3)
 
 
 def through_png(image: Tensor) -> Tensor:
@@ -38,19 +42,21 @@ def saved(model: nn.Module, result: sz.Result, y: Tensor) -> int:
 def main() -> None:
     parser = options(__doc__, limit=200)
     parser.add_argument("--queries", type=int, default=600)
+    parser.add_argument(
+        "--attacks", nargs="+", choices=["sigma-zero", "sigma-swap"], default=["sigma-zero", "sigma-swap"]
+    )
+    parser.add_argument("--spaces", nargs="+", choices=SPACES, default=SPACES)
     args = parser.parse_args()
     for code, model, x, y, ids in networks(args):
         shape = tuple(x.shape[1:])
-        spaces = {
-            "8 bits": sz.Space.image8(),
-            "3x3 patches": sz.Space.patches(shape, 3, grid=1 / 255),
-            "rows": sz.Space.rows(shape, grid=1 / 255),
-        }
-        for name, how in (("sigma-zero", {"steps": args.queries // 2}), ("sigma-swap", {"queries": args.queries})):
-            base = sz.get(name, **how).run(model, x, y, ids=ids)
-            cap = x[0].numel()
-            for words, space in {"real values": None, **spaces}.items():
-                result = base if space is None else sz.get(name, **how).run(model, x, y, ids=ids, space=space)
+        spaces = (None, sz.Space.image8(), *(make(shape, grid=1 / 255) for make in (patches, sz.Space.rows)))
+        for name in args.attacks:
+            how = {"steps": args.queries // 2} if name == "sigma-zero" else {"queries": args.queries}
+            base, cap = torch.zeros(0), x[0].numel()
+            for words, space in zip(SPACES, spaces, strict=True):
+                if words not in args.spaces:
+                    continue
+                result = sz.get(name, **how).run(model, x, y, ids=ids, space=space)
                 line = {
                     "model": code,
                     "images": len(x),
@@ -62,10 +68,13 @@ def main() -> None:
                     "median": result.median_l0,
                     "seconds": round(result.seconds, 1),
                 }
-                if words == "8 bits":
-                    low, high = paired_bootstrap(result.l0.cpu().numpy(), base.l0.cpu().numpy(), cap=cap)
-                    line["difference"] = round(result.mean_l0 / base.mean_l0 - 1, 4)
-                    line["interval"] = [round(end / base.mean_l0, 4) for end in (low, high)]
+                if space is None:
+                    base = result.l0.cpu().clamp(max=cap)
+                if words == "8 bits" and len(base):
+                    mine, mean = result.l0.cpu().clamp(max=cap), float(base.mean())
+                    low, high = paired_bootstrap(mine.numpy(), base.numpy())
+                    line["difference"] = round(float(mine.mean()) / mean - 1, 4)
+                    line["interval"] = [round(low / mean, 4), round(high / mean, 4)]
                 if space is not None:
                     line |= {"successes": int(result.success.sum()), "saved": saved(model, result, y)}
                 say(line, args.out)
