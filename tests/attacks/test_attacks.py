@@ -25,12 +25,13 @@ NEAR_BY_METHOD: dict[str, tuple[float, int]] = {
     "pdpgd-paper": (17.0, 1000),  # keeps or drops whole pixels where features count; measured 1.0 to 15.8
     "sparse-rs-min": (3.0, 1000),  # no gradients, 100 queries a try; measured 1.0 to 2.7, 1.3 with 4000 steps
     "spgd-projected-min": (1.5, 200),  # moves the magnitude at the chosen sites only; measured 1.0 to 1.4
+    "genetic": (1.25, 60),  # 50 queries a step
     "sparsefool": (6.5, 20),  # walks to a plane three times as far as the boundary; measured 5.6
     "sparsefool-paper": (6.5, 20),  # measured 5.6
     "bb": (2.75, 200),  # it follows the boundary from far away; measured up to 2.3
     "bb-dataset": (2.75, 200),  # its pool is the batch; measured up to 2.0
 }
-COSTLY = ("bb", "ead")  # a step solves a problem of its own, or is taken again in each of nine rounds
+COSTLY = ("bb", "ead", "genetic")  # a step solves a problem, is taken again in each of nine rounds, or asks 50 times
 EVERY = sorted(sz.ATTACKS)
 # A fixed-budget attack does not minimise, and has no run without a budget; its minimum-norm form is registered too.
 MINIMUM = [name for name in EVERY if sz.ATTACKS[name].kind == "minimum-norm"]

@@ -9,9 +9,11 @@ from sigmazero.attacks.bb import BrendelBethge
 from sigmazero.attacks.corner import Corner
 from sigmazero.attacks.ead import EAD
 from sigmazero.attacks.fmn import FMN
+from sigmazero.attacks.genetic import Genetic
 from sigmazero.attacks.minimum import MinimumNorm
 from sigmazero.attacks.pdpgd import PDPGD
 from sigmazero.attacks.pgd_l0 import PGDL0
+from sigmazero.attacks.saliency import Saliency
 from sigmazero.attacks.sigma_swap import SigmaSwap
 from sigmazero.attacks.sigma_zero import SigmaZero
 from sigmazero.attacks.sparse_rs import SparseRS
@@ -29,6 +31,8 @@ ATTACKS: dict[str, Attack] = {
         SigmaSwap(first=SigmaZero(step_size_end=1.0, beta2=0.99), first_hard=SigmaZero()),
         SwapSearch(),
         Corner(),
+        Saliency(),
+        Genetic(),
         FMN(),
         PDPGD(),
         PDPGD(name="pdpgd-paper", proximal="l0-pixel", random_start=0.0),

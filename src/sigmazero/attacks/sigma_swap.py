@@ -22,6 +22,7 @@ from sigmazero.core.problem import Problem
 
 LARGE = 10_000  # a problem with more sites is hard
 MOST = {False: 1 / 2, True: 1}  # largest share of the queries that the warm-up may take, in easy and in hard problems
+SHARE_BINARY = 0.6  # of the queries for the first phase where most features are binary
 FEWEST = 30  # steps that the first phase gets before any search: from poorer examples the search does not get far
 SigmaZeroLike = Annotated[Attack, Kind(Walker, "sigma-zero or a variant of it")]
 
@@ -39,6 +40,9 @@ class SigmaSwap(SwapSearch):
     A problem is hard if one class alone is the goal or the input is large. Then σ-zero needs more steps to come near
     the fewest changes, and whole choices do not pay: `warm_up_hard` and `first_hard` hold instead, the warm-up may
     take all queries, and no whole choices are made.
+
+    Where most features are binary σ-zero meets every legal value on its way, and finds other sets of features for long:
+    it gets six tenths of the queries and `first_hard` holds; no whole choices are made, and no worse point is kept.
     """
 
     name: str = "sigma-swap"
@@ -68,16 +72,20 @@ class SigmaSwap(SwapSearch):
         checks = CHECKS * (1 if problem is None else problem.checks)
         left, cost = self.limit - checks, self.proposals + 1
         hard = problem is not None and (problem.narrow or problem.sites > LARGE)
+        binary = problem is not None and _binary(problem)
         warm_up = self.warm_up_hard if hard else self.warm_up
-        share = max(self.share * left, min(2 * warm_up, max(MOST[hard] * left, 2 * FEWEST), left))
+        share = max(
+            (SHARE_BINARY if binary else self.share) * left,
+            min(2 * warm_up, max(MOST[hard] * left, 2 * FEWEST), left),
+        )
         searches = int(left - share) // cost
         steps = (left - cost * searches) // 2
-        walker = replace(self.first_hard if hard else self.first, steps=steps)
+        walker = replace(self.first_hard if hard or binary else self.first, steps=steps)
         assert isinstance(walker, Walker)  # as checked when this was made
         opening = Opening(
             walker=walker,
             steps=steps,
-            choices=0.0 if hard else self.choices,
+            choices=0.0 if hard or binary else self.choices,
             momentum=self.momentum,
             jitter=self.jitter,
             queries=self.limit,
@@ -85,4 +93,17 @@ class SigmaSwap(SwapSearch):
         if searches == 0:
             return (opening,)
         mine = {f.name: getattr(self, f.name) for f in fields(SwapSearch) if f.name != "name"}
+        if binary:
+            mine |= {"choices": 0.0, "heat": 0.0}
         return opening, SwapSearch(**mine | {"steps": searches, "queries": self.limit})
+
+
+def _binary(problem: Problem) -> bool:
+    """Whether most features have two legal values; categories are such features."""
+    if problem.form is None:
+        return False
+    columns = problem.form.columns
+    stepped = columns.per > 0
+    steps = (columns.upper - columns.lower)[stepped] * columns.per[stepped] / columns.times[stepped]
+    two = int((steps < 2).sum()) + sum(len(table) <= 2 for table in columns.tables.values())
+    return 2 * two > len(columns.kind)

@@ -1,0 +1,141 @@
+r"""Genetic search without gradients, in any space, after the attack of https://github.com/pralab/elsa-cybersecurity.
+
+That is how ELSA's malware challenge measures detectors, with about 5,000 queries. A generation crosses the best points
+known and mutates the results. The children are asked about; the best of parents and children are the next parents.
+
+    P    children of a generation        K    points that become parents
+    m    margin of a child               m₀   margin of the clean input
+
+A child takes each site from one of two parents. Then some of its changes are put back or get another value, and as many
+other sites get a legal value at random. The lower max(m, 0) / m₀ + penalty · cost / cost of all sites, the better a
+point. The first generation changes between none and all sites, evenly on a logarithmic scale.
+
+The challenge fixes how many features are added, takes them from harmless apps, draws parents by tournament and stops at
+the first success. Here their number is free and has a price, features come from the space alone, and the search goes on
+for fewer changes.
+
+>>> import torch, sigmazero as sz
+>>> model = torch.nn.Linear(4, 2).requires_grad_(False)
+>>> _ = model.weight.copy_(torch.tensor([[4., 3., 2., 1.], [0., 0., 0., 0.]])), model.bias.copy_(torch.tensor([0., 3.]))
+>>> result = sz.get("genetic", steps=10).run(model, torch.full((1, 4), 0.5), torch.tensor([0]))
+>>> int(result.l0[0]), int(result.backwards[0]), int(result.forwards[0])
+(2, 0, 502)
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from sigmazero.attacks import _sites as sites
+from sigmazero.attacks._budget import by_site, movable
+from sigmazero.core import form as forms
+from sigmazero.core import noise
+from sigmazero.core.attack import Attack
+from sigmazero.core.oracle import Oracle
+from sigmazero.core.parameters import Count, NotNegative, Positive
+from sigmazero.core.problem import Problem
+
+OFTEN = 0.5  # largest chance of a site to mutate: where there are few, one must be able to stay
+
+
+@dataclass
+class State:
+    """One row per sample: the parents (K, features of a site, sites), their scores (K), and m₀."""
+
+    parents: Tensor
+    scores: Tensor
+    clean: Tensor
+    done: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Genetic(Attack):
+    """Genetic search; `steps` are generations, and each costs `population` queries.
+
+    parents    points that the children of the next generation come from
+    mutations  how many changed sites of a child mutate, and how many others, on average
+    penalty    what changing every site would count, where the clean input's whole margin counts 1
+    """
+
+    name: str = "genetic"
+    steps: Count = 100
+    population: Count = 50
+    parents: Count = 25
+    mutations: Positive = 2.0
+    penalty: NotNegative = 1.0
+
+    paper: ClassVar[str] = "https://github.com/pralab/elsa-cybersecurity"
+    gradients: ClassVar[bool] = False
+    finite_box: ClassVar[bool] = True
+    unroll: ClassVar[int] = 1
+
+    def init(self, oracle: Oracle) -> State:
+        """All parents are the clean input; nothing is asked."""
+        p = oracle.problem
+        return State(
+            parents=by_site(p, p.x)[:, None].repeat(1, self.parents, 1, 1),
+            scores=p.x.new_full((len(p), self.parents), torch.inf),
+            clean=p.x.new_ones(len(p)),
+            done=torch.zeros_like(oracle.tally.alive),
+        )
+
+    def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
+        """Cross, mutate, ask, select."""
+        p = oracle.problem
+        children = self._children(i, s, oracle)
+        points = children.view(len(p), self.population, *p.x.shape[1:])
+        m = torch.stack([p.margin(z) for z in oracle.logits(points, copies=self.population).unbind(1)], 1)
+        clean = torch.where(i == 0, m[:, 0], s.clean)
+        scores = (m / clean.clamp(min=1e-30)[:, None]).clamp(min=0) + self.penalty * _cost(p, children)
+        both = torch.cat([scores, s.scores], 1)  # of equal ones a child is taken: the search drifts on
+        best = both.argsort(dim=1, stable=True)[:, : self.parents]
+        every = torch.arange(len(p), device=best.device)[:, None]
+        cheapest = 1.0 if p.form is None else p.form.cheapest
+        return State(
+            parents=torch.cat([children, s.parents], 1)[every, best],
+            scores=both.gather(1, best),
+            clean=clean,
+            done=oracle.tally.best_cost <= cheapest,
+        )
+
+    def _children(self, i: Tensor, s: State, oracle: Oracle) -> Tensor:
+        """The next generation, (rows, P, features of a site, sites)."""
+        p = oracle.problem
+        u = noise.uniform(p.seed, p.ids, i, (self.population, p.sites + 3), dtype=p.x.dtype)
+        pair, fate, coin = (u[..., :2] * self.parents).long(), u[..., 2:3], 2 * u[..., 3:]
+        every = torch.arange(len(p), device=u.device)[:, None]
+        one, other = (s.parents[every, which] for which in pair.unbind(2))
+        child = torch.where((coin < 1)[:, :, None], one, other)
+        x, free = by_site(p, p.x)[:, None], movable(p).any(1)[:, None]
+        changed = (child != x).any(2)
+        unchanged = ~changed & free
+        many = torch.where(changed, changed.sum(2, keepdim=True), unchanged.sum(2, keepdim=True))
+        chance = torch.where(i == 0, self._first(free), (self.mutations / many.clamp(min=1)).clamp(max=OFTEN))
+        mutated = (coin % 1 < chance) & (changed | unchanged)
+        drawn = _drawn(i, p)[:, None]
+        back = changed & ((fate < 0.5) | (child == drawn).all(2))
+        return torch.where(mutated[:, :, None], torch.where(back[:, :, None], x, drawn), child)
+
+    def _first(self, free: Tensor) -> Tensor:
+        """The chance of a site to change in the first generation, (rows, P, 1): none for the first child."""
+        j = torch.arange(self.population, device=free.device)[:, None]
+        share = (j - 1) / max(self.population - 2, 1)
+        many = free.sum(2, keepdim=True).clamp(min=1).double()
+        return torch.where(j == 0, 0.0, torch.exp((share - 1) * torch.log(many)))
+
+
+def _drawn(i: Tensor, p: Problem) -> Tensor:
+    """A legal value for every site, by sites; another than the clean one wherever there is any."""
+    drawn = noise.uniform(p.seed, p.ids, i, tuple(p.x.shape[1:]), stream=1, dtype=p.x.dtype)
+    found = torch.where(drawn < 0.5, p.lower, p.upper) if p.form is None else forms.some(p, drawn)
+    x, far = by_site(p, p.x), by_site(p, p.legal(sites.box(p).far.view_as(p.x)))
+    found = by_site(p, found)
+    return torch.where((found == x).all(1, keepdim=True), far, found)
+
+
+def _cost(p: Problem, points: Tensor) -> Tensor:
+    """What points (rows, P, features of a site, sites) cost, as a share of what all sites cost together."""
+    changed = (points != by_site(p, p.x)[:, None]).any(2).to(p.x.dtype)
+    return changed.mean(2) if p.costs is None else (changed * p.costs).sum(2) / p.costs.sum()

@@ -1,0 +1,71 @@
+r"""Saliency (after JSMA, Papernot et al., 2016, https://arxiv.org/abs/1511.07528): the greedy baseline, in any space.
+
+Each step asks for one gradient and changes one more site: the one that promises most for its cost, moved as far as it
+may go. A row ends with its first adversarial point, or when no site that is left promises anything.
+
+    a    current point        gain    what the better end of a site promises by the gradient, per cost
+
+The paper aims at a target class, ranks pairs of features by the slopes of the target and of all other classes together,
+and moves them by a fixed amount in one direction. Here the slope is that of the margin, whatever the goal; sites change
+one at a time and in either direction, each to its best legal value: an end, or in a one-hot group the best other
+category. A site is changed once and never given back.
+
+>>> import torch, sigmazero as sz
+>>> model = torch.nn.Linear(4, 2).requires_grad_(False)
+>>> _ = model.weight.copy_(torch.tensor([[4., 3., 2., 1.], [0., 0., 0., 0.]])), model.bias.copy_(torch.tensor([0., 3.]))
+>>> result = sz.get("saliency").run(model, torch.full((1, 4), 0.5), torch.tensor([0]))
+>>> int(result.l0[0]), int(result.backwards[0])
+(2, 3)
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from sigmazero.attacks import _sites as sites
+from sigmazero.attacks._budget import by_site
+from sigmazero.core import losses
+from sigmazero.core.attack import Attack
+from sigmazero.core.losses import LossName
+from sigmazero.core.oracle import Oracle
+from sigmazero.core.parameters import Count
+
+
+@dataclass
+class State:
+    """One row per sample; `used` marks the sites that were moved, (rows, sites)."""
+
+    a: Tensor
+    used: Tensor
+    done: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saliency(Attack):
+    """Greedy by the gradient; a point with k changes is asked about in step k, so `steps` − 1 changes are the most."""
+
+    name: str = "saliency"
+    steps: Count = 1000
+    loss: LossName = "margin"
+
+    paper: ClassVar[str] = "https://arxiv.org/abs/1511.07528"
+    finite_box: ClassVar[bool] = True
+
+    def init(self, oracle: Oracle) -> State:
+        """Start at the clean point."""
+        p = oracle.problem
+        used = torch.zeros(len(p), p.sites, dtype=torch.bool, device=p.x.device)
+        return State(p.x, used, torch.zeros_like(oracle.tally.alive))
+
+    def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
+        """Ask once, change the site that promises most."""
+        p = oracle.problem
+        answer = oracle.value_and_grad(s.a, losses.named(self.loss, p))
+        ends = sites.ends(p, sites.box(p), by_site(p, answer.grad))
+        gain = ends.gain.masked_fill(s.used, -torch.inf)
+        most, where = gain.max(1, keepdim=True)
+        chosen = torch.zeros_like(s.used).scatter(1, where, True)
+        a = torch.where(chosen[:, None], ends.end, by_site(p, s.a)).view_as(s.a)
+        return State(a, s.used | chosen, answer.fooled | (most[:, 0] <= 0))
