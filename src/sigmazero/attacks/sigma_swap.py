@@ -99,8 +99,11 @@ class SigmaSwap(SwapSearch):
 
 
 def _binary(problem: Problem) -> bool:
-    """Whether most features have two legal values; categories are such features."""
-    if problem.form is None:
+    """Whether most features have two legal values, as those of categories have, and all cost the same.
+
+    Where costs differ the walk, which minimises changes, is no help, and the search is.
+    """
+    if problem.form is None or problem.costs is not None:
         return False
     columns = problem.form.columns
     stepped = columns.per > 0

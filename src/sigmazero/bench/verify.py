@@ -298,7 +298,10 @@ def _unlawful(problem: Problem, x_adv: Tensor, facts: Facts) -> Iterator[tuple[N
     changed = facts.success & (np.diff(facts.offsets) > 0)
     form = problem.form
     if form is not None:
-        yield changed & ~form.lawful(x_adv, problem.x).cpu().numpy(), "the stored example is not legal in its space"
+        yield (
+            changed & ~form.lawful(x_adv, *problem.outer).cpu().numpy(),
+            "the stored example is not legal in its space",
+        )
         if form.accept is not None and changed.any():
             yield changed & ~form.accepted(x_adv, problem.x).cpu().numpy(), "accept of the space refuses the example"
     wrong = "cost is not what the changes cost"

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from sigmazero.core.ops import scale
 from sigmazero.core.space import SLACK, Accept, Columns, Floats, Space
-from sigmazero.core.space_keep import Around, Keeper
+from sigmazero.core.space_keep import Around, RuleKeeper
 from sigmazero.core.space_sites import SiteLayout
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Form:
     tables: Tensor
     costs: Tensor | None
     cheapest: float
-    keeper: Keeper | None = None
+    keeper: RuleKeeper | None = None
 
     @classmethod
     def make(cls, space: Space, columns: Columns, shape: tuple[int, ...], pixels: int, x: Tensor) -> Form | None:
@@ -62,7 +62,7 @@ class Form:
         cost = torch.as_tensor(costs[0], device=device)
         by_site = cost if layout is None else layout.sites(cost).amax(0)
         plain = bool((by_site == 1).all())
-        keeper = Keeper.make(columns, shape, device)
+        keeper = RuleKeeper.make(columns, shape, device)
         if not (bool(stepped.any()) or columns.tables or layout is not None or not plain or space.accept or keeper):
             return None
         most = max((len(table) for table in columns.tables.values()), default=0)
@@ -269,7 +269,7 @@ def enter(problem: Problem) -> Problem:
 def legal(problem: Problem, point: Tensor, keys: Tensor | None = None) -> Tensor:
     """The legal point next to one of the inner problem, in its own units; several per sample may be given.
 
-    `keys`, of the shape of `point`, name features that may join in where a rule is broken (see `Keeper.keep`).
+    `keys`, of the shape of `point`, name features that may join in where a rule is broken (see `RuleKeeper.keep`).
     """
     form, rank = problem.form, problem.x.ndim
     assert form is not None

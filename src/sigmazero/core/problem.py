@@ -180,7 +180,7 @@ class Problem:
     def legal(self, x: Tensor, keys: Tensor | None = None) -> Tensor:
         """The legal point nearest to one in the units of the box: itself, where the space is a box.
 
-        `keys`, of the shape of `x`, name features that may join in where a rule is broken (see `Keeper.keep`).
+        `keys`, of the shape of `x`, name features that may join in where a rule is broken (see `RuleKeeper.keep`).
         """
         return x if self.form is None or self.outer_x is None else forms.legal(self, x, keys)
 

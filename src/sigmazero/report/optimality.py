@@ -18,7 +18,7 @@ from sigmazero.report.intervals import paired
 from sigmazero.report.measure import Measured, changes, few, named
 from sigmazero.store.facts import Facts, Integers
 
-Rule = Literal["trapezoid", "step"]
+AreaRule = Literal["trapezoid", "step"]
 
 
 def curve(l0: ArrayLike) -> tuple[Floats, Floats]:
@@ -59,7 +59,7 @@ def trapezoidal_area(l0: ArrayLike, k_max: float) -> float:
     return float(np.sum(np.diff(ks) * (robust[1:] + robust[:-1]) / 2))
 
 
-def local_optimality(l0: ArrayLike, best: ArrayLike, rule: Rule = "trapezoid") -> float:
+def local_optimality(l0: ArrayLike, best: ArrayLike, rule: AreaRule = "trapezoid") -> float:
     """AttackBench's optimality of an attack on one model: 1 if it is nowhere worse than the best of the pool.
 
     ξ = 1 − (A − A*) / (acc · ε − A*), where ε is the largest finite value of `best` (the envelope of the pool, in the
@@ -98,7 +98,7 @@ def global_optimality(local: Iterable[float]) -> float:
     return float(scores.mean())
 
 
-def optimality(cells: Sequence[Measured], rule: Rule = "trapezoid") -> dict[str, float]:
+def optimality(cells: Sequence[Measured], rule: AreaRule = "trapezoid") -> dict[str, float]:
     """Local optimality by cell key, for the cells of one model, data, goal and unit.
 
     Cells with a budget take part in the envelope but are not scored: they did not look for the fewest changes.
