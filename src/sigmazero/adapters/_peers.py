@@ -65,7 +65,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 PEERS = {
     "foolbox": Peer("foolbox", "foolbox", "3.3", "4"),
-    # Its own requirements hold back the whole environment; none of them is needed for attacks but those that we need too.
+    # Its requirements hold back a whole environment, and attacks need none but those that we have too.
     "torchattacks": Peer("torchattacks", "torchattacks", "3.5", "4", "--no-deps 'torchattacks>=3.5,<4'"),
     "art": Peer("art", "adversarial-robustness-toolbox", "1.18", "2"),
     "adv-lib": Peer("adv_lib", "adv-lib", "0.2.3", "0.3"),

@@ -21,7 +21,7 @@ What comes back runs wherever an attack of ours does: `run`, `sz.evaluate`, plan
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,7 +29,8 @@ import torch
 from torch import Tensor
 
 from sigmazero.adapters import _callers as callers
-from sigmazero.adapters._callers import Caller, is_foreign
+from sigmazero.adapters._caller import Caller, plain, settings
+from sigmazero.adapters._callers import is_foreign
 from sigmazero.adapters.points import Points
 from sigmazero.core import noise
 from sigmazero.core.attack import Attack
@@ -38,7 +39,7 @@ from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count
 from sigmazero.core.problem import Problem
 
-__all__ = ["Foreign", "foreign", "is_foreign"]
+__all__ = ["Foreign", "foreign", "is_foreign", "planned"]
 
 
 @dataclass
@@ -120,7 +121,7 @@ class Foreign(Attack):
         """Let it attack all samples, a few at a time."""
         del i
         own = state.own.clone()
-        for rows in torch.arange(len(own), device=own.device).split(self.rows):
+        for rows in torch.split(torch.arange(len(own), device=own.device), self.rows):
             own[rows] = self._attacked(oracle, rows)
         return State(own, torch.ones_like(state.done))
 
@@ -182,8 +183,8 @@ def foreign(
         return Points.of(attack, ids, name or "points")
     found, told = callers.recognised(attack, options)
     steps = found.steps_of(told)
-    kept = callers.settings(found.thing) if found.made else told
-    shown = {name: callers.plain(value) for name, value in kept.items()}
+    kept = settings(found.thing) if found.made else told
+    shown = {name: plain(value) for name, value in kept.items()}
     return Foreign(
         name=name or found.title,
         steps=steps,
@@ -196,3 +197,9 @@ def foreign(
         caller=None if isinstance(attack, str) else found,
         told=None if shown == told else told,
     )
+
+
+def planned(attack: str, name: str, options: dict[str, Any], steps: int | None) -> Attack:
+    """The attack that a plan means; its `steps` are for an attack that takes such a number."""
+    made = foreign(attack, name=name, **options)
+    return made if steps is None else replace(made, steps=steps)

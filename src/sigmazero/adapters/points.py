@@ -40,7 +40,7 @@ class Points(Attack):
         """Points by the numbers of their rows: 0, 1, 2, ... unless others are given."""
         check_inputs(points)
         numbers = torch.arange(len(points)) if ids is None else torch.as_tensor(ids)
-        if numbers.shape != points.shape[:1] or len(numbers.unique()) < len(numbers):
+        if numbers.shape != points.shape[:1] or len(set(numbers.tolist())) < len(numbers):
             raise ValueError(f"ids of shape {tuple(numbers.shape)}: give {len(points)} row numbers, each once")
         points, numbers = points.detach().cpu().contiguous(), numbers.cpu().long()
         whole = hashlib.sha256(f"{points.dtype} {tuple(points.shape)}\n".encode())

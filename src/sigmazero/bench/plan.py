@@ -42,6 +42,7 @@ from sigmazero import models
 from sigmazero.bench.allowed import Allowed
 from sigmazero.bench.plan_space import space_of
 from sigmazero.adapters.foreign import foreign, is_foreign
+from sigmazero.adapters.foreign import is_foreign, planned
 from sigmazero.bench.toml import LENGTH, Lines, PlanError, TomlTable, brief, read_toml
 from sigmazero.core.attack import Attack, Goal, Precision, Prepare
 from sigmazero.core.inputs import hint
@@ -341,7 +342,10 @@ def _attacks(top: TomlTable, grid: TomlTable, name: str) -> Iterator[tuple[TomlT
 
 def _attack(table: TomlTable, base: str, label: str, given: dict[str, Any], steps: int | None) -> Attack:
     if is_foreign(base):
-        return _foreign(table, base, label, given, steps)
+        try:
+            return planned(base, label, given, steps)
+        except (TypeError, ValueError, ImportError) as error:
+            raise table.error(str(error), "parameters") from None
     attack = registry.get(base)
     known = attack.parameters()
     if "steps" in given:
@@ -359,15 +363,6 @@ def _attack(table: TomlTable, base: str, label: str, given: dict[str, Any], step
         return replace(registry.get(base, **chosen), name=label)
     except (TypeError, ValueError) as error:
         raise table.error(f"{base}: {error}", "parameters") from None
-
-
-def _foreign(table: TomlTable, base: str, label: str, given: dict[str, Any], steps: int | None) -> Attack:
-    """An attack of another library; `steps` is for it if it takes such a number."""
-    try:
-        made = foreign(base, name=label, **given)
-        return made if steps is None else replace(made, steps=steps)
-    except (TypeError, ValueError, ImportError) as error:
-        raise table.error(str(error), "parameters") from None
 
 
 def _like(table: TomlTable, where: str, key: str, value: Any, default: Any) -> Any:

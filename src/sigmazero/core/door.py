@@ -1,10 +1,10 @@
-"""A model to hand to somebody else's attack: it answers as the oracle's does, and whatever passes is counted and judged.
+"""A model to hand to somebody else's attack: it answers as the oracle's does, and whatever passes is counted.
 
-An attack that is not ours asks when and as often as it likes, in chunks of any size, for gradients or without. Every row
-that goes through, forwards or backwards, is counted for the sample it belongs to, and the best point is kept.
+An attack that is not ours asks when and as often as it likes, in chunks of any size, for gradients or without. Every
+row that goes through, forwards or backwards, is counted for the sample it belongs to, and the best point is kept.
 """
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,12 +46,12 @@ class Door(nn.Module):
 
     def _answer(self, points: Tensor, rows: Tensor) -> Tensor:
         problem = self.oracle.problem.take(rows)
-        asked = points if _plain(problem) else cast(Tensor, _Outward.apply(points, problem))
+        asked = points if _plain(problem) else _outward(points, problem)
         parts = [self.oracle.model(part) for part in torch.split(asked, self.oracle.chunk)]
         logits = problem.shifted(widened(torch.cat(parts) if len(parts) > 1 else parts[0].clone(), points))
         self.oracle.note(rows, _legal(problem, points.detach()), logits.detach())
         if logits.requires_grad:
-            logits.register_hook(lambda _: self.oracle.note_backwards(rows))
+            logits.register_hook(lambda _: self.oracle.note_backwards(rows))  # type: ignore[no-untyped-call]
         return logits.to(points.dtype)
 
     def returned(self, points: Tensor) -> Tensor:
@@ -92,10 +92,8 @@ class Door(nn.Module):
     def _stop(self, rows: Tensor) -> None:
         """Stop where every sample has points within the budget, or where one would ask more than it may."""
         problem, tally = self.oracle.problem, self.oracle.tally
-        met = problem.budget is not None and bool(
-            (tally.best_l0[self.rows] <= min(problem.budget, problem.sites)).all()
-        )
-        if met:
+        enough = -1 if problem.budget is None else min(problem.budget, problem.sites)
+        if bool((tally.best_l0[self.rows] <= enough).all()):
             raise Enough
         if self.queries is not None:
             wanted = (rows[:, None] == self.rows).sum(0)
@@ -126,3 +124,8 @@ class _Outward(torch.autograd.Function):
         problem: Problem = ctx.problem
         slope = problem.inward_slope(slopes[0])
         return (slope if problem.free is None else slope * problem.free), None
+
+
+def _outward(points: Tensor, problem: Problem) -> Tensor:
+    outer: Tensor = _Outward.apply(points, problem)  # type: ignore[no-untyped-call]
+    return outer

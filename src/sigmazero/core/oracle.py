@@ -154,13 +154,13 @@ class Oracle:
         self.tally.forwards = self.tally.forwards.index_add(0, rows, ones)
         self.tally.broken = self.tally.broken.index_fill(0, rows[~finite], True)
         worth = verdict.l0 if self.tally.costs is None else asked.cost(x)
-        for row in rows[verdict.valid].unique():
+        for row in sorted(set(rows[verdict.valid].tolist())):
             mine = (verdict.valid & (rows == row)).nonzero().squeeze(1)
             best = mine[worth[mine].argmin()].view(1)
-            part = self.part(row.view(1))
+            part = self.part(rows[best])
             part.iteration = part.tally.forwards - self.problem.checks
             part._record(x[best], Verdict(*(field[best] for field in verdict)))
-            self.absorb(part, row.view(1))
+            self.absorb(part, rows[best])
 
     def note_backwards(self, rows: Tensor) -> None:
         """Gradients at points of these samples were computed for somebody else."""

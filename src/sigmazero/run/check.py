@@ -65,7 +65,7 @@ def check(
     verifier = Verifier(model, numbers)
     problem = replace(problem, checks=verifier.checks)
     _warn_outside(problem)
-    parts = torch.arange(len(problem), device=problem.x.device).split(batch_size)
+    parts = torch.split(torch.arange(len(problem), device=problem.x.device), batch_size)
     with turn(model, problem.x.device, numbers):
         found = Result.join([_checked(verifier, problem.take(rows)) for rows in parts])
     return replace(found, seconds=time.perf_counter() - began)
