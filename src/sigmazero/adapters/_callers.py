@@ -3,6 +3,7 @@
 Every caller is handed a model, inputs in [0, 1] and labels, and returns inputs; the rest is its library's convention.
 """
 
+import difflib
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -121,7 +122,9 @@ def named(peer: str, method: str) -> Caller:
     module = PEERS[peer].load(part)
     known = _attacks(vars(module), peer)
     if method not in known:
-        raise ValueError(f"{peer} {PEERS[peer].version} has no attack {method!r}; {hint(method, sorted(known))}")
+        near = difflib.get_close_matches(method, known, n=1)
+        advice = f"did you mean {near[0]!r}?" if near else f"see dir({module.__name__})"
+        raise ValueError(f"{peer} {PEERS[peer].version} has no attack {method!r}; {advice}")
     return kind(known[method], peer, method)
 
 

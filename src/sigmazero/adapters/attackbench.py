@@ -31,11 +31,15 @@ def run(
     labels: Tensor,
     targeted: bool = False,
     targets: Tensor | None = None,
+    threat_model: str = "l0",
     **options: Any,
 ) -> Tensor:
     """Adversarial inputs, within the limit of queries that AttackBench's model has."""
+    norms = {str(threat_model), str(options.pop("norm", "l0"))}  # it may say it by either name
+    if norms != {"l0"}:
+        raise ValueError(f"threat_model={max(norms)!r}: these attacks keep the number of changes small, 'l0'")
     goal = targets if targeted and targets is not None else labels
-    # A copy made for speed would pass by what counts the queries; and 0 is no seed to be replaced.
+    # A copy made for speed would pass by what counts the queries.
     options.setdefault("prepare", "none")
     return within(told(attack, options), limit_of(model)).run(model, inputs, goal, targeted=targeted).x_adv
 
