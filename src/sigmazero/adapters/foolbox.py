@@ -5,7 +5,7 @@
 
 Attacks that look for the fewest changes are foolbox's minimisation attacks; if all epsilons are numbers, the smallest
 becomes the budget at which a sample stops. Those within a budget are its fixed-epsilon attacks. foolbox's own l0
-distance refuses epsilons that are numbers: `Changes` stands in for it, and reverts a sample that has too many.
+distance refuses epsilons that are numbers: `ChangeCount` stands in for it, and reverts a sample that has too many.
 """
 
 from typing import Any
@@ -23,14 +23,14 @@ def _base() -> Any:
     return PEERS["foolbox"].load("attacks.base")
 
 
-class Changes:
+class ChangeCount:
     """The number of changes as a distance of foolbox: features, or positions with all their channels."""
 
     def __init__(self, unit: str = "feature") -> None:
         self.unit = unit
 
     def __repr__(self) -> str:
-        return f"Changes({self.unit!r})"
+        return f"ChangeCount({self.unit!r})"
 
     def __call__(self, references: Any, perturbed: Any) -> Any:
         """How many changes each sample has."""
@@ -61,9 +61,9 @@ class FoolboxAttack:
         return f"{type(self).__name__}({self.told.attack})"
 
     @property
-    def distance(self) -> Changes:
-        """Changes, in the unit that is asked for."""
-        return Changes(self.told.how.get("unit", "feature"))
+    def distance(self) -> ChangeCount:
+        """Their number, in the unit that is asked for."""
+        return ChangeCount(self.told.how.get("unit", "feature"))
 
     def _run(self, model: Any, inputs: Any, criterion: Any, budget: float | None) -> Any:
         tensors = _base().ep
@@ -120,4 +120,4 @@ __getattr__ = _natives
 
 
 def __dir__() -> list[str]:
-    return [*_natives.names(), "Changes", "wrap"]
+    return [*_natives.names(), "ChangeCount", "wrap"]

@@ -33,6 +33,7 @@ from sigmazero.adapters._caller import Caller, plain, settings
 from sigmazero.adapters._callers import is_foreign
 from sigmazero.adapters.points import Points
 from sigmazero.core import noise
+from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
 from sigmazero.core.door import Door, Enough
 from sigmazero.core.oracle import Oracle
@@ -75,7 +76,7 @@ class Foreign(Attack):
     caller: Any = field(default=None, compare=False, repr=False)  # where the name alone does not lead to it
     told: Any = field(default=None, compare=False, repr=False)  # options that a text cannot hold
 
-    gradients: ClassVar[bool] = False  # some need them and some do not: only they know
+    needs: ClassVar[Ability] = "labels"  # some need more, and only they know
     capturable: ClassVar[bool] = False
     keeps_own: ClassVar[bool] = True
     finite_box: ClassVar[bool] = True

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
 from sigmazero.core.inputs import check_inputs
 from sigmazero.core.oracle import Oracle
@@ -31,7 +32,7 @@ class Points(Attack):
     points: Any = field(compare=False, repr=False)
     numbers: Any = field(compare=False, repr=False)
 
-    gradients: ClassVar[bool] = False
+    needs: ClassVar[Ability] = "labels"
     capturable: ClassVar[bool] = False
     paper: ClassVar[str] = "docs/bridges.md"
 

@@ -57,6 +57,8 @@ def check(
     """
     if not (integer(batch_size) and batch_size >= 1):
         raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
+    if isinstance(x, Tensor) and isinstance(x_adv, Tensor) and x_adv.shape != x.shape:
+        raise ValueError(f"x_adv has shape {tuple(x_adv.shape)}, expected {tuple(x.shape)}: one point for each input")
     began = time.perf_counter()
     asked = {"targeted": targeted, "bounds": bounds, "unit": unit, "mask": mask, "space": space}
     problem = make_problem(x, y, **asked, budget=budget, ids=ids, start=x_adv, margin=margin)  # type: ignore[arg-type]
