@@ -47,8 +47,8 @@ rest: $(VENV)/.dev  ## the attacks on ourselves and other long tests that `make 
 # installed without what they ask for besides: one holds back requests, another wants what does not build.
 PEERS := .venv-peers
 $(PEERS)/.done: $(VENV)/.dev constraints-peers.txt
-	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/pip install --quiet --no-deps -r constraints-peers.txt
+	$(PYTHON) -m venv --without-pip $(PEERS)
+	$(BIN)/pip --python $(PEERS)/bin/python install --quiet --no-deps -r constraints-peers.txt
 	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > \
 	  $$($(PEERS)/bin/python -c 'import site; print(site.getsitepackages()[0])')/shared.pth
 	@touch $@

@@ -40,6 +40,7 @@ from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count
 from sigmazero.core.problem import Problem
 
+WRITERS = {"summary_writer", "tensorboard"}
 __all__ = ["Foreign", "foreign", "is_foreign", "planned"]
 
 
@@ -202,5 +203,7 @@ def foreign(
 
 def planned(attack: str, name: str, options: dict[str, Any], steps: int | None) -> Attack:
     """The attack that a plan means; its `steps` are for an attack that takes such a number."""
+    if writes := sorted(WRITERS & options.keys()):  # people send each other plans
+        raise ValueError(f"{writes[0]} makes the attack write files, which a plan may not ask for; leave it out")
     made = foreign(attack, name=name, **options)
     return made if steps is None else replace(made, steps=steps)
