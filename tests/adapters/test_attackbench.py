@@ -6,6 +6,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import sigmazero as sz
 from sigmazero.adapters import attackbench
+from sigmazero.adapters._natives import told
 from tests.adapters.conftest import subject_named
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -21,9 +22,9 @@ def test_counts_agree(peer, network, name):
     loader = DataLoader(TensorDataset(subject.x, subject.y), batch_size=1)
     how = {"device": torch.device("cpu"), "query_budget": LIMIT, "debug": True}
     found = library.run_attack(subject.model, loader, attack, "l0", **how)
-    told = attackbench.within(attackbench.told(name, {}), LIMIT).attack
+    limited = attackbench.within(told(name, {}), LIMIT).attack
     pairs = zip(subject.x, subject.y, strict=True)
-    expected = [told.run(subject.model, x[None], y[None], prepare="none") for x, y in pairs]
+    expected = [limited.run(subject.model, x[None], y[None], prepare="none") for x, y in pairs]
     ours = sz.Result.join(expected)
     assert found["num_forwards"] == ours.forwards.tolist()
     assert found["num_backwards"] == ours.backwards.tolist()

@@ -1,6 +1,8 @@
 """Attacks of other libraries, and functions, as attacks of ours: queries are counted, what comes back is verified."""
 
 import functools
+import pickle
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +10,8 @@ import torch
 import sigmazero as sz
 from sigmazero.adapters.foreign import Foreign
 from sigmazero.bench.identity import describe_attack
-from sigmazero.bench.plan import PlanError, parse_plan
+from sigmazero.bench.plan import parse_plan
+from sigmazero.bench.toml import PlanError
 from sigmazero.core.problem import count_features
 
 ROWS = 3
@@ -114,7 +117,7 @@ def test_what_it_returns_and_the_best_it_saw(easy):
         model(steepest(model, x, y, changes=9))
         return x
 
-    result = sz.foreign(loses).run(model, x, y)
+    result: Any = sz.foreign(loses).run(model, x, y)
     assert result.success.any()
     assert not result.own.success.any()
 
@@ -165,8 +168,8 @@ def test_identity(easy):
     assert base.steps == 5
     assert describe_attack(base) == describe_attack(sz.foreign(one, name="called so"))
     assert describe_attack(base) == describe_attack(sz.foreign(functools.partial(one, steps=5)))
-    others = [sz.foreign(one, **{name: 6}) for name in ("steps", "rows", "max_queries")]
-    for another in (*others, sz.foreign(other)):
+    others = (sz.foreign(one, steps=6), sz.foreign(one, rows=6), sz.foreign(one, max_queries=6), sz.foreign(other))
+    for another in others:
         assert describe_attack(another) != describe_attack(base)
 
 
@@ -199,17 +202,37 @@ def test_what_is_refused_when_it_runs(easy):
         sz.foreign(x[:4]).run(model, x, y)
 
 
+def test_a_model_without_gradients(easy):
+    """What asks for none runs; what does is refused in one line."""
+    model, x, y = easy
+    weight = model.weight.detach().numpy(), model.bias.detach().numpy()
+    scores = lambda x: torch.from_numpy(x.detach().numpy() @ weight[0].T + weight[1])  # noqa: E731
+    blind = sz.foreign(lambda model, x, y: 1 - x, name="blind")
+    assert blind.run(scores, x, y).own is not None
+    with pytest.raises(TypeError, match=r"steepest needs gradients, and this model has none \(.*\)$"):
+        sz.foreign(steepest).run(scores, x, y)
+
+
+def test_it_travels(easy):
+    """To another process, as a plan's attacks do."""
+    model, x, y = easy
+    attack = pickle.loads(pickle.dumps(sz.foreign(steepest, changes=9)))
+    assert torch.equal(attack.run(model, x, y).x_adv, sz.foreign(steepest, changes=9).run(model, x, y).x_adv)
+
+
 def test_in_a_store(easy, tmp_path):
     """Beside ours, resumed, verified; points from anywhere too."""
     model, x, y = easy
-    attack, points = sz.foreign(steepest, changes=9), sz.foreign(steepest(model, x, y, 9), name="theirs")
+    attack: Any = sz.foreign(steepest, changes=9)
+    points: Any = sz.foreign(steepest(model, x, y, 9), name="theirs")
     attacks = [sz.get("sigma-zero", steps=9), attack, points]
     done = [sz.evaluate(model, (x, y), attacks, store=tmp_path / "s.db") for _ in range(2)]
     assert done[0].keys == done[1].keys
     assert not done[1].verify().disagreements
-    _, theirs, given = done[1].records()
+    records: list[Any] = done[1].records()
+    _, theirs, given = records
     assert (theirs["attack"], given["attack"]) == ("steepest", "theirs")
-    result = attack.run(model, x, y)
+    result: Any = attack.run(model, x, y)
     assert theirs["asr_inf"] == result.asr()
     assert given["asr_inf"] == sz.check(model, x, y, points.points).asr() == result.own.asr()
     assert given["forwards"] <= 2
@@ -246,6 +269,8 @@ def test_plans_of_a_library_that_is_not_there(monkeypatch):
 @pytest.mark.filterwarnings("ignore")
 def test_plans(peer):
     peer("foolbox")
+    theirs: Any
+    plain: Any
     theirs, plain = (q.attack for q in parse_plan(PLAN.format(name="L0FMNAttack", options="gamma = 0.1")).questions)
     assert isinstance(theirs, Foreign)
     assert (theirs.name, theirs.steps, theirs.options, plain.options) == ("theirs", 7, (("gamma", 0.1),), ())
@@ -289,7 +314,7 @@ def test_attack_objects(peer, subject):
     """One that was made already gives what its name gives."""
     x, y = subject.x[:ROWS], subject.y[:ROWS]
     saliency = {"theta": 1.0, "gamma": 0.02}
-    made = [
+    made: list[Any] = [
         (peer("foolbox").attacks.L0FMNAttack(steps=10), "foolbox:L0FMNAttack", {"steps": 10}),
         (peer("torchattacks").JSMA(subject.model, **saliency), "torchattacks:JSMA", saliency),
         (peer("adv-lib", "attacks").fmn, "adv-lib:fmn", {"norm": 0, "steps": 10}),

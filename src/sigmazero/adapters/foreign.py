@@ -19,7 +19,7 @@ What comes back runs wherever an attack of ours does: `run`, `sz.evaluate`, plan
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -137,6 +137,10 @@ class Foreign(Attack):
                 found = self._caller.call(door, problem.x.clone(), problem.y.clone(), problem.targeted, told)
         except Enough:
             return oracle.tally.best[rows]
+        except RuntimeError as error:
+            if door.dead_end and "grad" in str(error):
+                raise TypeError(f"{self.name} needs gradients, and this model has none ({error})") from error
+            raise
         if tuple(found.shape) != tuple(problem.x.shape):
             shapes = f"{tuple(found.shape)}, expected {tuple(problem.x.shape)}"
             raise ValueError(f"{self.name} returned inputs of shape {shapes}: one for each it was given")
@@ -166,7 +170,7 @@ def foreign(
     name: str | None = None,
     rows: int = 1,
     max_queries: int | None = None,
-    ids: Tensor | None = None,
+    ids: Tensor | Sequence[int] | None = None,
     **options: Any,
 ) -> Attack:
     """An attack of another library, a function, or points found elsewhere, as an attack of ours.

@@ -1,6 +1,7 @@
 """Points that somebody found, to stand beside attacks in the benchmark: nothing is searched, all is verified."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -37,7 +38,7 @@ class Points(Attack):
     paper: ClassVar[str] = "docs/bridges.md"
 
     @classmethod
-    def of(cls, points: Tensor, ids: Tensor | None, name: str) -> "Points":
+    def of(cls, points: Tensor, ids: Tensor | Sequence[int] | None, name: str) -> "Points":
         """Points by the numbers of their rows: 0, 1, 2, ... unless others are given."""
         check_inputs(points)
         numbers = torch.arange(len(points)) if ids is None else torch.as_tensor(ids)

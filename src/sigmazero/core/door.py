@@ -33,6 +33,7 @@ class Door(nn.Module):
         # Attacks ask a module's parameters where it is.
         self.place = nn.Parameter(self.clean.new_zeros(1), requires_grad=False)
         self._before = self._asked()
+        self.dead_end = False  # whether a gradient could have been asked for where the model has none
 
     def forward(self, points: Tensor) -> Tensor:
         """The logits of points (M, ...), with a way back where they have one."""
@@ -50,6 +51,7 @@ class Door(nn.Module):
         parts = [self.oracle.model(part) for part in torch.split(asked, self.oracle.chunk)]
         logits = problem.shifted(widened(torch.cat(parts) if len(parts) > 1 else parts[0].clone(), points))
         self.oracle.note(rows, _legal(problem, points.detach()), logits.detach())
+        self.dead_end = self.dead_end or (points.requires_grad and not logits.requires_grad)
         if logits.requires_grad:
             logits.register_hook(lambda _: self.oracle.note_backwards(rows))  # type: ignore[no-untyped-call]
         return logits.to(points.dtype)
