@@ -205,9 +205,17 @@ def foreign(
     )
 
 
-def planned(attack: str, name: str, options: dict[str, Any], steps: int | None) -> Attack:
-    """The attack that a plan means; its `steps` are for an attack that takes such a number."""
-    if writes := sorted(WRITERS & options.keys()):  # people send each other plans
-        raise ValueError(f"{writes[0]} makes the attack write files, which a plan may not ask for; leave it out")
-    made = foreign(attack, name=name, **options)
-    return made if steps is None else replace(made, steps=steps)
+def planned(
+    attack: str, name: str, options: dict[str, Any], steps: int | None, wrong: Callable[[str], Exception]
+) -> Attack:
+    """The attack that a plan means; its `steps` are for an attack that takes such a number.
+
+    `wrong` makes the error that says where in the plan something is wrong.
+    """
+    try:
+        if writes := sorted(WRITERS & options.keys()):  # people send each other plans
+            raise ValueError(f"{writes[0]} makes the attack write files, which a plan may not ask for; leave it out")
+        made = foreign(attack, name=name, **options)
+        return made if steps is None else replace(made, steps=steps)
+    except (TypeError, ValueError, ImportError) as error:
+        raise wrong(str(error)) from None

@@ -83,9 +83,6 @@ class SparseAutoAttack:
         self.verbose, self.log_path = verbose, None if log_path is None else Path(log_path)
         self.device = _device(model) if device is None else torch.device(device)
         self.allowed, self.unit, self.precision = Allowed(bounds, mask, space), unit, precision
-        self.version = choose(version, attacks_to_run, self.eps)
-        self.members = self.version.members(self.eps)
-        self.bounds, self.unit, self.precision = bounds, unit, precision
         self._choose(version, attacks_to_run)
         self._report: CascadeReport | None = None
 

@@ -39,10 +39,9 @@ from typing import Any, get_args
 
 from sigmazero import attacks as registry
 from sigmazero import models
+from sigmazero.adapters.foreign import is_foreign, planned
 from sigmazero.bench.allowed import Allowed
 from sigmazero.bench.plan_space import space_of
-from sigmazero.adapters.foreign import foreign, is_foreign
-from sigmazero.adapters.foreign import is_foreign, planned
 from sigmazero.bench.toml import LENGTH, Lines, PlanError, TomlTable, brief, read_toml
 from sigmazero.core.attack import Attack, Goal, Precision, Prepare
 from sigmazero.core.inputs import hint
@@ -342,10 +341,7 @@ def _attacks(top: TomlTable, grid: TomlTable, name: str) -> Iterator[tuple[TomlT
 
 def _attack(table: TomlTable, base: str, label: str, given: dict[str, Any], steps: int | None) -> Attack:
     if is_foreign(base):
-        try:
-            return planned(base, label, given, steps)
-        except (TypeError, ValueError, ImportError) as error:
-            raise table.error(str(error), "parameters") from None
+        return planned(base, label, given, steps, lambda said: table.error(said, "parameters"))
     attack = registry.get(base)
     known = attack.parameters()
     if "steps" in given:

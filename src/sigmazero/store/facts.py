@@ -35,15 +35,11 @@ KINDS: dict[str, Any] = {
     "seconds": np.float64,
     "given_up": np.int64,
     "cost": np.float64,
-}
-COLUMNS = tuple(KINDS)
-# What stands in a column for batches that were stored before there was such a column: a new column needs a line here.
-DEFAULTS: dict[str, float] = {"given_up": 0, "cost": np.nan}
     "returned": np.float64,
 }
 COLUMNS = tuple(KINDS)
 # What stands in a column for batches that were stored before there was such a column: a new column needs a line here.
-DEFAULTS: dict[str, float] = {"given_up": 0, "returned": np.nan}
+DEFAULTS: dict[str, float] = {"given_up": 0, "cost": np.nan, "returned": np.nan}
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,6 @@ class Facts:
     `row` is the row's number in its data set, `target` −1 in an untargeted run, `l0` and `l0_pixel` infinite where
     nothing was found, `seconds` the batch's time divided by its samples, `given_up` the records that did not hold,
     `cost` what the changes cost together in a space with costs (infinite where nothing was found) and NaN elsewhere.
-    nothing was found, `seconds` the batch's time divided by its samples, `given_up` the records that did not hold.
     `returned` is the number of changes, in the unit of the cell, of the point that the method returns by its own rule:
     infinite where it does not hold, NaN for a method whose point is always the sparsest it found.
     `value` is what a changed feature became, not by how much: the adversarial input is rebuilt exactly (only the

@@ -35,11 +35,10 @@ def run_row(
         if each.known(budget) and (not each.hidden or (each.seldom and value is not None)):
             counted = each.kind == "l0" or (each.k is not None and budget is not None)
             unit = " (pixels)" if counted and result.unit == "pixel" else ""
-            row[each.title + unit] = text(each, each.value(samples))
+            row[each.title + unit] = text(each, value)
     if budget is None:
         row |= {f"ASR at cost {number(cost)}": percent(result.asr_at_cost(cost)) for cost in costs}
         row |= {"median cost": number(metrics.median(result.cost.double().cpu().numpy()))} if len(costs) else {}
-            row[each.title + unit] = text(each, value)
     return row
 
 
