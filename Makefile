@@ -8,7 +8,7 @@ ifneq ($(filter C POSIX,$(LC_ALL)),)
 export LC_ALL := C.UTF-8
 endif
 
-.PHONY: help demo test lint types unit rest nightly format pages docs clean
+.PHONY: help demo test lint types unit rest peers nightly format pages docs clean
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -43,6 +43,19 @@ unit: $(VENV)/.dev
 rest: $(VENV)/.dev  ## the attacks on ourselves and other long tests that `make test` leaves out
 	$(BIN)/pytest -q -n 2 --dist worksteal -m long
 
+# Other libraries, in an environment of their own, which has torch and our tools from the first by a path file. They are
+# installed without what they ask for besides: one holds back requests, another wants what does not build.
+PEERS := .venv-peers
+$(PEERS)/.done: $(VENV)/.dev constraints-peers.txt
+	$(PYTHON) -m venv --without-pip $(PEERS)
+	$(BIN)/pip --python $(PEERS)/bin/python install --quiet --no-deps -r constraints-peers.txt
+	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > \
+	  $$($(PEERS)/bin/python -c 'import site; print(site.getsitepackages()[0])')/shared.pth
+	@touch $@
+
+peers: $(PEERS)/.done  ## the bridges to other libraries, with these libraries
+	SIGMAZERO_PEERS=1 $(PEERS)/bin/python -m pytest -q -n 2 --dist worksteal tests/adapters
+
 # The number is that of the day and is printed: the same cases again with `make nightly SEED=20250131`.
 SEED ?= $(shell date +%Y%m%d)
 nightly: $(VENV)/.dev  ## the hard tests with a hundred times as many cases; takes hours
@@ -60,4 +73,4 @@ docs: pages      ## build the documentation into build/docs; a link that leads n
 	@echo "wrote build/docs/index.html"
 
 clean:           ## remove what make made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache demo build
+	rm -rf $(VENV) $(PEERS) .pytest_cache .mypy_cache .ruff_cache demo build

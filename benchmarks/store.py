@@ -85,6 +85,7 @@ def made_up(rows: int, seed: int) -> Facts:
         forwards=np.full(rows, 1002),
         backwards=np.full(rows, 1000),
         given_up=np.zeros(rows, np.int64),
+        returned=np.full(rows, np.nan),
         margin=g.normal(size=rows).astype(np.float32).astype(np.float64),
         seconds=np.full(rows, 0.01),
         cost=np.full(rows, np.nan),

@@ -56,6 +56,7 @@ def _stay_here(event: str, given: tuple[Any, ...]) -> None:
 
 # Attacks on ourselves and whole processes: `make rest` has them, and CI runs it too.
 LONG = (
+    "adapters/",
     *("hard/", "attacks/test_real_networks.py", "bench/test_rerun.py", "bench/test_trust.py", "cli/test_output.py"),
     *(
         "cli/test_over.py",

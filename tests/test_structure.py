@@ -19,13 +19,14 @@ ALLOWED: dict[str, set[str]] = {
     "core": set(),
     "run": {"core"},
     "attacks": {"core"},
+    "adapters": {"core", "attacks"},
     "data": {"core"},
     "models": {"core", "data"},
     "store": {"core"},
     "report": {"core", "store"},
-    "bench": {"core", "run", "attacks", "data", "models", "store", "report"},
-    "auto": {"core", "run", "attacks", "data", "models", "store", "report", "bench"},
-    "cli": {"core", "run", "attacks", "data", "models", "store", "report", "bench", "auto"},
+    "bench": {"core", "run", "attacks", "adapters", "data", "models", "store", "report"},
+    "auto": {"core", "run", "attacks", "adapters", "data", "models", "store", "report", "bench"},
+    "cli": {"core", "run", "attacks", "adapters", "data", "models", "store", "report", "bench", "auto"},
 }
 # Loaded when a function is called, not with the module: the contract opens a session, and a result is drawn and saved.
 LATE = {("core.attack", "run"), ("core.result_face", "report"), ("core.result_face", "store")}

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sigmazero.adapters.foreign import foreign
     from sigmazero.attacks import ATTACKS, get, register
     from sigmazero.attacks.functions import refine, sigma_zero
     from sigmazero.auto import SparseAutoAttack
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from sigmazero.core.result import Outcome, Result
     from sigmazero.core.space import Space
     from sigmazero.core.space_rules import Formula, Rule
+    from sigmazero.run.check import check
     from sigmazero.store.results import load_result
 
 __version__ = "0.1.0"
@@ -29,7 +31,9 @@ __all__ = [
     "Rule",
     "Space",
     "SparseAutoAttack",
+    "check",
     "evaluate",
+    "foreign",
     "get",
     "load_result",
     "refine",
@@ -47,10 +51,12 @@ _LATER = {
     "Space": "sigmazero.core.space",
     "load_result": "sigmazero.store.results",
     "SparseAutoAttack": "sigmazero.auto",
+    "check": "sigmazero.run.check",
     "evaluate": "sigmazero.bench.evaluate",
+    "foreign": "sigmazero.adapters.foreign",
 }
 # Packages to import from: sigmazero.models, sigmazero.data and so on. What is not named here is our own business.
-_PACKAGES = ("attacks", "auto", "bench", "data", "models", "report", "store")
+_PACKAGES = ("adapters", "attacks", "auto", "bench", "data", "models", "report", "store")
 
 
 def __getattr__(name: str) -> object:

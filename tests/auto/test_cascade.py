@@ -13,6 +13,7 @@ import sigmazero as sz
 from sigmazero.auto import VERSIONS
 from sigmazero.core.problem import count_features, count_pixels
 from tests.auto.conftest import MEMBERS, MINIMUM, Counted, custom, problem
+from tests.networks import linear_problem
 
 
 @pytest.mark.parametrize("members", [MEMBERS, VERSIONS["quick"].budget], ids=["three", "quick"])
@@ -269,3 +270,17 @@ def test_the_page_names_the_versions_as_they_are():
     for version in VERSIONS.values():
         row = next(line for line in page.splitlines() if line.startswith(f"| `{version.name}` {version.number} |"))
         assert re.findall(r"`([a-z0-9-]+)` \(", row) == [m.name for m in (*version.budget, *version.minimum)]
+
+
+def test_the_other_names_of_autoattack():
+    model, x, y = linear_problem((12,), 5)
+    auto = sz.SparseAutoAttack(model, eps=3, version="quick", verbose=False, seed=4)
+    assert torch.equal(auto.get_logits(x), model(x))
+    assert auto.get_seed() == 4
+    assert auto.attacks_to_run == ["sigma-swap", "sparse-rs"]
+    auto.attacks_to_run = ["sigma-zero"]
+    assert str(auto.version) == "custom 0"
+    auto.run_standard_evaluation(x, y)
+    assert auto.report.result.success.any()
+    auto.set_version("quick")
+    assert auto.attacks_to_run == ["sigma-swap", "sparse-rs"]

@@ -41,6 +41,7 @@ def test_summary_of_a_minimum_norm_run():
         forwards=[1, 100, 101, 102],
         backwards=[0, 100, 98, 98],
         seconds=[0, 1, 1, 2],
+        returned=[0, 14, INF, INF],
     )
     figures = measure.summary(cell(rows=5), facts)
     assert figures == {
@@ -55,6 +56,8 @@ def test_summary_of_a_minimum_norm_run():
         "median_l0": 21,
         "mean_l0": INF,
         "mean_l0_found": 14,
+        "returned_asr": 0.5,
+        "returned_median_l0": INF,
         "forwards": 76,
         "backwards": 74,
         "kqueries": 0.15,

@@ -83,9 +83,33 @@ class SparseAutoAttack:
         self.verbose, self.log_path = verbose, None if log_path is None else Path(log_path)
         self.device = _device(model) if device is None else torch.device(device)
         self.allowed, self.unit, self.precision = Allowed(bounds, mask, space), unit, precision
-        self.version = choose(version, attacks_to_run, self.eps)
-        self.members = self.version.members(self.eps)
+        self._choose(version, attacks_to_run)
         self._report: CascadeReport | None = None
+
+    def _choose(self, version: str, attacks: Sequence[str | Attack] = ()) -> None:
+        self.version = choose(version, attacks, self.eps)
+        self.members = self.version.members(self.eps)
+
+    def set_version(self, version: str = "standard") -> None:
+        """Take another version from now on; AutoAttack's name for it."""
+        self._choose(version)
+
+    @property
+    def attacks_to_run(self) -> list[str]:
+        """The names of the members; set to other names, or attacks, it makes the version "custom"."""
+        return [member.name for member in self.members]
+
+    @attacks_to_run.setter
+    def attacks_to_run(self, attacks: Sequence[str | Attack]) -> None:
+        self._choose("custom", attacks)
+
+    def get_logits(self, x: Tensor) -> Tensor:
+        """The model's answers; AutoAttack's name for it."""
+        return self.model(x)
+
+    def get_seed(self) -> int:
+        """The seed of the random members, which is always the same unless you give another."""
+        return self.seed
 
     @property
     def report(self) -> CascadeReport:

@@ -133,6 +133,7 @@ def describe_attack(attack: Attack) -> dict[str, Any]:
     registered = ours and kind in {type(each) for each in attacks.ATTACKS.values()}
     code: list[type | Callable[..., Any]] = [] if registered else [kind, *patches(kind)]
     loss = losses.LOSSES.get(str(parameters.get("loss")))
+    code += getattr(attack, "code", ())  # of a function that a user made an attack
     code += [loss] if loss is not None and loss.__module__ != losses.__name__ else []
     return {**known, "code": sorted({known_code(thing) for thing in code})} if code else known
 

@@ -16,6 +16,8 @@
     data = ["mnist"]
     attacks = ["sigma-zero", "no-projection"]
 
+`attack = "foolbox:L0FMNAttack"` is one of another library (docs/bridges.md), told `parameters` as its options.
+
 An attack's settings win over those of the grid, those over the ones at the top. `precision` ("fp32", "tf32", "bf16" or
 "fp64") forces the numbers of the search, which are otherwise those of the process; with `margin = 0.5` a success must
 hold by that much in the logits. `sweep = { threshold = [0.1, 0.3] }`
@@ -37,6 +39,7 @@ from typing import Any, get_args
 
 from sigmazero import attacks as registry
 from sigmazero import models
+from sigmazero.adapters.foreign import is_foreign, planned
 from sigmazero.bench.allowed import Allowed
 from sigmazero.bench.plan_space import space_of
 from sigmazero.bench.toml import LENGTH, Lines, PlanError, TomlTable, brief, read_toml
@@ -318,12 +321,12 @@ def is_code(source: str) -> bool:
 def _attacks(top: TomlTable, grid: TomlTable, name: str) -> Iterator[tuple[TomlTable, str, Attack]]:
     """The attack of a name, or one for each combination of its sweep."""
     table = top.below("attacks").below(name)
-    if name not in top.below("attacks") and name not in registry.ATTACKS:
+    if name not in top.below("attacks") and name not in registry.ATTACKS and not is_foreign(name):
         known = [*top.below("attacks").values, *registry.ATTACKS]
         raise grid.error(f"unknown attack {name!r}; {hint(name, known)}", "attacks")
     table.only(("attack", "parameters", "sweep", "trace", *SETTINGS))
     base = table.text("attack") or name
-    if base not in registry.ATTACKS:
+    if base not in registry.ATTACKS and not is_foreign(base):
         raise table.error(f"attack {base!r} is not registered; {hint(base, registry.ATTACKS)}", "attack")
     fixed, sweep = table.below("parameters"), table.below("sweep")
     for key, values in sweep.values.items():
@@ -337,6 +340,8 @@ def _attacks(top: TomlTable, grid: TomlTable, name: str) -> Iterator[tuple[TomlT
 
 
 def _attack(table: TomlTable, base: str, label: str, given: dict[str, Any], steps: int | None) -> Attack:
+    if is_foreign(base):
+        return planned(base, label, given, steps, lambda said: table.error(said, "parameters"))
     attack = registry.get(base)
     known = attack.parameters()
     if "steps" in given:

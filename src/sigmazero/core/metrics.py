@@ -49,7 +49,10 @@ def fitting_costs(cost: Floats) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Samples:
-    """What figures are computed from: arrays with one entry per sample; `label` is None if true classes are unknown."""
+    """What figures are computed from: arrays with one entry per sample; `label` is None if true classes are unknown.
+
+    `returned` has the changes of the points that the method returns by its own rule; None if it has no such rule.
+    """
 
     changes: Floats
     outcome: NDArray[Any]
@@ -58,6 +61,7 @@ class Samples:
     seconds: Floats
     clean_prediction: NDArray[Any]
     label: NDArray[Any] | None = None
+    returned: Floats | None = None
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -79,6 +83,7 @@ class Metric:
     free      whether a run with a budget leaves it unknown; a figure at k is known where k is the budget
     at_k      whether it is a figure for each k; `k` is then the one it was taken at
     hidden    whether it is in dictionaries alone, not in tables
+    seldom    whether a hidden one is shown after all where it is known: few methods have it
     of        whether it is told of single runs, of stores, or of both
     """
 
@@ -93,6 +98,7 @@ class Metric:
     free: bool = False
     at_k: bool = False
     hidden: bool = False
+    seldom: bool = False
     of: tuple[MetricOf, ...] = ("run", "store")
     k: float | None = None
 
@@ -233,6 +239,18 @@ def mean_found(changes: ArrayLike) -> float:
     """The mean over the samples that were fooled."""
     values = checked(changes)
     return average(values[np.isfinite(values)])
+
+
+@metric("returned_asr", title="ASR returned", kind="share", better=1, free=True, hidden=True, seldom=True)
+def returned_asr(samples: Samples) -> float | None:
+    """Share of all samples fooled by what the method returned, which need not be the best point it saw."""
+    return None if samples.returned is None else asr(samples.returned)
+
+
+@metric("returned_median_l0", title="median returned", kind="l0", decimals=1, free=True, hidden=True, seldom=True)
+def returned_median(samples: Samples) -> float | None:
+    """The median over all samples of the changes of what the method returned."""
+    return None if samples.returned is None else median(samples.returned)
 
 
 metric("forwards", over="forwards", hidden=True)(average)

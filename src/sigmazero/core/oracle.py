@@ -142,6 +142,30 @@ class Oracle:
         self._record(x, self._judge(x, logits))
         return logits.to(x.dtype), torch.stack(grads, 1)
 
+    def note(self, rows: Tensor, x: Tensor, logits: Tensor) -> None:
+        """Somebody else asked the model about points (M, ...) of the samples `rows` (M,): count them, keep the best.
+
+        In the place of the step that found a point stands how many points of its sample had been asked about by then.
+        """
+        asked, ones = self.problem.take(rows), torch.ones_like(rows)
+        finite = logits.isfinite().all(1)
+        fooled = asked.fooled(logits) & finite
+        verdict = Verdict(fooled, fooled & asked.feasible(x), asked.l0(x), finite)
+        self.tally.forwards = self.tally.forwards.index_add(0, rows, ones)
+        self.tally.broken = self.tally.broken.index_fill(0, rows[~finite], True)
+        worth = verdict.l0 if self.tally.costs is None else asked.cost(x)
+        for row in sorted(set(rows[verdict.valid].tolist())):
+            mine = (verdict.valid & (rows == row)).nonzero().squeeze(1)
+            best = mine[worth[mine].argmin()].view(1)
+            part = self.part(rows[best])
+            part.iteration = part.tally.forwards - self.problem.checks
+            part._record(x[best], Verdict(*(field[best] for field in verdict)))
+            self.absorb(part, rows[best])
+
+    def note_backwards(self, rows: Tensor) -> None:
+        """Gradients at points of these samples were computed for somebody else."""
+        self.tally.backwards = self.tally.backwards.index_add(0, rows, torch.ones_like(rows))
+
     def l0(self, x: Tensor) -> Tensor:
         """Number of changes of a point; that of the point asked last is known already."""
         if self._counted is not None and self._counted[0] is x:

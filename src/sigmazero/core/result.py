@@ -82,6 +82,7 @@ class Result(ResultFace):
             seconds=np.full(len(self), self.seconds / max(len(self), 1)),
             clean_prediction=_array(self.clean_prediction),
             label=None if labels is None else _array(labels),
+            returned=None if self.own is None else _array(self.own.changes.double()),
         )
 
     def asr(self, k: float = torch.inf) -> float:

@@ -96,6 +96,7 @@ def samples(info: CellInfo, facts: Facts) -> Samples:
         seconds=facts.seconds,
         clean_prediction=facts.clean_prediction,
         label=facts.label,
+        returned=None if np.isnan(facts.returned).all() else facts.returned,
     )
 
 

@@ -35,10 +35,11 @@ KINDS: dict[str, Any] = {
     "seconds": np.float64,
     "given_up": np.int64,
     "cost": np.float64,
+    "returned": np.float64,
 }
 COLUMNS = tuple(KINDS)
 # What stands in a column for batches that were stored before there was such a column: a new column needs a line here.
-DEFAULTS: dict[str, float] = {"given_up": 0, "cost": np.nan}
+DEFAULTS: dict[str, float] = {"given_up": 0, "cost": np.nan, "returned": np.nan}
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class Facts:
     `row` is the row's number in its data set, `target` −1 in an untargeted run, `l0` and `l0_pixel` infinite where
     nothing was found, `seconds` the batch's time divided by its samples, `given_up` the records that did not hold,
     `cost` what the changes cost together in a space with costs (infinite where nothing was found) and NaN elsewhere.
+    `returned` is the number of changes, in the unit of the cell, of the point that the method returns by its own rule:
+    infinite where it does not hold, NaN for a method whose point is always the sparsest it found.
     `value` is what a changed feature became, not by how much: the adversarial input is rebuilt exactly (only the
     sign of a zero may differ).
     """
@@ -67,6 +70,7 @@ class Facts:
     seconds: Floats
     given_up: Integers
     cost: Floats
+    returned: Floats
     offsets: Integers
     index: Integers
     value: NDArray[Any]
@@ -104,6 +108,7 @@ class Facts:
             "label": _array(labels, np.int64),
             "target": np.full(len(result), -1, np.int64) if targets is None else _array(targets, np.int64),
             "seconds": np.full(len(result), result.seconds / max(len(result), 1)),
+            "returned": np.full(len(result), np.nan) if result.own is None else _array(result.own.changes, np.float64),
         }
         column |= {} if priced else {"cost": np.full(len(result), np.nan)}
         return Facts(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from torch import Tensor
 
@@ -31,10 +31,11 @@ def run_row(
         ks = metrics.fitting_ks(shape, shape[1:].numel() if result.unit == "pixel" and len(shape) > 1 else None)
     row = {"samples": f"{len(result)}"}
     for each in metrics.asked("run", [*sorted(ks), math.inf] if budget is None else [budget]):
-        if not each.hidden and each.known(budget):
+        value = each.value(samples)
+        if each.known(budget) and (not each.hidden or (each.seldom and value is not None)):
             counted = each.kind == "l0" or (each.k is not None and budget is not None)
             unit = " (pixels)" if counted and result.unit == "pixel" else ""
-            row[each.title + unit] = text(each, each.value(samples))
+            row[each.title + unit] = text(each, value)
     if budget is None:
         row |= {f"ASR at cost {number(cost)}": percent(result.asr_at_cost(cost)) for cost in costs}
         row |= {"median cost": number(metrics.median(result.cost.double().cpu().numpy()))} if len(costs) else {}
@@ -43,7 +44,9 @@ def run_row(
 
 def store_rows(records: Sequence[Record]) -> tuple[str, list[dict[str, str]]]:
     """The records of `measure.table`, ready to print, and a line with the settings that are the same in all of them."""
-    rows = [_settings(record) | _figures(record) for record in records]
+    seldom = {each.name for each in metrics.METRICS.values() if each.seldom}
+    known = {name for name in seldom if any(record.get(name) is not None for record in records)}
+    rows = [_settings(record) | _figures(record, known) for record in records]
     same = [name for name in SETTINGS if len({row[name] for row in rows}) == 1]
     caption = ", ".join(f"{name} {rows[0][name]}" for name in same if rows[0][name] != "–")
     return caption, [{name: text for name, text in row.items() if name not in same} for row in rows]
@@ -62,9 +65,9 @@ def _settings(record: Record) -> dict[str, str]:
     }
 
 
-def _figures(record: Record) -> dict[str, str]:
+def _figures(record: Record, seldom: Collection[str]) -> dict[str, str]:
     ks = [float(name[4:]) for name in record if name.startswith("asr_") and not name.endswith(("_low", "_high"))]
-    shown = [each for each in metrics.asked("store", ks) if not each.hidden]
+    shown = [each for each in metrics.asked("store", ks) if not each.hidden or each.name in seldom]
     return {each.heading: text(each, _number(record[each.name])) for each in shown}
 
 

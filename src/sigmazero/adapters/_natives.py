@@ -1,0 +1,121 @@
+"""Our attacks under another library's roof: names, options and models, whatever the library."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sigmazero.attacks import ATTACKS, get, renamed
+from sigmazero.core.attack import Attack
+from sigmazero.core.result import Result
+
+RUN = tuple(name for name in inspect.signature(Attack.run).parameters if name not in ("self", "model", "x", "y"))
+
+
+class Told(NamedTuple):
+    """An attack of ours, and what its `run` is told besides model, inputs and labels."""
+
+    attack: Attack
+    how: dict[str, Any]
+
+    def run(self, model: Any, x: Tensor, y: Tensor, **more: Any) -> Result:
+        """Attack; `more` is for this call alone. A model inside a wrapper is asked itself: of both there is no copy."""
+        plain = {"prepare": "none"} if isinstance(model, Inside) else {}
+        return self.attack.run(model, x, y, **{**plain, **self.how, **more})
+
+
+def told(attack: str | Attack, options: Mapping[str, Any]) -> Told:
+    """An attack by name, or one that was made already, with options for itself and for its `run`.
+
+    >>> told("sigma-zero", {"steps": 7, "unit": "pixel"}).how
+    {'unit': 'pixel'}
+    """
+    how = {name: value for name, value in options.items() if name in RUN}
+    own = {name: value for name, value in options.items() if name not in RUN}
+    if isinstance(attack, str):
+        return Told(get(attack, **own), how)
+    for unknown in sorted(own.keys() - attack.parameters().keys()):
+        known = ", ".join(attack.parameters())
+        raise TypeError(renamed(attack, unknown) or f"{attack.name} has no parameter {unknown!r}; it has: {known}")
+    return Told(replace(attack, **own), how)
+
+
+def class_name(name: str) -> str:
+    """What the class of an attack is called.
+
+    >>> class_name("sigma-zero"), class_name("pgd-l0-paper")
+    ('SigmaZero', 'PgdL0Paper')
+    """
+    return "".join(part[:1].upper() + part[1:] for part in name.split("-"))
+
+
+def function_name(name: str) -> str:
+    """What the function of an attack is called.
+
+    >>> function_name("sigma-zero-star")
+    'sigma_zero_star'
+    """
+    return name.replace("-", "_")
+
+
+class Natives:
+    """What a bridge offers: one thing of its kind for every attack of the registry, those registered later included."""
+
+    def __init__(self, module: str, make: Callable[[Attack], Any], word: Callable[[str], str] = class_name) -> None:
+        self.module, self.make, self.word = module, make, word
+        self._made: dict[str, Any] = {}
+
+    def __call__(self, name: str) -> Any:
+        """The thing of a name; for a module's `__getattr__`."""
+        if name not in self._made:
+            attack = next((each for each in list(ATTACKS.values()) if self.word(each.name) == name), None)
+            if attack is None:
+                known = ", ".join(self.names())
+                raise AttributeError(f"module {self.module!r} has no attribute {name!r}; its attacks are: {known}")
+            self._made[name] = self.make(attack)
+        return self._made[name]
+
+    def names(self) -> list[str]:
+        """All names."""
+        return [self.word(name) for name in ATTACKS]
+
+
+def native(bases: tuple[type, ...], attack: Attack, module: str) -> type:
+    """The class of one attack: what a bridge says of all of them, on a base class of the library's."""
+    doc = f"{attack.name} as {inspect.getdoc(bases[0])}\n\nOptions, besides those of `Attack.run`: {_options(attack)}."
+    return type(class_name(attack.name), bases, {"sigmazero": attack, "__doc__": doc, "__module__": module})
+
+
+def _options(attack: Attack) -> str:
+    return ", ".join(f"{name}={getattr(value, 'name', value)!r}" for name, value in attack.parameters().items())
+
+
+class Inside(nn.Module):
+    """A model that another library has wrapped, as a module: its answers are the wrapper's, its modes the module's."""
+
+    def __init__(self, module: nn.Module, answer: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.module, self._answer = module, answer
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Ask the wrapper."""
+        return self._answer(x)
+
+
+def labels_of(y: Any, device: torch.device) -> Tensor:
+    """Class indices, from indices or from one row of scores per class."""
+    values = torch.as_tensor(y, device=device)
+    return values.argmax(1) if values.ndim == 2 and values.shape[1] > 1 else values.reshape(-1).long()
+
+
+def simple(function: Callable[..., Any], attack: Attack, module: str) -> Callable[..., Any]:
+    """A function of one attack, made from a bridge's own, with a name and a docstring."""
+    made = partial(function, attack.name)
+    made.__name__ = made.__qualname__ = function_name(attack.name)  # type: ignore[attr-defined]
+    made.__doc__ = f"{attack.name}: {inspect.getdoc(function)}\n\nIts options: {_options(attack)}."
+    made.__module__ = module
+    return made

@@ -1,0 +1,115 @@
+"""Our attacks as ART's: `SigmaZero(classifier, steps=100).generate(x, y)`, arrays in and arrays out.
+
+A `PyTorchClassifier` is asked with gradients, its preprocessing included where that is differentiable; any other
+classifier answers scores, for attacks that need no more. `clip_values` are the bounds (none: no bounds). With
+`targeted=True` y has the classes to reach, as indices or one-hot; without y the classifier's own answers are what is to
+be left. A `mask` may be given to `generate`: 0 where a feature may not change.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sigmazero.adapters._natives import Inside, Natives, labels_of, native, told
+from sigmazero.adapters._peers import PEERS
+from sigmazero.core.attack import Attack
+
+COMMON = ("targeted", "batch_size")
+
+
+class ArtAttack:
+    """an evasion attack of ART."""
+
+    sigmazero: Attack
+    estimator: Any  # a property of ART's own base class
+
+    def __init__(self, classifier: Any, targeted: bool = False, batch_size: int | None = None, **options: Any) -> None:
+        super().__init__(estimator=classifier)  # type: ignore[call-arg]
+        self.told = told(self.sigmazero, options)
+        self.targeted, self.batch_size = targeted, batch_size
+        for name, value in self.told.attack.parameters().items():
+            setattr(self, name, value)
+
+    def set_params(self, **kwargs: Any) -> None:
+        """Change some parameters."""
+        own = {name: value for name, value in kwargs.items() if name not in COMMON}
+        self.told = told(self.told.attack, {**self.told.how, **own})
+        super().set_params(**kwargs)  # type: ignore[misc]
+
+    def generate(self, x: Any, y: Any = None, mask: Any = None, **_: Any) -> Any:
+        """Adversarial inputs; clean ones where there is none."""
+        if y is None and self.targeted:
+            raise ValueError("targeted=True needs y, the classes to reach")
+        model, device = _model(self.estimator)
+        values = np.asarray(x, dtype=np.float32)
+        inputs = torch.as_tensor(values, device=device)
+        labels = labels_of(self.estimator.predict(values) if y is None else y, device)
+        how: dict[str, Any] = {"bounds": _bounds(self.estimator, inputs)}
+        if mask is not None:
+            how["mask"] = torch.as_tensor(np.asarray(mask) != 0, device=device)
+        result = self.told.run(model, inputs, labels, targeted=self.targeted, batch_size=self.batch_size, **how)
+        return result.x_adv.cpu().numpy()
+
+
+def _bounds(classifier: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The box, as ART has it: none, two numbers, or two arrays."""
+    ends = (-np.inf, np.inf) if classifier.clip_values is None else classifier.clip_values
+    lower, upper = (torch.as_tensor(np.asarray(end), dtype=x.dtype, device=x.device) for end in ends)
+    return lower, upper
+
+
+def _model(classifier: Any) -> tuple[Any, torch.device]:
+    """What is asked, and where it is."""
+    torch_kind = PEERS["art"].load("estimators.classification").PyTorchClassifier
+    if isinstance(classifier, torch_kind) and _differentiable(classifier):
+
+        def answer(x: Tensor) -> Tensor:
+            prepared, _ = classifier._apply_preprocessing(x, y=None, fit=False, no_grad=False)
+            logits: Tensor = classifier.model(prepared)
+            return logits
+
+        return Inside(classifier.model, answer), classifier.device
+    return Scores(classifier), torch.device("cpu")
+
+
+def _differentiable(classifier: Any) -> bool:
+    """Whether everything before the network lets gradients through."""
+    kind = PEERS["art"].load("defences.preprocessor.preprocessor").PreprocessorPyTorch
+    return all(isinstance(each, kind) for each in classifier.preprocessing_operations)
+
+
+class Scores:
+    """A classifier that answers scores and no more."""
+
+    ability = "scores"
+
+    def __init__(self, classifier: Any) -> None:
+        self.classifier = classifier
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Ask with an array."""
+        return torch.as_tensor(np.asarray(self.classifier.predict(x.detach().cpu().numpy())), dtype=x.dtype)
+
+
+def _native(attack: Attack) -> Any:
+    peer = PEERS["art"]
+    made: Any = native((ArtAttack, peer.load("attacks.attack").EvasionAttack), attack, __name__)
+    made.attack_params = [*COMMON, *attack.parameters()]
+    classifier = peer.load("estimators.classification").ClassifierMixin
+    made._estimator_requirements = (peer.load("estimators.estimator").BaseEstimator, classifier)
+    return made
+
+
+def wrap(attack: str | Attack, classifier: Any, **options: Any) -> Any:
+    """Any attack of ours, by name or with parameters of its own, as one of ART's."""
+    return _native(told(attack, {}).attack)(classifier, **options)
+
+
+_natives = Natives(__name__, _native)
+__getattr__ = _natives
+
+
+def __dir__() -> list[str]:
+    return [*_natives.names(), "wrap"]

@@ -1,0 +1,123 @@
+"""Our attacks as foolbox's: `attack(fmodel, images, criterion, epsilons=[...])` gives (raw, clipped, is_adv).
+
+    from sigmazero.adapters.foolbox import SigmaZero, SparseRs
+    raw, clipped, is_adv = SigmaZero(steps=100)(fmodel, images, labels, epsilons=[5, 10, None])
+
+Attacks that look for the fewest changes are foolbox's minimisation attacks; if all epsilons are numbers, the smallest
+becomes the budget at which a sample stops. Those within a budget are its fixed-epsilon attacks. foolbox's own l0
+distance refuses epsilons that are numbers: `ChangeCount` stands in for it, and reverts a sample that has too many.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sigmazero.adapters._natives import Natives, Told, native, told
+from sigmazero.adapters._peers import PEERS
+from sigmazero.core.attack import Attack
+from sigmazero.core.problem import count_features, count_pixels
+
+
+def _base() -> Any:
+    return PEERS["foolbox"].load("attacks.base")
+
+
+class ChangeCount:
+    """The number of changes as a distance of foolbox: features, or positions with all their channels."""
+
+    def __init__(self, unit: str = "feature") -> None:
+        self.unit = unit
+
+    def __repr__(self) -> str:
+        return f"ChangeCount({self.unit!r})"
+
+    def __call__(self, references: Any, perturbed: Any) -> Any:
+        """How many changes each sample has."""
+        tensors = _base().ep
+        (x, points), restore = tensors.astensors_(references, perturbed)
+        return restore(tensors.astensor(self._count(points.raw, x.raw)))
+
+    def clip_perturbation(self, references: Any, perturbed: Any, epsilon: float) -> Any:
+        """The same points; a sample with more changes than epsilon is the clean one again."""
+        tensors = _base().ep
+        (x, points), restore = tensors.astensors_(references, perturbed)
+        within = (self._count(points.raw, x.raw) <= epsilon).view(-1, *[1] * (x.ndim - 1))
+        return restore(tensors.astensor(torch.where(within, points.raw, x.raw)))
+
+    def _count(self, points: Tensor, x: Tensor) -> Tensor:
+        return (count_pixels if self.unit == "pixel" else count_features)(points, x).to(x.dtype)
+
+
+class FoolboxAttack:
+    """an attack of foolbox."""
+
+    sigmazero: Attack
+
+    def __init__(self, **options: Any) -> None:
+        self.told: Told = told(self.sigmazero, options)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.told.attack})"
+
+    @property
+    def distance(self) -> ChangeCount:
+        """Their number, in the unit that is asked for."""
+        return ChangeCount(self.told.how.get("unit", "feature"))
+
+    def _run(self, model: Any, inputs: Any, criterion: Any, budget: float | None) -> Any:
+        tensors = _base().ep
+        x, restore = tensors.astensor_(inputs)
+        y, targeted = _goal(_base().get_criterion(criterion))
+        how: dict[str, Any] = {} if budget is None else {"budget": int(budget)}
+        bounds = (float(model.bounds.lower), float(model.bounds.upper))
+        result = self.told.run(model, x.raw, y, targeted=targeted, bounds=bounds, **how)
+        return restore(tensors.astensor(result.x_adv))
+
+
+class Minimization(FoolboxAttack):
+    """a minimisation attack of foolbox."""
+
+    def run(self, model: Any, inputs: Any, criterion: Any, *, early_stop: float | None = None, **kwargs: Any) -> Any:
+        """The sparsest adversarial inputs found; clean ones where there is none."""
+        _base().raise_if_kwargs(kwargs)
+        return self._run(model, inputs, criterion, early_stop)
+
+
+class FixedEpsilon(FoolboxAttack):
+    """a fixed-epsilon attack of foolbox."""
+
+    def run(self, model: Any, inputs: Any, criterion: Any, *, epsilon: float, **kwargs: Any) -> Any:
+        """Adversarial inputs with at most epsilon changes; clean ones where there is none."""
+        _base().raise_if_kwargs(kwargs)
+        return self._run(model, inputs, criterion, epsilon)
+
+
+def _goal(criterion: Any) -> tuple[Tensor, bool]:
+    """The classes to leave or to reach."""
+    criteria = PEERS["foolbox"].load("criteria")
+    if isinstance(criterion, criteria.Misclassification):
+        return criterion.labels.raw, False
+    if isinstance(criterion, criteria.TargetedMisclassification):
+        return criterion.target_classes.raw, True
+    wanted = "Misclassification or TargetedMisclassification"
+    raise ValueError(f"the criterion is a {type(criterion).__name__}; use {wanted}")
+
+
+def _native(attack: Attack) -> Any:
+    if attack.kind == "budget":
+        return native((FixedEpsilon, _base().FixedEpsilonAttack), attack, __name__)
+    return native((Minimization, _base().MinimizationAttack), attack, __name__)
+
+
+def wrap(attack: str | Attack, **options: Any) -> Any:
+    """Any attack of ours, by name or with parameters of its own, as one of foolbox's."""
+    return _native(told(attack, {}).attack)(**options)
+
+
+_natives = Natives(__name__, _native)
+__getattr__ = _natives
+
+
+def __dir__() -> list[str]:
+    return [*_natives.names(), "ChangeCount", "wrap"]

@@ -1,0 +1,221 @@
+"""Attacks of other libraries, and functions of your own, as attacks of ours.
+
+    sz.foreign("foolbox:L0FMNAttack", steps=100)            a name and options, as plans have them
+    sz.foreign(foolbox.attacks.L0FMNAttack(steps=100))      an attack of foolbox, torchattacks or ART
+    sz.foreign(adv_lib.attacks.fmn, norm=0)                 a function (model, inputs, labels) -> inputs
+    sz.foreign(x_adv)                                       points that somebody found, by the numbers of their rows
+
+What comes back runs wherever an attack of ours does: `run`, `sz.evaluate`, plans. Its queries are counted as they pass
+(see `core.door`). The result is the best point it saw, `result.own` what it returned; both are verified.
+
+>>> import torch, sigmazero as sz
+>>> model = torch.nn.Linear(4, 2).requires_grad_(False)
+>>> _ = model.weight.copy_(torch.tensor([[4., 3., 2., 1.], [0., 0., 0., 0.]])), model.bias.copy_(torch.tensor([0., 3.]))
+>>> def darken(model, x, y):
+...     return torch.stack([row if model(row[None]).argmax() != label else 0 * row for row, label in zip(x, y)])
+>>> result = sz.foreign(darken).run(model, torch.full((1, 4), 0.5), torch.tensor([0]))
+>>> result.own.l0.tolist(), result.forwards.tolist()  # the clean input; its question, its answer; the check of both
+([4.0], [5])
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sigmazero.adapters import _callers as callers
+from sigmazero.adapters._caller import Caller, plain, settings
+from sigmazero.adapters._callers import is_foreign
+from sigmazero.adapters.points import Points
+from sigmazero.core import noise
+from sigmazero.core.ability import Ability
+from sigmazero.core.attack import Attack
+from sigmazero.core.door import Door, Enough
+from sigmazero.core.oracle import Oracle
+from sigmazero.core.parameters import Count
+from sigmazero.core.problem import Problem
+
+WRITERS = {"summary_writer", "tensorboard"}
+__all__ = ["Foreign", "foreign", "is_foreign", "planned"]
+
+
+@dataclass
+class State:
+    """One row per sample: what the attack returned, and that it is done."""
+
+    own: Tensor
+    done: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreign(Attack):
+    """An attack that is not ours.
+
+    peer         the library: foolbox, torchattacks, art, adv-lib; "" for a function of your own
+    release      its version
+    method       the attack's name there
+    options      what it is told, by name
+    steps        what it is told as its number of steps, if it takes one (see `Caller.steps`)
+    rows         how many inputs it is handed at once. One by one nothing depends on the batch, and every query is
+                 known to be its sample's. More is faster on a device; then a point belongs to the nearest input
+    max_queries  the most it may ask about a sample, forwards and backwards; then it is stopped
+    """
+
+    name: str
+    steps: Count = 1
+    peer: str = ""
+    release: str = ""
+    method: str = ""
+    options: Any = ()
+    rows: Count = 1
+    max_queries: Count | None = None
+    caller: Any = field(default=None, compare=False, repr=False)  # where the name alone does not lead to it
+    told: Any = field(default=None, compare=False, repr=False)  # options that a text cannot hold
+
+    needs: ClassVar[Ability] = "labels"  # some need more, and only they know
+    capturable: ClassVar[bool] = False
+    keeps_own: ClassVar[bool] = True
+    finite_box: ClassVar[bool] = True
+    paper: ClassVar[str] = "docs/bridges.md"
+
+    @property
+    def iterations(self) -> int:
+        """One: whatever it does happens in a single step of ours."""
+        return 1
+
+    def parameters(self) -> dict[str, Any]:
+        """What identifies it; the code of a function of your own is known by its hash (see `bench.identity`)."""
+        return {name: value for name, value in super().parameters().items() if name not in ("caller", "told")}
+
+    @property
+    def code(self) -> tuple[Callable[..., Any], ...]:
+        """Code of the user's own that runs."""
+        return () if self.peer else (self._caller.thing,)
+
+    @property
+    def _caller(self) -> Caller:
+        if isinstance(self.caller, Caller):
+            return self.caller
+        return callers.named(self.peer, self.method)
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a question that it does not answer."""
+        super().check(problem)
+        caller = self._caller
+        caller.check(self.name, problem.targeted)
+        if caller.release != self.release:
+            raise ValueError(
+                f"{self.name} is that of {self.peer} {self.release}, and {caller.release} is installed here"
+            )
+        if caller.made and caller.steps_of({}) != self.steps:
+            raise ValueError(f"{self.name} was made already; give steps={self.steps} when you make it")
+
+    def init(self, oracle: Oracle) -> State:
+        """Nothing is returned yet."""
+        return State(oracle.problem.x.clone(), torch.zeros_like(oracle.tally.alive))
+
+    def step(self, i: Tensor, state: State, oracle: Oracle) -> State:
+        """Let it attack all samples, a few at a time."""
+        del i
+        own = state.own.clone()
+        for rows in torch.split(torch.arange(len(own), device=own.device), self.rows):
+            own[rows] = self._attacked(oracle, rows)
+        return State(own, torch.ones_like(state.done))
+
+    def _attacked(self, oracle: Oracle, rows: Tensor) -> Tensor:
+        problem = oracle.problem.take(rows)
+        door = Door(oracle, rows, self.max_queries).eval()
+        try:
+            with _own_luck(problem), torch.enable_grad():
+                options = {} if self._caller.made else dict(self.options if self.told is None else self.told)
+                told = self._caller.told(options, self.steps)
+                found = self._caller.call(door, problem.x.clone(), problem.y.clone(), problem.targeted, told)
+        except Enough:
+            return oracle.tally.best[rows]
+        except RuntimeError as error:
+            if door.dead_end and "grad" in str(error):
+                raise TypeError(f"{self.name} needs gradients, and this model has none ({error})") from error
+            raise
+        if tuple(found.shape) != tuple(problem.x.shape):
+            shapes = f"{tuple(found.shape)}, expected {tuple(problem.x.shape)}"
+            raise ValueError(f"{self.name} returned inputs of shape {shapes}: one for each it was given")
+        return door.returned(found.detach().to(problem.x))
+
+
+@contextmanager
+def _own_luck(problem: Problem) -> Iterator[None]:
+    """Random numbers that depend on the seed and the row alone; afterwards the caller's go on where they were."""
+    seed = int(noise.bits(problem.seed, problem.ids[:1], 0, (1,))) % 2**32
+    held = random.getstate(), np.random.get_state()
+    devices = [problem.x.device] if problem.x.is_cuda else []
+    with torch.random.fork_rng(devices):
+        random.seed(seed)
+        np.random.seed(seed)
+        torch.manual_seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(held[0])
+            np.random.set_state(held[1])
+
+
+def foreign(
+    attack: Any,
+    *,
+    name: str | None = None,
+    rows: int = 1,
+    max_queries: int | None = None,
+    ids: Tensor | Sequence[int] | None = None,
+    **options: Any,
+) -> Attack:
+    """An attack of another library, a function, or points found elsewhere, as an attack of ours.
+
+    attack       "library:name" (foolbox, torchattacks, art, adv-lib), an attack object or class of theirs, a function
+                 (model, inputs, labels) -> inputs, or a tensor of points
+    name         what reports call it
+    rows         how many inputs it is handed at once; with more than 1 its results may depend on the batch
+    max_queries  the most it may ask about a sample; then it is stopped
+    ids          of points: the numbers of their rows, if they are not 0, 1, 2, ...
+    options      what it is told; an attack object that was made already knows its own
+    """
+    if isinstance(attack, Tensor):
+        if options:
+            raise TypeError(f"points take no options, got {', '.join(options)}")
+        return Points.of(attack, ids, name or "points")
+    found, told = callers.recognised(attack, options)
+    steps = found.steps_of(told)
+    kept = settings(found.thing) if found.made else told
+    shown = {name: plain(value) for name, value in kept.items()}
+    return Foreign(
+        name=name or found.title,
+        steps=steps,
+        peer=found.peer,
+        release=found.release,
+        method=found.method,
+        options=tuple(sorted(shown.items())),
+        rows=rows,
+        max_queries=max_queries,
+        caller=None if isinstance(attack, str) else found,
+        told=None if shown == told else told,
+    )
+
+
+def planned(
+    attack: str, name: str, options: dict[str, Any], steps: int | None, wrong: Callable[[str], Exception]
+) -> Attack:
+    """The attack that a plan means; its `steps` are for an attack that takes such a number.
+
+    `wrong` makes the error that says where in the plan something is wrong.
+    """
+    try:
+        if writes := sorted(WRITERS & options.keys()):  # people send each other plans
+            raise ValueError(f"{writes[0]} makes the attack write files, which a plan may not ask for; leave it out")
+        made = foreign(attack, name=name, **options)
+        return made if steps is None else replace(made, steps=steps)
+    except (TypeError, ValueError, ImportError) as error:
+        raise wrong(str(error)) from None

@@ -1,0 +1,82 @@
+"""Our attacks as torchattacks': `attack = SigmaZero(model, steps=100); adv = attack(images, labels)`.
+
+The modes for targets, `set_normalization_used`, `save` and `MultiAttack` work as for its own. With a normalisation in
+use the search stays on the model's side of it, in the box that [0, 1] becomes there: a feature that is not changed
+keeps its bits, which a way to [0, 1] and back would not leave it. The model is put into eval mode, and each of its
+modules gets its own mode back. `budget=k`, or `eps=k`, is the number of changes allowed.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sigmazero.adapters._natives import Natives, native, told
+from sigmazero.adapters._peers import PEERS
+from sigmazero.core.attack import Attack
+
+
+class TorchAttack:
+    """an attack of torchattacks."""
+
+    sigmazero: Attack
+    # What torchattacks' own base class has.
+    model: Any
+    device: Any
+    targeted: bool
+    attack_mode: str
+    _model_training: bool
+    _normalization_applied: bool | None
+
+    def __init__(self, model: Any, **options: Any) -> None:
+        if "eps" in options:
+            options["budget"] = options.pop("eps")
+        super().__init__(self.sigmazero.name, model)  # type: ignore[call-arg]
+        self.told = told(self.sigmazero, options)
+        modes = {"untargeted": "default", "targeted": "targeted"}
+        self.supported_mode = [modes[goal] for goal in self.told.attack.goals]
+
+    def __call__(self, inputs: Tensor, labels: Tensor | None = None, *_: Any, **__: Any) -> Tensor:
+        """Adversarial inputs, on the model's device; clean ones where there is none."""
+        return self.forward(inputs, labels)
+
+    def forward(self, inputs: Tensor, labels: Tensor | None = None, *_: Any, **__: Any) -> Tensor:
+        """The same."""
+        if self._model_training:
+            raise ValueError("model_training=True: an attack needs answers that stay the same; leave it False")
+        peer: Any = self
+        x = inputs.detach().to(self.device)
+        y = peer.get_output_with_eval_nograd(x).argmax(1) if labels is None else labels.detach().to(self.device)
+        if self.targeted:
+            # A function of the user's is shown images in [0, 1].
+            inverted = self._normalization_applied and self.attack_mode == "targeted(custom)"
+            y = peer.get_target_label(peer.inverse_normalize(x) if inverted else x, y).to(self.device)
+        how = {"bounds": self._box(x)} if self._normalization_applied else {}
+        return self.told.run(self.model, x, y, targeted=self.targeted, **how).x_adv
+
+    def _box(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What [0, 1] becomes by the normalisation, or a little more where the inputs were rounded otherwise."""
+        peer: Any = self
+        lower, upper = (peer.normalize(torch.full_like(x[:1, :, :1, :1], end)) for end in (0.0, 1.0))
+        slack = 1e-5 * (upper - lower)
+        least, most = x.amin((0, 2, 3), keepdim=True), x.amax((0, 2, 3), keepdim=True)
+        lower = torch.where((least < lower) & (least > lower - slack), least, lower)
+        upper = torch.where((most > upper) & (most < upper + slack), most, upper)
+        return lower[0], upper[0]
+
+
+def _native(attack: Attack) -> Any:
+    return native((TorchAttack, PEERS["torchattacks"].load("attack").Attack), attack, __name__)
+
+
+def wrap(attack: str | Attack, model: Any, **options: Any) -> Any:
+    """Any attack of ours, by name or with parameters of its own, as one of torchattacks'."""
+    return _native(told(attack, {}).attack)(model, **options)
+
+
+_natives = Natives(__name__, _native)
+__getattr__ = _natives
+
+
+def __dir__() -> list[str]:
+    return [*_natives.names(), "wrap"]

@@ -1,0 +1,133 @@
+"""A model to hand to somebody else's attack: it answers as the oracle's does, and whatever passes is counted.
+
+An attack that is not ours asks when and as often as it likes, in chunks of any size, for gradients or without. Every
+row that goes through, forwards or backwards, is counted for the sample it belongs to, and the best point is kept.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sigmazero.core.oracle import Oracle, widened
+from sigmazero.core.problem import Problem
+
+
+class Enough(BaseException):
+    """The samples at hand have their answer, or have asked all they may: whoever asks is to stop.
+
+    No `Exception`, so that no attack takes it for a failure of its own and goes on.
+    """
+
+
+class Door(nn.Module):
+    """The way to the model for the samples `rows` of an oracle's problem; inputs are in units of the box.
+
+    queries  the most points and gradients that a sample may ask for; None for no limit
+    """
+
+    def __init__(self, oracle: Oracle, rows: Tensor, queries: int | None = None) -> None:
+        super().__init__()
+        self.oracle, self.rows, self.queries = oracle, rows, queries
+        self.clean = oracle.problem.x[rows]
+        # Attacks ask a module's parameters where it is.
+        self.place = nn.Parameter(self.clean.new_zeros(1), requires_grad=False)
+        self._before = self._asked()
+        self.dead_end = False  # whether a gradient could have been asked for where the model has none
+
+    def forward(self, points: Tensor) -> Tensor:
+        """The logits of points (M, ...), with a way back where they have one."""
+        if points.shape[1:] != self.clean.shape[1:]:
+            shapes = f"{tuple(points.shape)}, expected (any number, {', '.join(map(str, self.clean.shape[1:]))})"
+            raise ValueError(f"the attack asked about inputs of shape {shapes}")
+        points = points.to(self.clean)
+        rows = self.rows[self._whose(points.detach())]
+        self._stop(rows)
+        return self._answer(points, rows)
+
+    def _answer(self, points: Tensor, rows: Tensor) -> Tensor:
+        problem = self.oracle.problem.take(rows)
+        asked = points if _plain(problem) else _outward(points, problem)
+        parts = [self.oracle.model(part) for part in torch.split(asked, self.oracle.chunk)]
+        logits = problem.shifted(widened(torch.cat(parts) if len(parts) > 1 else parts[0].clone(), points))
+        self.oracle.note(rows, _legal(problem, points.detach()), logits.detach())
+        self.dead_end = self.dead_end or (points.requires_grad and not logits.requires_grad)
+        if logits.requires_grad:
+            logits.register_hook(lambda _: self.oracle.note_backwards(rows))  # type: ignore[no-untyped-call]
+        return logits.to(points.dtype)
+
+    def returned(self, points: Tensor) -> Tensor:
+        """The allowed points nearest to those that an attack returned, one per sample.
+
+        The model is asked about those that are not the best already known: an attack need not have asked itself.
+        """
+        problem = self.oracle.problem.take(self.rows)
+        points = _legal(problem, points)
+        new = (problem.l0(points) > 0) & (points != self.oracle.tally.best[self.rows]).flatten(1).any(1)
+        if bool(new.any()):
+            with torch.no_grad():
+                self._answer(points[new], self.rows[new])
+        return points
+
+    def __deepcopy__(self, _: Any) -> "Door":
+        """Itself: some libraries copy the model they are given, and what a copy is asked counts as well."""
+        return self
+
+    def _whose(self, points: Tensor) -> Tensor:
+        """Which sample each point belongs to.
+
+        As many points as samples come in their order. Otherwise, as when an attack goes on with some of them or cuts
+        them up, a point belongs to the sample from which it differs in the fewest features.
+        """
+        count = len(self.rows)
+        if count == 1:
+            return torch.zeros(len(points), dtype=torch.int64, device=points.device)
+        if len(points) == count:
+            return torch.arange(count, device=points.device)
+        apart = [(point != self.clean).flatten(1).sum(1).argmin() for point in points]
+        return torch.stack(apart) if apart else torch.zeros(0, dtype=torch.int64, device=points.device)
+
+    def _asked(self) -> Tensor:
+        """Queries of each sample so far."""
+        return (self.oracle.tally.forwards + self.oracle.tally.backwards)[self.rows]
+
+    def _stop(self, rows: Tensor) -> None:
+        """Stop where every sample has points within the budget, or where one would ask more than it may."""
+        problem, tally = self.oracle.problem, self.oracle.tally
+        enough = -1 if problem.budget is None else min(problem.budget, problem.sites)
+        if bool((tally.best_l0[self.rows] <= enough).all()):
+            raise Enough
+        if self.queries is not None:
+            wanted = (rows[:, None] == self.rows).sum(0)
+            if bool((self._asked() - self._before + wanted > self.queries).any()):
+                raise Enough
+
+
+def _plain(problem: Problem) -> bool:
+    """Whether every point is asked about just as it is: the box is [0, 1], and nothing but a box."""
+    return problem.outer_x is None and problem.free is None and problem.form is None
+
+
+def _legal(problem: Problem, points: Tensor) -> Tensor:
+    """The allowed points nearest to some; a point that leaves a mere box stays outside, and is no answer there."""
+    return points if problem.free is None and problem.form is None else problem.legal(problem.clip(points))
+
+
+class _Outward(torch.autograd.Function):
+    """From units of the box to the user's, and gradients the other way; they pass as if each point were allowed."""
+
+    @staticmethod
+    def forward(ctx: Any, points: Tensor, problem: Problem) -> Tensor:
+        ctx.problem = problem
+        return problem.outward(_legal(problem, points))
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None]:
+        problem: Problem = ctx.problem
+        slope = problem.inward_slope(slopes[0])
+        return (slope if problem.free is None else slope * problem.free), None
+
+
+def _outward(points: Tensor, problem: Problem) -> Tensor:
+    outer: Tensor = _Outward.apply(points, problem)  # type: ignore[no-untyped-call]
+    return outer

@@ -1,0 +1,105 @@
+"""Points from anywhere, checked as those of our own attacks are.
+
+>>> import torch, sigmazero as sz
+>>> model = torch.nn.Linear(4, 2).requires_grad_(False)
+>>> _ = model.weight.copy_(torch.tensor([[4., 3., 2., 1.], [0., 0., 0., 0.]])), model.bias.copy_(torch.tensor([0., 3.]))
+>>> x, x_adv = torch.full((2, 4), 0.5), torch.tensor([[0.0, 0.0, 0.5, 0.5], [0.4, 0.5, 0.5, 0.5]])
+>>> result = sz.check(model, x, torch.tensor([0, 0]), x_adv)
+>>> result.l0.tolist(), result.success.tolist()
+([2.0, inf], [True, False])
+"""
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from sigmazero.core.batched import take
+from sigmazero.core.inputs import Bounds, make_problem
+from sigmazero.core.oracle import Model
+from sigmazero.core.problem import Problem, Unit, integer
+from sigmazero.core.result import Result
+from sigmazero.core.space import Space
+from sigmazero.core.tally import Tally
+from sigmazero.run.numbers import Numbers
+from sigmazero.run.search import Found
+from sigmazero.run.turns import turn
+from sigmazero.run.verify import Verifier, check_logits
+
+ROWS = 256
+
+
+def check(
+    model: Model,
+    x: Tensor,
+    y: Tensor,
+    x_adv: Tensor,
+    *,
+    targeted: bool = False,
+    bounds: Bounds = (0.0, 1.0),
+    unit: Unit = "feature",
+    mask: Tensor | None = None,
+    space: Space | None = None,
+    budget: int | None = None,
+    ids: Tensor | Sequence[int] | None = None,
+    margin: float = 0.0,
+    batch_size: int = ROWS,
+) -> Result:
+    """What points that somebody found are worth: each fools the model or not, and changes so many features.
+
+    Every point is asked about as `Attack.run` asks about its own: in strict numbers and in your process's, inside the
+    box, the mask and the space, by at least `margin`. One that does not hold is a failure (l0 infinite), and so is one
+    that leaves the box by whatever little; a warning says how many do. The other arguments are those of `Attack.run`.
+    To have points beside attacks in a store, give `sz.foreign(x_adv)` to `sz.evaluate`.
+    """
+    if not (integer(batch_size) and batch_size >= 1):
+        raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
+    if isinstance(x, Tensor) and isinstance(x_adv, Tensor) and x_adv.shape != x.shape:
+        raise ValueError(f"x_adv has shape {tuple(x_adv.shape)}, expected {tuple(x.shape)}: one point for each input")
+    began = time.perf_counter()
+    asked = {"targeted": targeted, "bounds": bounds, "unit": unit, "mask": mask, "space": space}
+    problem = make_problem(x, y, **asked, budget=budget, ids=ids, start=x_adv, margin=margin)  # type: ignore[arg-type]
+    double = problem.x.dtype == torch.float64
+    numbers = Numbers.strict(problem.x.device) if double else Numbers.current(problem.x.device)
+    verifier = Verifier(model, numbers)
+    problem = replace(problem, checks=verifier.checks)
+    _warn_outside(problem)
+    parts = torch.split(torch.arange(len(problem), device=problem.x.device), batch_size)
+    with turn(model, problem.x.device, numbers):
+        found = Result.join([_checked(verifier, problem.take(rows)) for rows in parts])
+    return replace(found, seconds=time.perf_counter() - began)
+
+
+def _warn_outside(problem: Problem) -> None:
+    assert problem.start is not None
+    outside = int((~problem.feasible(problem.start)).sum())
+    if outside:
+        rule = "the box" if problem.free is None else "the box or the mask"
+        warnings.warn(
+            f"{outside} of {len(problem)} points leave {rule} and count as failures; clip them, or pass bounds=",
+            stacklevel=3,
+        )
+
+
+@torch.inference_mode(False)
+def _checked(verifier: Verifier, problem: Problem) -> Result:
+    """The report about some rows. A clean input that is wrong already needs no change, whatever was found for it."""
+    assert problem.start is not None
+    answers = torch.stack([check_logits(each, problem) for each in verifier.ask(problem.x.clone())], 1)
+    clean, finite = answers[:, 0], answers.isfinite().flatten(1).all(1)
+    already = torch.stack([problem.reached(each) for each in answers.unbind(1)]).all(0) & finite
+    tally = Tally.start(problem, depth=1)
+    tally.broken = ~finite
+    allowed = problem.feasible(problem.start) & (problem.l0(problem.start) > 0) & finite
+    counts = torch.where(allowed, problem.l0(problem.start), problem.sites + 1)
+    tally.points, tally.counts = problem.start[:, None], torch.where(already, 0, counts)[:, None]
+    tally.points = torch.where(already.view(-1, *[1] * problem.x.ndim), problem.x[:, None], tally.points)
+    tally.step_found = torch.zeros_like(tally.step_found)
+    settled, asking = already.nonzero().squeeze(1), (~already).nonzero().squeeze(1)
+    parts = []
+    for rows, report in ((settled, verifier.settle), (asking, verifier.report)):
+        parts.append(report(problem.take(rows), Found(take(tally, rows), None), clean[rows]))
+    return Result.join(parts).take(torch.cat([settled, asking]).argsort())

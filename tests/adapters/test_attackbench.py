@@ -1,0 +1,49 @@
+"""AttackBench runs our attacks; its counts are ours, and its limit of queries costs no success."""
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import sigmazero as sz
+from sigmazero.adapters import attackbench
+from sigmazero.adapters._natives import told
+from tests.adapters.conftest import subject_named
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+ROWS, LIMIT = 4, 120
+
+
+@pytest.mark.parametrize("name", ["sigma-zero", "sigma-swap"])
+@pytest.mark.parametrize("network", ["M1", "M2"])
+def test_counts_agree(peer, network, name):
+    library = peer("attackbench")
+    subject = subject_named(network, ROWS)
+    attack = getattr(attackbench, name.replace("-", "_"))
+    loader = DataLoader(TensorDataset(subject.x, subject.y), batch_size=1)
+    how = {"device": torch.device("cpu"), "query_budget": LIMIT, "debug": True}
+    found = library.run_attack(subject.model, loader, attack, "l0", **how)
+    limited = attackbench.within(told(name, {}), LIMIT).attack
+    pairs = zip(subject.x, subject.y, strict=True)
+    expected = [limited.run(subject.model, x[None], y[None], prepare="none") for x, y in pairs]
+    ours = sz.Result.join(expected)
+    assert found["num_forwards"] == ours.forwards.tolist()
+    assert found["num_backwards"] == ours.backwards.tolist()
+    assert found["adv_success"] == ours.success.tolist()
+    assert found["final_distances"]["l0"] == ours.l0.tolist()
+    assert max(map(sum, zip(found["num_forwards"], found["num_backwards"], strict=True))) <= LIMIT
+    assert (found["metadata"]["attack_name"], found["metadata"]["attack_lib"]) == (name.replace("-", "_"), "sigmazero")
+
+
+def test_without_queries_kept_back_finds_are_lost(peer):
+    """Why the adapter exists: as many steps as the limit allows leave made-up answers for the check."""
+    library = peer("attackbench")
+    subject = subject_named("M1", ROWS)
+    loader = DataLoader(TensorDataset(subject.x, subject.y), batch_size=1)
+
+    def success(attack):
+        found = library.run_attack(subject.model, loader, attack, "l0", device=torch.device("cpu"), query_budget=LIMIT)
+        return sum(found["adv_success"])
+
+    greedy = sz.get("sigma-zero", steps=LIMIT // 2)
+    careless = success(lambda model, inputs, labels: greedy.run(model, inputs, labels, prepare="none").x_adv)
+    assert careless < success(attackbench.sigma_zero)

@@ -1,0 +1,330 @@
+"""Attacks of other libraries, and functions, as attacks of ours: queries are counted, what comes back is verified."""
+
+import functools
+import pickle
+from typing import Any
+
+import pytest
+import torch
+
+import sigmazero as sz
+from sigmazero.adapters.foreign import Foreign
+from sigmazero.bench.identity import describe_attack
+from sigmazero.bench.plan import parse_plan
+from sigmazero.bench.toml import PlanError
+from sigmazero.core.problem import count_features
+
+ROWS = 3
+
+
+class Hooked:
+    """Counts, by torch's own hooks, what passes through a network."""
+
+    def __init__(self, model):
+        self.forwards = self.backwards = 0
+        self.handles = [
+            model.register_forward_hook(self._forward),
+            model.register_full_backward_hook(self._backward),
+        ]
+
+    def _forward(self, module, inputs, output):
+        self.forwards += len(inputs[0])
+
+    def _backward(self, module, grad_input, grad_output):
+        self.backwards += len(grad_output[0])
+
+    def remove(self):
+        for handle in self.handles:
+            handle.remove()
+
+
+def counted(attack, model, x, y, **how):
+    """A result whose counts are those of hooks."""
+    hooked = Hooked(model)
+    try:
+        result = attack.run(model, x, y, **how)
+    finally:
+        hooked.remove()
+    assert (int(result.forwards.sum()), int(result.backwards.sum())) == (hooked.forwards, hooked.backwards)
+    assert torch.equal(model(result.x_adv).argmax(1) != y, result.success)
+    for one in (result, result.own):
+        assert torch.equal(count_features(one.x_adv, x)[one.success].float(), one.l0[one.success])
+    return result
+
+
+def steepest(model, x, y, changes=3, targeted=False):
+    """Set the features with the steepest gradients to an end of the box; ask in chunks of two, and the last padded."""
+    x = x.clone().requires_grad_()
+    logits = torch.cat([model(part) for part in x.split(2)])
+    sign = 1 if targeted else -1
+    (grad,) = torch.autograd.grad(sign * logits.gather(1, y[:, None]).sum(), x)
+    found = x.detach().clone()
+    for _ in range(changes):
+        room = torch.where(grad > 0, 1 - found, found)
+        at = (grad.abs() * room).flatten(1).argmax(1)
+        flat = found.flatten(1)
+        flat[torch.arange(len(x)), at] = (grad.flatten(1)[torch.arange(len(x)), at] > 0).float()
+        found = flat.view_as(x)
+        model(torch.cat([found, found[:1]]))
+    return found
+
+
+@pytest.fixture
+def easy():
+    """A linear model that a few changes fool, and rows that it has right."""
+    torch.manual_seed(0)
+    model = torch.nn.Linear(12, 3)
+    x = torch.rand(6, 12, generator=torch.Generator().manual_seed(1))
+    return model, x, model(x).argmax(1)
+
+
+def test_a_function(easy):
+    model, x, y = easy
+    result = counted(sz.foreign(steepest, changes=9), model, x, y)
+    assert result.success.any()
+    assert (result.l0 <= result.own.l0).all()
+    assert result.backwards.tolist() == [1] * len(x)
+    asked = 1 + 1 + 9 * 2  # the clean check, its first question, and nine of two points
+    assert ((result.forwards == asked) | (result.forwards >= asked + 1)).all()
+
+
+def test_nothing_depends_on_the_batch(easy):
+    model, x, y = easy
+
+    def drawn(model, x, y):
+        for _ in range(20):
+            model(points := torch.where(torch.rand_like(x) < 0.5, torch.rand_like(x), x))
+        return points
+
+    whole = sz.foreign(drawn).run(model, x, y, seed=3)
+    parts = [sz.foreign(drawn).run(model, x[i : i + 1], y[i : i + 1], seed=3, ids=[i]) for i in range(len(x))]
+    assert torch.equal(whole.x_adv, torch.cat([part.x_adv for part in parts]))
+    assert not torch.equal(whole.x_adv, sz.foreign(drawn).run(model, x, y, seed=4).x_adv)
+
+
+def test_rows_together(easy):
+    """Handed all rows at once, in chunks and with padding, totals are the hook's and points go to the nearest input."""
+    model, x, y = easy
+    one, all_ = (counted(sz.foreign(steepest, rows=rows, changes=9), model, x, y) for rows in (1, len(x)))
+    assert torch.equal(one.x_adv, all_.x_adv)
+    assert torch.equal(one.own.x_adv, all_.own.x_adv)
+
+
+def test_what_it_returns_and_the_best_it_saw(easy):
+    model, x, y = easy
+
+    def loses(model, x, y):
+        model(steepest(model, x, y, changes=9))
+        return x
+
+    result: Any = sz.foreign(loses).run(model, x, y)
+    assert result.success.any()
+    assert not result.own.success.any()
+
+
+def test_bounds_mask_targets_margin(easy):
+    model, x, y = easy
+    mask = torch.ones(12, dtype=torch.bool)
+    mask[:4] = False
+    attack = sz.foreign(steepest, changes=8)
+    result = counted(attack, model, x, y, mask=mask)
+    assert torch.equal(result.x_adv[:, :4], x[:, :4])
+    assert torch.equal(result.own.x_adv[:, :4], x[:, :4])
+    wide = torch.nn.Sequential(torch.nn.Flatten(), Scaled(), model)
+    scaled = counted(attack, wide, 10 * x - 5, y, bounds=(-5.0, 5.0))
+    assert torch.equal(scaled.success, attack.run(model, x, y).success)
+    goal = (y + 1) % 3
+    reached = attack.run(model, x, goal, targeted=True)
+    assert torch.equal(model(reached.x_adv).argmax(1) == goal, reached.success)
+    strict = attack.run(model, x, y, margin=1.0)
+    assert (strict.margin[strict.success] <= -1).all()
+
+
+class Scaled(torch.nn.Module):
+    def forward(self, x):
+        return (x + 5) / 10
+
+
+def test_it_is_stopped(easy):
+    """At the budget, and at the most queries."""
+    model, x, y = easy
+    attack = sz.foreign(steepest, changes=12)
+    free, within = attack.run(model, x, y), counted(attack, model, x, y, budget=4)
+    hit = within.success & (within.l0 <= 4) & (within.outcome != sz.Outcome.ALREADY)
+    assert hit.any()
+    assert (within.forwards[hit] < free.forwards[hit]).all()
+    limited = counted(sz.foreign(steepest, changes=12, max_queries=7), model, x, y)
+    assert (limited.forwards + limited.backwards <= 1 + 7 + 2).all()
+
+
+def test_identity(easy):
+    def one(model, x, y, steps=5):
+        return x
+
+    def other(model, x, y, steps=5):
+        return x + 0
+
+    base = sz.foreign(one)
+    assert base.steps == 5
+    assert describe_attack(base) == describe_attack(sz.foreign(one, name="called so"))
+    assert describe_attack(base) == describe_attack(sz.foreign(functools.partial(one, steps=5)))
+    others = (sz.foreign(one, steps=6), sz.foreign(one, rows=6), sz.foreign(one, max_queries=6), sz.foreign(other))
+    for another in others:
+        assert describe_attack(another) != describe_attack(base)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: sz.foreign(3), "a int is no attack; give a function"),
+        (lambda: sz.foreign("sigma-zero"), "is no attack of another library; write library:name"),
+        (lambda: sz.foreign(steepest, change=3), "steepest has no option 'change'; did you mean 'changes'"),
+        (lambda: sz.foreign(torch.rand(2, 3), steps=3), "points take no options, got steps"),
+        (lambda: sz.foreign(torch.rand(2, 3), ids=[1, 1]), "give 2 row numbers, each once"),
+    ],
+)
+def test_what_is_refused(make, said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        make()
+
+
+def test_what_is_refused_when_it_runs(easy):
+    model, x, y = easy
+    with pytest.raises(ValueError, match=r"f returned inputs of shape \(1, 2\), expected \(1, 12\)"):
+        sz.foreign(lambda model, x, y: x[:, :2], name="f").run(model, x, y)
+    with pytest.raises(TypeError, match="returned a list, not inputs"):
+        sz.foreign(lambda model, x, y: [x]).run(model, x, y)
+    with pytest.raises(ValueError, match="asked about inputs of shape"):
+        sz.foreign(lambda model, x, y: model(x[0])).run(model, x, y)
+    with pytest.raises(ValueError, match="g has no targeted form"):
+        sz.foreign(lambda model, x, y: x, name="g").run(model, x, y, targeted=True)
+    with pytest.raises(ValueError, match="points has no point for row 4"):
+        sz.foreign(x[:4]).run(model, x, y)
+
+
+def test_a_model_without_gradients(easy):
+    """What asks for none runs; what does is refused in one line."""
+    model, x, y = easy
+    weight = model.weight.detach().numpy(), model.bias.detach().numpy()
+    scores = lambda x: torch.from_numpy(x.detach().numpy() @ weight[0].T + weight[1])  # noqa: E731
+    blind = sz.foreign(lambda model, x, y: 1 - x, name="blind")
+    assert blind.run(scores, x, y).own is not None
+    with pytest.raises(TypeError, match=r"steepest needs gradients, and this model has none \(.*\)$"):
+        sz.foreign(steepest).run(scores, x, y)
+
+
+def test_it_travels(easy):
+    """To another process, as a plan's attacks do."""
+    model, x, y = easy
+    attack = pickle.loads(pickle.dumps(sz.foreign(steepest, changes=9)))
+    assert torch.equal(attack.run(model, x, y).x_adv, sz.foreign(steepest, changes=9).run(model, x, y).x_adv)
+
+
+def test_in_a_store(easy, tmp_path):
+    """Beside ours, resumed, verified; points from anywhere too."""
+    model, x, y = easy
+    attack: Any = sz.foreign(steepest, changes=9)
+    points: Any = sz.foreign(steepest(model, x, y, 9), name="theirs")
+    attacks = [sz.get("sigma-zero", steps=9), attack, points]
+    done = [sz.evaluate(model, (x, y), attacks, store=tmp_path / "s.db") for _ in range(2)]
+    assert done[0].keys == done[1].keys
+    assert not done[1].verify().disagreements
+    records: list[Any] = done[1].records()
+    _, theirs, given = records
+    assert (theirs["attack"], given["attack"]) == ("steepest", "theirs")
+    result: Any = attack.run(model, x, y)
+    assert theirs["asr_inf"] == result.asr()
+    assert given["asr_inf"] == sz.check(model, x, y, points.points).asr() == result.own.asr()
+    assert given["forwards"] <= 2
+
+
+PLAN = """
+[data.mine]
+source = "mine.npz"
+[attacks.theirs]
+attack = "foolbox:{name}"
+parameters = {{ {options} }}
+[[grid]]
+models = ["net.py:build"]
+data = ["mine"]
+attacks = ["theirs", "foolbox:L0FMNAttack"]
+steps = 7
+"""
+
+
+def test_plans_of_a_library_that_is_not_there(monkeypatch):
+    from importlib import metadata
+
+    def absent(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", absent)
+    with pytest.raises(PlanError, match=r"foolbox is not installed; install it with: pip install 'foolbox>=3.3,<4'"):
+        parse_plan(PLAN.format(name="L0FMNAttack", options=""))
+    monkeypatch.setattr(metadata, "version", lambda name: "2.4.0")
+    with pytest.raises(PlanError, match=r"foolbox 2.4.0 is installed; versions from 3.3 to below 4 work: pip install"):
+        parse_plan(PLAN.format(name="L0FMNAttack", options=""))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_plans(peer):
+    peer("foolbox")
+    theirs: Any
+    plain: Any
+    theirs, plain = (q.attack for q in parse_plan(PLAN.format(name="L0FMNAttack", options="gamma = 0.1")).questions)
+    assert isinstance(theirs, Foreign)
+    assert (theirs.name, theirs.steps, theirs.options, plain.options) == ("theirs", 7, (("gamma", 0.1),), ())
+    known = describe_attack(theirs)["parameters"]
+    assert (known["peer"], known["method"], known["release"]) == ("foolbox", "L0FMNAttack", peer("foolbox").__version__)
+    for name, options, said in (
+        ("L0FNMAttack", "", "has no attack 'L0FNMAttack'; did you mean 'L0FMNAttack'"),
+        ("L0FMNAttack", "gama = 1", "has no option 'gama'; did you mean 'gamma'"),
+    ):
+        with pytest.raises(PlanError, match=said):
+            parse_plan(PLAN.format(name=name, options=options))
+
+
+THEIRS = [
+    ("foolbox", "L0FMNAttack", {"steps": 10}),
+    ("foolbox", "SaltAndPepperNoiseAttack", {"steps": 20}),
+    ("foolbox", "LinfPGD", {"steps": 5, "epsilons": 0.2}),
+    ("torchattacks", "JSMA", {"theta": 1.0, "gamma": 0.02}),
+    ("torchattacks", "SparseFool", {"steps": 2}),
+    ("torchattacks", "Pixle", {"restarts": 2, "max_iterations": 5}),
+    ("art", "SaliencyMapMethod", {"theta": 1.0, "gamma": 0.02}),
+    ("art", "PixelAttack", {"th": 5, "es": 1, "max_iter": 2}),
+    ("art", "ElasticNet", {"max_iter": 3, "binary_search_steps": 2}),
+    ("adv-lib", "fmn", {"norm": 0, "steps": 10}),
+    ("adv-lib", "vfga", {"max_iter": 5}),
+    ("adv-lib", "sigma_zero", {"num_steps": 10}),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("library", "name", "options"), THEIRS, ids=lambda v: v if isinstance(v, str) else "")
+def test_counts_are_those_of_hooks(peer, subject, library, name, options):
+    peer(library, "attacks" if library == "adv-lib" else "")
+    x, y = subject.x[:ROWS], subject.y[:ROWS]
+    result = counted(sz.foreign(f"{library}:{name}", **options), subject.model, x, y)
+    assert (result.l0 <= result.own.l0).all()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_attack_objects(peer, subject):
+    """One that was made already gives what its name gives."""
+    x, y = subject.x[:ROWS], subject.y[:ROWS]
+    saliency = {"theta": 1.0, "gamma": 0.02}
+    made: list[Any] = [
+        (peer("foolbox").attacks.L0FMNAttack(steps=10), "foolbox:L0FMNAttack", {"steps": 10}),
+        (peer("torchattacks").JSMA(subject.model, **saliency), "torchattacks:JSMA", saliency),
+        (peer("adv-lib", "attacks").fmn, "adv-lib:fmn", {"norm": 0, "steps": 10}),
+    ]
+    for thing, name, options in made:
+        taken = options if callable(thing) and name.startswith("adv-lib") else {}
+        attack = sz.foreign(thing, **taken)
+        found, expected = attack.run(subject.model, x, y), sz.foreign(name, **options).run(subject.model, x, y)
+        assert attack.name == name
+        assert torch.equal(found.x_adv, expected.x_adv)
+        assert torch.equal(found.forwards, expected.forwards)
+    with pytest.raises(TypeError, match="was made already; give steps when you make it"):
+        sz.foreign(made[0][0], steps=3)
