@@ -1,0 +1,107 @@
+"""Slopes of the margin learnt from queries alone, for searches without gradients.
+
+A query tells how the margin differs between two points. What the slopes known so far do not explain of it is laid on
+the features in which the points differ: most on those of which the least is known, some on their neighbours. A network
+that stands in for the model (a surrogate) may say how its own margin falls; how much that is worth is learnt as well.
+
+    g    slopes, (rows, features of a site, sites)      doubt    how little is known of each, from 1 on down
+    h    the surrogate's slopes at some point           c        what they are worth: num / den, never below 0
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sigmazero.attacks._budget import by_site
+from sigmazero.core import ops
+from sigmazero.core.oracle import Oracle
+from sigmazero.core.problem import Problem
+
+Surrogate = Callable[[Tensor], Tensor]
+SPREAD = 0.5  # what a neighbour learns, where a feature learns 1
+NOISE = 0.1  # how much of a difference is not laid on anything: slopes are not the same everywhere
+FADE = 0.98  # weight of a surrogate's past, where its last prediction has weight 1
+
+
+@dataclass
+class Slopes:
+    """What is known of each sample's slopes; `num` and `den` are None without a surrogate."""
+
+    g: Tensor
+    doubt: Tensor
+    num: Tensor | None
+    den: Tensor | None
+
+    @property
+    def trust(self) -> Tensor | None:
+        """How much a surrogate's slopes are worth: what fits its predictions to the answers best."""
+        return None if self.num is None or self.den is None else (self.num / self.den.clamp(min=1e-30)).clamp(min=0)
+
+    def total(self, h: Tensor | None) -> Tensor:
+        """The slopes with the surrogate's share of them."""
+        return self.g if self.trust is None or h is None else self.g + ops.per_row(self.trust, h) * h
+
+
+def begin(p: Problem, guided: bool) -> Slopes:
+    """Nothing is known."""
+    g = torch.zeros_like(by_site(p, p.x))
+    zero = g.new_zeros(len(g))
+    return Slopes(g, torch.ones_like(g), zero if guided else None, zero.clone() if guided else None)
+
+
+def learn(s: Slopes, p: Problem, z: Tensor, rise: Tensor, h: Tensor | None) -> Slopes:
+    """The slopes after the margin rose by `rise` along z; a rise that is not finite teaches nothing."""
+    known = rise.isfinite() & (z != 0).flatten(1).any(1)
+    rise = torch.where(known, rise, 0.0)
+    if h is not None and s.num is not None and s.den is not None:
+        guess = (h * z).flatten(1).sum(1) * known
+        s = Slopes(s.g, s.doubt, FADE * s.num + rise * guess, FADE * s.den + guess * guess)
+    missed = torch.where(known, rise - (s.total(h) * z).flatten(1).sum(1), 0.0)
+    root = s.doubt.sqrt()
+    share, own = root * _spread(root * z, p), s.doubt * z * z
+    scale = ((z * share).flatten(1).sum(1) + NOISE * own.flatten(1).sum(1)).clamp(min=1e-30)
+    learnt = own / ops.per_row(scale, z)
+    return Slopes(s.g + share * ops.per_row(missed / scale, z), s.doubt * (1 - learnt).clamp(min=0), s.num, s.den)
+
+
+def _spread(v: Tensor, p: Problem) -> Tensor:
+    """Values of features, with a part of those of their neighbours in an image."""
+    if p.x.ndim != 4:
+        return v
+    row = v.new_tensor([SPREAD, 1.0, SPREAD])
+    return F.conv2d(v.reshape(-1, 1, *p.x.shape[2:]), torch.outer(row, row)[None, None], padding=1).view_as(v)
+
+
+def guide(surrogate: Surrogate | None, point: Tensor, p: Problem) -> Tensor | None:
+    """A surrogate's slopes at a point, by sites; the model is not asked."""
+    if surrogate is None:
+        return None
+    slope = Oracle(surrogate, p).value_and_grad(point, p.margin).grad
+    return by_site(p, torch.where(slope.isfinite(), slope, 0.0))
+
+
+def check_surrogate(name: str, surrogate: object) -> None:
+    """Refuse a surrogate that cannot be asked as it is."""
+    if isinstance(surrogate, str):
+        raise ValueError(f"{name}: surrogate={surrogate!r} is a name; pass the network, sz.models.load({surrogate!r})")
+    if isinstance(surrogate, nn.Module) and surrogate.training:
+        raise ValueError(f"{name}: the surrogate is in training mode; call surrogate.eval() first")
+
+
+def tiles(p: Problem, most: int) -> Tensor:
+    """Which of at most so many tiles each site belongs to: squares of an image, or every n-th site."""
+    shape = list(p.x.shape[2 if p.grouped else 1 :])
+    if p.x.ndim != 4:
+        return torch.arange(p.sites, device=p.x.device) % min(p.sites, most)
+    *channels, height, width = shape
+    n, side = math.prod(channels), 1
+    while n * -(-height // side) * -(-width // side) > most and side < max(height, width):
+        side += 1
+    across = -(-width // side)
+    down, right = (torch.arange(size, device=p.x.device) // side for size in (height, width))
+    channel = torch.arange(n, device=p.x.device)[:, None, None] * (across * -(-height // side))
+    return (channel + down[:, None] * across + right).flatten()
