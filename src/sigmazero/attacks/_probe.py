@@ -13,7 +13,8 @@ from torch import Tensor
 
 from sigmazero.attacks import _sites as sites
 from sigmazero.attacks import _slopes as slopes
-from sigmazero.attacks._slopes import Slopes, Surrogate
+from sigmazero.attacks._sites import Box
+from sigmazero.attacks._slopes import Network, Slopes
 from sigmazero.core import noise, ops
 from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
@@ -55,7 +56,7 @@ class Probe(Attack):
     steps: int
     most: int
     jitter: float
-    surrogate: Surrogate | None
+    surrogate: Network | None
 
     paper: ClassVar[str] = "docs/blackbox.md"
     needs: ClassVar[Ability] = "scores"
@@ -64,7 +65,7 @@ class Probe(Attack):
     def init(self, oracle: Oracle) -> State:
         """Ask the surrogate alone."""
         p = oracle.problem
-        h = slopes.guide(self.surrogate, p.x, p)
+        h = slopes.tangents(self.surrogate, p)
         return State(
             known=slopes.begin(p, h is not None),
             m=p.x.new_full((len(p),), torch.inf),
@@ -78,7 +79,7 @@ class Probe(Attack):
         """Ask about the clean input, a tile, or a whole choice."""
         p = oracle.problem
         box, tile = sites.box(p), slopes.tiles(p, self.most)
-        probing = i <= tile.max() + 1
+        probing = i <= slopes.grid(p, self.most)[1]
         mine = tile == i - 1
         best = oracle.tally.best_cost
         low, size = self._size(s, oracle)
@@ -90,6 +91,7 @@ class Probe(Attack):
         point = p.legal(point.view_as(p.x))
         m = p.margin(oracle.logits(point))
         z = (point - p.x).view_as(box.x) * probing
+        s = self._looked(i, s, box, p)
         failed = ~probing & (oracle.tally.best_cost >= best)
         return replace(
             self._told(s, z, m - s.m, mine),
@@ -104,6 +106,14 @@ class Probe(Attack):
         # Choices are jittered: where the two ends have met, smaller ones get another try.
         low = torch.where(found & (best - s.low <= (best / 8).clamp(min=1)), best / 2, s.low)
         return low, torch.where(found, (low + best) / 2, 2 * low).clamp(min=1)
+
+    def _looked(self, i: Tensor, s: State, box: Box, p: Problem) -> State:
+        """Let the surrogate say what some sites do alone, other ones each time."""
+        if s.h is None or self.surrogate is None:
+            return s
+        each = min(slopes.LOOKS, -(-p.sites // (1 + slopes.grid(p, self.most)[1])))
+        where = ((i * each + torch.arange(each, device=i.device)) % p.sites).expand(len(p), -1)
+        return replace(s, h=slopes.secants(self.surrogate, p, s.h, box.x, where, box.at(where).far))
 
     def _told(self, s: State, z: Tensor, rise: Tensor, mine: Tensor) -> State:
         """Lay what a tile did on its sites alike."""
@@ -125,4 +135,4 @@ class Probe(Attack):
 
 def probes(p: Problem, most: int) -> int:
     """How many queries the clean input and the tiles take."""
-    return 2 + int(slopes.tiles(p, most).max())
+    return 1 + slopes.grid(p, most)[1]

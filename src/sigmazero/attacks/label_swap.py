@@ -110,7 +110,7 @@ class LabelSwap(Attack):
 
     def _back(self, s: State, p: Problem, changed: Tensor, wave: Tensor, b: Tensor, close: Tensor) -> Tensor:
         """The changed sites to put back, b of them: any, those that were not needed before all; or close ones."""
-        time = -torch.log1p(-wave) * torch.exp2(s.need)
+        time = -torch.log1p(-wave) * torch.exp(s.need)
         if p.x.ndim == 4:
             first = time.masked_fill(~changed, torch.inf).argmin(1)
             width = p.x.shape[3]

@@ -14,7 +14,7 @@ be believed as far as they fit the answers. The surrogate is asked as often as i
 """
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -24,21 +24,23 @@ from sigmazero.attacks import _slopes as slopes
 from sigmazero.attacks import _swap
 from sigmazero.attacks._probe import Probe, probes
 from sigmazero.attacks._probe import State as Probed
-from sigmazero.attacks._slopes import Slopes
+from sigmazero.attacks._sites import Box
+from sigmazero.attacks._slopes import Slopes, Surrogate
 from sigmazero.attacks._swap import Judged, SwapSearch
 from sigmazero.core import noise, ops
 from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
-from sigmazero.core.parameters import Count, Share, Whole
+from sigmazero.core.parameters import Count, NamedModel, Share, Whole
 from sigmazero.core.problem import Problem
 
 
 @dataclass
 class State(_swap.State):
-    """Swap search's, with what is known of the slopes, and the margin of the current point even after a success."""
+    """Swap search's, with what is known of the slopes, those of the surrogate, and the margin of the current point."""
 
     known: Slopes
+    h: Tensor | None
     now: Tensor
 
 
@@ -46,7 +48,7 @@ class State(_swap.State):
 class QuerySearch(SwapSearch):
     """Swap search by slopes that it learns."""
 
-    surrogate: Any = None
+    surrogate: Surrogate | None = None
 
     needs: ClassVar[Ability] = "scores"
 
@@ -56,7 +58,7 @@ class QuerySearch(SwapSearch):
         first = self._begin(oracle, known.total(before.h), torch.full_like(before.m, sites.USUAL * self.choices))
         mine = {f.name: getattr(first, f.name) for f in fields(first)}
         oracle.retire(first.done)
-        return State(**mine, known=known, now=torch.full_like(before.m, torch.inf))
+        return State(**mine, known=known, h=before.h, now=torch.full_like(before.m, torch.inf))
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:  # type: ignore[override]
         """Make the proposals one after the other; each teaches something about the slopes."""
@@ -64,8 +66,9 @@ class QuerySearch(SwapSearch):
         heat, _, many = oracle.row(self.rates, i)
         u = noise.drawn(s.luck, i, p.sites + 2 * k + 2, p.x.dtype)
         wave, luck, fate, size, turn = torch.split(u, [p.sites, k, k, 1, 1], 1)
-        box, h = sites.box(p), slopes.guide(self.surrogate, s.a, p)
-        s = replace(s, g=s.known.total(h))
+        box = sites.box(p)
+        h = self._looked(s, box, wave, p)
+        s = replace(s, g=s.known.total(h), h=h)
         ends = sites.ends(p, box, s.g)
         draws = self._draw(s, box, ends, sites.either(p, box, i), wave, fate, oracle)
         slack = 1 - heat * s.stuck[:, None] * torch.log1p(-luck)
@@ -89,6 +92,26 @@ class QuerySearch(SwapSearch):
         wiser = self._learnt(s, draws, judged, chosen, oracle)
         assert isinstance(wiser, State)
         return wiser
+
+    def _looked(self, s: State, box: Box, wave: Tensor, p: Problem) -> Tensor | None:
+        """The surrogate's slopes, told anew for sites that promise most, for some changed ones, and for some others."""
+        if s.h is None or self.surrogate is None or isinstance(self.surrogate, NamedModel):
+            return s.h
+        a = s.a.view_as(box.x)
+        changed, each = (a != box.x).any(1), min(slopes.LOOKS // 4, p.sites)
+        ends = sites.ends(p, box, s.known.total(s.h))
+        hopeful = ends.gain.masked_fill(changed, 0) * (0.5 + wave)
+        order = torch.cat(
+            [
+                hopeful.topk(2 * each if 2 * each <= p.sites else each, 1).indices,
+                (changed + wave).topk(each, 1).indices,
+                wave.topk(each, 1).indices,
+            ],
+            1,
+        )
+        there = order[:, None].expand(-1, a.shape[1], -1)
+        value = torch.where(changed.gather(1, order)[:, None], box.at(order).x, ends.end.gather(2, there))
+        return slopes.secants(self.surrogate, p, s.h, a, order, value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,9 +142,9 @@ class QuerySwap(QuerySearch):
         most = max(16, int(self.share * self.steps))
         look = (most + 1 if problem is None else probes(problem, most)) + self.openings
         searches = max(0, self.steps - look) // self.proposals
-        first = Probe(
-            steps=self.steps - searches * self.proposals, most=most, jitter=self.jitter, surrogate=self.surrogate
-        )
+        assert not isinstance(self.surrogate, NamedModel)  # as checked
+        steps = self.steps - searches * self.proposals
+        first = Probe(steps=steps, most=most, jitter=self.jitter, surrogate=self.surrogate)
         if searches == 0:
             return (first,)
         mine = {f.name: getattr(self, f.name) for f in fields(QuerySearch) if f.name != "name"}
