@@ -71,6 +71,7 @@ class QuerySearch(SwapSearch):
         s = replace(s, g=s.known.total(h), h=h)
         ends = sites.ends(p, box, s.g)
         draws = self._draw(s, box, ends, sites.either(p, box, i), wave, fate, oracle)
+        draws = draws._replace(joining=sites.joining(p, i))
         slack = 1 - heat * s.stuck[:, None] * torch.log1p(-luck)
         chosen = self._chosen(s, turn[:, 0])
         judged: list[Judged] = []
@@ -83,7 +84,8 @@ class QuerySearch(SwapSearch):
                 allowed = torch.where(chosen, torch.where(s.m.isinf(), -torch.inf, s.m), allowed)
             one = one._replace(point=p.legal(one.point))
             now = p.margin(oracle.logits(one.point))
-            m = now.masked_fill(oracle.worth(one.point) >= one.best, torch.inf) if last else now
+            # Equal gains may make a choice too large, and so may what joined in to keep a rule.
+            m = now.masked_fill(oracle.worth(one.point) >= one.best, torch.inf) if last or p.tied else now
             known = slopes.learn(s.known, p, (one.point - s.a).view_as(box.x), now - s.now, h)
             moved, draws, verdict = self._judge(one, m, allowed, s, draws, oracle)
             assert isinstance(moved, State)
