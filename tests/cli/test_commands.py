@@ -40,6 +40,15 @@ def test_list_attacks(sigmazero):
     assert "step_size=1.0" in shown
 
 
+def test_list_attacks_by_what_they_need(sigmazero):
+    shown = sigmazero("list", "attacks", "--needs", "labels").stdout
+    assert "label-swap" in shown
+    assert "sparse-rs" not in shown
+    refused = sigmazero("list", "attacks", "--needs", "words")
+    assert refused.exit_code != 0
+    assert "--needs words is not one of gradients, scores, labels" in str(refused.exception) + refused.stderr
+
+
 def test_list_models_and_datasets(sigmazero):
     shown = sigmazero("list", "models").stdout
     assert all(code in shown for code in models.entries())

@@ -10,9 +10,11 @@ from sigmazero.attacks.corner import Corner
 from sigmazero.attacks.ead import EAD
 from sigmazero.attacks.fmn import FMN
 from sigmazero.attacks.genetic import Genetic
+from sigmazero.attacks.label_swap import LabelSwap
 from sigmazero.attacks.minimum import MinimumNorm
 from sigmazero.attacks.pdpgd import PDPGD
 from sigmazero.attacks.pgd_l0 import PGDL0
+from sigmazero.attacks.query_swap import QuerySwap
 from sigmazero.attacks.saliency import Saliency
 from sigmazero.attacks.sigma_swap import SigmaSwap
 from sigmazero.attacks.sigma_zero import SigmaZero
@@ -30,6 +32,8 @@ ATTACKS: dict[str, Attack] = {
         SigmaZero(name="sigma-zero-star", step_size=0.1, smoothing=1.0, threshold=0.1, threshold_rate=0.0015),
         SigmaSwap(first=SigmaZero(step_size_end=1.0, beta2=0.99), first_hard=SigmaZero()),
         SwapSearch(),
+        QuerySwap(),
+        LabelSwap(),
         Corner(),
         Saliency(),
         Genetic(),

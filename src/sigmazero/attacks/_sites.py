@@ -97,6 +97,20 @@ def joining(p: Problem, i: Tensor) -> Tensor | None:
     return by_site(p, noise.uniform(p.seed, p.ids, i, tuple(p.x.shape[1:]), stream=4, dtype=p.x.dtype))
 
 
+def either(p: Problem, b: Box, i: Tensor) -> Tensor:
+    """Values that trust no slope, by sites: either end of the box, the further one more often; or any legal value.
+
+    Where the value drawn is the clean one, a site has that of the far end.
+    """
+    if p.form is not None:
+        drawn = noise.uniform(p.seed, p.ids, i, tuple(p.x.shape[1:]), stream=3, dtype=p.x.dtype)
+        found = by_site(p, forms.some(p, drawn))
+    else:
+        drawn = noise.uniform(p.seed, p.ids, i, tuple(b.x.shape[1:]), stream=3, dtype=p.x.dtype)
+        found = torch.where(drawn * (b.upper - b.lower) < b.x - b.lower, b.lower, b.upper)
+    return torch.where((found == b.x).all(1, keepdim=True), b.far, found)
+
+
 def total(values: Tensor) -> Tensor:
     """Sum over the features of each site."""
     return values.sum(1) if values.shape[1] > 1 else values[:, 0]

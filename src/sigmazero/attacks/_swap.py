@@ -249,7 +249,7 @@ class SwapSearch(Attack):
         """Draw the sites of all proposals of a step; new ones from a mixture of the four places."""
         a = s.a.view_as(box.x)
         changed = (a != box.x).any(1)
-        near, wide = _beside(changed, s.a, self.radius)
+        near, wide = beside(changed, s.a, self.radius)
         sharp = reduce(torch.mul, [ends.gain] * self.sharpness) if self.sharpness else torch.ones_like(wide)
         w = torch.stack([ends.gain * near, wide, sharp, torch.ones_like(wide)], 1)
         w = w * torch.exp(s.worn).masked_fill(changed | (box.lower == box.upper).all(1), 0)[:, None]
@@ -372,7 +372,7 @@ def _first(time: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return shortest, where
 
 
-def _beside(changed: Tensor, like: Tensor, radius: int) -> tuple[Tensor, Tensor]:
+def beside(changed: Tensor, like: Tensor, radius: int) -> tuple[Tensor, Tensor]:
     """Ones at the sites within `radius` of a changed one, and within twice that; everywhere without positions."""
     if like.ndim not in (3, 4):
         return (torch.ones_like(changed, dtype=like.dtype),) * 2

@@ -24,6 +24,7 @@ from sigmazero.auto.progress import CascadeState
 from sigmazero.auto.report import CascadeReport, make_report
 from sigmazero.auto.versions import choose
 from sigmazero.bench.allowed import Allowed
+from sigmazero.core.ability import ability_of, check_ability
 from sigmazero.core.attack import Attack, Precision
 from sigmazero.core.files import writable
 from sigmazero.core.findings import render
@@ -43,7 +44,8 @@ class SparseAutoAttack:
     eps          the number of changes allowed; None looks for the fewest changes of every sample
     seed         of the random members; None is 0, so that an evaluation can be repeated
     verbose      print a line per member, as AutoAttack does; log_path appends the same lines to a file
-    version      "standard" or "quick", or "custom" with the attacks of attacks_to_run (names, or attacks)
+    version      "standard" or "quick", or "custom" with the attacks of attacks_to_run (names, or attacks); on a model
+                 without gradients these have other members, and report themselves as "standard-scores" and the like
     device       where the members run; None is where the model is
     bounds, unit as for `Attack.run`: the box (for one sample, or scalars), and what counts as one change
     mask, space  as for `Attack.run`; members that cannot honour the space are left out, and the report names them
@@ -87,8 +89,10 @@ class SparseAutoAttack:
         self._report: CascadeReport | None = None
 
     def _choose(self, version: str, attacks: Sequence[str | Attack] = ()) -> None:
-        self.version = choose(version, attacks, self.eps)
+        self.version = choose(version, attacks, self.eps, ability_of(self.model))
         self.members = self.version.members(self.eps)
+        for member in self.members:
+            check_ability(member.name, member.needs, self.model)
 
     def set_version(self, version: str = "standard") -> None:
         """Take another version from now on; AutoAttack's name for it."""

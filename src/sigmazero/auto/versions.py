@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sigmazero.attacks import get
+from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
 
 
@@ -57,18 +58,41 @@ VERSIONS: dict[str, Version] = {
 }
 
 
-def choose(version: str, attacks_to_run: Sequence[str | Attack], eps: int | None) -> Version:
+def _black_box(name: str, number: int, steps: int) -> dict[Ability, Version]:
+    scores = get("query-swap", steps=steps)
+    return {
+        "scores": Version(
+            f"{name}-scores",
+            number,
+            budget=(scores, get("sparse-rs", steps=steps)),
+            minimum=(scores, get("sparse-rs-min", steps=steps)),
+        ),
+        "labels": Version(f"{name}-labels", number, *[(get("label-swap", steps=steps),)] * 2),
+    }
+
+
+# What a version is on a model without gradients: no number of it can be compared with one of the version itself.
+BLACK_BOX = {"standard": _black_box("standard", 1, 5000), "quick": _black_box("quick", 1, 500)}
+
+
+def choose(
+    version: str, attacks_to_run: Sequence[str | Attack], eps: int | None, ability: Ability = "gradients"
+) -> Version:
     """A version by name, or one of the caller's own attacks; `eps` is what they must be able to answer.
+
+    On a model of less ability than gradients a version has other members, and another name that says so.
 
     >>> str(choose("custom", ["fmn", "sparse-rs"], eps=10)), [m.name for m in choose("quick", [], 10).members(10)][-1]
     ('custom 0', 'sparse-rs')
+    >>> str(choose("quick", [], 10, "labels"))
+    'quick-labels 1'
     """
     if version != "custom":
         if version not in VERSIONS:
             raise ValueError(f"version={version!r} is not one of {', '.join(map(repr, (*VERSIONS, 'custom')))}")
         if attacks_to_run:
             raise ValueError(f'attacks_to_run needs version="custom"; version={version!r} is frozen')
-        return VERSIONS[version]
+        return VERSIONS[version] if ability == "gradients" else BLACK_BOX[version][ability]
     if isinstance(attacks_to_run, str) or not attacks_to_run:
         raise ValueError(f'version="custom" needs attacks_to_run=["sigma-zero", ...], got {attacks_to_run!r}')
     members = tuple(get(each) if isinstance(each, str) else each for each in attacks_to_run)

@@ -20,6 +20,9 @@ from sigmazero.bench.allowed import Allowed
 from sigmazero.bench.model_identity import describe_code, describe_module
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question, is_code
 from sigmazero.bench.trust import refuse_untrusted
+from sigmazero.core.ability import check_ability
+from sigmazero.core.attack import Attack
+from sigmazero.core.parameters import NamedModel
 from sigmazero.core.space import Space
 from sigmazero.data import Rows
 from sigmazero.run.numbers import Numbers
@@ -74,6 +77,7 @@ class Loader:
         self._model: tuple[ModelSpec, nn.Module] | None = None
         self._rows: tuple[DataSpec, Rows] | None = None
         self._given_models: dict[ModelSpec, nn.Module] = {}
+        self._surrogates: dict[NamedModel, nn.Module] = {}
         self._given_rows: dict[DataSpec, Rows] = {}
         self.spaces: dict[str, Space] = {}  # with functions, which a store does not hold; by `allowed.space_key`
         self.checked: set[Hashable] = set()  # rows and spaces that fit
@@ -106,6 +110,18 @@ class Loader:
             )
             self._model = spec, loaded
         return self._model[1]
+
+    def ready(self, attack: Attack) -> Attack:
+        """An attack with the network that it names, on the device; one that names none as it is."""
+        named = attack.parameters().get("surrogate")
+        if not isinstance(named, NamedModel):
+            return attack
+        if named not in self._surrogates:
+            refuse_untrusted([ModelSpec(named.name, named.name)], self.trust)
+            loaded = models.load(named.name, model_dir=self.model_dir, device=self.device)
+            self._surrogates[named] = loaded.requires_grad_(False)
+        changed: dict[str, Any] = {"surrogate": self._surrogates[named]}
+        return replace(attack, **changed)
 
     def rows(self, spec: DataSpec) -> Rows:
         """The rows, on the processor."""
@@ -224,6 +240,8 @@ def expand(questions: Sequence[Question], loader: Loader) -> tuple[list[Cell], l
         try:
             if network not in known:
                 known[network] = identity.hash_weights(loader.model(network)), loader.code(network)
+            for question in group:
+                check_ability(question.label, question.attack.needs, loader.model(network))
             cells += [_cell(question, loader, *known[network]) for question in group]
         except ABSENT as error:
             note(network.name, error, len(group))
@@ -249,6 +267,7 @@ def _cell(question: Question, loader: Loader, weights: str, code: dict[str, Any]
         precision=precision,
         margin=question.margin,
         **question.allowed.identity(shape),
+        surrogate=loader.ready(question.attack).parameters().get("surrogate"),
     )
     info = CellInfo(
         key=identity.digest(asked),

@@ -22,6 +22,7 @@ from sigmazero import attacks
 from sigmazero.core import losses
 from sigmazero.core.attack import Attack
 from sigmazero.core.inputs import Bound, Bounds
+from sigmazero.core.parameters import NamedModel
 from sigmazero.core.source import code_hash
 from sigmazero.data import Rows
 from sigmazero.store.facts import CellInfo
@@ -139,12 +140,16 @@ def describe_attack(attack: Attack) -> dict[str, Any]:
 
 
 def plain_parameters(attack: Attack) -> dict[str, Any]:
-    """An attack's parameters as JSON can hold them; an attack inside another as its description."""
+    """An attack's parameters as JSON can hold them: an attack inside as its description, a network by name or hash."""
     return {
         name: describe_attack(value)
         if isinstance(value, Attack)
         else list(value)
         if isinstance(value, tuple)
+        else value.name
+        if isinstance(value, NamedModel)
+        else hash_weights(value)
+        if isinstance(value, nn.Module)
         else value
         for name, value in attack.parameters().items()
     }
@@ -170,15 +175,17 @@ def describe_cell(
     bounds: Bounds = (0.0, 1.0),
     mask: Tensor | None = None,
     space: dict[str, Any] | None = None,
+    surrogate: nn.Module | None = None,
 ) -> dict[str, Any]:
     """All that determines the answer, as JSON can hold it; its digest is the key of the cell.
 
-    Names, machine, device and batch size do not enter. A margin and a space enter where there is one, so that keys from
-    before there were any hold; the space is given as `allowed.described` makes it.
+    Names, machine, device and batch size do not enter. A margin, a space and the weights of a surrogate enter where
+    there is one, so that keys from before there were any hold; the space is given as `allowed.described` makes it.
     """
     return {
         **({"margin": margin} if margin else {}),
         **({"space": space} if space else {}),
+        **({} if surrogate is None else {"surrogate": hash_weights(surrogate)}),
         "format": FORMAT,
         "attack": describe_attack(attack),
         "model": {"weights": weights, "code": code},

@@ -45,6 +45,7 @@ from sigmazero.bench.plan_space import space_of
 from sigmazero.bench.toml import LENGTH, Lines, PlanError, TomlTable, brief, read_toml
 from sigmazero.core.attack import Attack, Goal, Precision, Prepare
 from sigmazero.core.inputs import hint
+from sigmazero.core.parameters import NamedModel, takes_model
 from sigmazero.core.problem import Unit
 from sigmazero.data import DATASETS, is_data_file
 
@@ -354,6 +355,9 @@ def _attack(table: TomlTable, base: str, label: str, given: dict[str, Any], step
     chosen: dict[str, Any] = {} if steps is None else {"steps": steps}
     for key, value in given.items():
         where = "sweep" if key in table.below("sweep") else "parameters"
+        if isinstance(value, str) and takes_model(type(attack), key):
+            chosen[key] = NamedModel(value)
+            continue
         chosen[key] = _like(table, where, key, value, known[key])
     try:
         return replace(registry.get(base, **chosen), name=label)

@@ -108,9 +108,9 @@ class Worker:
         subject = self.subject(cell)
         recorder = _recorder(cell, subject.network, subject.take(slice(place, place + 1)))
         # A recorded step would be noted once and replayed unseen.
-        result = Session(cell.question.attack, recorder, Hardware("fp32", capture=False, prepare="none")).run(
-            recorder.problem
-        )
+        result = Session(
+            self.loader.ready(cell.question.attack), recorder, Hardware("fp32", capture=False, prepare="none")
+        ).run(recorder.problem)
         return replace(self._facts(cell, torch.tensor([place], device="cpu"), result), trace=recorder.trace())
 
     def _facts(self, cell: Cell, places: Tensor, result: Result) -> Attacked:
@@ -180,7 +180,9 @@ class Worker:
             self._session, self._prepared = None, (network, Prepared(network, hardware))
         if self._session is None or self._session[0] != cell.info.key:
             size = cell.question.batch_size
-            shared = Session(cell.question.attack, network, batch_size=size, prepared=self._prepared[1])
+            shared = Session(
+                self.loader.ready(cell.question.attack), network, batch_size=size, prepared=self._prepared[1]
+            )
             self._session = cell.info.key, shared
         return self._session[1]
 

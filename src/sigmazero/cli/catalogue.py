@@ -5,27 +5,29 @@
 
 from sigmazero import models
 from sigmazero.attacks import ATTACKS
+from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
 from sigmazero.data import DATASETS
 
 WORDS = (
-    *("name", "kind", "goals", "gradients", "defaults", "paper", "code", "model", "data set", "trained against"),
+    *("name", "kind", "goals", "defaults", "paper", "code", "model", "data set", "trained against"),
     *("RobustBench name", "weights", "what it is", "shape", "needs", "from", "files"),
 )
 
 
-def attack_rows() -> list[dict[str, str]]:
-    """One row per attack of the registry."""
+def attack_rows(needs: Ability | None = None) -> list[dict[str, str]]:
+    """One row per attack of the registry; or of those that need exactly this of a model."""
     return [
         {
             "name": attack.name,
             "kind": f"{attack.kind} of pixels" if counts_pixels(attack) else attack.kind,
             "goals": ", ".join(attack.goals),
-            "gradients": "yes" if attack.gradients else "no",
+            "needs": attack.needs,
             "defaults": ", ".join(f"{key}={value}" for key, value in attack.parameters().items()),
             "paper": attack.paper,
         }
         for attack in ATTACKS.values()
+        if needs in (None, attack.needs)
     ]
 
 

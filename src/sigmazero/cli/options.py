@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Container
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
@@ -9,9 +10,11 @@ import torch
 import typer
 
 import sigmazero as sz
+from sigmazero import models
 from sigmazero.bench.trust import EVERYTHING
 from sigmazero.core.attack import Precision, Prepare
 from sigmazero.core.files import same_file, writable
+from sigmazero.core.parameters import NamedModel, takes_model
 from sigmazero.core.problem import Unit
 from sigmazero.run import Hardware
 from sigmazero.store.results import NAMES, names
@@ -164,8 +167,19 @@ def settings(name: str, steps: int | None, pairs: list[str]) -> dict[str, Any]:
             raise ValueError(f"--set {pair}: the name of an attack is no parameter of it")
         if key in chosen:
             raise ValueError(f"{key} is given twice")
-        chosen[key] = value(key, text.strip(), known.get(key))
+        model = key in known and takes_model(type(sz.get(name)), key)
+        chosen[key] = NamedModel(text.strip()) if model else value(key, text.strip(), known.get(key))
     return chosen
+
+
+def with_surrogate(attack: sz.Attack, model_dir: Path | None, device: str) -> sz.Attack:
+    """An attack with the network that `--set surrogate=NAME` names."""
+    named = attack.parameters().get("surrogate")
+    if not isinstance(named, NamedModel):
+        return attack
+    loaded = models.load(named.name, model_dir=model_dir, device=device).requires_grad_(False)
+    changed: dict[str, Any] = {"surrogate": loaded}
+    return replace(attack, **changed)
 
 
 def value(key: str, text: str, like: object) -> Any:

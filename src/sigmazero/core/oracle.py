@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from sigmazero.core import ops
+from sigmazero.core.ability import Ability
 from sigmazero.core.batched import put, take
 from sigmazero.core.problem import Problem
 from sigmazero.core.tally import Tally
@@ -75,11 +76,16 @@ class Oracle:
     without knowing.
     """
 
-    def __init__(self, model: Model, problem: Problem, *, exact: bool = True, chunk: int = 1024) -> None:
+    def __init__(
+        self, model: Model, problem: Problem, *, exact: bool = True, chunk: int = 1024, shows: Ability = "gradients"
+    ) -> None:
         """Prepare to ask `model` about `problem`; `chunk` is the most rows sent through it at once in `copies`.
 
         An oracle that is not exact answers in a coarser number format: its records need confirmation.
+        `shows` is the most that the attack is to see: with "labels" its logits are 1 for the class that was named and 0
+        for the others, whatever the model says.
         """
+        self.shows = shows
         self.model, self.problem, self.exact, self.chunk = model, problem, exact, chunk
         self.tally = Tally.start(problem, depth=2 if exact or problem.features > _LARGE else 4, exact=exact)
         self.iteration = torch.zeros((), dtype=torch.int64, device=problem.x.device)
@@ -95,7 +101,7 @@ class Oracle:
             logits = self.problem.shifted(self._ask(self.problem.outward(x)))
             self._count(forwards=1)
             self._record(x, self._judge(x, logits))
-            return logits.to(x.dtype)
+            return self._shown(logits).to(x.dtype)
         points = self.problem.outward(x).flatten(0, 1)
         parts = [self._ask(part) for part in torch.split(points, self.chunk)]
         logits = self.problem.shifted(torch.cat(parts).view(len(x), copies, -1))
@@ -106,7 +112,13 @@ class Oracle:
         chosen = Verdict(*(torch.stack(field, 1)[every, first] for field in zip(*verdicts, strict=True)))
         finite = torch.stack([v.finite for v in verdicts], 1).all(1)
         self._record(x[every, first], chosen._replace(finite=finite))
-        return logits.to(x.dtype)
+        return self._shown(logits).to(x.dtype)
+
+    def _shown(self, logits: Tensor) -> Tensor:
+        """What an attack sees of an answer."""
+        if self.shows != "labels":
+            return logits
+        return torch.zeros_like(logits).scatter(-1, logits.argmax(-1, keepdim=True), 1.0)
 
     def _weigh(self, x: Tensor, verdicts: list[Verdict]) -> Tensor:
         """How many changes candidates (N, K, ...) make, or what they cost; more than any where one is no answer."""
@@ -227,6 +239,10 @@ class Oracle:
 
     def _forward(self, x: Tensor) -> Tensor:
         """Logits, with the way back kept open for `_backward`."""
+        if self.shows != "gradients":
+            raise TypeError(
+                f'this attack says that {self.shows} are all it needs; for gradients say needs = "gradients"'
+            )
         with torch.enable_grad():
             point = self.problem.outward(x.detach()).requires_grad_()
             logits = self.model(self.problem.through(point))

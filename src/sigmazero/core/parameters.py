@@ -79,6 +79,13 @@ class Kind:
         return self.words
 
 
+@dataclass(frozen=True)
+class NamedModel:
+    """A network by its name, in a plan or a command, where it is loaded before the attack runs."""
+
+    name: str
+
+
 Count = Annotated[int, Range(least=1)]
 Whole = Annotated[int, Range(least=0)]
 Positive = Annotated[float, Range(above=0)]
@@ -117,6 +124,11 @@ def checked(owner: type, name: str, value: Any) -> Any:
     shown = getattr(value, "name", value)  # of an attack inside another
     verb = "is not" if words.startswith("one of") else "must be"
     raise ValueError(f"{name}={shown!r} {verb} {words}")
+
+
+def takes_model(owner: type, name: str) -> bool:
+    """Whether a parameter of an attack is a network, which plans and commands name."""
+    return any(kind is NamedModel for kind, _ in alternatives(types(owner)[name]))
 
 
 def alternatives(hint: Any) -> list[tuple[Any, tuple[Any, ...]]]:

@@ -1,6 +1,6 @@
 """How a run uses the hardware. None of it changes what is reported as true."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 import torch
@@ -52,6 +52,10 @@ class Hardware:
             raise ValueError(f"capture=True needs inputs on a CUDA device; they are on {problem.x.device}")
         if self.max_memory is not None and not problem.x.is_cuda:
             raise ValueError("max_memory limits a CUDA device; on a CPU choose batch_size")
+
+    def plain(self) -> "Hardware":
+        """For a model without gradients: it is asked as it is, in its own numbers, and its steps are not recorded."""
+        return replace(self, precision=None, capture=False, fuse=False, prepare="none")
 
     def strict(self, caller: Numbers) -> bool:
         """Whether the search itself computes in the inputs' own precision, for a caller with these numbers."""

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from sigmazero.core.ability import Ability, ability_of
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Model, Oracle
 from sigmazero.core.problem import BOX, Problem
@@ -26,7 +27,7 @@ class Prepared:
     """
 
     def __init__(self, model: Model, hardware: Hardware) -> None:
-        self.model, self.hardware = model, hardware
+        self.model, self.hardware = model, hardware if ability_of(model) == "gradients" else hardware.plain()
         self._copy: SearchModel | None = None
         self.batches_left = 0  # after the one at hand, as far as is known
         self.numbers: Numbers | None = None  # of the caller; all that is made here was made for them
@@ -68,10 +69,10 @@ class Prepared:
         """How many steps were recorded, and are still held."""
         return 0 if self._recordings is None else self._recordings.made
 
-    def oracle(self, problem: Problem, size: int) -> Oracle:
-        """Who asks the copy about a batch of a problem cut into batches of `size`."""
+    def oracle(self, problem: Problem, size: int, shows: Ability = "gradients") -> Oracle:
+        """Who asks the copy about a batch of a problem cut into batches of `size`, and shows an attack so much."""
         # Forward-only queries need less memory than the batch with its backward pass: twice the rows at once.
-        return Oracle(self.copy(problem), problem, exact=self.exact, chunk=2 * size)
+        return Oracle(self.copy(problem), problem, exact=self.exact, chunk=2 * size, shows=shows)
 
     @property
     def exact(self) -> bool:

@@ -209,7 +209,7 @@ class Session:
             phases = prepared.phases(self.attack, inner, size)
             recheck = None if exact else self._verifier.recheck
             with numbers.flags():
-                found = search(phases, prepared.oracle(part, size), self.compact, recheck, advance)
+                found = search(phases, prepared.oracle(part, size, self.attack.needs), self.compact, recheck, advance)
             return self._verifier.report(problem.take(rows), _outward(part, found), clean[rows])
 
         return self._cut(problem, asking, attack, known)

@@ -70,6 +70,7 @@ def attack(
     counted, place = options.unit(unit), options.device(device)
     hardware = options.hardware(precision, fuse, max_memory, prepare)
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
+    method = options.with_surrogate(method, model_dir, place)
     chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
     chosen, goals = _with_goals(chosen, targets_for(chosen, targets, target_class, targeted))
     may = allowed(chosen, space, bounds, mask)

@@ -1,0 +1,143 @@
+"""Slopes of the margin learnt from queries alone, for searches without gradients.
+
+A query tells how the margin differs between two points. What the slopes known so far do not explain of it is laid on
+the features in which the points differ: most on those of which the least is known, some on their neighbours. A network
+that stands in for the model (a surrogate) may say how its own margin falls; how much that is worth is learnt as well.
+
+    g    slopes, (rows, features of a site, sites)      doubt    how little is known of each, from 1 on down
+    h    the surrogate's slopes                         c        what they are worth: num / den, never below 0
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sigmazero.attacks._budget import by_site
+from sigmazero.core import ops
+from sigmazero.core.oracle import Oracle
+from sigmazero.core.parameters import Kind, NamedModel
+from sigmazero.core.problem import Problem
+
+Network = Callable[[Tensor], Tensor]
+Surrogate = (
+    Annotated[Network, Kind(nn.Module, "a network")] | Annotated[NamedModel, Kind(NamedModel, "a name in a plan")]
+)
+CHUNK = 1024  # points a surrogate is asked about at once
+LOOKS = 16  # sites that a surrogate is asked about between two queries, or two steps of them
+SPREAD = 0.5  # what a neighbour learns, where a feature learns 1
+NOISE = 0.1  # how much of a difference is not laid on anything: slopes are not the same everywhere
+FADE = 0.98  # weight of a surrogate's past, where its last prediction has weight 1
+
+
+@dataclass
+class Slopes:
+    """What is known of each sample's slopes; `num` and `den` are None without a surrogate."""
+
+    g: Tensor
+    doubt: Tensor
+    num: Tensor | None
+    den: Tensor | None
+
+    @property
+    def trust(self) -> Tensor | None:
+        """How much a surrogate's slopes are worth: what fits its predictions to the answers best."""
+        return None if self.num is None or self.den is None else (self.num / self.den.clamp(min=1e-30)).clamp(min=0)
+
+    def total(self, h: Tensor | None) -> Tensor:
+        """The slopes with the surrogate's share of them."""
+        return self.g if self.trust is None or h is None else self.g + ops.per_row(self.trust, h) * h
+
+
+def begin(p: Problem, guided: bool) -> Slopes:
+    """Nothing is known."""
+    g = torch.zeros_like(by_site(p, p.x))
+    zero = g.new_zeros(len(g))
+    return Slopes(g, torch.ones_like(g), zero if guided else None, zero.clone() if guided else None)
+
+
+def learn(s: Slopes, p: Problem, z: Tensor, rise: Tensor, h: Tensor | None) -> Slopes:
+    """The slopes after the margin rose by `rise` along z; a rise that is not finite teaches nothing."""
+    known = rise.isfinite() & (z != 0).flatten(1).any(1)
+    rise = torch.where(known, rise, 0.0)
+    if h is not None and s.num is not None and s.den is not None:
+        guess = (h * z).flatten(1).sum(1) * known
+        s = Slopes(s.g, s.doubt, FADE * s.num + rise * guess, FADE * s.den + guess * guess)
+    missed = torch.where(known, rise - (s.total(h) * z).flatten(1).sum(1), 0.0)
+    root = s.doubt.sqrt()
+    share, own = root * _spread(root * z, p), s.doubt * z * z
+    scale = ((z * share).flatten(1).sum(1) + NOISE * own.flatten(1).sum(1)).clamp(min=1e-30)
+    learnt = own / ops.per_row(scale, z)
+    return Slopes(s.g + share * ops.per_row(missed / scale, z), s.doubt * (1 - learnt).clamp(min=0), s.num, s.den)
+
+
+def _spread(v: Tensor, p: Problem) -> Tensor:
+    """Values of features, with a part of those of their neighbours in an image."""
+    if p.x.ndim != 4:
+        return v
+    row = v.new_tensor([SPREAD, 1.0, SPREAD])
+    return F.conv2d(v.reshape(-1, 1, *p.x.shape[2:]), torch.outer(row, row)[None, None], padding=1).view_as(v)
+
+
+def tangents(surrogate: Network | None, p: Problem) -> Tensor | None:
+    """A surrogate's slopes at the clean input, by sites; the model is not asked."""
+    if surrogate is None:
+        return None
+    slope = Oracle(surrogate, p).value_and_grad(p.x, p.margin).grad
+    return by_site(p, torch.where(slope.isfinite(), slope, 0.0))
+
+
+def secants(surrogate: Network, p: Problem, h: Tensor, a: Tensor, where: Tensor, value: Tensor) -> Tensor:
+    """The surrogate's slopes h, with those of some sites (rows, number) told by moving each alone to its value.
+
+    Of a move across the whole box a robust network's gradient says little, and such a move says more.
+    Points are (rows, features of a site, sites), values (rows, features of a site, number).
+    """
+    n = where.shape[1]
+    there = where[:, None].expand_as(value)
+    z = value - a.gather(2, there)
+    places = where[:, :, None, None].expand(-1, -1, a.shape[1], 1)
+    moved = a[:, None].expand(-1, n, -1, -1).scatter(3, places, value.transpose(1, 2)[..., None])
+    points = p.outward(torch.cat([a[:, None], moved], 1).view(len(a), n + 1, *p.x.shape[1:])).flatten(0, 1)
+    with torch.no_grad():
+        logits = torch.cat([surrogate(part) for part in torch.split(points, CHUNK)]).to(a.dtype)
+    margins = torch.stack([p.margin(one) for one in logits.view(len(a), n + 1, -1).unbind(1)], 1)
+    rise = margins[:, 1:] - margins[:, :1]
+    slope = z * (rise / (z * z).sum(1).clamp(min=1e-30))[:, None]
+    return h.scatter(2, there, torch.where((z != 0) & slope.isfinite(), slope, h.gather(2, there)))
+
+
+def check_surrogate(name: str, surrogate: object) -> None:
+    """Refuse a surrogate that cannot be asked as it is."""
+    if isinstance(surrogate, NamedModel):
+        raise ValueError(f"{name}: surrogate is a name, {surrogate.name!r}; load that network and pass it instead")
+    if isinstance(surrogate, nn.Module) and surrogate.training:
+        raise ValueError(f"{name}: the surrogate is in training mode; call surrogate.eval() first")
+
+
+def grid(p: Problem, most: int) -> tuple[int, int]:
+    """The side of an image's square tiles, as small as at most so many allow (0 for other inputs), and how many."""
+    if p.x.ndim != 4:
+        return 0, min(p.sites, most)
+    height, width = p.x.shape[2:]
+    side = 1
+    while (count := p.sites // (height * width) * -(-height // side) * -(-width // side)) > most:
+        if side >= max(height, width):
+            break
+        side += 1
+    return side, count
+
+
+def tiles(p: Problem, most: int) -> Tensor:
+    """Which of at most so many tiles each site belongs to: squares of an image, or every n-th site."""
+    side, count = grid(p, most)
+    site = torch.arange(p.sites, device=p.x.device)
+    if not side:
+        return site % count
+    height, width = p.x.shape[2:]
+    across, down = -(-width // side), -(-height // side)
+    place = site % (height * width)
+    return site // (height * width) * (across * down) + place // width // side * across + place % width // side

@@ -1,0 +1,146 @@
+r"""Label swap: few changes on a model that says no more than a class (docs/blackbox.md).
+
+It begins anywhere where the class is another one: a start that is given, the far ends of the box, or some tiles of the
+input at random ends. Then it goes back to the input as long as the class stays. A query puts back several changed sites
+at once, twice as many after a success, half as many after a failure. Where not even one can be put back, every other
+query exchanges a changed site for another: the number of changes stays, and others may have become needless by it.
+
+    a    current point, which reaches the goal          b       how many sites the next query puts back
+    need how often a site was put back in vain          begun   whether there is such a point yet
+
+>>> import torch, sigmazero as sz
+>>> model = torch.nn.Linear(4, 2).requires_grad_(False)
+>>> _ = model.weight.copy_(torch.tensor([[4., 3., 2., 1.], [0., 0., 0., 0.]])), model.bias.copy_(torch.tensor([0., 3.]))
+>>> result = sz.get("label-swap", steps=60).run(model, torch.full((1, 4), 0.5), torch.tensor([0]))
+>>> int(result.l0[0]), int(result.backwards[0])
+(2, 0)
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from sigmazero.attacks import _sites as sites
+from sigmazero.attacks._sites import Box
+from sigmazero.attacks._slopes import tiles
+from sigmazero.attacks._swap import beside
+from sigmazero.core import noise, ops
+from sigmazero.core.ability import Ability
+from sigmazero.core.attack import Attack
+from sigmazero.core.oracle import Oracle
+from sigmazero.core.parameters import Count, Whole
+from sigmazero.core.problem import Problem
+
+LEVELS = (4, 16, 64, 256)  # most tiles of a start; one start after the other takes the next number
+
+
+@dataclass
+class State:
+    """One row per sample; `need` is (rows, sites)."""
+
+    a: Tensor
+    begun: Tensor
+    b: Tensor
+    need: Tensor
+    luck: Tensor
+    done: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelSwap(Attack):
+    """Put back, exchange, put back; a step is a query.
+
+    radius  how near a new site is to a changed one, every other time, for inputs with positions
+    """
+
+    name: str = "label-swap"
+    steps: Count = 2000
+    radius: Whole = 1
+
+    paper: ClassVar[str] = "docs/blackbox.md"
+    needs: ClassVar[Ability] = "labels"
+    finite_box: ClassVar[bool] = True
+    unroll: ClassVar[int] = 1
+
+    def init(self, oracle: Oracle) -> State:
+        """Nothing is asked yet."""
+        p = oracle.problem
+        zero = p.x.new_zeros(len(p))
+        return State(
+            a=p.x,
+            begun=zero > 0,
+            b=zero,
+            need=p.x.new_zeros(len(p), p.sites),
+            luck=noise.source(p.seed, p.ids),
+            done=zero > 0,
+        )
+
+    def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
+        """Ask whether the class is still another one with fewer changes, or with other ones."""
+        p, n = oracle.problem, oracle.problem.sites
+        box = sites.box(p)
+        u = noise.drawn(s.luck, i, 2 * n + 3, p.x.dtype)
+        wave, race, coins = torch.split(u, [n, n, 3], 1)
+        a = s.a.view_as(box.x)
+        changed = (a != box.x).any(1)
+        exchange = s.begun & (s.b <= 1) & (coins[:, 0] < 0.5)
+        back = self._back(s, p, changed, wave, torch.where(exchange, 1, s.b), (coins[:, 1] < 0.5) & ~exchange)
+        drawn = sites.either(p, box, i)
+        new = self._new(p, box, changed, race, coins[:, 2] < 0.5) & exchange[:, None]
+        point = torch.where(new[:, None], drawn, torch.where(back[:, None], box.x, a))
+        point = torch.where(ops.per_row(s.begun, a), point, self._start(i, p, box, drawn, race)).view_as(p.x)
+        if p.start is not None:
+            point = torch.where(i == 0, p.clip(p.start), point)
+        point = p.legal(point)
+        fooled = p.margin(oracle.logits(point)) < 0
+        kept = fooled & (~s.begun | (oracle.worth(point) <= oracle.worth(s.a)))
+        a = torch.where(ops.per_row(kept, s.a), point, s.a)
+        vain = (s.begun & ~kept)[:, None] & back
+        need = s.need + vain / back.sum(1, keepdim=True).clamp(min=1)
+        return State(
+            a=a,
+            begun=s.begun | kept,
+            b=self._next(s, kept, exchange, oracle.l0(a)),
+            need=torch.where((kept & exchange)[:, None], 0.5 * need, need),
+            luck=s.luck,
+            done=sites.finished(oracle, 1, None),
+        )
+
+    def _back(self, s: State, p: Problem, changed: Tensor, wave: Tensor, b: Tensor, close: Tensor) -> Tensor:
+        """The changed sites to put back, b of them: any, those that were not needed before all; or close ones."""
+        time = -torch.log1p(-wave) * torch.exp(s.need)
+        if p.x.ndim == 4:
+            first = time.masked_fill(~changed, torch.inf).argmin(1)
+            width = p.x.shape[3]
+            place = torch.arange(p.sites, device=wave.device) % (p.x.shape[2] * width)
+            down, right = place // width, place % width
+            apart = torch.maximum((down - down[first][:, None]).abs(), (right - right[first][:, None]).abs())
+            time = torch.where(close[:, None], apart + wave, time)
+        score = (-time).masked_fill(~changed, -torch.inf)
+        least = ops.kth_largest(score, b.long().clamp(min=1, max=p.sites))
+        return changed & (score >= least[:, None])
+
+    def _new(self, p: Problem, box: Box, changed: Tensor, race: Tensor, near: Tensor) -> Tensor:
+        """One site that is not changed yet: anywhere, or near a changed one."""
+        free = ~changed & (box.lower < box.upper).any(1)
+        close = free & (beside(changed, p.x, self.radius)[0] > 0)
+        allowed = torch.where((near & close.any(1))[:, None], close, free)
+        first = race.masked_fill(~allowed, -1.0).argmax(1, keepdim=True)
+        return torch.zeros_like(changed).scatter(1, first, True) & allowed
+
+    def _start(self, i: Tensor, p: Problem, box: Box, drawn: Tensor, race: Tensor) -> Tensor:
+        """Everything at the far ends, then half of the tiles at random ends, coarser and finer ones in turn."""
+        maps = torch.stack([tiles(p, most) for most in LEVELS])
+        tile = maps.index_select(0, (i % len(LEVELS)).view(1)).expand_as(race)
+        some = race.gather(1, tile) < 0.5  # the numbers of the first sites serve as those of the tiles
+        if p.form is not None:
+            return torch.where(((i % 3 == 0) | some)[:, None], drawn, box.x)
+        return torch.where(i <= 1, box.far, torch.where(some[:, None], drawn, box.x))
+
+    def _next(self, s: State, kept: Tensor, exchange: Tensor, count: Tensor) -> Tensor:
+        """How many sites are put back next: half of all at first, then by what happened."""
+        after = torch.where(kept, 2 * s.b, s.b / 2)
+        b = torch.where(exchange, s.b, torch.where(s.begun, after, count / 2))
+        return b.minimum(count / 2).clamp(min=1)

@@ -1,0 +1,153 @@
+r"""Query swap: σ-swap's search on a model that gives scores and no gradients (docs/blackbox.md).
+
+The search exchanges changed sites as swap search does (see _swap), guided by slopes that it learns from its own
+queries (see _slopes) instead of the model's gradient. It begins with a coarse look at all sites (see _probe). Where a
+network is at hand that resembles the model, pass it as `surrogate`: its gradients are a first guess of the slopes, to
+be believed as far as they fit the answers. The surrogate is asked as often as it helps, and is not counted.
+
+>>> import torch, sigmazero as sz
+>>> model = torch.nn.Linear(4, 2).requires_grad_(False)
+>>> _ = model.weight.copy_(torch.tensor([[4., 3., 2., 1.], [0., 0., 0., 0.]])), model.bias.copy_(torch.tensor([0., 3.]))
+>>> result = sz.get("query-swap", steps=60).run(model, torch.full((1, 4), 0.5), torch.tensor([0]))
+>>> int(result.l0[0]), int(result.backwards[0])
+(2, 0)
+"""
+
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from sigmazero.attacks import _sites as sites
+from sigmazero.attacks import _slopes as slopes
+from sigmazero.attacks import _swap
+from sigmazero.attacks._probe import Probe, probes
+from sigmazero.attacks._probe import State as Probed
+from sigmazero.attacks._sites import Box
+from sigmazero.attacks._slopes import Slopes, Surrogate
+from sigmazero.attacks._swap import Judged, SwapSearch
+from sigmazero.core import noise, ops
+from sigmazero.core.ability import Ability
+from sigmazero.core.attack import Attack
+from sigmazero.core.oracle import Oracle
+from sigmazero.core.parameters import Count, NamedModel, Share, Whole
+from sigmazero.core.problem import Problem
+
+
+@dataclass
+class State(_swap.State):
+    """Swap search's, with what is known of the slopes, those of the surrogate, and the margin of the current point."""
+
+    known: Slopes
+    h: Tensor | None
+    now: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuerySearch(SwapSearch):
+    """Swap search by slopes that it learns."""
+
+    surrogate: Surrogate | None = None
+
+    needs: ClassVar[Ability] = "scores"
+
+    def follow(self, oracle: Oracle, before: Probed) -> State:  # type: ignore[override]
+        """Begin at the best point known, with what the first phase learnt."""
+        known = before.slopes()
+        first = self._begin(oracle, known.total(before.h), torch.full_like(before.m, sites.USUAL * self.choices))
+        mine = {f.name: getattr(first, f.name) for f in fields(first)}
+        oracle.retire(first.done)
+        return State(**mine, known=known, h=before.h, now=torch.full_like(before.m, torch.inf))
+
+    def step(self, i: Tensor, s: State, oracle: Oracle) -> State:  # type: ignore[override]
+        """Make the proposals one after the other; each teaches something about the slopes."""
+        p, k = oracle.problem, self.proposals
+        heat, _, many = oracle.row(self.rates, i)
+        u = noise.drawn(s.luck, i, p.sites + 2 * k + 2, p.x.dtype)
+        wave, luck, fate, size, turn = torch.split(u, [p.sites, k, k, 1, 1], 1)
+        box = sites.box(p)
+        h = self._looked(s, box, wave, p)
+        s = replace(s, g=s.known.total(h), h=h)
+        ends = sites.ends(p, box, s.g)
+        draws = self._draw(s, box, ends, sites.either(p, box, i), wave, fate, oracle)
+        draws = draws._replace(joining=sites.joining(p, i))
+        slack = 1 - heat * s.stuck[:, None] * torch.log1p(-luck)
+        chosen = self._chosen(s, turn[:, 0])
+        judged: list[Judged] = []
+        for j in range(k):
+            one, allowed, last = self._exchange(j, draws, s, box, oracle), s.m * slack[:, j], j == k - 1
+            if last:
+                n = torch.where(oracle.tally.best_l0 <= p.sites, sites.fewer(oracle, size[:, 0]), many.long())
+                choice = sites.whole_choice(box, ends, n, wave, self.jitter, p.costs).view_as(p.x)
+                one = one._replace(point=torch.where(ops.per_row(chosen, p.x), choice, one.point))
+                allowed = torch.where(chosen, torch.where(s.m.isinf(), -torch.inf, s.m), allowed)
+            one = one._replace(point=p.legal(one.point))
+            now = p.margin(oracle.logits(one.point))
+            # Equal gains may make a choice too large, and so may what joined in to keep a rule.
+            m = now.masked_fill(oracle.worth(one.point) >= one.best, torch.inf) if last or p.tied else now
+            known = slopes.learn(s.known, p, (one.point - s.a).view_as(box.x), now - s.now, h)
+            moved, draws, verdict = self._judge(one, m, allowed, s, draws, oracle)
+            assert isinstance(moved, State)
+            s = replace(moved, known=known, now=torch.where(verdict.kept, now, s.now))
+            judged.append(verdict)
+        wiser = self._learnt(s, draws, judged, chosen, oracle)
+        assert isinstance(wiser, State)
+        return wiser
+
+    def _looked(self, s: State, box: Box, wave: Tensor, p: Problem) -> Tensor | None:
+        """The surrogate's slopes, told anew for sites that promise most, for some changed ones, and for some others."""
+        if s.h is None or self.surrogate is None or isinstance(self.surrogate, NamedModel):
+            return s.h
+        a = s.a.view_as(box.x)
+        changed, each = (a != box.x).any(1), min(slopes.LOOKS // 4, p.sites)
+        ends = sites.ends(p, box, s.known.total(s.h))
+        hopeful = ends.gain.masked_fill(changed, 0) * (0.5 + wave)
+        order = torch.cat(
+            [
+                hopeful.topk(2 * each if 2 * each <= p.sites else each, 1).indices,
+                (changed + wave).topk(each, 1).indices,
+                wave.topk(each, 1).indices,
+            ],
+            1,
+        )
+        there = order[:, None].expand(-1, a.shape[1], -1)
+        value = torch.where(changed.gather(1, order)[:, None], box.at(order).x, ends.end.gather(2, there))
+        return slopes.secants(self.surrogate, p, s.h, a, order, value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuerySwap(QuerySearch):
+    """Swap search without gradients; parameters that are not listed here are those of swap search.
+
+    steps      queries of the search, all of them forward passes
+    share      part of the queries for a look at all sites, in tiles
+    openings   whole choices after that
+    surrogate  a network that resembles the model, with gradients; in plans and commands its name
+    """
+
+    name: str = "query-swap"
+    steps: Count = 2000
+    share: Share = 0.05
+    openings: Whole = 20
+
+    paper: ClassVar[str] = "docs/blackbox.md"
+    version: ClassVar[int] = 1
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a surrogate that cannot be asked."""
+        super().check(problem)
+        slopes.check_surrogate(self.name, self.surrogate)
+
+    def phases(self, problem: Problem | None = None) -> tuple[Attack, ...]:
+        """A look at all sites, which also gets the queries that do not fill a step of the search; then the search."""
+        most = max(16, int(self.share * self.steps))
+        look = (most + 1 if problem is None else probes(problem, most)) + self.openings
+        searches = max(0, self.steps - look) // self.proposals
+        assert not isinstance(self.surrogate, NamedModel)  # as checked
+        steps = self.steps - searches * self.proposals
+        first = Probe(steps=steps, most=most, jitter=self.jitter, surrogate=self.surrogate)
+        if searches == 0:
+            return (first,)
+        mine = {f.name: getattr(self, f.name) for f in fields(QuerySearch) if f.name != "name"}
+        return first, QuerySearch(**mine | {"steps": searches})
