@@ -19,6 +19,7 @@ from torch import Tensor
 
 from sigmazero.core import ops
 from sigmazero.core.batched import put, take
+from sigmazero.core.outputs import logits_in
 from sigmazero.core.problem import Problem
 from sigmazero.core.tally import Tally
 
@@ -223,13 +224,13 @@ class Oracle:
     def _ask(self, x: Tensor) -> Tensor:
         """Logits without a way back; a copy, as some models give the same memory again each time."""
         with torch.no_grad():
-            return widened(self.model(x), x).clone()
+            return widened(logits_in(self.model(x)), x).clone()
 
     def _forward(self, x: Tensor) -> Tensor:
         """Logits, with the way back kept open for `_backward`."""
         with torch.enable_grad():
             point = self.problem.outward(x.detach()).requires_grad_()
-            logits = self.model(self.problem.through(point))
+            logits = logits_in(self.model(self.problem.through(point)))
         if not logits.requires_grad:
             raise TypeError(
                 "the model's output carries no gradient with respect to its input; "
