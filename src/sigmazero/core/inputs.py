@@ -39,16 +39,13 @@ def make_problem(
     margin: float = 0.0,
 ) -> Problem:
     """Check everything that can be checked without the model and make the question."""
-    if not whole(seed):
-        raise ValueError(f"seed={seed!r} must be a whole number")
+    _check_numbers(seed, budget)
     check_inputs(x)
     check_labels(x, y)
     _check_unit(x, unit, layout)
     if layout == "NHWC":
         bounds = _turned_bounds(bounds, x.ndim, space)
         x, mask, start, pool = (channels_first(value, x.ndim) for value in (x, mask, start, pool))
-    if budget is not None and not (whole(budget) and budget >= 0):
-        raise ValueError(f"budget={budget!r} must be a whole number of changes, 0 or more (None for no budget)")
     check_margin(margin)
     # A clone: the caller's tensor is never written to, and one made in inference mode cannot carry gradients. Whatever
     # the caller's order in memory, it has one of its own: sums round by that order.
@@ -83,6 +80,13 @@ def make_problem(
         space=space,
         form=form,
     )
+
+
+def _check_numbers(seed: object, budget: int | None) -> None:
+    if not whole(seed):
+        raise ValueError(f"seed={seed!r} must be a whole number")
+    if budget is not None and not (whole(budget) and budget >= 0):
+        raise ValueError(f"budget={budget!r} must be a whole number of changes, 0 or more (None for no budget)")
 
 
 def _check_unit(x: Tensor, unit: Unit, layout: Order | None) -> None:
