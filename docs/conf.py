@@ -35,7 +35,11 @@ nitpick_ignore_regex = [("py:.*", r"(?!sigmazero).*")]
 # A name that is known to type checkers alone, such as Table of rich, may be like one of ours.
 suppress_warnings = ["ref.python"]
 # TypeVars have no place of their own.
-nitpick_ignore = [("py:class", "sigmazero.core.oracle.Rows"), ("py:class", "sigmazero.core.metrics.Compute")]
+nitpick_ignore = [
+    ("py:class", "sigmazero.core.oracle.Rows"),
+    ("py:class", "sigmazero.core.metrics.Compute"),
+    ("py:class", "sigmazero.models.any.asking.Given"),
+]
 
 ALIGNED = re.compile(r"^\S+(, \S+)* {2,}\S")
 MARKUP = re.compile(r"((?<!^)[*|]|^[*|](?! ))", re.MULTILINE)  # but a star and a space begin an item of a list

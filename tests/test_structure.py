@@ -28,8 +28,14 @@ ALLOWED: dict[str, set[str]] = {
     "auto": {"core", "run", "attacks", "adapters", "data", "models", "store", "report", "bench"},
     "cli": {"core", "run", "attacks", "adapters", "data", "models", "store", "report", "bench", "auto"},
 }
-# Loaded when a function is called, not with the module: the contract opens a session, and a result is drawn and saved.
-LATE = {("core.attack", "run"), ("core.result_face", "report"), ("core.result_face", "store")}
+# Loaded when a function is called, not with the module: the contract opens a session and asks what a model is, and a
+# result is drawn and saved.
+LATE = {
+    ("core.attack", "run"),
+    ("core.attack", "models"),
+    ("core.result_face", "report"),
+    ("core.result_face", "store"),
+}
 
 
 def module(path: Path) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sigmazero.core.result import Outcome, Result
     from sigmazero.core.space import Space
     from sigmazero.core.space_rules import Formula, Rule
+    from sigmazero.models.any import wrap
     from sigmazero.run.check import check
     from sigmazero.store.results import load_result
 
@@ -39,6 +40,7 @@ __all__ = [
     "refine",
     "register",
     "sigma_zero",
+    "wrap",
 ]
 
 # Loaded when they are asked for: the core stays light, and the command line can be interrupted before torch is there.
@@ -54,6 +56,7 @@ _LATER = {
     "check": "sigmazero.run.check",
     "evaluate": "sigmazero.bench.evaluate",
     "foreign": "sigmazero.adapters.foreign",
+    "wrap": "sigmazero.models.any",
 }
 # Packages to import from: sigmazero.models, sigmazero.data and so on. What is not named here is our own business.
 _PACKAGES = ("adapters", "attacks", "auto", "bench", "data", "models", "report", "store")

@@ -19,9 +19,10 @@ import torch
 from sigmazero.bench.plan import read_plan
 from sigmazero.bench.toml import PlanError
 from sigmazero.data import DataError, load
-from sigmazero.models import WeightsError, weights
+from sigmazero.models import MissingExtra, WeightsError, weights
 from sigmazero.models import load as load_model
 from sigmazero.store.store import Store, StoreError
+from tests import onnx_files
 from tests.plans import PLAN
 from tests.store.test_store import cell, made
 
@@ -146,14 +147,21 @@ def safetensors() -> Reader:
 
 
 def onnx() -> Reader:
-    """Where the extra is installed: networks of one layer and of several, written by torch."""
-    several = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(8, 2))
-    with TemporaryDirectory() as folder:
-        path, seeds = Path(folder) / "m.onnx", []
-        for network, x in ((torch.nn.Linear(3, 2), torch.ones(1, 3)), (several, torch.ones(1, 1, 4, 4))):
-            torch.onnx.export(network, (x,), str(path), dynamo=False)
-            seeds.append(Seed("m.onnx", path.read_bytes()))
-    return Reader(seeds, load_model, (ValueError,), {})
+    """Networks of one layer and of several."""
+    weight, bias = RANDOM.random((2, 3), dtype=np.float32), np.ones(2, np.float32)
+    nodes = [
+        onnx_files.node("Constant", [], "c", value=np.ones(1, np.float32)),
+        onnx_files.node("Sub", ["x", "c"], "a"),
+        onnx_files.node("Conv", ["a", "k"], "h", pads=[0, 1, 1, 0], strides=[1, 1]),
+        onnx_files.node("LeakyRelu", ["h"], "r", alpha=0.25),
+        onnx_files.node("Reshape", ["r", "s"], "f"),
+        onnx_files.node("Gemm", ["f", "w", "b"], "y", transB=1),
+    ]
+    kernel, flat = RANDOM.random((2, 1, 2, 2), dtype=np.float32), np.array([0, -1], np.int64)
+    constants = {"k": kernel, "s": flat, "w": RANDOM.random((2, 18), dtype=np.float32), "b": bias}
+    several = onnx_files.model(nodes, constants, (1, 1, 3, 3))
+    seeds = [Seed("m.onnx", content) for content in (onnx_files.linear(weight, bias), several)]
+    return Reader(seeds, load_model, (ValueError, MissingExtra), {})  # an operator that is not known needs the extra
 
 
 def toml() -> Reader:
@@ -214,6 +222,7 @@ def _everything(path: Path) -> None:
 
 READERS: dict[str, Callable[[], Reader]] = {
     "npz": npz,
+    "onnx": onnx,
     "idx": idx,
     "cifar": cifar,
     "pth": pth,
@@ -222,5 +231,3 @@ READERS: dict[str, Callable[[], Reader]] = {
 }
 if find_spec("safetensors"):
     READERS["safetensors"] = safetensors
-if find_spec("onnx2torch"):
-    READERS["onnx"] = onnx

@@ -88,6 +88,8 @@ def fit(case: Case) -> Case:
 
 def refusal(case: Case, asked: Question) -> str | None:
     """What must be said of a case that is refused; None for one that is not."""
+    if case.unit == "pixel" and len(case.shape) < 2:
+        return "unit='pixel' is for images"
     if case.targeted and "targeted" not in sz.ATTACKS[case.attack].goals:
         return "has no targeted form"
     if not case.rows:

@@ -9,6 +9,7 @@ from torch import nn
 from sigmazero.models import MissingExtra, Normalize, UnknownModel, load, zoo
 from sigmazero.models.architectures import build
 from tests.models.conftest import SHARED
+from tests.onnx_files import model, node, written
 
 CODE = """
 from dataclasses import dataclass
@@ -154,22 +155,21 @@ def test_files_that_are_no_exported_program(tmp_path):
 
 @pytest.fixture
 def onnx(tmp_path, monkeypatch):
-    """A file, and stand-ins for the packages that check and convert it."""
+    """A file with an operator that we do not convert, and stand-ins for the packages that check and convert it."""
 
     def stand_in(convert, check=lambda path: None):
         monkeypatch.setitem(sys.modules, "onnx2torch", types.SimpleNamespace(convert=convert))
         monkeypatch.setitem(sys.modules, "onnx", types.SimpleNamespace())
         monkeypatch.setitem(sys.modules, "onnx.checker", types.SimpleNamespace(check_model=check))
-        return tmp_path / "m.onnx"
+        return written(tmp_path, model([node("Loop", ["x"], "y")], {}, (None, 2)))
 
-    (tmp_path / "m.onnx").write_bytes(b"x")
     return stand_in
 
 
 def test_onnx_without_its_package(onnx, monkeypatch):
     path = onnx(pytest.fail)
     monkeypatch.setitem(sys.modules, "onnx2torch", None)
-    with pytest.raises(MissingExtra, match=r"'onnx2torch'.*pip install 'sigmazero\[onnx\]'"):
+    with pytest.raises(MissingExtra, match=r"uses Loop, which is not .*'onnx2torch'.*pip install 'sigmazero\[onnx\]'"):
         load(path)
 
 

@@ -29,9 +29,12 @@ from sigmazero.core.attack import Attack, Precision
 from sigmazero.core.files import writable
 from sigmazero.core.findings import render
 from sigmazero.core.inputs import Bounds
+from sigmazero.core.layout import Order, channels_first, facing, turned_back
 from sigmazero.core.oracle import Model
+from sigmazero.core.outputs import logits_in
 from sigmazero.core.problem import Problem, Unit, whole
 from sigmazero.core.space import Space
+from sigmazero.models.any import understood
 from sigmazero.run import Hardware, Prepared, Session
 from sigmazero.run.numbers import Numbers
 from sigmazero.run.turns import strictly
@@ -49,6 +52,7 @@ class SparseAutoAttack:
     device       where the members run; None is where the model is
     bounds, unit as for `Attack.run`: the box (for one sample, or scalars), and what counts as one change
     mask, space  as for `Attack.run`; members that cannot honour the space are left out, and the report names them
+    layout       as for `Attack.run`: "NHWC" for inputs and a model with the channels last
     precision    as for `Attack.run`: the numbers of the searches, None for those that your process computes in
 
     After an evaluation `report` says what was found, by which member, at what cost, and what looks suspicious.
@@ -56,7 +60,7 @@ class SparseAutoAttack:
 
     def __init__(
         self,
-        model: Model,
+        model: object,
         norm: str = "L0",
         eps: int | None = None,
         seed: int | None = None,
@@ -69,6 +73,7 @@ class SparseAutoAttack:
         *,
         bounds: Bounds = (0.0, 1.0),
         unit: Unit = "feature",
+        layout: Order | None = None,
         precision: Precision | None = None,
         mask: Tensor | None = None,
         space: Space | None = None,
@@ -81,10 +86,12 @@ class SparseAutoAttack:
             raise ValueError("is_tf_model=True: give a PyTorch model, or any callable from tensors to logits")
         if eps is not None and not (whole(eps) and eps >= 1):
             raise ValueError(f"eps={eps!r} must be a whole number of changes, 1 or more (None for as few as possible)")
-        self.model, self.eps, self.seed = model, None if eps is None else int(eps), seed or 0
+        self.model: Model = facing(understood(model), layout)
+        self.eps, self.seed = None if eps is None else int(eps), seed or 0
         self.verbose, self.log_path = verbose, None if log_path is None else Path(log_path)
-        self.device = _device(model) if device is None else torch.device(device)
-        self.allowed, self.unit, self.precision = Allowed(bounds, mask, space), unit, precision
+        self.device = _device(self.model) if device is None else torch.device(device)
+        self.allowed, self.unit, self.layout = Allowed(bounds, mask, space), unit, layout
+        self.precision = precision
         self._choose(version, attacks_to_run)
         self._report: CascadeReport | None = None
 
@@ -109,7 +116,7 @@ class SparseAutoAttack:
 
     def get_logits(self, x: Tensor) -> Tensor:
         """The model's answers; AutoAttack's name for it."""
-        return self.model(x)
+        return logits_in(self.model(x if self.layout != "NHWC" else channels_first(x, x.ndim)))
 
     def get_seed(self) -> int:
         """The seed of the random members, which is always the same unless you give another."""
@@ -161,7 +168,7 @@ class SparseAutoAttack:
         for finding in self._report.findings:
             self._log(render([finding]))
             warnings.warn(render([finding]), stacklevel=2)
-        return _returned(self._report, x_orig, y_orig, return_labels)
+        return self._returned(self._report, x_orig, y_orig, return_labels)
 
     def run_standard_evaluation_individual(
         self, x_orig: Tensor, y_orig: Tensor, bs: int = 250, return_labels: bool = False
@@ -169,7 +176,7 @@ class SparseAutoAttack:
         """What each member finds alone, by its name: inputs, or inputs and the model's answers to them."""
         problem = self._pose(x_orig, y_orig, bs)
         alone = {member.name: self._evaluate(problem, (member,), bs, None) for member in self.members}
-        return {name: _returned(report, x_orig, y_orig, return_labels) for name, report in alone.items()}
+        return {name: self._returned(report, x_orig, y_orig, return_labels) for name, report in alone.items()}
 
     def clean_accuracy(self, x_orig: Tensor, y_orig: Tensor, bs: int = 250) -> float:
         """Share of the inputs that the model classifies correctly."""
@@ -178,7 +185,7 @@ class SparseAutoAttack:
         for start in range(0, len(problem), bs):
             part = problem.take(torch.arange(start, min(start + bs, len(problem)), device=problem.x.device))
             with strictly(self.model, part.x.device):
-                logits = check_logits(self.model(part.x), part)
+                logits = check_logits(logits_in(self.model(part.x)), part)
             right.append(~part.fooled(logits) & logits.isfinite().all(1))
         return float(torch.cat(right).double().mean()) if right else float("nan")
 
@@ -190,7 +197,7 @@ class SparseAutoAttack:
             raise ValueError("bounds must be numbers, or tensors for one sample that hold for all")
         if self.device is not None and isinstance(x, Tensor) and isinstance(y, Tensor):
             x, y = x.to(self.device), y.to(self.device)
-        return self.allowed.pose(x, y, unit=self.unit, budget=self.eps, seed=self.seed)
+        return self.allowed.pose(x, y, unit=self.unit, layout=self.layout, budget=self.eps, seed=self.seed)
 
     def _evaluate(self, problem: Problem, members: Sequence[Attack], bs: int, path: Path | None) -> CascadeReport:
         """Every member on the samples that the members before it left; with a path, kept after every batch."""
@@ -234,6 +241,11 @@ class SparseAutoAttack:
             self._say(report.line(index))
         return report
 
+    def _returned(self, report: CascadeReport, x: Tensor, y: Tensor, labels: bool) -> Tensor | tuple[Tensor, Tensor]:
+        """What AutoAttack returns, where the inputs are and in their layout."""
+        x_adv = turned_back(report.result, self.layout).x_adv.to(x.device)
+        return (x_adv, report.result.prediction.to(y)) if labels else x_adv
+
     def _say(self, line: str) -> None:
         if self.verbose:
             sys.stdout.write(f"{line}\n")
@@ -250,9 +262,3 @@ def _device(model: Model) -> torch.device | None:
     """Where a module's parameters are; None for what has none."""
     parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
     return None if parameter is None else parameter.device
-
-
-def _returned(report: CascadeReport, x: Tensor, y: Tensor, labels: bool) -> Tensor | tuple[Tensor, Tensor]:
-    """What AutoAttack returns, where the inputs are."""
-    x_adv = report.result.x_adv.to(x.device)
-    return (x_adv, report.result.prediction.to(y)) if labels else x_adv

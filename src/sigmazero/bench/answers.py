@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from sigmazero.core.oracle import Model
+from sigmazero.core.outputs import logits_in
 from sigmazero.run.turns import strictly
 from sigmazero.store.answers import same_answers
 
@@ -32,4 +33,4 @@ def _asked(network: Model, x: Tensor, times: int) -> list[Tensor]:
     # A network that draws numbers must not draw other ones afterwards because it was looked at.
     with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), strictly(network, x.device):
         # Copies, as some models give the same memory again each time.
-        return [network(x[rows]).to("cpu", torch.float64, copy=True) for _ in range(times)]
+        return [logits_in(network(x[rows])).to("cpu", torch.float64, copy=True) for _ in range(times)]

@@ -22,6 +22,7 @@ from sigmazero.bench.plan import DataSpec, ModelSpec, Question, is_code
 from sigmazero.bench.trust import refuse_untrusted
 from sigmazero.core.ability import check_ability
 from sigmazero.core.attack import Attack
+from sigmazero.core.outputs import logits_in
 from sigmazero.core.parameters import NamedModel
 from sigmazero.core.space import Space
 from sigmazero.data import Rows
@@ -147,7 +148,7 @@ class Loader:
         if target is None:
             return rows, None
         with torch.no_grad():
-            classes = self.model(model)(rows.images[:1].to(self.device)).shape[1]
+            classes = logits_in(self.model(model)(rows.images[:1].to(self.device))).shape[1]
         if isinstance(target, int) and target >= classes:
             raise ValueError(f"target = {target}: {model.name} knows classes 0 to {classes - 1}")
         rows = without_target(rows, target)

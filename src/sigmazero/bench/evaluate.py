@@ -24,9 +24,11 @@ from sigmazero.bench.run import execute
 from sigmazero.bench.verify import Verification, verify
 from sigmazero.core.attack import Attack, Goal
 from sigmazero.core.inputs import Bounds, check_inputs, check_labels, check_margin, hint
+from sigmazero.core.layout import Order, channels_first, check_layout, facing
 from sigmazero.core.problem import Unit, whole
 from sigmazero.core.space import Space
 from sigmazero.data import Rows
+from sigmazero.models.any import Foreign, understood, wrap
 from sigmazero.report import measure
 from sigmazero.report.tables.overview import store_rows
 from sigmazero.report.tables.text import markdown
@@ -78,7 +80,7 @@ class Evaluation:
 
 
 def evaluate(
-    model: nn.Module | str,
+    model: object,
     data: Rows | tuple[Tensor, Tensor] | str,
     attacks: Sequence[str | Attack] = ("sigma-zero",),
     *,
@@ -86,6 +88,7 @@ def evaluate(
     steps: int | None = None,
     budgets: Sequence[int] | None = None,
     unit: Unit = "feature",
+    layout: Order | None = None,
     goal: Goal = "untargeted",
     target: str | int | None = None,
     seed: int = 0,
@@ -102,9 +105,10 @@ def evaluate(
 ) -> Evaluation:
     """Run attacks against a model on some rows into a store, doing only what the store does not have yet.
 
-    model        a module, or a name or file as `models.load` takes it
+    model        a module, anything that `sz.wrap` knows, or a name or file as `models.load` takes it
     data         rows from `data.load`, tensors (inputs in [0, 1], labels), or the name of a data set
     attacks      names, or attacks with parameters of your own
+    layout       "NHWC" for tensors and a model with the channels last; the store has them first
     target       for goal="targeted": "next", "random" or the number of a class
     precision    numbers of the search: None for those your process computes in, or "fp32", "tf32", "bf16", "fp64"
     margin       the least by which a success must hold in the logits
@@ -117,8 +121,8 @@ def evaluate(
     loader = Loader(_device(model, device), trust=[each for each in (model, data) if isinstance(each, str)])
     methods = [registry.get(each) if isinstance(each, str) else each for each in attacks]
     base = Question(
-        model=_model(model, name, loader),
-        data=_data(data, loader),
+        model=_model(model, name, loader, layout),
+        data=_data(data, loader, layout),
         label="",
         attack=methods[0],
         unit=unit,
@@ -128,7 +132,7 @@ def evaluate(
         precision=precision,
         margin=float(margin),
         batch_size=batch_size,
-        allowed=Allowed(bounds, mask, space),
+        allowed=_allowed(data, layout, bounds, mask, space),
     )
     methods = [method if steps is None else replace(method, steps=steps) for method in methods]
     asked: Sequence[int | None] = budgets or [None]
@@ -181,7 +185,23 @@ def _run(questions: Sequence[Question], path: Path, loader: Loader, keeps: bool,
     return Evaluation(path, tuple(dict.fromkeys(cell.info.key for cell in cells)), report.failed, loader)
 
 
-def _device(model: nn.Module | str, device: str | torch.device | None) -> str | torch.device:
+def _allowed(data: Any, layout: Order | None, bounds: Bounds, mask: Tensor | None, space: Space | None) -> Allowed:
+    """What may change, with the channels first as the store has them."""
+    if layout != "NHWC" or not isinstance(data, tuple):
+        return Allowed(bounds, mask, space)
+    if space is not None:
+        raise ValueError("layout='NHWC' and space are both given; say in the space which features count together")
+    lower, upper, free = (channels_first(each, data[0].ndim) for each in (*bounds, mask))
+    return Allowed((lower, upper), free)
+
+
+def _called(model: object) -> str:
+    """What reports call a model that has no name: by its class, or a function by its own name."""
+    kind = model.kind.what if isinstance(model, Foreign) else None
+    return kind or str(getattr(model, "__name__", type(model).__name__))
+
+
+def _device(model: object, device: str | torch.device | None) -> str | torch.device:
     if device is not None:
         try:
             kind = torch.device(device).type
@@ -194,25 +214,25 @@ def _device(model: nn.Module | str, device: str | torch.device | None) -> str | 
     return "cpu" if parameter is None else parameter.device
 
 
-def _model(model: nn.Module | str, name: str | None, loader: Loader) -> ModelSpec:
+def _model(model: Any, name: str | None, loader: Loader, layout: Order | None) -> ModelSpec:
     if isinstance(model, str):
         return ModelSpec(name or model, model)
-    if not isinstance(model, nn.Module):
-        raise TypeError(
-            f'the model is a {type(model).__name__}; give a torch module, or a name such as "file.py:build"'
-        )
-    spec = ModelSpec(name or type(model).__name__, GIVEN)
-    loader.give_model(spec, model.to(loader.device))
+    found = understood(model)
+    network = found if isinstance(found, nn.Module) else wrap(found, takes="torch")
+    spec = ModelSpec(name or _called(model), GIVEN)
+    loader.give_model(spec, facing(network.to(loader.device), layout))
     return spec
 
 
-def _data(data: Rows | tuple[Tensor, Tensor] | str, loader: Loader) -> DataSpec:
+def _data(data: Rows | tuple[Tensor, Tensor] | str, loader: Loader, layout: Order | None) -> DataSpec:
     if isinstance(data, str):
         return DataSpec(data, data)
     if not isinstance(data, Rows):
         x, y = data
         check_inputs(x)
         check_labels(x, y)
+        check_layout(layout, tuple(x.shape))
+        x = channels_first(x, x.ndim).contiguous() if layout == "NHWC" else x
         data = Rows(x.detach().cpu(), y.detach().cpu().long(), torch.arange(len(x), device="cpu"), "given")
     spec = DataSpec(data.name, GIVEN)
     loader.give_rows(spec, data)

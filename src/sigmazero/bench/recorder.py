@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from sigmazero.core.outputs import logits_in
 from sigmazero.core.problem import Problem
 from sigmazero.run.numbers import Numbers
 from sigmazero.store.trace import SIDE, Trace
@@ -32,10 +33,11 @@ class Recorder(nn.Module):
         if len(problem) != 1:
             raise ValueError(f"a trace is of one sample; {len(problem)} were given")
         self.network, self.problem, self.notes = network, problem, Notes()
+        self.ability = getattr(network, "ability", "gradients")
 
     def forward(self, x: Tensor) -> Tensor:
         """Ask, and note."""
-        logits: Tensor = self.network(x.clone())  # which it may write to
+        logits = logits_in(self.network(x.clone()))  # which it may write to
         # Only what is asked in strict numbers: a check in the caller's own asks about points that were noted.
         if Numbers.current(x.device).strictly:
             with torch.no_grad():
@@ -70,4 +72,4 @@ class Recorder(nn.Module):
         down, across = torch.meshgrid(*along, indexing="ij")
         points = torch.stack([across, down], -1).reshape(-1, *x.shape[1:])
         asked = self.problem.take(torch.zeros(len(points), dtype=torch.int64, device=x.device))
-        return asked.margin(self.network(points)).double().cpu().numpy().reshape(SIDE, SIDE)
+        return asked.margin(logits_in(self.network(points))).double().cpu().numpy().reshape(SIDE, SIDE)

@@ -22,6 +22,7 @@ from sigmazero.bench.cells import ABSENT, Loader, in_format, origin
 from sigmazero.bench.inputs import GIVEN, recall
 from sigmazero.bench.trust import refuse_untrusted
 from sigmazero.core.oracle import Model
+from sigmazero.core.outputs import logits_in
 from sigmazero.core.problem import Problem, count_features, count_pixels, whole
 from sigmazero.core.result import Outcome
 from sigmazero.core.space import Space
@@ -184,7 +185,7 @@ def _check_trace(network: nn.Module, problem: Problem, trace: Trace, batch_size:
         return "the trace begins at another input"
     for start in range(0, len(trace), batch_size):
         points = [trace.point(question) for question in range(start, min(start + batch_size, len(trace)))]
-        logits = network(torch.from_numpy(np.stack(points)).to(problem.x))
+        logits = logits_in(network(torch.from_numpy(np.stack(points)).to(problem.x)))
         asked = problem.take(torch.zeros(len(points), dtype=torch.int64, device=problem.x.device))
         stored = torch.from_numpy(trace.margin[start : start + batch_size]).to(logits)
         slack = ROUNDING * logits.abs().amax(1).clamp(min=1.0)
@@ -223,7 +224,7 @@ def _check_batch(
     done.found += int(changed.sum())
     if done.survive_8bit is not None:
         rounded = (facts.rebuild(problem.x) * 255).round() / 255
-        still = problem.reached(network(rounded)).cpu().numpy()
+        still = problem.reached(logits_in(network(rounded))).cpu().numpy()
         done.survive_8bit += int((changed & still).sum())
 
 
@@ -242,7 +243,7 @@ def _held_once(network: Model, problem: Problem, facts: Facts, numbers: Numbers)
     x_adv, held = facts.rebuild(problem.x), []
     for each in (strict, numbers):
         with each.applied():
-            held.append(problem.reached(network(x_adv.clone()).to(x_adv)).cpu().numpy())
+            held.append(problem.reached(logits_in(network(x_adv.clone())).to(x_adv)).cpu().numpy())
     once = "the stored example reaches the goal in {} and not in {}, the numbers of this process"
     other = f"the stored example reaches the goal in {numbers.name}, the numbers of this process, and not in fp32"
     lost = [(int(row), once.format("fp32", numbers.name)) for row in facts.row[facts.success & held[0] & ~held[1]]]
@@ -258,7 +259,7 @@ def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = 
     """
     x_adv = facts.rebuild(problem.x)
     # A model may write to what it is given, and give the same memory again.
-    clean, logits = network(problem.x.clone()).clone(), network(x_adv.clone())
+    clean, logits = logits_in(network(problem.x.clone())).clone(), logits_in(network(x_adv.clone()))
     slack = ROUNDING * logits.abs().amax(1).clamp(min=1.0)
     success, margin = facts.success, problem.margin(logits)
     surely = _gap(logits) > slack

@@ -21,7 +21,9 @@ from sigmazero.store.results import NAMES, names
 
 ModelName = Annotated[
     str,
-    typer.Option(metavar="SPEC", help="M1, C5, ..., file.py:build, package.module:build, file.pt2 or file.onnx."),
+    typer.Option(
+        metavar="SPEC", help="M1, C5, ..., file.py:build (any kind of model), package.module:build, .pt2 or .onnx."
+    ),
 ]
 DataName = Annotated[
     str,

@@ -4,12 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from sigmazero.core.ability import Ability
 from sigmazero.core.inputs import Bounds, make_problem
+from sigmazero.core.layout import Order, facing, turned_back
 from sigmazero.core.oracle import Model, Oracle
 from sigmazero.core.parameters import Count, checked
 from sigmazero.core.problem import Problem, Unit
@@ -99,13 +100,14 @@ class Attack(ABC):
 
     def run(
         self,
-        model: Model,
+        model: object,
         x: Tensor,
         y: Tensor,
         *,
         targeted: bool = False,
         bounds: Bounds = (0.0, 1.0),
         unit: Unit = "feature",
+        layout: Order | None = None,
         mask: Tensor | None = None,
         space: Space | None = None,
         budget: int | None = None,
@@ -124,10 +126,11 @@ class Attack(ABC):
     ) -> Result:
         """Attack every row of x and report what was found, per sample.
 
-        model      any callable from inputs to logits; an nn.Module is put in eval mode and restored
+        model      a callable from inputs to logits, or what `sz.wrap` knows; a module is put in eval mode and restored
         y          true classes, or the classes to reach if `targeted`
         bounds     the box: scalars, or tensors that broadcast to one sample; the search scales it to [0, 1]
         unit       "feature" counts every scalar, "pixel" a position once for all its channels
+        layout     "NHWC" for inputs and a model with the channels last; by default they are dimension 1
         mask       True where a feature may change; for one sample or for all
         space      what may change, to which values, at what cost (docs/spaces.md); instead of bounds
         budget     stop a sample at the first adversarial point with at most this many changes
@@ -147,11 +150,11 @@ class Attack(ABC):
         # The contract does not know its driver: it is loaded when a run begins.
         from sigmazero.run import Hardware, Session
 
-        asked = partial(make_problem, x, y, targeted=targeted, bounds=bounds, unit=unit, mask=mask, space=space)
-        problem = asked(budget=budget, seed=seed, ids=ids, start=start, pool=pool, margin=margin)
+        asked = partial(make_problem, x, y, targeted=targeted, bounds=bounds, unit=unit, layout=layout, mask=mask)
+        problem = asked(space=space, budget=budget, seed=seed, ids=ids, start=start, pool=pool, margin=margin)
         hardware = Hardware(precision, capture, fuse, max_memory, prepare)
-        with Session(self, model, hardware, batch_size=batch_size) as session:
-            return replace(session.run(problem, progress=progress), x=x)
+        with Session(self, _asked(model, layout), hardware, batch_size=batch_size) as session:
+            return replace(turned_back(session.run(problem, progress=progress), layout), x=x)
 
     def check(self, problem: Problem) -> None:
         """Refuse a question that this attack does not answer."""
@@ -170,3 +173,12 @@ class Attack(ABC):
     def parameters(self) -> dict[str, Any]:
         """Hyper-parameters by name, without the attack's own name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}
+
+
+def _asked(model: object, layout: Order | None) -> Model:
+    """A model as a session takes it. What knows other libraries' models is loaded for those that are no networks."""
+    if not isinstance(model, nn.Module):
+        from sigmazero.models.any import understood
+
+        model = understood(model)
+    return cast(Model, facing(model, layout))

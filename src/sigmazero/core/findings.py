@@ -26,6 +26,7 @@ CODES: dict[str, str] = {
     "SZ018": "Some features can change in no row: the space, or its ends, leaves them no other value.",
     "SZ019": "A feature's ends lie far beyond what the rows show: its units, or the ends, are probably wrong.",
     "SZ020": "Some costs are so far apart that the cheap changes cost next to nothing beside the dear ones.",
+    "SZ021": "The channels look to come last: where pixels are counted, dimension 1 is taken for the channels.",
 }
 
 

@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import get_args
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from sigmazero.core.form import Form
+from sigmazero.core.layout import Order, channels_first, check_layout, looks_last
 from sigmazero.core.problem import Problem, Unit, whole
 from sigmazero.core.space import Space
 from sigmazero.core.space_box import within
@@ -26,6 +28,7 @@ def make_problem(
     targeted: bool = False,
     bounds: Bounds = (0.0, 1.0),
     unit: Unit = "feature",
+    layout: Order | None = None,
     mask: Tensor | None = None,
     space: Space | None = None,
     budget: int | None = None,
@@ -36,14 +39,13 @@ def make_problem(
     margin: float = 0.0,
 ) -> Problem:
     """Check everything that can be checked without the model and make the question."""
-    if not whole(seed):
-        raise ValueError(f"seed={seed!r} must be a whole number")
+    _check_numbers(seed, budget)
     check_inputs(x)
     check_labels(x, y)
-    if unit not in get_args(Unit):
-        raise ValueError(f"unit={unit!r} is not one of {', '.join(map(repr, get_args(Unit)))}")
-    if budget is not None and not (whole(budget) and budget >= 0):
-        raise ValueError(f"budget={budget!r} must be a whole number of changes, 0 or more (None for no budget)")
+    _check_unit(x, unit, layout)
+    if layout == "NHWC":
+        bounds = _turned_bounds(bounds, x.ndim, space)
+        x, mask, start, pool = (channels_first(value, x.ndim) for value in (x, mask, start, pool))
     check_margin(margin)
     # A clone: the caller's tensor is never written to, and one made in inference mode cannot carry gradients. Whatever
     # the caller's order in memory, it has one of its own: sums round by that order.
@@ -78,6 +80,36 @@ def make_problem(
         space=space,
         form=form,
     )
+
+
+def _check_numbers(seed: object, budget: int | None) -> None:
+    if not whole(seed):
+        raise ValueError(f"seed={seed!r} must be a whole number")
+    if budget is not None and not (whole(budget) and budget >= 0):
+        raise ValueError(f"budget={budget!r} must be a whole number of changes, 0 or more (None for no budget)")
+
+
+def _check_unit(x: Tensor, unit: Unit, layout: Order | None) -> None:
+    """Refuse to count pixels where there are none, and doubt channels that look to come last."""
+    if unit not in get_args(Unit):
+        raise ValueError(f"unit={unit!r} is not one of {', '.join(map(repr, get_args(Unit)))}")
+    check_layout(layout, tuple(x.shape))
+    if unit == "pixel" and x.ndim < 3:
+        raise ValueError(f"unit='pixel' is for images; inputs of shape {tuple(x.shape)} have features: unit='feature'")
+    if unit == "pixel" and layout is None and looks_last(tuple(x.shape)):
+        warnings.warn(
+            f"inputs of shape {tuple(x.shape)} look like images with the channels last, and pixels are counted with "
+            "channels in dimension 1; say layout='NHWC', or layout='NCHW' if they are right",
+            stacklevel=5,
+        )
+
+
+def _turned_bounds(bounds: Bounds, samples: int, space: Space | None) -> Bounds:
+    """Bounds of images that have the channels last, with the channels first."""
+    if space is not None:
+        raise ValueError("layout='NHWC' and space are both given; say in the space which features count together")
+    lower, upper = (channels_first(bound, samples) for bound in _pair(bounds))
+    return lower, upper
 
 
 def check_margin(margin: object) -> None:

@@ -20,6 +20,7 @@ from torch import Tensor
 from sigmazero.core import ops
 from sigmazero.core.ability import Ability
 from sigmazero.core.batched import put, take
+from sigmazero.core.outputs import logits_in
 from sigmazero.core.problem import Problem
 from sigmazero.core.tally import Tally
 
@@ -235,7 +236,7 @@ class Oracle:
     def _ask(self, x: Tensor) -> Tensor:
         """Logits without a way back; a copy, as some models give the same memory again each time."""
         with torch.no_grad():
-            return widened(self.model(x), x).clone()
+            return widened(logits_in(self.model(x)), x).clone()
 
     def _forward(self, x: Tensor) -> Tensor:
         """Logits, with the way back kept open for `_backward`."""
@@ -245,7 +246,7 @@ class Oracle:
             )
         with torch.enable_grad():
             point = self.problem.outward(x.detach()).requires_grad_()
-            logits = self.model(self.problem.through(point))
+            logits = logits_in(self.model(self.problem.through(point)))
         if not logits.requires_grad:
             raise TypeError(
                 "the model's output carries no gradient with respect to its input; "

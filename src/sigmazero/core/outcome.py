@@ -12,3 +12,4 @@ class Outcome(IntEnum):
     NON_FINITE = 3  # the model returned NaN or Inf before anything was found
     UNVERIFIED = 4  # found, but a fresh forward pass did not confirm it
     NO_START = 5  # the attack needs a starting point and found none
+    STOPPED = 6  # the model answered no more before this sample was done: its queries were spent, or it failed

@@ -1,6 +1,7 @@
 """Models: the zoo of the paper, its architectures, and loaders for any other network."""
 
 from sigmazero.core.extras import MissingExtra
+from sigmazero.models.any import Foreign, OutOfQueries, ScorerFailed, wrap
 from sigmazero.models.download import DownloadError, UncheckedDownload, fetch
 from sigmazero.models.load import load
 from sigmazero.models.normalize import Normalize, parse_normalize
@@ -9,9 +10,12 @@ from sigmazero.models.zoo import UnknownModel, ZooEntry, entries, find, get
 
 __all__ = [
     "DownloadError",
+    "Foreign",
     "MissingExtra",
     "MissingWeights",
     "Normalize",
+    "OutOfQueries",
+    "ScorerFailed",
     "UncheckedDownload",
     "UnknownModel",
     "WeightsError",
@@ -22,4 +26,5 @@ __all__ = [
     "get",
     "load",
     "parse_normalize",
+    "wrap",
 ]

@@ -7,14 +7,19 @@ back. A model that raises an exception is a finding too.
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from sigmazero.core.ability import ability_of
 from sigmazero.core.findings import Finding, coded
 from sigmazero.core.inputs import Bounds
+from sigmazero.core.layout import looks_last
 from sigmazero.core.oracle import Model
+from sigmazero.core.outputs import logits_in
 from sigmazero.core.space import Space
+from sigmazero.models.any import understood
 from sigmazero.models.doctor_space import examine_space
 
 ROWS = 64  # enough to tell chance from skill, few enough to be unnoticed before an attack
@@ -24,7 +29,7 @@ STEADY = "switch the randomness off, or fix its seed inside the model; otherwise
 
 
 def examine(
-    model: Model, images: Tensor, labels: Tensor, *, bounds: Bounds = (0.0, 1.0), space: Space | None = None
+    model: object, images: Tensor, labels: Tensor, *, bounds: Bounds = (0.0, 1.0), space: Space | None = None
 ) -> list[Finding]:
     """What is wrong with this model on these rows (at most 64, evenly spread), in the order of the codes.
 
@@ -40,19 +45,21 @@ def examine(
             f"labels {tuple(labels.shape)}"
         )
     picks = torch.linspace(0, len(images) - 1, min(ROWS, len(images)), device="cpu").round().long()
-    findings = []
+    network = understood(model)
+    findings: list[Finding] = []
     # Leaving inference mode is what allows gradients when the caller forbids them.
-    with torch.inference_mode(False), _untouched(model, images):
+    with torch.inference_mode(False), _untouched(network, images):
         x = images[picks.to(images.device)].clone().detach()
         y = labels[picks.to(labels.device)].clone().detach().to(x.device)
         x = x if x.is_floating_point() else x.float()
         findings += _check_bounds(x, bounds) if space is None else examine_space(space, images)
-        if isinstance(model, nn.Module):
-            findings += _check_mode(model)
+        findings += _check_layout(x)
+        if isinstance(network, nn.Module):
+            findings += _check_mode(network)
             # Not model.eval(): exported programs refuse that call.
-            for part in model.modules():
+            for part in network.modules():
                 part.training = False
-        findings += _check_answers(model, x, y)
+        findings += _check_answers(network, x, y)
     return sorted(findings, key=lambda finding: finding.code)
 
 
@@ -84,6 +91,13 @@ def _check_bounds(x: Tensor, bounds: Bounds) -> list[Finding]:
     return [coded("SZ006", detail, fix)]
 
 
+def _check_layout(x: Tensor) -> list[Finding]:
+    if not looks_last(tuple(x.shape)):
+        return []
+    fix = "say layout='NHWC', or give the inputs as (N, C, H, W); layout='NCHW' says that they are right"
+    return [coded("SZ021", f"Inputs have shape {tuple(x.shape[1:])}.", fix, "warning")]
+
+
 def _check_mode(model: nn.Module) -> list[Finding]:
     batch_norm = nn.modules.batchnorm._BatchNorm
     dropout = nn.modules.dropout._DropoutNd
@@ -100,7 +114,7 @@ def _check_answers(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
     """Everything that needs the model to be called."""
     try:
         with torch.no_grad():
-            first, second = _copy(model(given := x.clone())), model(x.clone())
+            first, second = _copy(_read(model(given := x.clone()))), _read(model(x.clone()))
     except Exception as error:
         return [_raised(error)]
     shape_problems = _check_shape(first, x) or _check_shape(second, x)
@@ -119,10 +133,20 @@ def _check_answers(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
     label_problems = _check_labels(first, y)
     if label_problems:
         return findings + label_problems
-    return findings + _check_chance(first, y) + _check_gradient(model, x, y.long())
+    findings += _check_chance(first, y)
+    # A model that says it has no gradients is asked for none.
+    return findings + (_check_gradient(model, x, y.long()) if ability_of(model) == "gradients" else [])
 
 
-def _copy(answer: Tensor) -> Tensor:
+def _read(answer: Any) -> Any:
+    """The logits in an answer, or the answer itself where they are not found, for `_check_shape` to name it."""
+    try:
+        return logits_in(answer)
+    except TypeError:
+        return answer
+
+
+def _copy(answer: Any) -> Any:
     """What the next call must not change, as some models give the same memory again; it may be no tensor at all."""
     return answer.clone() if isinstance(answer, Tensor) else answer
 
@@ -207,7 +231,7 @@ def _check_gradient(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
     x = x.clone().requires_grad_()
     fix = "remove detach(), no_grad(), numpy and rounding from the forward pass, or use a gradient-free attack"
     try:
-        logits = model(x.clone()).to(x.device)
+        logits = logits_in(model(x.clone())).to(x.device)
         if not logits.requires_grad:
             return [coded("SZ012", "The logits carry no gradient.", fix)]
         true = logits.gather(1, y[:, None])[:, 0]

@@ -19,7 +19,9 @@ from sigmazero.core.oracle import Model
 from sigmazero.core.text import one_line
 from sigmazero.models import weights as files
 from sigmazero.models import zoo
+from sigmazero.models.any import recognise, understood
 from sigmazero.models.normalize import Normalize, Statistics, parse_normalize
+from sigmazero.models.onnx import UnknownOperator, load_onnx
 from sigmazero.models.zoo import ZooEntry
 
 CHECKPOINTS = (".pt", ".pth", ".th", ".ckpt", ".safetensors")
@@ -60,13 +62,14 @@ def load(
     """Load a model, in evaluation mode, that maps inputs in [0, 1] to logits.
 
     ``spec`` is the name of a known model (its code or RobustBench name), ``path/to/file.py:build`` or
-    ``package.module:build`` (a callable without arguments that returns a module or a callable), a program
-    saved by ``torch.export`` (.pt2), an ONNX file, or a module or callable itself. ``weights`` is a state
-    dict for it, in place of the published one for a known model. ``normalize`` ("0.5,0.25", see
-    `parse_normalize`) goes in front of networks that expect normalised inputs; known models bring theirs.
+    ``package.module:build`` (a callable without arguments that returns a module, a callable, or a model of
+    another library as `wrap` takes it), a program saved by ``torch.export`` (.pt2), an ONNX file, or a module
+    or model itself. ``weights`` is a state dict for it, in place of the published one for a known model.
+    ``normalize`` ("0.5,0.25", see `parse_normalize`) goes in front of networks that expect normalised inputs;
+    known models bring theirs.
 
-    A code file runs, by its nature, and so may what an exported program or an ONNX file contains: open
-    those of people you trust. State dicts never run anything.
+    A code file runs, by its nature, and so may what an exported program contains: open those of people you
+    trust. State dicts and ONNX files never run anything.
     """
     if isinstance(spec, str | os.PathLike):
         entry = zoo.find(os.fspath(spec))
@@ -138,9 +141,10 @@ def _normalized(model: nn.Module, normalize: str | Statistics | None) -> nn.Modu
 def _module(model: Any, name: str) -> nn.Module:
     if isinstance(model, nn.Module):
         return model
-    if callable(model):
-        return Opaque(model, name)
-    raise TypeError(f"{name} is a {type(model).__name__}, neither a torch module nor a callable; {KINDS}")
+    if not callable(model) and recognise.owner(model) is None:
+        raise TypeError(f"{name} is a {type(model).__name__}, neither a torch module nor a callable; {KINDS}")
+    found = understood(model)
+    return found if isinstance(found, nn.Module) else Opaque(found, name)
 
 
 def _built(spec: str) -> nn.Module:
@@ -232,8 +236,12 @@ def _exported(spec: str, device: str | torch.device) -> Opaque:
 
 
 def _onnx(spec: str) -> nn.Module:
+    """By our own converter; by onnx2torch what that one does not know."""
     path = _exists(spec)
-    library = require("onnx2torch", "onnx", f"the ONNX file {path.name}")
+    try:
+        return load_onnx(path)
+    except UnknownOperator as error:
+        library = require("onnx2torch", "onnx", f"the ONNX file {path.name} ({one_line(error)})")
     afford(path.stat().st_size, str(path))
     try:
         importlib.import_module("onnx.checker").check_model(str(path))  # a damaged node may ask for any memory

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from sigmazero.core.attack import Prepare
 from sigmazero.core.oracle import Model
+from sigmazero.core.outputs import logits_in
 from sigmazero.run.fold import fold, foldable
 from sigmazero.run.numbers import Numbers
 from sigmazero.run.trial import Noted, apart, deviation, tried
@@ -40,8 +41,8 @@ class Copy(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Ask in the copy's own format."""
         x = x.to(self.dtype)
-        logits: Tensor = self.model(x.contiguous(memory_format=torch.channels_last) if self.channels_last else x)
-        return logits.float()
+        logits = self.model(x.contiguous(memory_format=torch.channels_last) if self.channels_last else x)
+        return logits_in(logits).float()
 
 
 class Cast(nn.Module):
@@ -54,7 +55,7 @@ class Cast(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Ask."""
         with self.numbers.casting():
-            return self.model(x).float()
+            return logits_in(self.model(x)).float()
 
 
 def search_copy(model: Model, x: Tensor, numbers: Numbers, *, bf16: bool, prepare: Prepare) -> Model:

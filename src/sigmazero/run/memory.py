@@ -9,6 +9,7 @@ import torch
 
 from sigmazero.core.attack import Precision
 from sigmazero.core.oracle import Model
+from sigmazero.core.outputs import logits_in
 from sigmazero.core.problem import Problem
 from sigmazero.run.precision import search_precision
 
@@ -114,6 +115,8 @@ def _pass(model: Model, problem: Problem, rows: int) -> None:
     """Ask about points of no sample, so that it is nobody's query."""
     with torch.enable_grad():
         point = torch.zeros_like(problem.x[:rows]).requires_grad_()
-        logits = model(point.clone())  # a model may write to its input, which a leaf of autograd does not allow
+        logits = logits_in(
+            model(point.clone())
+        )  # a model may write to its input, which a leaf of autograd does not allow
         if logits.requires_grad:
             torch.autograd.grad(logits.sum(), point)

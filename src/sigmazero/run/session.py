@@ -26,6 +26,7 @@ from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, integer, unit_box
 from sigmazero.core.result import Outcome, Result
+from sigmazero.core.stopping import Stopped
 from sigmazero.core.tally import Tally
 from sigmazero.run.hardware import Hardware
 from sigmazero.run.memory import choose_batch_size, limited, out_of_memory
@@ -35,6 +36,7 @@ from sigmazero.run.prepared import Prepared
 from sigmazero.run.progress import Advance, bar, ignore
 from sigmazero.run.search import Found, search
 from sigmazero.run.turns import turn
+from sigmazero.run.unanswered import unanswered
 from sigmazero.run.verify import GUARD, Verifier, check_logits
 
 Part = TypeVar("Part")
@@ -82,12 +84,28 @@ class Session:
         self._exact = None
 
     def run(self, problem: Problem, progress: bool = False) -> Result:
-        """Attack every row of a problem; the results in the order of its rows."""
+        """Attack every row of a problem; the results in the order of its rows.
+
+        Where the model stops answering, the batches that are done are kept, and the other rows say so.
+        """
         with bar(self.attack.name, len(problem), show=progress) as advance:
-            parts = list(self.batches(problem, advance))
+            parts: list[tuple[Tensor, Result]] = []
+            try:
+                parts.extend(self.batches(problem, advance))
+            except Stopped as error:
+                parts.append(self._rest(problem, parts, error))
         rows, result = _joined(parts)
         with torch.inference_mode(False):
             return result.take(rows.argsort())
+
+    def _rest(self, problem: Problem, parts: list[tuple[Tensor, Result]], error: Stopped) -> tuple[Tensor, Result]:
+        """The rows that no batch has brought."""
+        left = torch.ones(len(problem), dtype=torch.bool, device=problem.x.device)
+        for rows, _ in parts:
+            left[rows] = False
+        places = left.nonzero().squeeze(1)
+        warnings.warn(f"{len(places)} of {len(problem)} rows are not done: {error}", RuntimeWarning, stacklevel=5)
+        return places, unanswered(problem.take(places), self.attack.keeps_own)
 
     def batches(
         self,
@@ -257,6 +275,9 @@ class Session:
                     # Only a device is measured; elsewhere no copy is made before the model is known better.
                     model = self.prepared.copy(problem) if problem.x.is_cuda else self.model
                     self.size = choose_batch_size(model, problem, hardware.precision, hardware.max_memory)
+                    # A model that may stop answering says how many rows it would have lost by that.
+                    most = getattr(self.model, "batch_size", None)
+                    self.size = min(self.size, most) if integer(most) and most else self.size
                 self._verifier.rows = self.size
                 part = rows[start : start + _even(len(rows), self.size, problem)]
                 if known is not None and bool(known[part].all()):

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from sigmazero.core.oracle import Model
+from sigmazero.core.outputs import logits_in
 
 _TORCH = frozenset(vars(nn.Module()))  # what every module has, which is no note of its own
 _ROWS = 32  # clean rows on which answers are compared
@@ -16,7 +17,9 @@ def tried(made: Model, own: Model, x: Tensor) -> float:
     """
     with torch.enable_grad():
         point = x[:2].clone().requires_grad_()
-        logits = made(point.clone())  # a model may write to its input, which a leaf of autograd does not allow
+        logits = logits_in(
+            made(point.clone())
+        )  # a model may write to its input, which a leaf of autograd does not allow
         if logits.requires_grad:
             torch.autograd.grad(logits.sum(), point)
     return deviation(made, own, x[:_ROWS])
@@ -25,7 +28,8 @@ def tried(made: Model, own: Model, x: Tensor) -> float:
 def deviation(made: Model, model: Model, x: Tensor) -> float:
     """By which share of the largest logit the answers of two models differ; infinite where only one has an answer."""
     with torch.no_grad():
-        own, other = model(x.clone()).clone(), made(x.clone())  # some models give the same memory again each time
+        own = logits_in(model(x.clone())).clone()  # some models give the same memory again each time
+        other = logits_in(made(x.clone()))
     finite = own.isfinite().all(1)
     own, other = own[finite].double(), other[finite].double()
     if not len(own):

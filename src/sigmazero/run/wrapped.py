@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from sigmazero.core.oracle import Model
+from sigmazero.core.outputs import logits_in
 from sigmazero.run.precision import OwnCopy
 
 
@@ -38,8 +39,8 @@ def unwrapped(model: Model) -> Model:
 def padded(model: Model, x: Tensor, rows: int) -> Tensor:
     """The answers to some rows, asked as so many: a compiled model is compiled anew for each number of them."""
     if len(x) >= rows:
-        return model(x)
-    return model(torch.cat([x, x[:1].expand(rows - len(x), *x.shape[1:])]))[: len(x)]
+        return logits_in(model(x))
+    return logits_in(model(torch.cat([x, x[:1].expand(rows - len(x), *x.shape[1:])])))[: len(x)]
 
 
 def _inside(model: Any) -> Model | None:

@@ -34,6 +34,7 @@ OUTCOMES = {
     Outcome.NON_FINITE: "NaN or Inf",
     Outcome.UNVERIFIED: "not confirmed",
     Outcome.NO_START: "no start",
+    Outcome.STOPPED: "not done",
 }
 
 

@@ -1,0 +1,8 @@
+"""Any model: what is not a network of torch becomes one that attacks can ask."""
+
+from sigmazero.models.any import recognise
+from sigmazero.models.any.asking import OutOfQueries, Queries, ScorerFailed
+from sigmazero.models.any.foreign import Foreign
+from sigmazero.models.any.wrap import understood, wrap
+
+__all__ = ["Foreign", "OutOfQueries", "Queries", "ScorerFailed", "recognise", "understood", "wrap"]
