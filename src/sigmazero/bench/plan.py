@@ -35,17 +35,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
-from sigmazero import attacks as registry
 from sigmazero import models
-from sigmazero.adapters.foreign import is_foreign, planned
 from sigmazero.bench.allowed import Allowed
+from sigmazero.bench.plan_attacks import attacks_of, setting
 from sigmazero.bench.plan_space import space_of
 from sigmazero.bench.toml import LENGTH, Lines, PlanError, TomlTable, brief, read_toml
 from sigmazero.core.attack import Attack, Goal, Precision, Prepare
 from sigmazero.core.inputs import hint
-from sigmazero.core.parameters import NamedModel, takes_model
 from sigmazero.core.problem import Unit
 from sigmazero.data import DATASETS, is_data_file
 
@@ -223,7 +221,7 @@ def _refuse_too_many(top: TomlTable, grids: list[TomlTable]) -> None:
         for name in _names(top, grid, "attacks"):
             table = top.below("attacks").below(name)
             swept = [len(values) for values in table.below("sweep").values.values() if isinstance(values, list)]
-            budgets = _setting([table, grid, top], "budgets", lambda t: t.values["budgets"])
+            budgets = setting([table, grid, top], "budgets", lambda t: t.values["budgets"])
             attacks += math.prod(swept) * (len(budgets) if isinstance(budgets, list) else 1)
         total += attacks * pairs
         if total > CELLS:
@@ -234,7 +232,7 @@ def _questions(top: TomlTable, grid: TomlTable) -> Iterator[Question]:
     """Every cell of one grid."""
     networks = [_model(top, grid, name) for name in _models(grid)]
     rows = [_data(top, grid, name) for name in _names(top, grid, "data")]
-    methods = [each for name in _names(top, grid, "attacks") for each in _attacks(top, grid, name)]
+    methods = [each for name in _names(top, grid, "attacks") for each in attacks_of(top, grid, name, SETTINGS)]
     spaces = {data.name: space_of(top.below("data").below(data.name), grid, top) for data in rows}
     for data, network, (table, label, attack) in itertools.product(rows, networks, methods):
         levels = [table, grid, top]
@@ -245,22 +243,17 @@ def _questions(top: TomlTable, grid: TomlTable) -> Iterator[Question]:
                 data=data,
                 label=label,
                 attack=attack,
-                unit=_setting(levels, "unit", lambda t: t.choice("unit", get_args(Unit))) or "feature",
+                unit=setting(levels, "unit", lambda t: t.choice("unit", get_args(Unit))) or "feature",
                 goal=goal,
                 target=target,
                 budget=budget,
-                seed=_setting(levels, "seed", lambda t: t.whole("seed", 0)) or 0,
-                precision=_setting(levels, "precision", lambda t: t.choice("precision", PRECISIONS)),
-                margin=_setting(levels, "margin", lambda t: t.number("margin", 0)) or 0.0,
-                batch_size=_setting([grid, top], "batch_size", lambda t: t.whole("batch_size", 1)) or BATCH_SIZE,
+                seed=setting(levels, "seed", lambda t: t.whole("seed", 0)) or 0,
+                precision=setting(levels, "precision", lambda t: t.choice("precision", PRECISIONS)),
+                margin=setting(levels, "margin", lambda t: t.number("margin", 0)) or 0.0,
+                batch_size=setting([grid, top], "batch_size", lambda t: t.whole("batch_size", 1)) or BATCH_SIZE,
                 trace=table.flag("trace"),
                 allowed=Allowed(space=spaces[data.name]),
             )
-
-
-def _setting(levels: list[TomlTable], key: str, read: Any) -> Any:
-    """A setting from the nearest table that has it."""
-    return next((read(table) for table in levels if key in table), None)
 
 
 def _models(grid: TomlTable) -> list[str]:
@@ -319,69 +312,8 @@ def is_code(source: str) -> bool:
     return bool(colon) and name.isidentifier() and all(part.isidentifier() for part in place.split("."))
 
 
-def _attacks(top: TomlTable, grid: TomlTable, name: str) -> Iterator[tuple[TomlTable, str, Attack]]:
-    """The attack of a name, or one for each combination of its sweep."""
-    table = top.below("attacks").below(name)
-    if name not in top.below("attacks") and name not in registry.ATTACKS and not is_foreign(name):
-        known = [*top.below("attacks").values, *registry.ATTACKS]
-        raise grid.error(f"unknown attack {name!r}; {hint(name, known)}", "attacks")
-    table.only(("attack", "parameters", "sweep", "trace", *SETTINGS))
-    base = table.text("attack") or name
-    if base not in registry.ATTACKS and not is_foreign(base):
-        raise table.error(f"attack {base!r} is not registered; {hint(base, registry.ATTACKS)}", "attack")
-    fixed, sweep = table.below("parameters"), table.below("sweep")
-    for key, values in sweep.values.items():
-        if not isinstance(values, list) or not values:
-            raise table.error(f"sweep of {key} must be a list of values, such as [0.1, 0.3]", "sweep", key)
-    steps = _setting([table, grid, top], "steps", lambda t: t.whole("steps", 1))
-    for values in itertools.product(*sweep.values.values()):
-        swept = dict(zip(sweep.values, values, strict=True))
-        label = " ".join([name, *(f"{key}={value}" for key, value in swept.items())])
-        yield table, label, _attack(table, base, label, {**fixed.values, **swept}, steps)
-
-
-def _attack(table: TomlTable, base: str, label: str, given: dict[str, Any], steps: int | None) -> Attack:
-    if is_foreign(base):
-        return planned(base, label, given, steps, lambda said: table.error(said, "parameters"))
-    attack = registry.get(base)
-    known = attack.parameters()
-    if "steps" in given:
-        raise table.error("write steps beside parameters, not among them", "parameters")
-    for key in given:
-        if key not in known:
-            allowed = [k for k in known if k != "steps"]
-            said = registry.renamed(attack, key) or f"{base} has no parameter {key!r}; {hint(key, allowed)}"
-            raise table.error(said, "parameters", key)
-    chosen: dict[str, Any] = {} if steps is None else {"steps": steps}
-    for key, value in given.items():
-        where = "sweep" if key in table.below("sweep") else "parameters"
-        if isinstance(value, str) and takes_model(type(attack), key):
-            chosen[key] = NamedModel(value)
-            continue
-        chosen[key] = _like(table, where, key, value, known[key])
-    try:
-        return replace(registry.get(base, **chosen), name=label)
-    except (TypeError, ValueError) as error:
-        raise table.error(f"{base}: {error}", "parameters") from None
-
-
-def _like(table: TomlTable, where: str, key: str, value: Any, default: Any) -> Any:
-    """A parameter's value with the type of its default: a threshold of 1 and one of 1.0 are the same question."""
-    if isinstance(default, Attack) and isinstance(value, str):
-        if value not in registry.ATTACKS:
-            raise table.error(f"{key} = {value!r} is no attack; {hint(value, registry.ATTACKS)}", where, key)
-        return registry.get(value)
-    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if default is not None and not isinstance(default, Attack) and type(value) is not type(default):
-        kind = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a text in quotes"}
-        wanted = kind.get(type(default).__name__, f"like {default!r}")
-        raise table.error(f"{key} = {brief(value)} must be {wanted}", where, key)
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _goal(levels: list[TomlTable], attack: Attack, label: str) -> tuple[Goal, str | int | None]:
-    goal: Goal = _setting(levels, "goal", lambda t: t.choice("goal", get_args(Goal))) or "untargeted"
+    goal: Goal = setting(levels, "goal", lambda t: t.choice("goal", get_args(Goal))) or "untargeted"
     if goal not in attack.goals:
         raise levels[0].error(f"{label} has no {goal} form; allowed: {', '.join(attack.goals)}", "goal")
     at = next((table for table in levels if "target" in table), None)
@@ -398,7 +330,7 @@ def _goal(levels: list[TomlTable], attack: Attack, label: str) -> tuple[Goal, st
 
 
 def _budgets(levels: list[TomlTable], attack: Attack, label: str) -> list[int] | list[None]:
-    found: list[int] | None = _setting(levels, "budgets", lambda t: t.wholes("budgets", 0))
+    found: list[int] | None = setting(levels, "budgets", lambda t: t.wholes("budgets", 0))
     if found is None and attack.kind == "budget":
         raise levels[1].error(f"{label} searches within a fixed budget; write budgets = [...], such as [24, 50]")
     return [None] if found is None else found

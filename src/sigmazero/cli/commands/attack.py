@@ -77,8 +77,7 @@ def attack(
     how: Any = {"unit": counted, "budget": budget, "seed": seed or 0, "ids": chosen.ids, "margin": margin}
     problem = _posed(network, chosen, goals, may, place, doctor=not no_doctor, **how)
     size = BATCH_SIZE if batch_size is None and path is not None and place == "cpu" else batch_size
-    spec = ModelSpec(model, model, normalize=normalize)
-    keeper = None if path is None else Keeper(path, spec, chosen, goals, may)
+    keeper = None if path is None else Keeper(path, ModelSpec(model, model, normalize=normalize), chosen, goals, may)
     with Session(method, network, hardware, batch_size=size) as session:
         result = session.run(problem, progress=True) if keeper is None else keeper.run(session, problem)
     if result is None:
