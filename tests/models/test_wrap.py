@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 from torch import nn
 
 import sigmazero as sz
-from sigmazero.models import Foreign
+from sigmazero.models import WrappedModel
 from sigmazero.models.any import recognise, understood
 from sigmazero.models.doctor import examine
 
@@ -164,7 +164,7 @@ def test_functions_are_told_by_what_their_code_uses():
     assert understood(net) is net
     function = lambda x: net(x)  # noqa: E731
     assert understood(function) is function
-    assert isinstance(understood(numpy_scores), Foreign)
+    assert isinstance(understood(numpy_scores), WrappedModel)
 
 
 def test_every_door_takes_any_model(tmp_path):

@@ -28,7 +28,7 @@ from sigmazero.core.layout import Order, channels_first, check_layout, facing
 from sigmazero.core.problem import Unit, whole
 from sigmazero.core.space import Space
 from sigmazero.data import Rows
-from sigmazero.models.any import Foreign, understood, wrap
+from sigmazero.models.any import WrappedModel, understood, wrap
 from sigmazero.report import measure
 from sigmazero.report.tables.overview import store_rows
 from sigmazero.report.tables.text import markdown
@@ -197,7 +197,7 @@ def _allowed(data: Any, layout: Order | None, bounds: Bounds, mask: Tensor | Non
 
 def _called(model: object) -> str:
     """What reports call a model that has no name: by its class, or a function by its own name."""
-    kind = model.kind.what if isinstance(model, Foreign) else None
+    kind = model.kind.what if isinstance(model, WrappedModel) else None
     return kind or str(getattr(model, "__name__", type(model).__name__))
 
 

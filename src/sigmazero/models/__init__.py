@@ -1,7 +1,7 @@
 """Models: the zoo of the paper, its architectures, and loaders for any other network."""
 
 from sigmazero.core.extras import MissingExtra
-from sigmazero.models.any import Foreign, OutOfQueries, ScorerFailed, wrap
+from sigmazero.models.any import OutOfQueries, ScorerFailed, WrappedModel, wrap
 from sigmazero.models.download import DownloadError, UncheckedDownload, fetch
 from sigmazero.models.load import load
 from sigmazero.models.normalize import Normalize, parse_normalize
@@ -10,7 +10,6 @@ from sigmazero.models.zoo import UnknownModel, ZooEntry, entries, find, get
 
 __all__ = [
     "DownloadError",
-    "Foreign",
     "MissingExtra",
     "MissingWeights",
     "Normalize",
@@ -19,6 +18,7 @@ __all__ = [
     "UncheckedDownload",
     "UnknownModel",
     "WeightsError",
+    "WrappedModel",
     "ZooEntry",
     "entries",
     "fetch",

@@ -2,7 +2,7 @@
 
 from sigmazero.models.any import recognise
 from sigmazero.models.any.asking import OutOfQueries, Queries, ScorerFailed
-from sigmazero.models.any.foreign import Foreign
+from sigmazero.models.any.module import WrappedModel
 from sigmazero.models.any.wrap import understood, wrap
 
-__all__ = ["Foreign", "OutOfQueries", "Queries", "ScorerFailed", "recognise", "understood", "wrap"]
+__all__ = ["OutOfQueries", "Queries", "ScorerFailed", "WrappedModel", "recognise", "understood", "wrap"]

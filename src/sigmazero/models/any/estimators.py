@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmazero.models.any import prints
-from sigmazero.models.any.foreign import Recognised
+from sigmazero.models.any.module import Recognised
 from sigmazero.models.any.scores import Gives, one_hot
 
 METHODS: dict[str, Gives] = {

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sigmazero.models.any import prints
 from sigmazero.models.any.bridge import Pull, WithPull
-from sigmazero.models.any.foreign import Recognised
+from sigmazero.models.any.module import Recognised
 
 AnyFunction = Callable[..., Any]
 _LOGITS, _PROBABILITIES = ("logits", "scores"), ("probabilities", "probability", "output_probability")

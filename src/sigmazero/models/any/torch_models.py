@@ -11,7 +11,7 @@ from sigmazero.core.oracle import Model
 from sigmazero.core.outputs import logits_in
 from sigmazero.models.any import prints
 from sigmazero.models.any.bridge import Pull
-from sigmazero.models.any.foreign import Recognised
+from sigmazero.models.any.module import Recognised
 from sigmazero.models.normalize import Normalize, Statistics
 
 WRITE = 'write normalize="MEAN,STD", or normalize=False for a network that takes values in [0, 1]'

@@ -16,7 +16,7 @@ from sigmazero.core.layout import Order
 from sigmazero.core.oracle import Model
 from sigmazero.models.any import estimators, frameworks, recognise
 from sigmazero.models.any.asking import Terms
-from sigmazero.models.any.foreign import Foreign, Recognised
+from sigmazero.models.any.module import Recognised, WrappedModel
 from sigmazero.models.any.scores import Gives
 from sigmazero.models.any.torch_models import TorchFunction, black_box, normalisation, torch_model
 from sigmazero.models.normalize import Statistics, parse_normalize
@@ -82,7 +82,7 @@ def wrap(
 
     >>> import numpy as np
     >>> wrap(lambda x: np.stack([x.sum(1), 1 - x.sum(1)], 1))
-    Foreign(NumPy function <lambda>, its scores, ability='scores')
+    WrappedModel(NumPy function <lambda>, its scores, ability='scores')
     """
     _check(takes=(takes, ("torch", *FUNCTIONS)), gives=(gives, get_args(Gives)), ability=(ability, ABILITIES))
     _check(layout=(layout, get_args(Order)))
@@ -170,10 +170,10 @@ def _told(
     return told
 
 
-def _foreign(kind: Recognised, terms: Terms, ability: str | None, deterministic: bool) -> Foreign:
+def _foreign(kind: Recognised, terms: Terms, ability: str | None, deterministic: bool) -> WrappedModel:
     if ability is not None and kind.gives != "labels":
         kind = _pretending(kind, ability)
-    return Foreign(kind, terms, deterministic)
+    return WrappedModel(kind, terms, deterministic)
 
 
 def _unscaled(kind: Recognised, normalize: Any, processor: Any) -> Recognised:

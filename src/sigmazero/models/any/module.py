@@ -44,7 +44,7 @@ class Recognised:
     order: Order = "NCHW"
 
 
-class Foreign(nn.Module):
+class WrappedModel(nn.Module):
     """A model of another library, asked with tensors and answering with scores.
 
     ability        "gradients", "scores" or "labels": what may be had of it
@@ -137,7 +137,7 @@ class Foreign(nn.Module):
         if state != self.get_extra_state():
             raise ValueError(f"{self.kind.what} is not the model that was saved; load that one")
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Foreign":
+    def __deepcopy__(self, memo: dict[int, Any]) -> "WrappedModel":
         """A module of its own around the same model, which need not be one that can be copied."""
         made = copy.copy(self)
         made.__dict__ = {
