@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ import torch
 
 from sigmazero.core import faults
 from sigmazero.store.store import Store
+from tests import plans
 from tests.plans import NET, PLAN, assert_same, contents
 
 # Ray's workers yield to everybody else, by default: where others are busy they would not begin within its patience.
@@ -129,7 +130,9 @@ def prepare(folder: Path) -> dict[str, Any]:
     weight = torch.randn(4, 60, generator=torch.Generator().manual_seed(0))
     labels = (images.flatten(1)[:, None] * weight).sum(2).argmax(1)
     np.savez(folder / "mine.npz", images=images.numpy(), labels=labels.numpy())
-    run(folder, "local.db")
+    torch.set_num_threads(1)  # as workers have it
+    with chdir(folder):
+        plans.run(BRIEF, "local.db")
     return contents(folder / "local.db")
 
 
