@@ -221,3 +221,32 @@ def test_runs_again_and_merges_need_the_store_alone(folder):
         assert rerun(store, trusting(), 1, done) == 12
         assert (done.disagreements, done.skipped) == ([], [])
         assert "UntrustedCode" not in str(verify(store, Loader()).skipped)
+
+
+def doubled(points):
+    return 2 * points[:, 0]
+
+
+def test_rules_and_derived_features_are_judged_again(given, tmp_path):
+    model, (x, y), _ = given
+    x = torch.cat([x[:, :1], 2 * x[:, :1], x[:, 2:]], 1)  # the second follows from the first
+    names = ["age", "twice", *loans.NAMES[2:]]
+    rule = sz.Rule({"age": 1, "gain": 1}, "<=", 1000)
+    ends: dict[str, Any] = {"names": names, "upper": 1000, "rules": [rule]}
+    done = sz.evaluate(
+        model, (x, y), ["corner"], store=tmp_path / "s.db", space=sz.Space(derived={"twice": {"age": 2}}, **ends)
+    )
+    facts, verdict = done.facts(done.keys[0]), done.verify()
+    assert (verdict.rows, verdict.disagreements, verdict.skipped) == (12, [], [])
+    moved = facts.rebuild(x) != x
+    assert (moved[:, 1] == moved[:, 0]).all()
+    assert moved[:, 1].any()
+    assert (facts.l0 == moved[:, [0, 2, 3, 4, 5]].sum(1).numpy())[facts.success].all()
+    coded = sz.evaluate(
+        model, (x, y), ["corner"], store=tmp_path / "t.db", space=sz.Space(derived={"twice": doubled}, **ends)
+    )
+    assert coded.keys != done.keys
+    assert coded.verify().disagreements == []
+    assert coded._loader is not None
+    coded._loader.spaces.clear()  # as in another process
+    assert "its space has functions" in coded.verify().skipped[0].what

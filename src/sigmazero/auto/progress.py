@@ -82,7 +82,7 @@ class CascadeState:
     def result(self, problem: Problem) -> Result:
         """As from a single attack, every change counted again; the margin is NaN where nothing was found."""
         best, pixels = self.best(), problem.unit == "pixel"
-        success = best < torch.inf
+        success, chosen = best < torch.inf, problem.chosen(self.x_adv)
         failed = torch.where(success, 0.0, torch.inf)
         cost = None if problem.costs is None else problem.cost(self.x_adv).float().cpu() + failed
         outcome = torch.where(success, int(Outcome.FOUND), int(Outcome.NOT_FOUND)).to(torch.int8)
@@ -91,8 +91,8 @@ class CascadeState:
         return Result(
             x_adv=self.x_adv,
             success=success,
-            l0=(count_features(self.x_adv, problem.x) if pixels else problem.l0(self.x_adv)).cpu() + failed,
-            l0_pixel=count_pixels(self.x_adv, problem.x).cpu() + failed,
+            l0=(count_features(chosen, problem.x) if pixels else problem.l0(self.x_adv)).cpu() + failed,
+            l0_pixel=count_pixels(chosen, problem.x).cpu() + failed,
             step_found=self.step_found,
             forwards=self.forwards.sum(0),
             backwards=self.backwards.sum(0),

@@ -106,16 +106,14 @@ def described(space: Space, shape: tuple[int, ...] | None) -> dict[str, Any]:
 def functions_of(space: Space) -> dict[str, Callable[..., Any]]:
     """The functions that a space was given in Python, by what they do."""
     found: dict[str, Callable[..., Any]] = {} if space.accept is None else {ACCEPT: space.accept}
-    derived = getattr(space, "derived", {})
-    return found | {f"derived {name}": how for name, how in derived.items() if callable(how)}
+    return found | {f"derived {name}": how for name, how in space.derived.items() if callable(how)}
 
 
 def without_functions(space: Space) -> Space:
     """The same space, as far as a file can hold it."""
     plain = space if space.accept is None else replace(space, accept=None)
-    derived = getattr(space, "derived", {})
-    kept: Any = {name: how for name, how in derived.items() if not callable(how)}
-    return plain if len(kept) == len(derived) else replace(plain, **{"derived": kept})
+    kept = {name: how for name, how in space.derived.items() if not callable(how)}
+    return plain if len(kept) == len(space.derived) else replace(plain, derived=kept)
 
 
 def keep(store: Store, allowed: Allowed) -> None:

@@ -263,9 +263,9 @@ def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = 
     slack = ROUNDING * logits.abs().amax(1).clamp(min=1.0)
     success, margin = facts.success, problem.margin(logits)
     surely = _gap(logits) > slack
-    features = count_features(x_adv, problem.x)
-    sites = features if problem.unit == "pixel" else problem.l0(x_adv)
-    counted, pixels = sites.cpu().numpy(), count_pixels(x_adv, problem.x).cpu().numpy()
+    chosen = problem.chosen(x_adv)  # derived features are not counted
+    sites = count_features(chosen, problem.x) if problem.unit == "pixel" else problem.l0(x_adv)
+    counted, pixels = sites.cpu().numpy(), count_pixels(chosen, problem.x).cpu().numpy()
     fooled, already = (problem.reached(each).cpu().numpy() for each in (logits, clean))
     stated, near = facts.outcome == Outcome.ALREADY, slack * (COARSE / ROUNDING if coarse else 1)
     sure = torch.where(torch.from_numpy(stated).to(slack.device), slack, near)

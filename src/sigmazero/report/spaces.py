@@ -26,6 +26,7 @@ class NamedSite:
     labels: tuple[str, ...]
     one_hot: bool = False
     cost: float = 1.0
+    derived: bool = False  # it follows from others, and is not counted
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ def sites_of(names: Sequence[str], space: Columns | None) -> list[NamedSite]:
         found.append(NamedSite(group.name, group.members, tuple(labels), group.one_hot, cost))
     for k, name in enumerate(names):
         if k not in grouped:
-            found.append(NamedSite(name, (k,), (name,), cost=1.0 if space is None else float(space.cost[k])))
+            cost, derived = (1.0, False) if space is None else (float(space.cost[k]), k in space.laws.at)
+            found.append(NamedSite(f"{name} (follows)" if derived else name, (k,), (name,), False, cost, derived))
     return sorted(found, key=lambda site: site.members)
 
 
@@ -109,5 +111,5 @@ def site_costs(info: CellInfo) -> Floats | None:
     space = columns(info)
     if space is None:
         return None
-    grouped = {k for group in space.groups for k in group.members[1:]}
+    grouped = {k for group in space.groups for k in group.members[1:]} | set(space.laws.at)
     return np.array([cost for k, cost in enumerate(space.cost) if k not in grouped], dtype=np.float64)

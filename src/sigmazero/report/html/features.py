@@ -54,6 +54,7 @@ def fallen(info: CellInfo, facts: Facts) -> Floats:
     sample = np.repeat(np.arange(len(found)), np.diff(found.offsets))
     pairs = np.unique(np.stack([sample, owner[found.index]]), axis=1)  # a group counts once in a sample
     counts = np.bincount(pairs[1].astype(np.int64), minlength=len(sites))
+    counts[[site.derived for site in sites]] = 0  # what follows from others was not chosen
     return np.asarray(counts / max(len(found), 1), dtype=np.float64)
 
 

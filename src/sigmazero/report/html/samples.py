@@ -91,7 +91,10 @@ def _words(info: CellInfo, facts: Facts, inputs: CleanRows, rows: Sequence[int])
     before, after = (each.flatten(1).tolist() for each in (clean, some.rebuild(clean)))
     found = [[*spaces.changes_of(sites, *pair)] for pair in zip(before, after, strict=True)]
     priced = measure.has_costs(facts)
-    changes = [[[c.site.name, c.before, c.after, c.site.cost if priced else None] for c in row] for row in found]
+    changes = [
+        [[c.site.name, c.before, c.after, c.site.cost if priced and not c.site.derived else None] for c in row]
+        for row in found
+    ]
     cost = [None if not np.isfinite(each) else float(each) for each in some.cost]
     return {"changes": changes, "cost": cost if priced else None}
 
