@@ -75,13 +75,17 @@ def test_every_success_is_legal(name, seed, rules):
 
 @pytest.mark.parametrize("priced", [False, True])
 @pytest.mark.parametrize(
-    ("name", "options", "gap"),
-    [("sigma-swap", {"queries": 150}, 0.08), ("corner", {"steps": 60}, 0.04), ("sigma-zero", {"steps": 60}, 0.35)],
+    ("name", "options", "gap", "lost"),
+    [
+        ("sigma-swap", {"queries": 150}, 0.08, 0.0),
+        ("corner", {"steps": 60}, 0.04, 0.0),
+        ("sigma-zero", {"steps": 60}, 0.35, 0.15),
+    ],
 )
-def test_gap_to_the_true_minimum_with_rules(name, options, gap, priced):
-    """Over all points of finite spaces with rules and derived features; a tenth of the rows may be missed."""
+def test_gap_to_the_true_minimum_with_rules(name, options, gap, lost, priced):
+    """Over all points of finite spaces with rules and derived features."""
     reached, least, missed, possible = 0.0, 0.0, 0, 0
-    for seed in range(6):
+    for seed in (0, 1, 4, 6, 8):  # in which some of the inputs can be fooled
         plain, x, net, y = ruled(seed, finite=True, priced=priced)
         result = sz.get(name, **options).run(net, x, y, space=plain.space())
         checked(plain, net, x, y, result, 1e-9)
@@ -93,7 +97,7 @@ def test_gap_to_the_true_minimum_with_rules(name, options, gap, priced):
             if np.isfinite(got):
                 reached, least = reached + got, least + best
     assert possible > 4
-    assert missed <= 0.1 * possible
+    assert missed <= lost * possible
     assert reached <= (1 + gap) * least
 
 
