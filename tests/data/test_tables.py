@@ -141,7 +141,9 @@ def test_a_draft_loads_and_says_what_the_table_shows(tmp_path: Path) -> None:
     path = put(tmp_path, CSV.replace("19,?", "?,?"), None)
     with pytest.raises(MissingData, match=r"needs own.toml beside it, .* sigmazero space draft own.csv > own.toml"):
         load(path)
+    (tmp_path / "own.toml").write_text("")  # as a shell does for `> own.toml`
     (tmp_path / "own.toml").write_text(draft(path))
+    (tmp_path / "own.space.toml").write_text("")
     assert draft(path).startswith('[feature."age"]\nkind = "integer"\nlower = 30\nupper = 52\n')
     held = open_table(path)
     assert (held.notes.label, held.notes.missing, held.notes.split["part"]) == ("loan", "?", "test")

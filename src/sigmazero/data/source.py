@@ -71,12 +71,17 @@ def refuse_inexact(low: float, high: float, whole: bool, what: str) -> None:
 def space_beside(path: Path) -> Space | None:
     """The space in the file beside a data file, `mine.space.toml` for `mine.npz`, or None where there is none."""
     place = path.with_name(f"{stem(path)}.space.toml")
-    if not place.is_file():
+    if not has_text(place):
         return None
     try:
         return Space.from_toml(place)
     except ValueError as error:
         raise DataError(str(error)) from None
+
+
+def has_text(path: Path) -> bool:
+    """Whether a file is there and not empty, as one is that a shell makes before a draft is written to it."""
+    return path.is_file() and path.stat().st_size > 0
 
 
 def stem(path: Path) -> str:

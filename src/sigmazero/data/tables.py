@@ -18,7 +18,7 @@ from sigmazero.data.encoded import MOST_WORDS, EncodedColumn
 from sigmazero.data.encoder import Encoder
 from sigmazero.data.errors import DataError, MissingData
 from sigmazero.data.rows import Rows
-from sigmazero.data.source import Array, Source, space_beside, stem
+from sigmazero.data.source import Array, Source, has_text, space_beside, stem
 from sigmazero.data.table import RawTable, TextColumn
 from sigmazero.data.table_files import check_name
 from sigmazero.data.table_notes import TableNotes
@@ -124,7 +124,7 @@ def open_table(path: str | Path, notes: str | Path | None = None) -> TableFile:
     beside = notes_of(place) if notes is None else Path(notes).expanduser()
     if not place.is_file():
         raise MissingData(f"{place}: no such file; check the path")
-    if not beside.is_file():
+    if not has_text(beside):
         raise MissingData(
             f"{place}: needs {beside.name} beside it, which says what its columns are; "
             f"draft it with: sigmazero space draft {place.name} > {beside.name}"
@@ -144,10 +144,7 @@ def _some(words: Sequence[str]) -> str:
 def draft(path: str | Path) -> str:
     """A TOML to correct: the notes about a table that has none beside it, else the space of one that has."""
     place = Path(path).expanduser()
-    if notes_of(place).is_file():
-        held = open_table(place)
-        return held.encoder.space(held.notes.change).to_toml()
-    return _drafted(RawTable.read(place))
+    return open_table(place).space.to_toml() if has_text(notes_of(place)) else _drafted(RawTable.read(place))
 
 
 def _drafted(table: RawTable) -> str:

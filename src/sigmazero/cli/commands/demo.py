@@ -1,4 +1,4 @@
-"""`sigmazero demo`: the bundled model on real digits, nothing to download."""
+"""`sigmazero demo`: bundled networks on real digits, or on a table of people; nothing to download."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,23 +16,29 @@ from sigmazero.bench.inputs import clean_rows
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question
 from sigmazero.bench.run import execute
 from sigmazero.cli import console, options
+from sigmazero.cli.allowed import show_changes
 from sigmazero.cli.console import INTERRUPTED
+from sigmazero.core.metrics import fitting_costs, fitting_ks
 from sigmazero.data import Rows
 from sigmazero.report.figures.picture import save_picture
 from sigmazero.report.html.page import make_page, save_page
 from sigmazero.report.inputs import Clean
+from sigmazero.report.spaces import named_sites, site_costs
 from sigmazero.report.tables.overview import run_row
 from sigmazero.report.tables.text import rich_table
 from sigmazero.store.database import WriterLock
 from sigmazero.store.store import Store
 
 BESIDE = ("sigma-zero", "fmn", "vfga")
+ON_TABLE = ("sigma-swap", "sigma-zero")
+NETWORKS: tuple[str, ...] = ("adult-mlp", "adult-mlp-robust")
 BUDGET = 24  # of attacks that need one
 MARK = "demo"  # in the description of a cell, says that the store is ours to remove
 
 
 def demo(
-    limit: Annotated[int, typer.Option(metavar="N", help="How many digits, at most 1000.")] = 100,
+    tabular: Annotated[bool, typer.Option("--tabular", help="A table of people instead of digits.")] = False,
+    limit: Annotated[int, typer.Option(metavar="N", help="How many digits, at most 1000, or people, 600.")] = 100,
     steps: Annotated[int, typer.Option(metavar="N", help="Steps of each attack.")] = 300,
     attack_name: options.AttackName = "sigma-zero",
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the picture, the page and the store.")] = Path(
@@ -43,15 +49,22 @@ def demo(
 ) -> None:
     """Attack the bundled network on handwritten digits that it was not trained on, and show what changed.
 
-    The attack is compared with two others. The picture is about it alone, the page about all three.
+    The attack is compared with two others. The picture is about it alone, the page about all three. With --tabular the
+    networks are two that guess from a census who earns much, one of them trained against changes, and only some things
+    about a person may change.
 
     \b
     Example:
       sigmazero demo --limit 20 --out demo/
+      sigmazero demo --tabular
     """
-    names = list(dict.fromkeys([attack_name, *BESIDE]))[: len(BESIDE)]
-    digits = DataSpec("digits", "mnist-5k-heldout", limit=limit, seed=seed)
-    questions = [_question(name, digits, steps, seed) for name in names]
+    if tabular:
+        names, networks = list(dict.fromkeys([*ON_TABLE, attack_name])), NETWORKS
+        chosen = DataSpec("people", "adult-sample", limit=limit, seed=seed)
+    else:
+        names, networks = list(dict.fromkeys([attack_name, *BESIDE]))[: len(BESIDE)], ("demo",)
+        chosen = DataSpec("digits", "mnist-5k-heldout", limit=limit, seed=seed)
+    questions = [_question(network, name, chosen, steps, seed) for network in networks for name in names]
     loader, path = Loader(options.device(device)), out / "demo.db"
     cells, missing = expand(questions, loader)
     if missing:
@@ -60,13 +73,15 @@ def demo(
     remove(path)
     with Store(path, write=True) as store:
         run(cells, store, loader)
-        show(cells, store, loader.rows(digits), out, steps, partial(clean_rows, store, loader=loader))
+        (show_table if tabular else show)(
+            cells, store, loader.rows(chosen), out, steps, partial(clean_rows, store, loader=loader)
+        )
 
 
-def _question(name: str, digits: DataSpec, steps: int, seed: int) -> Question:
+def _question(network: str, name: str, chosen: DataSpec, steps: int, seed: int) -> Question:
     attack = sz.get(name, steps=steps)
     budget = BUDGET if attack.kind == "budget" else None
-    return Question(ModelSpec("demo", "demo"), digits, name, attack, budget=budget, seed=seed)
+    return Question(ModelSpec(network, network), chosen, name, attack, budget=budget, seed=seed)
 
 
 def remove(path: Path) -> None:
@@ -102,6 +117,24 @@ def show(cells: list[Cell], store: Store, rows: Rows, out: Path, steps: int, cle
     table = [{"attack": name, **run_row(result, rows.labels)} for name, result in results.items()]
     console.out().print(rich_table(table, down=True))
     console.show_path(picture)
+    console.show_path(page)
+
+
+def show_table(cells: list[Cell], store: Store, rows: Rows, out: Path, steps: int, clean: Clean) -> None:
+    """Make the page, and print the figures of all networks and attacks and the first changes in words."""
+    page, first = out / "report.html", cells[0].info
+    save_page(page, make_page(store, clean))
+    sites, costs = len(named_sites(first)), site_costs(first)
+    figures = fitting_ks(rows.images.shape[1:], sites), () if costs is None else fitting_costs(costs)
+    results = [store.facts(cell.info.key).to_result(rows.images, cell.info) for cell in cells]
+    console.say(f"{len(rows)} people of a census, {steps} steps", style="bold")
+    table = [
+        {"network": cell.info.model, "attack": cell.info.attack, **run_row(result, rows.labels, *figures)}
+        for cell, result in zip(cells, results, strict=True)
+    ]
+    console.out().print(rich_table(table, down=True))
+    console.say(f"what {first.attack} changed to fool {first.model}:")
+    show_changes(results[0], rows, rows.space)
     console.show_path(page)
 
 

@@ -12,6 +12,10 @@ from sigmazero.cli.allowed import read_space
 from sigmazero.cli.console import out, pour, say, tell
 from sigmazero.cli.results import show_findings
 from sigmazero.core.space import DIRECTIONS, Columns, Space
+from sigmazero.data.source import has_text
+from sigmazero.data.table_files import is_table
+from sigmazero.data.tables import draft as draft_table
+from sigmazero.data.tables import notes_of
 from sigmazero.models.doctor_space import examine_space
 from sigmazero.report.spaces import plain, sites_of
 from sigmazero.report.tables.text import rich_table
@@ -36,10 +40,17 @@ def top() -> None:
 def draft(data_name: DataArgument, data_dir: options.DataDir = None) -> None:
     """Print a first draft of a space from data, as TOML to correct; of data that has one, that.
 
+    Of a table (CSV, ARFF, Parquet) that has no notes beside it yet, a draft of these is printed first.
+
     \b
     Example:
       sigmazero space draft mine.npz > mine.space.toml
+      sigmazero space draft loans.csv > loans.toml
     """
+    if is_table(data_name) and not has_text(notes_of(Path(data_name))):
+        pour(draft_table(data_name))
+        tell(f"what its columns are: correct it, the label above all, and save it as {notes_of(Path(data_name))}")
+        return
     rows = data.load(data_name, data_dir=data_dir)
     space = Space.infer(rows.images.flatten(1), rows.names) if rows.space is None else rows.space
     pour(space.to_toml())

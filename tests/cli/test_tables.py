@@ -1,0 +1,49 @@
+"""Tables at the command line: the demo, and from a bare CSV file to an attack in three commands."""
+
+from pathlib import Path
+
+PEOPLE = [f"{20 + k % 40},{('cook', 'nurse')[k % 2]},{('no', 'yes')[k % 2]}" for k in range(40)]
+CSV = "\n".join(["age,job,loan", *PEOPLE])
+NET = """
+import torch
+
+def build():
+    model = torch.nn.Linear(3, 2)
+    model.weight.data, model.bias.data = torch.tensor([[0.0, 1, 0], [0.0, 0, 1]]), torch.zeros(2)
+    return model
+"""
+
+
+def test_the_demo_of_a_table(sigmazero, tmp_path):
+    done = sigmazero("demo", "--tabular", "--limit", 4, "--steps", 10, "--out", tmp_path, "--device", "cpu")
+    assert done.exit_code == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "4 people of a census, 10 steps"
+    assert any(line.split()[:3] == ["network", "adult-mlp", "adult-mlp"] for line in lines)
+    assert "what sigma-swap changed to fool adult-mlp:" in lines
+    assert any(line.startswith("row ") and " → " in line for line in lines)
+    assert lines[-1] == f"wrote {tmp_path / 'report.html'}"
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "occupation" in page or "education" in page
+    assert not (tmp_path / "demo.png").exists()
+
+
+def test_from_a_bare_file_to_an_attack(sigmazero, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("loans.csv").write_text(CSV)
+    Path("net.py").write_text(NET)
+    done = sigmazero("attack", "--model", "net.py:build", "--data", "loans.csv", "--attack", "corner")
+    assert done.exit_code == 2
+    assert "sigmazero space draft loans.csv > loans.toml" in done.stderr
+    Path("loans.toml").touch()  # as a shell does for `> loans.toml`
+    drafted = sigmazero("space", "draft", "loans.csv")
+    assert drafted.exit_code == 0, drafted.stderr
+    assert "save it as loans.toml" in drafted.stderr
+    Path("loans.toml").write_text(drafted.stdout)
+    Path("loans.space.toml").touch()
+    space = sigmazero("space", "draft", "loans.csv")
+    assert space.stdout.startswith('[feature."age"]')
+    Path("loans.space.toml").write_text(space.stdout)
+    done = sigmazero("attack", "--model", "net.py:build", "--data", "loans.csv", "--attack", "corner", "--limit", 2)
+    assert done.exit_code == 0, done.stderr
+    assert "row 0, no → yes: job: cook → nurse" in done.stdout
