@@ -32,6 +32,7 @@ from sigmazero.attacks import _sites as sites
 from sigmazero.attacks._budget import by_site, movable
 from sigmazero.core import form as forms
 from sigmazero.core import noise
+from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, NotNegative, Positive
@@ -67,7 +68,7 @@ class Genetic(Attack):
     penalty: NotNegative = 1.0
 
     paper: ClassVar[str] = "https://github.com/pralab/elsa-cybersecurity"
-    gradients: ClassVar[bool] = False
+    needs: ClassVar[Ability] = "scores"
     finite_box: ClassVar[bool] = True
     unroll: ClassVar[int] = 1
 
