@@ -312,3 +312,18 @@ def test_a_model_that_writes_to_its_input_can_be_searched_in_coarse_numbers():
     net = TinyNet("conv", torch.float32)
     one = Session(ATTACK, Writes(net), Hardware(precision="bf16")).run(make_problem(net.x, net.y))
     assert torch.equal(net(one.x_adv).argmax(1) != net.y, one.success)
+
+
+def test_true_labels_given_as_targets_are_noticed():
+    model = torch.nn.Linear(4, 3)
+    x = torch.rand(5, 4, generator=torch.Generator().manual_seed(0))
+    with pytest.warns(UserWarning, match="all targets equal the prediction"):
+        sz.get("sigma-zero", steps=2).run(model, x, model(x).argmax(1), targeted=True)
+
+
+def test_with_a_budget_nothing_is_said_of_fewer_changes():
+    model = torch.nn.Linear(4, 3)
+    x = torch.rand(5, 4, generator=torch.Generator().manual_seed(0))
+    result = sz.get("sigma-zero", steps=5).run(model, x, model(x).argmax(1), budget=3)
+    assert "within 3 features" in str(result)
+    assert "median" not in str(result)

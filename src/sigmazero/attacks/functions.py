@@ -11,6 +11,7 @@ from sigmazero.attacks import get
 from sigmazero.attacks._swap import SwapSearch
 from sigmazero.core.attack import Attack, Precision, Prepare
 from sigmazero.core.inputs import Bounds
+from sigmazero.core.layout import Order
 from sigmazero.core.ops import per_row
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Unit
@@ -54,6 +55,7 @@ def sigma_zero(
     targeted: bool = False,
     bounds: Bounds = (0.0, 1.0),
     unit: Unit = "feature",
+    layout: Order | None = None,
     mask: Tensor | None = None,
     space: Space | None = None,
     budget: int | None = None,

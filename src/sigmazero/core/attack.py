@@ -1,5 +1,6 @@
 """What every attack is: a frozen dataclass of hyper-parameters with `init` and `step`."""
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -14,7 +15,7 @@ from sigmazero.core.layout import Order, facing, turned_back
 from sigmazero.core.oracle import Model, Oracle
 from sigmazero.core.parameters import Count, checked
 from sigmazero.core.problem import Problem, Unit
-from sigmazero.core.result import Result
+from sigmazero.core.result import Outcome, Result
 from sigmazero.core.space import Space
 from sigmazero.core.tally import Tally
 
@@ -136,6 +137,7 @@ class Attack(ABC):
         budget     stop a sample at the first adversarial point with at most this many changes
         batch_size None picks one; it is halved when memory runs out
         seed, ids  random numbers depend on these and the step alone, not on the batch
+        progress   show a bar with speed and time left, on a terminal
         start      a starting point per sample, for attacks that begin at an adversarial point
         pool       inputs such attacks may start from; all of x if None
         margin     the least by which a success must hold in the logits
@@ -154,7 +156,11 @@ class Attack(ABC):
         problem = asked(space=space, budget=budget, seed=seed, ids=ids, start=start, pool=pool, margin=margin)
         hardware = Hardware(precision, capture, fuse, max_memory, prepare)
         with Session(self, _asked(model, layout), hardware, batch_size=batch_size) as session:
-            return replace(turned_back(session.run(problem, progress=progress), layout), x=x)
+            result = replace(turned_back(session.run(problem, progress=progress), layout), x=x)
+        if targeted and len(result) > 1 and bool((result.outcome == Outcome.ALREADY).all()):
+            advice = "with targeted=True pass the classes to reach"
+            warnings.warn(f"all targets equal the prediction, so nothing was searched; {advice}", stacklevel=2)
+        return result
 
     def check(self, problem: Problem) -> None:
         """Refuse a question that this attack does not answer."""

@@ -130,9 +130,11 @@ class Result(ResultFace):
         """A line per figure."""
         unit = "pixels" if self.unit == "pixel" else "features"
         s = self.summary()
+        within = "" if self.budget is None else f" within {self.budget} {unit}"
         lines = [
-            f"{len(self)} samples, {s['already_wrong']:.1%} already wrong, {s['asr']:.1%} fooled in all",
-            f"median l0 {s['median_l0']:g}, mean l0 {s['mean_l0']:.2f} ({unit})",
+            f"{len(self)} samples, {s['already_wrong']:.1%} already wrong, {s['asr']:.1%} fooled in all{within}",
+            # With a budget a sample ends at the first point within it: how few would do is not known.
+            *([f"median l0 {s['median_l0']:g}, mean l0 {s['mean_l0']:.2f} ({unit})"] if self.budget is None else []),
             f"per sample {s['forwards']:.1f} forwards, {s['backwards']:.1f} backwards, {s['seconds_per_sample']:.4f} s",
         ]
         if records := int(self.given_up.sum()):
