@@ -156,11 +156,7 @@ class Attack(ABC):
         problem = asked(space=space, budget=budget, seed=seed, ids=ids, start=start, pool=pool, margin=margin)
         hardware = Hardware(precision, capture, fuse, max_memory, prepare)
         with Session(self, _asked(model, layout), hardware, batch_size=batch_size) as session:
-            result = replace(turned_back(session.run(problem, progress=progress), layout), x=x)
-        if targeted and len(result) > 1 and bool((result.outcome == Outcome.ALREADY).all()):
-            advice = "with targeted=True pass the classes to reach"
-            warnings.warn(f"all targets equal the prediction, so nothing was searched; {advice}", stacklevel=2)
-        return result
+            return _noticed(replace(turned_back(session.run(problem, progress=progress), layout), x=x), targeted)
 
     def check(self, problem: Problem) -> None:
         """Refuse a question that this attack does not answer."""
@@ -179,6 +175,14 @@ class Attack(ABC):
     def parameters(self) -> dict[str, Any]:
         """Hyper-parameters by name, without the attack's own name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}
+
+
+def _noticed(result: Result, targeted: bool) -> Result:
+    """The same result; where the goals look like the true labels, that is said."""
+    if targeted and len(result) > 1 and bool((result.outcome == Outcome.ALREADY).all()):
+        advice = "with targeted=True pass the classes to reach"
+        warnings.warn(f"all targets equal the prediction, so nothing was searched; {advice}", stacklevel=3)
+    return result
 
 
 def _asked(model: object, layout: Order | None) -> Model:
