@@ -139,7 +139,7 @@ def test_parquet(tmp_path: Path) -> None:
 
 def test_a_draft_loads_and_says_what_the_table_shows(tmp_path: Path) -> None:
     path = put(tmp_path, CSV.replace("19,?", "?,?"), None)
-    with pytest.raises(MissingData, match=r"needs own.toml beside it, .* sigmazero space draft own.csv > own.toml"):
+    with pytest.raises(MissingData, match=r"needs own.toml beside it, .* data.tables.draft"):
         load(path)
     (tmp_path / "own.toml").write_text("")  # as a shell does for `> own.toml`
     (tmp_path / "own.toml").write_text(draft(path))

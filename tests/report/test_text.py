@@ -13,10 +13,12 @@ def _run(**more):
     x = torch.tensor([[0.9, 0.9], [0.8, 0.9], [0.1, 0.1], [0.9, 0.9]])
 
     def model(x):
-        score = x.sum(1) - 1.0
+        score = x.flatten(1).sum(1) - 1.0
         return torch.stack([score, torch.zeros_like(score)], 1)
 
     mask = torch.tensor([[True, True]] * 3 + [[False, False]])
+    if more.get("unit") == "pixel":
+        x, mask = (each.view(4, 1, 2, 1) for each in (x, mask))
     result = sz.get("sigma-zero", steps=30).run(model, x, torch.zeros(4, dtype=torch.int64), mask=mask, **more)
     assert result.success.tolist() == [True, True, True, False]
     return result

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +13,7 @@ from sigmazero.cli import console
 from sigmazero.cli.commands import names
 from sigmazero.cli.console import INTERRUPTED, say, tell
 from sigmazero.core.text import visible
-from sigmazero.data import MissingData
+from sigmazero.data import MissingData, MissingNotes
 from sigmazero.models import MissingWeights
 from sigmazero.report.measure import MixtureError
 from sigmazero.store.merge import OtherPlan
@@ -87,6 +88,8 @@ def hint(error: BaseException) -> str:
     match error:
         case MissingWeights(fetch=str(code)):
             return f" (on the command line: sigmazero fetch {code})"
+        case MissingNotes(table=str(table), notes=str(notes)):
+            return f" (on the command line: sigmazero space draft {Path(table).name} > {notes})"
         case MissingData():
             return " (on the command line: --data-dir names a folder, sigmazero list datasets shows the data sets)"
         case MixtureError():

@@ -2,7 +2,7 @@
 
 from sigmazero.core.extras import MissingExtra
 from sigmazero.data.encoder import Encoder, Standardize
-from sigmazero.data.errors import DataError, MissingData
+from sigmazero.data.errors import DataError, MissingData, MissingNotes
 from sigmazero.data.load import is_data_file, load
 from sigmazero.data.registry import DATASETS, Dataset
 from sigmazero.data.rows import PAPER_SEED, Rows, RowSpec, choose, paper_subset, parse_rows
@@ -17,6 +17,7 @@ __all__ = [
     "Encoder",
     "MissingData",
     "MissingExtra",
+    "MissingNotes",
     "RowSpec",
     "Rows",
     "Standardize",

@@ -7,3 +7,17 @@ class DataError(ValueError):
 
 class MissingData(DataError, FileNotFoundError):
     """Files that are in none of the searched folders."""
+
+
+class MissingNotes(MissingData):
+    """A table without the file beside it that says what its columns are; these are its names."""
+
+    table = notes = ""
+
+    @classmethod
+    def of(cls, table: str, notes: str) -> "MissingNotes":
+        """The error about a table."""
+        draft = "data.tables.draft(path) writes a first one"
+        error = cls(f"{table}: needs {notes} beside it, which says what its columns are; {draft}")
+        error.table, error.notes = table, notes
+        return error

@@ -16,7 +16,7 @@ from sigmazero.core.space import Space
 from sigmazero.core.text import shown
 from sigmazero.data.encoded import MOST_WORDS, EncodedColumn
 from sigmazero.data.encoder import Encoder
-from sigmazero.data.errors import DataError, MissingData
+from sigmazero.data.errors import DataError, MissingData, MissingNotes
 from sigmazero.data.rows import Rows
 from sigmazero.data.source import Array, Source, has_text, space_beside, stem
 from sigmazero.data.table import RawTable, TextColumn
@@ -125,10 +125,7 @@ def open_table(path: str | Path, notes: str | Path | None = None) -> TableFile:
     if not place.is_file():
         raise MissingData(f"{place}: no such file; check the path")
     if not has_text(beside):
-        raise MissingData(
-            f"{place}: needs {beside.name} beside it, which says what its columns are; "
-            f"draft it with: sigmazero space draft {place.name} > {beside.name}"
-        )
+        raise MissingNotes.of(str(place), beside.name)
     return TableFile(place, TableNotes.read(beside), RawTable.read(place))
 
 

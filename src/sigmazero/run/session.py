@@ -96,7 +96,7 @@ class Session:
                 parts.append(self._rest(problem, parts, error))
         rows, result = _joined(parts)
         with torch.inference_mode(False):
-            return result.take(rows.argsort())
+            return replace(result.take(rows.argsort()), x=problem.x)
 
     def _rest(self, problem: Problem, parts: list[tuple[Tensor, Result]], error: Stopped) -> tuple[Tensor, Result]:
         """The rows that no batch has brought."""
