@@ -6,7 +6,7 @@ from typing import Any
 
 from sigmazero.attacks._swap import SwapSearch
 from sigmazero.attacks.bb import BrendelBethge
-from sigmazero.attacks.corner import Corner
+from sigmazero.attacks.corner import Corner, CornerAt
 from sigmazero.attacks.ead import EAD
 from sigmazero.attacks.fmn import FMN
 from sigmazero.attacks.genetic import Genetic
@@ -18,7 +18,7 @@ from sigmazero.attacks.query_swap import QuerySwap
 from sigmazero.attacks.saliency import Saliency
 from sigmazero.attacks.sigma_swap import SigmaSwap
 from sigmazero.attacks.sigma_zero import SigmaZero
-from sigmazero.attacks.sparse_rs import SparseRS
+from sigmazero.attacks.sparse_rs import InnerRS, SparseRS
 from sigmazero.attacks.sparsefool import SparseFool
 from sigmazero.attacks.spgd import SparsePGD
 from sigmazero.attacks.vfga import VFGA
@@ -35,6 +35,7 @@ ATTACKS: dict[str, Attack] = {
         QuerySwap(),
         LabelSwap(),
         Corner(),
+        CornerAt(),
         Saliency(),
         Genetic(),
         FMN(),
@@ -50,10 +51,12 @@ ATTACKS: dict[str, Attack] = {
         BrendelBethge(),
         BrendelBethge(name="bb-dataset", start_from="pool"),
         SparseRS(),
+        InnerRS(),
         SparsePGD(name="spgd-projected", gradient="projected"),
         SparsePGD(),
         MinimumNorm(name="pgd-l0-min", attack=PGDL0(restarts=1)),
         MinimumNorm(name="sparse-rs-min", attack=SparseRS(), steps=2000),
+        MinimumNorm(name="sparse-rs-inner-min", attack=InnerRS(), steps=2000),
         MinimumNorm(name="spgd-projected-min", attack=SparsePGD(name="spgd-projected", gradient="projected")),
         MinimumNorm(name="spgd-unprojected-min", attack=SparsePGD()),
     )

@@ -19,7 +19,7 @@ points get one more change each, again by rank, until one succeeds.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -77,10 +77,14 @@ class Corner(Attack):
     def check(self, problem: Problem) -> None:
         """Refuse a space with more single changes than the steps can ask about."""
         super().check(problem)
-        changes = len(single.moves(problem).site)
-        needed = -(-changes // self.width)
+        needed = self.needed(problem)
         if needed > self.steps:
+            changes = len(single.moves(problem).site)
             raise ValueError(f"{self.name}: {changes} single changes need {needed} steps; pass steps={needed} or more")
+
+    def needed(self, problem: Problem) -> int:
+        """How many steps it takes to ask about every single change."""
+        return -(-len(single.moves(problem).site) // self.width)
 
     @cached_property
     def ranks(self) -> Tensor:
@@ -195,6 +199,10 @@ class Corner(Attack):
             found.append((p.legal(points) != points).flatten(2).any(2))
         return torch.cat(found, 1)[:, (every.turn == 0).cumsum(0) - 1]
 
+    def _changes(self, t: Tensor) -> Tensor:
+        """How many changes the points have that are asked about so many steps after the singles."""
+        return torch.where(t < 0, 1, torch.where(t < self.pairs, 2, t + 3 - self.pairs))
+
     def _judged(self, s: State, points: Tensor, margins: Tensor, t: Tensor, oracle: Oracle) -> State:
         """The best points of the pairs so far, or of this step after them; rows that cannot improve are done."""
         p, tally = oracle.problem, oracle.tally
@@ -204,7 +212,7 @@ class Corner(Attack):
         every = torch.arange(len(t), device=t.device)[:, None]
         after = t >= 0
         # How many changes the points of the next step have.
-        fewest = torch.where(t + 1 < 0, 1, torch.where(t + 1 < self.pairs, 2, t + 4 - self.pairs))
+        fewest = self._changes(t + 1)
         cheapest = 1.0 if p.form is None else p.form.cheapest
         best = torch.cat([s.points, points], 1)[every, top]
         return replace(
@@ -213,3 +221,21 @@ class Corner(Attack):
             points_m=torch.where(after[:, None], both.gather(1, top), s.points_m),
             done=(tally.best_cost <= cheapest * fewest) | (fewest > p.sites) | (after & both.amin(1).isinf()),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CornerAt(Corner):
+    """The same within a budget of k changes: no point with more is asked about.
+
+    With k = 1 the answer is exact over what is tried: no single change to an end of the box fools a sample that it does
+    not fool.
+    """
+
+    name: str = "corner-at"
+
+    kind: ClassVar[Literal["minimum-norm", "budget"]] = "budget"
+
+    def _judged(self, s: State, points: Tensor, margins: Tensor, t: Tensor, oracle: Oracle) -> State:
+        """Rows whose next points have more changes than the budget are done, too."""
+        found, k = super()._judged(s, points, margins, t, oracle), oracle.problem.budget or 0
+        return replace(found, done=found.done | (self._changes(t + 1) > k))

@@ -140,3 +140,21 @@ class SparseRS(budget.BudgetAttack):
         way = 1 + (bits[:, :1] >> 1) % ways.clamp(min=1)
         flip = (way >> (room.cumsum(1) - 1).clamp(min=0, max=62)) & 1 == 1
         return torch.where(same & flip & room, torch.where(a == lower, upper, lower), values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InnerRS(SparseRS):
+    """Sparse-RS with values from anywhere in the box.
+
+    A defence that throws away the largest and smallest inputs throws away corners; it keeps values between them.
+    """
+
+    name: str = "sparse-rs-inner"
+
+    def _draw_values(self, oracle: Oracle, i: Tensor, a: Tensor, must_differ: Tensor) -> Tensor:
+        """A random value for every feature, which differs from a by itself."""
+        p = oracle.problem
+        if p.form is not None:
+            return super()._draw_values(oracle, i, a, must_differ)
+        drawn = noise.uniform(p.seed, p.ids, i, tuple(p.x.shape[1:]), stream=1, dtype=p.x.dtype)
+        return budget.by_site(p, torch.lerp(p.lower.expand_as(p.x), p.upper.expand_as(p.x), drawn))

@@ -19,12 +19,13 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor, nn
 
+from sigmazero.auto.draws import Expected, confirmed
 from sigmazero.auto.kept import Kept, kept
 from sigmazero.auto.progress import CascadeState
 from sigmazero.auto.report import CascadeReport, make_report
-from sigmazero.auto.versions import choose
+from sigmazero.auto.versions import VERSIONS, choose, too_large
 from sigmazero.bench.allowed import Allowed
-from sigmazero.core.ability import ability_of, check_ability
+from sigmazero.core.ability import Ability, ability_of, check_ability
 from sigmazero.core.attack import Attack, Precision
 from sigmazero.core.files import writable
 from sigmazero.core.findings import render
@@ -47,8 +48,9 @@ class SparseAutoAttack:
     eps          the number of changes allowed; None looks for the fewest changes of every sample
     seed         of the random members; None is 0, so that an evaluation can be repeated
     verbose      print a line per member, as AutoAttack does; log_path appends the same lines to a file
-    version      "standard" or "quick", or "custom" with the attacks of attacks_to_run (names, or attacks); on a model
-                 without gradients these have other members, and report themselves as "standard-scores" and the like
+    version      "standard" or "quick", "rand" for random models, or "custom" with the attacks of attacks_to_run (names,
+                 or attacks); on a model without gradients the first two have other members, and report themselves as
+                 "standard-scores" and the like
     device       where the members run; None is where the model is
     bounds, unit as for `Attack.run`: the box (for one sample, or scalars), and what counts as one change
     mask, space  as for `Attack.run`; members that cannot honour the space are left out, and the report names them
@@ -95,9 +97,10 @@ class SparseAutoAttack:
         self._choose(version, attacks_to_run)
         self._report: CascadeReport | None = None
 
-    def _choose(self, version: str, attacks: Sequence[str | Attack] = ()) -> None:
-        self.version = choose(version, attacks, self.eps, ability_of(self.model))
+    def _choose(self, version: str, attacks: Sequence[str | Attack] = (), ability: Ability | None = None) -> None:
+        self.version = choose(version, attacks, self.eps, ability or ability_of(self.model))
         self.members = self.version.members(self.eps)
+        self._asked = self.model if self.version.draws == 1 else Expected(self.model, self.version.draws, self.seed)
         for member in self.members:
             check_ability(member.name, member.needs, self.model)
 
@@ -184,8 +187,8 @@ class SparseAutoAttack:
         right = []
         for start in range(0, len(problem), bs):
             part = problem.take(torch.arange(start, min(start + bs, len(problem)), device=problem.x.device))
-            with strictly(self.model, part.x.device):
-                logits = check_logits(logits_in(self.model(part.x)), part)
+            with strictly(self._asked, part.x.device):
+                logits = check_logits(logits_in(self._asked(part.x)), part)
             right.append(~part.fooled(logits) & logits.isfinite().all(1))
         return float(torch.cat(right).double().mean()) if right else float("nan")
 
@@ -197,11 +200,16 @@ class SparseAutoAttack:
             raise ValueError("bounds must be numbers, or tensors for one sample that hold for all")
         if self.device is not None and isinstance(x, Tensor) and isinstance(y, Tensor):
             x, y = x.to(self.device), y.to(self.device)
-        return self.allowed.pose(x, y, unit=self.unit, layout=self.layout, budget=self.eps, seed=self.seed)
+        problem = self.allowed.pose(x, y, unit=self.unit, layout=self.layout, budget=self.eps, seed=self.seed)
+        if self.version.name in VERSIONS and len(problem) and not _slopes(self.model, problem):
+            self._choose(self.version.name, ability="scores")
+        return problem
 
     def _evaluate(self, problem: Problem, members: Sequence[Attack], bs: int, path: Path | None) -> CascadeReport:
         """Every member on the samples that the members before it left; with a path, kept after every batch."""
-        left_out = [] if problem.form is None else [member for member in members if not member.spaces]
+        left_out = [member for member in members if problem.form is not None and not member.spaces]
+        if self.version.number:  # an attack that the caller chose is refused, not left out
+            left_out += [member for member in members if member not in left_out and too_large(member, problem)]
         members = [member for member in members if member not in left_out]
         if not members:
             names = ", ".join(member.name for member in left_out)
@@ -213,25 +221,28 @@ class SparseAutoAttack:
         if path is None:
             return self._run(problem, members, bs, None, left_out)
         numbers = self.precision or Numbers.current(problem.x.device).name
-        with kept(path, str(self.version), members, problem, self.allowed, self.model, numbers) as store:
+        with kept(path, str(self.version), members, problem, self.allowed, self._asked, numbers) as store:
             return self._run(problem, members, bs, store, left_out)
 
     def _run(
         self, problem: Problem, members: Sequence[Attack], bs: int, store: Kept | None, left_out: Sequence[Attack]
     ) -> CascadeReport:
-        version, least = str(self.version), 1 if problem.form is None else problem.form.cheapest
+        version, least = self.version, 1 if problem.form is None else problem.form.cheapest
         progress = CascadeState.start(problem.x, len(members))
-        prepared = Prepared(self.model, Hardware(self.precision, prepare="fold"))
+        prepared = Prepared(self._asked, self._hardware)
         if store is not None:
-            store.recall(progress, problem, self.model, bs)
+            store.recall(progress, problem, self._asked, bs)
         report = make_report(version, members, progress, problem, left_out)
+        self._say(report.announcement)
         for index, member in enumerate(members):
             # One change is the fewest there can be.
             asking = progress.asking(index, self.eps, least)
             part = problem.take(asking.to(problem.x.device))
             if len(part):
-                for places, result in Session(member, self.model, batch_size=bs, prepared=prepared).batches(part):
+                for places, result in Session(member, self._asked, batch_size=bs, prepared=prepared).batches(part):
                     rows = asking[places.cpu()]
+                    if isinstance(self._asked, Expected):
+                        result = confirmed(result, part.take(places.to(part.x.device)), self._asked)
                     progress.note(index, rows, result)
                     if store is not None:
                         store.add(index, rows, result, problem)
@@ -239,7 +250,16 @@ class SparseAutoAttack:
             if index == 0:
                 self._say(report.headline)
             self._say(report.line(index))
+        if report.exact:
+            self._say(report.exact)
         return report
+
+    @property
+    def _hardware(self) -> Hardware:
+        """How the members run; draws are made afresh in every question, so nothing of them may be recorded."""
+        if isinstance(self._asked, Expected):
+            return Hardware(self.precision, capture=False, prepare="none")
+        return Hardware(self.precision, prepare="fold")
 
     def _returned(self, report: CascadeReport, x: Tensor, y: Tensor, labels: bool) -> Tensor | tuple[Tensor, Tensor]:
         """What AutoAttack returns, where the inputs are and in their layout."""
@@ -262,3 +282,11 @@ def _device(model: Model) -> torch.device | None:
     """Where a module's parameters are; None for what has none."""
     parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
     return None if parameter is None else parameter.device
+
+
+def _slopes(model: Model, problem: Problem) -> bool:
+    """Whether the answers of a model carry gradients; one that says it has fewer abilities is not asked."""
+    if ability_of(model) != "gradients":
+        return True
+    with strictly(model, problem.x.device), torch.inference_mode(False), torch.enable_grad():
+        return logits_in(model(problem.x[:1].clone().requires_grad_())).requires_grad

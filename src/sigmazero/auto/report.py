@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sigmazero.attacks.corner import Corner
 from sigmazero.auto.progress import CascadeState, fewest
+from sigmazero.auto.versions import Version, most_queries
 from sigmazero.core.attack import Attack
 from sigmazero.core.findings import Finding, coded, render
 from sigmazero.core.metrics import DEFAULT_KS, average, fitting_costs, fitting_ks
@@ -14,6 +16,8 @@ from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
 
 LUCK, SHARE = 2, 0.01  # so many samples, or this share of them, may fall to a random search by luck
+MASKED = 0.1  # from this share on the gradients do mislead
+WHOLE = 4  # features of a site whose corners `corner` tries in every combination
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,9 @@ class CascadeReport:
 
     `l0` counts the changes of each member's own points: infinite where it found none within the budget or was not
     asked. `cost` is the same in what the changes cost, None where each costs 1. `findings` are the warnings that were
-    issued, `left_out` the members that cannot honour the space, `ks` and `costs` what tables are about.
+    issued, `left_out` the members that cannot honour the space or have too few steps for inputs so large, `ks` and
+    `costs` what tables are about. `exact` says where the figure is more than an upper bound, `most` how many queries
+    the members may ask about one sample.
     """
 
     version: str
@@ -37,6 +43,8 @@ class CascadeReport:
     left_out: tuple[str, ...] = ()
     ks: tuple[float, ...] = DEFAULT_KS
     costs: tuple[float, ...] = ()
+    exact: str = ""
+    most: int = 0
 
     @property
     def eps(self) -> int | None:
@@ -111,48 +119,72 @@ class CascadeReport:
         }
 
     @property
+    def announcement(self) -> str:
+        """What the evaluation may cost, which is known before it starts."""
+        return f"{self.version}: {len(self.result)} samples, at most {self.most:,} queries for each"
+
+    @property
     def headline(self) -> str:
         """The question, and how accurate the model is without an attack."""
         unit = "pixels" if self.result.unit == "pixel" else "features"
         goal = f"at most {self.eps} {unit}" if self.eps is not None else f"as few {unit} as possible"
         goal += "" if self.cost is None or self.eps is not None else ", each at its cost"
-        without = f" (without {', '.join(self.left_out)}: no such spaces)" if self.left_out else ""
+        without = f" (without {', '.join(self.left_out)}: too large, or no such spaces)" if self.left_out else ""
         return f"{self.version}{without}, {len(self.result)} samples, {goal}: clean accuracy {self.clean_accuracy:.1%}"
 
     def __str__(self) -> str:
         """A line per member, then the warnings."""
-        lines = [self.headline, *(self.line(member) for member in range(len(self.members)))]
+        lines = [self.announcement, self.headline, *(self.line(member) for member in range(len(self.members)))]
+        lines += [self.exact] if self.exact else []
         return "\n".join(lines + ([render(list(self.findings))] if self.findings else []))
 
 
 def make_report(
-    version: str, members: Sequence[Attack], progress: CascadeState, problem: Problem, left_out: Sequence[Attack] = ()
+    version: Version, members: Sequence[Attack], progress: CascadeState, problem: Problem, left_out: Sequence[Attack]
 ) -> CascadeReport:
     """All that the progress of a cascade says."""
     return CascadeReport(
-        version=version,
+        version=str(version),
         members=tuple(member.name for member in members),
         result=progress.result(problem),
         l0=progress.l0.clone(),
         queries=progress.forwards + progress.backwards,
         attacked=progress.done.clone(),
         seconds=tuple(progress.seconds.tolist()),
-        findings=tuple(_masked([member.gradients for member in members], progress)),
+        findings=tuple(_masked(members, progress)),
         cost=None if problem.costs is None else progress.cost.clone(),
         left_out=tuple(member.name for member in left_out),
         ks=fitting_ks(problem.x.shape[1:], problem.sites),
         costs=() if problem.costs is None else fitting_costs(problem.costs.double().cpu().numpy()),
+        exact=_exact(members, progress, problem),
+        most=most_queries(members, problem, version.draws),
     )
 
 
-def _masked(gradients: Sequence[bool], progress: CascadeState) -> list[Finding]:
-    """A random search should not find what gradients cannot, unless the gradients mislead."""
-    uses = torch.tensor(gradients, device="cpu")
+def _masked(members: Sequence[Attack], progress: CascadeState) -> list[Finding]:
+    """A random search should not find what gradients cannot, unless the gradients mislead.
+
+    One that asks about every change is no random search: with few changes it may well find more.
+    """
+    uses = torch.tensor([member.gradients for member in members], device="cpu")
+    blind = torch.tensor([not (member.gradients or isinstance(member, Corner)) for member in members], device="cpu")
     tried = progress.done[uses].all(0) & bool(uses.any())
-    beaten = int((tried & (fewest(progress.l0[~uses]) < fewest(progress.l0[uses]))).sum())
+    beaten = int((tried & (fewest(progress.l0[blind]) < fewest(progress.l0[uses]))).sum())
     n = progress.l0.shape[1]
     if beaten <= max(LUCK, SHARE * n):
         return []
     detail = f"{beaten} of {n} samples ({beaten / n:.1%}) fell to fewer changes without gradients than with them."
     fix = "look for rounding, saturation or randomness in the model, and attack a differentiable stand-in for it"
-    return [coded("SZ014", detail, fix, "warning")]
+    return [coded("SZ014", detail, fix, "error" if beaten > MASKED * n else "warning")]
+
+
+def _exact(members: Sequence[Attack], progress: CascadeState, problem: Problem) -> str:
+    """What is known for certain: every single change to an end of the box was asked about, or its sample had fallen."""
+    alone = [place for place, member in enumerate(members) if isinstance(member, Corner)]
+    if not alone or problem.budget not in (None, 1) or problem.form is not None or not len(problem):
+        return ""
+    asked = progress.done[alone].any(0) | (fewest(progress.l0) <= 1) | (progress.clean_prediction == -1)
+    if not bool(asked.all()) or problem.features // problem.sites > WHOLE:
+        return ""
+    what = "pixel" if problem.unit == "pixel" else "feature"
+    return f"exact at one {what} over corners: every change of one {what} to ends of the box was asked about"

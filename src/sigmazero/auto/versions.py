@@ -7,46 +7,65 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sigmazero.attacks import get
+from sigmazero.attacks.corner import Corner
 from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
+from sigmazero.core.problem import Problem
+
+SMALL = 4  # so few changes are better asked about one by one than searched for
 
 
 @dataclass(frozen=True)
 class Version:
-    """The members for a fixed budget, and those that look for the fewest changes."""
+    """The members for a fixed budget, and those that look for the fewest changes.
+
+    small  the members for a budget of at most 4 changes; None if they are those of any budget
+    draws  how many answers of a random model are averaged for one; 1 for a model that is not random
+    """
 
     name: str
     number: int
     budget: tuple[Attack, ...]
     minimum: tuple[Attack, ...]
+    small: tuple[Attack, ...] | None = None
+    draws: int = 1
 
     def members(self, eps: int | None) -> tuple[Attack, ...]:
         """The members that answer this question."""
-        return self.minimum if eps is None else self.budget
+        if eps is None:
+            return self.minimum
+        return self.small if self.small is not None and eps <= SMALL else self.budget
 
     def __str__(self) -> str:
         """Name and number, as reports show them."""
         return f"{self.name} {self.number}"
 
 
+# Standard 4, which standard 5 begins with: what is left after these members is what standard 4 leaves.
+FOUR = (
+    get("sigma-swap", queries=2000),
+    get("sigma-zero-star", steps=1000),
+    get("spgd-unprojected", steps=10_000),
+    get("sparse-rs", steps=5000),
+)
+FOUR_MINIMUM = (
+    get("sigma-swap", queries=2000),
+    get("sigma-zero-star", steps=1000),
+    get("spgd-unprojected-min", steps=5000),
+    get("sparse-rs-min", steps=5000),
+)
+# What comes after them may cost 0.3 of what they cost a sample that stands: no more than 8,700 queries.
+CORNERS = get("corner-at", steps=266)  # all corners of 1,024 pixels of three channels, and what is guided after them
+
 VERSIONS: dict[str, Version] = {
     version.name: version
     for version in (
         Version(
             "standard",
-            4,
-            budget=(
-                get("sigma-swap", queries=2000),
-                get("sigma-zero-star", steps=1000),
-                get("spgd-unprojected", steps=10_000),
-                get("sparse-rs", steps=5000),
-            ),
-            minimum=(
-                get("sigma-swap", queries=2000),
-                get("sigma-zero-star", steps=1000),
-                get("spgd-unprojected-min", steps=5000),
-                get("sparse-rs-min", steps=5000),
-            ),
+            5,
+            budget=(*FOUR, get("query-swap", steps=4000), get("sparse-rs-inner", steps=4000)),
+            minimum=(*FOUR_MINIMUM, get("corner", steps=100), get("sparse-rs-inner-min", steps=2000)),
+            small=(*FOUR, CORNERS, get("sparse-rs-inner", steps=2000)),
         ),
         Version(
             "quick",
@@ -54,25 +73,68 @@ VERSIONS: dict[str, Version] = {
             budget=(get("sigma-swap", queries=500), get("sparse-rs", steps=500)),
             minimum=(get("sigma-swap", queries=500), get("sparse-rs-min", steps=500)),
         ),
+        Version(
+            "rand",
+            1,
+            budget=(get("sigma-swap", queries=500), get("sigma-zero-star", steps=200), get("sparse-rs", steps=1000)),
+            minimum=(
+                get("sigma-swap", queries=500),
+                get("sigma-zero-star", steps=200),
+                get("sparse-rs-min", steps=1000),
+            ),
+            draws=16,
+        ),
     )
 }
 
 
-def _black_box(name: str, number: int, steps: int) -> dict[Ability, Version]:
-    scores = get("query-swap", steps=steps)
-    return {
-        "scores": Version(
-            f"{name}-scores",
-            number,
-            budget=(scores, get("sparse-rs", steps=steps)),
-            minimum=(scores, get("sparse-rs-min", steps=steps)),
-        ),
-        "labels": Version(f"{name}-labels", number, *[(get("label-swap", steps=steps),)] * 2),
-    }
+def _labels(steps: int) -> tuple[tuple[Attack, ...], tuple[Attack, ...]]:
+    return ((get("label-swap", steps=steps),),) * 2
 
 
+_SCORES = (get("query-swap", steps=5000), get("sparse-rs", steps=5000))
 # What a version is on a model without gradients: no number of it can be compared with one of the version itself.
-BLACK_BOX = {"standard": _black_box("standard", 1, 5000), "quick": _black_box("quick", 1, 500)}
+BLACK_BOX: dict[str, dict[Ability, Version]] = {
+    "standard": {
+        "scores": Version(
+            "standard-scores",
+            2,
+            budget=(*_SCORES, get("sparse-rs-inner", steps=2000)),
+            minimum=(_SCORES[0], get("sparse-rs-min", steps=5000), get("sparse-rs-inner-min", steps=2000)),
+            small=(*_SCORES, CORNERS, get("sparse-rs-inner", steps=2000)),
+        ),
+        "labels": Version("standard-labels", 1, *_labels(5000)),
+    },
+    "quick": {
+        "scores": Version(
+            "quick-scores",
+            1,
+            budget=(get("query-swap", steps=500), get("sparse-rs", steps=500)),
+            minimum=(get("query-swap", steps=500), get("sparse-rs-min", steps=500)),
+        ),
+        "labels": Version("quick-labels", 1, *_labels(500)),
+    },
+}
+
+
+def too_large(member: Attack, problem: Problem) -> bool:
+    """Whether a member that asks about every single change would take more steps for them than it has."""
+    return isinstance(member, Corner) and member.needed(problem) > member.steps
+
+
+def most_queries(members: Sequence[Attack], problem: Problem, draws: int = 1) -> int:
+    """The most that the members ask about one sample, forwards and backwards, besides checks of what they find."""
+    return draws * sum(_most(member, problem) for member in members)
+
+
+def _most(member: Attack, problem: Problem) -> int:
+    if member.limit is not None:
+        return member.limit
+    if not isinstance(member, Corner):
+        return member.iterations * (2 if member.gradients else 1)
+    after = member.steps if problem.budget is None else member.needed(problem)
+    more = 0 if (problem.budget or 0) < 2 else member.pairs + (problem.budget or 0) - 2
+    return min(member.steps, after + more) * member.width
 
 
 def choose(
@@ -88,11 +150,9 @@ def choose(
     'quick-labels 1'
     """
     if version != "custom":
-        if version not in VERSIONS:
-            raise ValueError(f"version={version!r} is not one of {', '.join(map(repr, (*VERSIONS, 'custom')))}")
         if attacks_to_run:
             raise ValueError(f'attacks_to_run needs version="custom"; version={version!r} is frozen')
-        return VERSIONS[version] if ability == "gradients" else BLACK_BOX[version][ability]
+        return _frozen(version, ability)
     if isinstance(attacks_to_run, str) or not attacks_to_run:
         raise ValueError(f'version="custom" needs attacks_to_run=["sigma-zero", ...], got {attacks_to_run!r}')
     members = tuple(get(each) if isinstance(each, str) else each for each in attacks_to_run)
@@ -105,3 +165,14 @@ def choose(
         if "untargeted" not in member.goals:
             raise ValueError(f"{member.name} has no untargeted form; leave it out of attacks_to_run")
     return Version("custom", 0, members, members)
+
+
+def _frozen(version: str, ability: Ability) -> Version:
+    """A version by name, as it is on a model of this ability."""
+    if version not in VERSIONS:
+        raise ValueError(f"version={version!r} is not one of {', '.join(map(repr, (*VERSIONS, 'custom')))}")
+    if ability == "gradients":
+        return VERSIONS[version]
+    if version not in BLACK_BOX:
+        raise ValueError(f"version={version!r} needs gradients, and this model has {ability} alone; use 'standard'")
+    return BLACK_BOX[version][ability]

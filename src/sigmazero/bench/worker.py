@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from sigmazero import models
 from sigmazero.bench import identity
 from sigmazero.bench.answers import steady
 from sigmazero.bench.cells import Cell, Loader
@@ -203,7 +204,7 @@ class Worker:
         x = subject.problem.x[picks.to(self.loader.device)]
         return [
             {**asdict(finding), "about": CODES[finding.code]}
-            for finding in examine(subject.network, x, subject.rows.labels[picks], **_box(cell))
+            for finding in examine(subject.network, x, subject.rows.labels[picks], claimed=_claimed(cell), **_box(cell))
         ]
 
 
@@ -213,6 +214,12 @@ def _box(cell: Cell) -> dict[str, Any]:
     several = any(isinstance(bound, Tensor) and bound.ndim for bound in allowed.bounds)
     bounds = (-torch.inf, torch.inf) if several else allowed.bounds
     return {"bounds": bounds, "space": allowed.space}
+
+
+def _claimed(cell: Cell) -> float | None:
+    """The accuracy that the zoo knows of a cell's model; None for a model of one's own."""
+    entry = models.find(cell.question.model.spec)
+    return None if entry is None else entry.clean_accuracy or entry.implied_accuracy
 
 
 def forced(precision: str) -> Precision | None:

@@ -8,6 +8,7 @@ import typer
 
 from sigmazero import models
 from sigmazero.cli.console import show_path
+from sigmazero.report import doubts
 from sigmazero.report.measure import Measured, fitting, load
 from sigmazero.report.site.folder import write_site
 from sigmazero.store.facts import CellInfo
@@ -26,10 +27,15 @@ def write_bundle(path: Path | None, stores: Sequence[Path], ks: Sequence[float] 
             raise ValueError(f"{stores[1]}: several stores make a site with --bundle DIR; other reports take one store")
         return
     cells: list[Measured] = []
+    told: doubts.Told = {}
     for store in stores:
         with Store(store) as opened:
-            cells += load(opened)
-    write_site(path, cells, describe, ks=ks or fitting(cells), mix=mix)
+            here = load(opened)
+            cells += here
+            told |= doubts.findings(opened, here)
+    write_site(
+        path, cells, lambda info: {**describe(info), **doubted(info, cells, told)}, ks=ks or fitting(cells), mix=mix
+    )
     show_path(path / "index.html")
 
 
@@ -49,3 +55,11 @@ def describe(info: CellInfo) -> dict[str, str]:
         "note": entry.note,
     }
     return {name: text for name, text in told.items() if text}
+
+
+def doubted(info: CellInfo, cells: Sequence[Measured], told: doubts.Told) -> dict[str, str]:
+    """What makes the figures of a cell's model doubtful, for its card; nothing if all is well."""
+    same = (info.model, info.model_sha256)
+    mine = {one.key: told.get(one.key, []) for one, _ in cells if (one.model, one.model_sha256) == same}
+    found = doubts.errors(mine)
+    return {"doubtful": "; ".join(f"{each.code}: {each.title}" for each in found)} if found else {}

@@ -1,5 +1,6 @@
 """Findings: what makes an attack's numbers doubtful, each kind under a code that never changes."""
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,6 +28,9 @@ CODES: dict[str, str] = {
     "SZ019": "A feature's ends lie far beyond what the rows show: its units, or the ends, are probably wrong.",
     "SZ020": "Some costs are so far apart that the cheap changes cost next to nothing beside the dear ones.",
     "SZ021": "The channels look to come last: where pixels are counted, dimension 1 is taken for the channels.",
+    "SZ030": "The accuracy is far below what is claimed: the normalisation, the labels or the weights are not those.",
+    "SZ031": "An attack does worse with more steps: its gradients mislead, and robustness is overstated.",
+    "SZ032": "The gradients are tiny beside the margins: gradient attacks see a plain where there may be none.",
 }
 
 
@@ -57,3 +61,16 @@ def render(findings: list[Finding]) -> str:
     return "\n".join(
         f"{found.code} {found.severity}: {found.title}\n  {found.detail}\n  Fix: {found.fix}" for found in findings
     )
+
+
+def gating(findings: Iterable[Finding], allow: Collection[str] = ()) -> list[Finding]:
+    """The errors among some findings, less those whose codes are allowed; an unknown code is refused.
+
+    >>> found = [coded("SZ003", "Two calls differ.", "switch it off"), coded("SZ002", "Dropout.", "eval", "warning")]
+    >>> [finding.code for finding in gating(found)], gating(found, ["SZ003"])
+    (['SZ003'], [])
+    """
+    for code in allow:
+        if code not in CODES:
+            raise ValueError(f"{code} is no code of a finding; there are {next(iter(CODES))} to {list(CODES)[-1]}")
+    return [finding for finding in findings if finding.severity == "error" and finding.code not in allow]

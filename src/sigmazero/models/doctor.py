@@ -25,15 +25,27 @@ from sigmazero.models.doctor_space import examine_space
 ROWS = 64  # enough to tell chance from skill, few enough to be unnoticed before an attack
 CHANCE = 0.15  # guessing does at least this well with this probability: the score says nothing
 
-STEADY = "switch the randomness off, or fix its seed inside the model; otherwise success may be luck"
+MANY = 0.25  # of the rows: gradients that vanish there decide the figure
+TINY = 1e-3  # of the margin: what all features together could move it by, to first order
+BELOW = 0.1  # by which the accuracy may fall short of what is claimed, beyond what chance explains
+SURE = 1e-3  # probability with which chance does explain it
+
+STEADY = "switch the randomness off, or fix its seed inside the model; else evaluate it with version='rand' of auto"
 
 
 def examine(
-    model: object, images: Tensor, labels: Tensor, *, bounds: Bounds = (0.0, 1.0), space: Space | None = None
+    model: object,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    bounds: Bounds = (0.0, 1.0),
+    space: Space | None = None,
+    claimed: float | None = None,
 ) -> list[Finding]:
     """What is wrong with this model on these rows (at most 64, evenly spread), in the order of the codes.
 
-    With a space also what is wrong with that, judged by all rows.
+    With a space also what is wrong with that, judged by all rows. `claimed` is the accuracy, in percent, that the model
+    is known to have; None if nobody says.
 
     >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.Softmax(dim=1)).eval()
     >>> [finding.code for finding in examine(net, torch.rand(2, 1, 2, 2), torch.tensor([0, 1]))]
@@ -59,7 +71,7 @@ def examine(
             # Not model.eval(): exported programs refuse that call.
             for part in network.modules():
                 part.training = False
-        findings += _check_answers(network, x, y)
+        findings += _check_answers(network, x, y, claimed)
     return sorted(findings, key=lambda finding: finding.code)
 
 
@@ -110,7 +122,7 @@ def _check_mode(model: nn.Module) -> list[Finding]:
     return [coded("SZ002", detail, "call model.eval(); attacks run in eval mode and restore yours", "warning")]
 
 
-def _check_answers(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
+def _check_answers(model: Model, x: Tensor, y: Tensor, claimed: float | None) -> list[Finding]:
     """Everything that needs the model to be called."""
     try:
         with torch.no_grad():
@@ -133,7 +145,7 @@ def _check_answers(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
     label_problems = _check_labels(first, y)
     if label_problems:
         return findings + label_problems
-    findings += _check_chance(first, y)
+    findings += _check_chance(first, y) or _check_claim(first, y, claimed)
     # A model that says it has no gradients is asked for none.
     return findings + (_check_gradient(model, x, y.long()) if ability_of(model) == "gradients" else [])
 
@@ -199,7 +211,7 @@ def _check_random(first: Tensor, second: Tensor) -> list[Finding]:
     gap, scale = (first - second)[finite].abs().max(), first[finite].abs().max().clamp_min(1.0)
     if float(gap / scale) <= 1e3 * torch.finfo(first.dtype).eps:
         return []
-    return [coded("SZ003", f"Two calls on the same rows differ by up to {float(gap):.3g}.", STEADY, "warning")]
+    return [coded("SZ003", f"Two calls on the same rows differ by up to {float(gap):.3g}.", STEADY)]
 
 
 def _check_labels(logits: Tensor, y: Tensor) -> list[Finding]:
@@ -227,6 +239,20 @@ def _check_chance(logits: Tensor, y: Tensor) -> list[Finding]:
     return [coded("SZ005", detail, fix, "warning")]
 
 
+def _check_claim(logits: Tensor, y: Tensor, claimed: float | None) -> list[Finding]:
+    """Whether a model that is as accurate as claimed would be right so seldom in these rows."""
+    if claimed is None:
+        return []
+    rows, right = len(y), int((logits.argmax(dim=1) == y).sum())
+    share = min(max(claimed / 100, 0.0), 1.0)
+    as_bad = sum(math.comb(rows, k) * share**k * (1 - share) ** (rows - k) for k in range(right + 1))
+    if right / rows >= share - BELOW or as_bad > SURE:
+        return []
+    detail = f"{right} of {rows} rows ({right / rows:.1%}) are right; {claimed:g} % is claimed."
+    fix = "check the normalisation (inside the model or not at all), the order of channels and labels, and the weights"
+    return [coded("SZ030", detail, fix)]
+
+
 def _check_gradient(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
     x = x.clone().requires_grad_()
     fix = "remove detach(), no_grad(), numpy and rounding from the forward pass, or use a gradient-free attack"
@@ -236,7 +262,8 @@ def _check_gradient(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
             return [coded("SZ012", "The logits carry no gradient.", fix)]
         true = logits.gather(1, y[:, None])[:, 0]
         rival = logits.scatter(1, y[:, None], -math.inf).amax(dim=1)
-        gradient: Tensor | None = torch.autograd.grad((true - rival).sum(), x, allow_unused=True)[0]
+        margin = true - rival
+        gradient: Tensor | None = torch.autograd.grad(margin.sum(), x, allow_unused=True)[0]
     except Exception as error:
         return [_raised(error)]
     if gradient is None:
@@ -246,7 +273,14 @@ def _check_gradient(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
     if zero:
         detail = f"{zero} of {len(x)} rows ({zero / len(x):.0%}) have no gradient at all."
         fix = "look for saturated outputs, hard rounding or clipping; more precision or plain logits often help"
-        findings.append(coded("SZ004", detail, fix, "error" if zero == len(x) else "warning"))
+        findings.append(coded("SZ004", detail, fix, "error" if zero > MANY * len(x) else "warning"))
+    # What moving every feature by as much as the rows show of it could change, to first order.
+    reach = (flat.detach().abs() * (x.detach().amax(0) - x.detach().amin(0)).flatten()).sum(1)
+    tiny = int(((reach > 0) & (reach < TINY * margin.detach().abs())).sum())
+    if len(x) > 1 and tiny > MANY * len(x):
+        detail = f"{tiny} of {len(x)} rows have gradients that move the margin by less than {TINY:.1%} of it."
+        fix = "look for a scale, a temperature or a saturated output that hides them; attack plain logits"
+        findings.append(coded("SZ032", detail, fix))
     if broken:
         detail = f"{broken} of {len(x)} rows have NaN or infinite gradients."
         findings.append(coded("SZ013", detail, "look for sqrt(0), division by zero or overflow in the model"))

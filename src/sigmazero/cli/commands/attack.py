@@ -12,12 +12,13 @@ import sigmazero as sz
 from sigmazero import data, models
 from sigmazero.bench.allowed import Allowed
 from sigmazero.bench.plan import ModelSpec
-from sigmazero.cli import options
+from sigmazero.cli import findings, options
 from sigmazero.cli.allowed import allowed, show_changes
 from sigmazero.cli.console import INTERRUPTED, show_path, tell
 from sigmazero.cli.results import show_figures, show_findings, write_result
 from sigmazero.cli.targets import away_from_target, targets_for
 from sigmazero.cli.unfinished import BATCH_SIZE, Keeper
+from sigmazero.core.findings import Finding
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem
 from sigmazero.models.doctor import examine
@@ -54,16 +55,20 @@ def attack(
     max_memory: options.MaxMemory = None,
     out: options.OutPath = None,
     no_doctor: options.NoDoctor = False,
+    claimed: findings.Claimed = None,
+    allow: findings.Allow = None,
 ) -> None:
     """Count how many input values must change before a model is wrong.
 
-    After Ctrl-C the finished rows are in the file of --out, and the same command goes on with the others.
+    After Ctrl-C the finished rows are in the file of --out, and the same command goes on with the others. Exit code 3
+    if a finding of the doctor makes the figures doubtful.
 
     \b
     Example:
       sigmazero attack --model net.py:build --weights net.pt --data mine.npz --out res/
       sigmazero attack --model net.py:build --data adult.npz --space adult.toml --attack sigma-swap
     """
+    allowing, known = findings.allowed_codes(allow), findings.claim(model, claimed)
     method = sz.get(attack_name, **options.settings(attack_name, steps, setting or []))
     read: dict[str, Any] = {"data": data_name, "weights": weights, "targets": targets, "space": space, "mask": mask}
     path = options.destination(out, **read, model=options.code_file(model))
@@ -75,7 +80,7 @@ def attack(
     chosen, goals = _with_goals(chosen, targets_for(chosen, targets, target_class, targeted))
     may = allowed(chosen, space, bounds, mask)
     how: Any = {"unit": counted, "budget": budget, "seed": seed or 0, "ids": chosen.ids, "margin": margin}
-    problem = _posed(network, chosen, goals, may, place, doctor=not no_doctor, **how)
+    problem, found = _posed(network, chosen, goals, may, place, doctor=not no_doctor, claimed=known, **how)
     size = BATCH_SIZE if batch_size is None and path is not None and place == "cpu" else batch_size
     keeper = None if path is None else Keeper(path, ModelSpec(model, model, normalize=normalize), chosen, goals, may)
     with Session(method, network, hardware, batch_size=size) as session:
@@ -84,6 +89,7 @@ def attack(
         raise typer.Exit(INTERRUPTED)
     write = partial(write_result, path, result, chosen, goals)
     _tell(write, result, chosen, method, problem, f"{method.name} against {model} on {chosen.name}")
+    findings.end(found, allowing)
 
 
 def _tell(
@@ -103,15 +109,25 @@ def _tell(
 
 
 def _posed(
-    network: Model, chosen: data.Rows, goals: Tensor | None, may: Allowed, place: str, *, doctor: bool, **how: Any
-) -> Problem:
-    """The question, after the doctor has looked; an input outside its space is an error before that, in one line."""
+    network: Model,
+    chosen: data.Rows,
+    goals: Tensor | None,
+    may: Allowed,
+    place: str,
+    *,
+    doctor: bool,
+    claimed: float | None,
+    **how: Any,
+) -> tuple[Problem, list[Finding]]:
+    """The question, and what the doctor says; an input outside its space is an error before that, in one line."""
     images, labels = chosen.images.to(place), chosen.labels.to(place)
     pose = partial(may.pose, images, labels if goals is None else goals.to(place), targeted=goals is not None, **how)
     problem = None if may.space is None else pose()
+    found: list[Finding] = []
     if doctor:
-        show_findings(examine(network, images, labels, bounds=may.bounds, space=may.space))
-    return pose() if problem is None else problem
+        found = examine(network, images, labels, bounds=may.bounds, space=may.space, claimed=claimed)
+        show_findings(found)
+    return pose() if problem is None else problem, found
 
 
 def _with_goals(chosen: data.Rows, goals: Tensor | None) -> tuple[data.Rows, Tensor | None]:

@@ -8,6 +8,7 @@ from sigmazero import data, models
 from sigmazero.cli import options
 from sigmazero.cli.allowed import allowed
 from sigmazero.cli.console import say
+from sigmazero.cli.findings import Claimed, claim
 from sigmazero.core.findings import render
 from sigmazero.models.doctor import examine
 
@@ -25,6 +26,7 @@ def doctor(
     limit: options.Limit = None,
     seed: options.Seed = None,
     device: options.DeviceName = "auto",
+    claimed: Claimed = None,
 ) -> None:
     """Examine a model on a few rows; exit code 1 if an attack on it would mean nothing.
 
@@ -37,7 +39,7 @@ def doctor(
     chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
     may = allowed(chosen, space, bounds)
     images, labels = chosen.images.to(place), chosen.labels.to(place)
-    findings = examine(network, images, labels, bounds=may.bounds, space=may.space)
+    findings = examine(network, images, labels, bounds=may.bounds, space=may.space, claimed=claim(model, claimed))
     say(render(findings))
     if any(finding.severity == "error" for finding in findings):
         raise typer.Exit(1)

@@ -16,6 +16,7 @@ from sigmazero.bench.run import execute
 from sigmazero.bench.shards import Shard, rows_of
 from sigmazero.cli import options
 from sigmazero.cli.console import INTERRUPTED, again, out, say, tell
+from sigmazero.cli.findings import Allow, allowed_codes, end
 from sigmazero.cli.forecast import show_forecast
 from sigmazero.cli.plans import (
     PlanBatchSize,
@@ -29,7 +30,7 @@ from sigmazero.cli.plans import (
     store_path,
     trusted,
 )
-from sigmazero.report import measure
+from sigmazero.report import doubts, measure
 from sigmazero.report.tables.overview import store_rows
 from sigmazero.report.tables.text import LEFT, rich_table
 from sigmazero.store.store import Store
@@ -67,11 +68,12 @@ def run(
     models: Models = None,
     attacks: Attacks = None,
     dry_run: DryRun = False,
+    allow: Allow = None,
 ) -> None:
     """Run what a plan asks and its store does not have yet; the same command goes on after any interruption.
 
-    Exit code 1 if a cell failed or lacks its weights or data, 130 after Ctrl-C. Code that the plan names, such as
-    file.py:build, runs only if you trust it.
+    Exit code 1 if a cell failed or lacks its weights or data, 3 if a finding makes figures doubtful, 130 after Ctrl-C.
+    Code that the plan names, such as file.py:build, runs only if you trust it.
 
     A Ray cluster runs what anybody sends it who reaches its ports: start yours with RAY_AUTH_MODE=token and the same
     RAY_AUTH_TOKEN_PATH on every node, and set both here.
@@ -85,6 +87,7 @@ def run(
       sigmazero run experiments/small.toml --shard 3/16
       sigmazero run experiments/minimum-norm-1000.toml --models M1 M2 --attacks sigma-zero --dry-run
     """
+    allowing = allowed_codes(allow)
     asked = some_of(read_plan(plan), names(models), names(attacks))
     asked = asked.override(limit=limit, batch_size=batch_size, precision=precision, prepare=options.prepare(prepare))
     trust = trusted(asked, options.trust(trust_code, model, data))
@@ -101,9 +104,12 @@ def run(
         go = partial(execute, title=asked.name, progress=True, say=tell, about=noted(asked, part))
         report = go(cells, opened, loader, engine=chosen, only=only, costs=costs and refine(costs, opened))
         show_missing(missing)
-        show_table(opened, [cell.info.key for cell in cells if only is None or only[cell.info.key].any()])
+        keys = [cell.info.key for cell in cells if only is None or only[cell.info.key].any()]
+        show_table(opened, keys)
         show_failed(report, cells)
+        found = doubts.errors(doubts.findings(opened, measure.load(opened, keys)), allowing)
     finish(report, missing, path)
+    end(found, allowing)
 
 
 def names(given: list[str] | None) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sigmazero.core.files import replacing
+from sigmazero.report.doubts import findings
 from sigmazero.report.html import about, charts, features, results, samples, summary, tables
 from sigmazero.report.html.shell import Html, asset, document, element, join
 from sigmazero.report.inputs import Clean
@@ -55,7 +56,7 @@ def make_page(
     cells = load(store)
     if not cells:
         raise ValueError("the store has no samples yet; run a plan into it first")
-    states, findings = store.status(), store.findings()
+    states, found = store.status(), findings(store, cells)
     made = results.build(cells, ks, mix, compare)
     drawn = charts.build(cells, mix)
     drawn += charts.build(priced, mix) if (priced := over(cells, COST)) else []
@@ -63,12 +64,12 @@ def make_page(
     groups = samples.build(store, cells, clean, limit)
     infos = [info for info, _ in cells]
     parts = {
-        "summary": summary.render(cells, states, findings),
+        "summary": summary.render(cells, states, found),
         "tables": [tables.render(table) for table in made],
         "curves": [element("p", CURVES, class_="note"), *map(charts.render, drawn)],
         "features": [element("p", FEATURES, class_="note"), *map(tables.render, fallen)] if fallen else [],
         "samples": [_samples(group, place) for place, group in enumerate(groups)],
-        "provenance": _provenance(store, infos),
+        "provenance": _provenance(store, infos, found),
     }
     body = [element("h1", store.path.stem), element("p", LEAD, class_="lead")]
     held = {name: content for name, content in parts.items() if content or name != "features"}
@@ -90,11 +91,11 @@ def make_page(
     )
 
 
-def _provenance(store: Store, infos: Sequence[CellInfo]) -> list[Html]:
+def _provenance(store: Store, infos: Sequence[CellInfo], found: about.Findings) -> list[Html]:
     """Where it all comes from."""
     return [
         element("h3", "What the doctor says of the models"),
-        about.doctor(infos, store.findings()),
+        about.doctor(infos, found),
         element("h3", "Made with"),
         about.software(infos),
         element("h3", "Cells"),

@@ -15,18 +15,20 @@ from sigmazero.store.store import CellStatus
 
 
 def render(cells: Sequence[Measured], states: Sequence[CellStatus], findings: about.Findings) -> list[Html]:
-    """Counts, one tile per model, then what failed and what the doctor warned of."""
+    """Counts, one tile per model, then what failed and what the doctor found."""
     infos = [info for info, _ in cells]
     attacks, models, data = ({getattr(info, name) for info in infos} for name in ("attack", "model", "dataset"))
     held = [count(len(models), "model"), count(len(attacks), "attack"), count(len(data), "data set")]
     total = f"{sum(len(facts) for _, facts in cells):,} attacked samples"
     groups = curves.panels(cells, mix=True)
     tiles = [tile(group, title) for group, title in zip(groups, curves.panel_titles(groups), strict=True)]
-    warned = {(info.model, each["code"]) for info in infos for each in findings.get(info.key, ())}
+    found = {(info.model, each["code"], each["severity"]) for info in infos for each in findings.get(info.key, ())}
     notes = [about.incomplete(states)]
-    if warned:
-        what = f"The doctor has {count(len(warned), 'warning')} about the models"
-        notes.append(element("p", element("a", what, href="#provenance"), ".", class_="finding warning"))
+    for severity, means in (("error", ": figures may mean nothing"), ("warning", "")):
+        if some := sorted({code for _, code, grave in found if grave == severity}):
+            many = sum(grave == severity for *_, grave in found)
+            what = f"The doctor has {count(many, severity)} about the models ({', '.join(some)}){means}"
+            notes.append(element("p", element("a", what, href="#provenance"), ".", class_=f"finding {severity}"))
     return [element("p", f"{', '.join(held)}, {total}."), *notes, element("dl", *tiles, class_="facts")]
 
 

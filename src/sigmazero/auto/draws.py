@@ -1,0 +1,103 @@
+"""Random models: a question is put to several draws of the model and the answers averaged; a majority decides.
+
+The draws are those of torch's own generators, seeded for each draw, so that a question has one answer however often it
+is asked. A model that draws from elsewhere still answers, but an evaluation of it cannot be repeated.
+"""
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from sigmazero.core.oracle import Model
+from sigmazero.core.outputs import logits_in
+from sigmazero.core.problem import Problem
+from sigmazero.core.result import Outcome, Result
+from sigmazero.run.turns import strictly
+
+TRIALS = 64  # fresh draws that a point is asked about before it counts
+CONFIDENCE = 0.95  # that a point which counts is wrong in more than half of all draws
+
+
+def needed(trials: int = TRIALS, confidence: float = CONFIDENCE) -> int:
+    """How many of the trials must be wrong: a fair coin falls so often with at most 1 - confidence.
+
+    >>> needed(64)
+    40
+    """
+    tail = 0
+    for count in range(trials, -1, -1):
+        tail += math.comb(trials, count)
+        if tail > (1 - confidence) * 2**trials:
+            return count + 1
+    return 0
+
+
+class Expected(nn.Module):
+    """The mean answer of a random model over some draws, always the same ones; gradients are those of the mean."""
+
+    def __init__(self, model: Model, draws: int, seed: int) -> None:
+        super().__init__()
+        self.model, self.draws, self.seed = model, draws, seed
+        self._alike: bool | None = None  # whether all rows can be given the same draw; known after the first call
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The mean of the logits."""
+        return torch.stack([self.draw(x, number) for number in range(self.draws)]).mean(0)
+
+    def draw(self, x: Tensor, number: int) -> Tensor:
+        """The answer in one draw. All rows get the same one where torch can do that: a row's company is no matter."""
+        if self._alike is None:
+            self._alike = self._can_be_alike(x)
+        with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
+            torch.manual_seed(self.seed * 1_000_003 + number)
+            return self._rowwise(x) if self._alike else logits_in(self.model(x))
+
+    def _rowwise(self, x: Tensor) -> Tensor:
+        def one(row: Tensor) -> Tensor:
+            return logits_in(self.model(row[None]))[0]
+
+        found: Tensor = torch.func.vmap(one, randomness="same")(x)
+        return found
+
+    def _can_be_alike(self, x: Tensor) -> bool:
+        """Models are anybody's code, and some do what cannot be done for all rows at once: they draw for each row."""
+        try:
+            with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), torch.no_grad():
+                self._rowwise(x[:1])
+        except Exception:  # whatever it is, the model itself will say it when it is asked
+            return False
+        return True
+
+
+def confirmed(result: Result, problem: Problem, model: Expected) -> Result:
+    """A result in which only those points count that a majority of fresh draws calls wrong, and all calls are counted.
+
+    A sample whose clean input is wrong already stays as it is.
+    """
+    held = result.outcome.cpu() == Outcome.FOUND
+    rows = held.nonzero().squeeze(1).to(problem.x.device)
+    wrong = torch.zeros(len(rows), dtype=torch.int64, device=problem.x.device)
+    if len(rows):
+        part = problem.take(rows)
+        points = result.x_adv[rows.to(result.x_adv.device)].to(part.x)
+        with strictly(model, part.x.device), torch.no_grad():
+            for number in range(TRIALS):
+                wrong += part.fooled(model.draw(points, model.draws + number)).long()
+    lost = torch.zeros_like(held)
+    lost[rows.cpu()] = (wrong < needed()).cpu()
+    lost = lost.to(result.success.device)
+    clean = problem.x if problem.outer_x is None else problem.outer_x
+    asked = torch.where(held.to(result.forwards.device), TRIALS, 0)
+    return replace(
+        result,
+        x_adv=torch.where(lost.view(-1, *[1] * (clean.ndim - 1)).to(result.x_adv.device), clean, result.x_adv),
+        success=result.success & ~lost,
+        **{name: getattr(result, name).masked_fill(lost, torch.inf) for name in ("l0", "l0_pixel", "cost")},
+        outcome=result.outcome.masked_fill(lost, int(Outcome.UNVERIFIED)),
+        step_found=result.step_found.masked_fill(lost, -1),
+        prediction=torch.where(lost, result.clean_prediction, result.prediction),
+        forwards=result.forwards * model.draws + asked,
+        backwards=result.backwards * model.draws,
+    )

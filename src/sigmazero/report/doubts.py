@@ -1,0 +1,91 @@
+"""What the facts of a store say against its own figures: findings that no look at a model alone can have."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict
+from itertools import groupby, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sigmazero.core.ability import NEEDS
+from sigmazero.core.findings import CODES, Finding, coded, gating
+from sigmazero.report.measure import Measured, changes
+from sigmazero.store.facts import CellInfo
+from sigmazero.store.store import Store
+
+LUCK, SHARE = 2, 0.1  # samples, and the share of them, that may fall to one attack and not to another by luck
+Told = dict[str, list[dict[str, str]]]
+FIX = "look for rounding, saturation or randomness in the model, and attack a differentiable stand-in for it"
+
+
+def findings(store: Store, cells: Sequence[Measured]) -> Told:
+    """What the doctor said when the store was filled, and what the facts say, by the keys of the cells."""
+    keys = {info.key for info, _ in cells}
+    found = {key: list(told) for key, told in store.findings().items() if key in keys}
+    for info, finding in doubts(cells):
+        found.setdefault(info.key, []).append({**asdict(finding), "about": CODES[finding.code]})
+    return found
+
+
+def errors(told: Told, allow: Collection[str] = ()) -> list[Finding]:
+    """The errors among findings of a store, each once, less those that are allowed."""
+    each = {
+        (one["code"], one["detail"]): Finding(**{name: text for name, text in one.items() if name != "about"})  # type: ignore[arg-type]
+        for found in told.values()
+        for one in found
+    }
+    return gating(each.values(), allow)
+
+
+def doubts(cells: Sequence[Measured]) -> Iterator[tuple[CellInfo, Finding]]:
+    """Attacks that do worse with more steps, and gradients that are beaten by blind search."""
+    whole = [(info, facts) for info, facts in cells if len(facts) == info.rows]
+    for _, some in groupby(sorted(whole, key=_question), key=_question):
+        alike = list(some)
+        yield from _falling(alike)
+        yield from _beaten(alike)
+
+
+def _question(cell: Measured) -> tuple[str, ...]:
+    """What cells have in common that differ in their attacks alone."""
+    info = cell[0]
+    same = (info.model_sha256, info.model, info.data_hash, info.unit, info.goal, info.budget, info.precision)
+    return tuple(map(str, (*same, info.origin.get("target"), info.identity.get("space"), info.margin)))
+
+
+def _fooled(cell: Measured) -> NDArray[np.bool_]:
+    info, facts = cell
+    most = np.inf if info.budget is None else info.budget
+    found = changes(facts, info.unit)
+    return np.asarray(np.isfinite(found) & (found <= most))
+
+
+def _falling(cells: Sequence[Measured]) -> Iterator[tuple[CellInfo, Finding]]:
+    def method(cell: Measured) -> tuple[str, ...]:
+        info = cell[0]
+        others = {name: value for name, value in info.parameters.items() if name not in ("steps", "queries")}
+        return info.attack, str(info.version), str(info.seed), repr(sorted(others.items()))
+
+    for _, some in groupby(sorted(cells, key=method), key=method):
+        longer = sorted(some, key=lambda cell: cell[0].steps)
+        for short, long in pairwise(longer):
+            before, after = int(_fooled(short).sum()), int(_fooled(long).sum())
+            if before - after > max(LUCK, SHARE * short[0].rows):
+                steps = f"{before} in {short[0].steps:,} steps, {after} in {long[0].steps:,}"
+                yield long[0], coded("SZ031", f"{long[0].attack} fooled {steps}, of {long[0].rows} samples.", FIX)
+
+
+def _beaten(cells: Sequence[Measured]) -> Iterator[tuple[CellInfo, Finding]]:
+    needs = [NEEDS.get(info.attack) for info, _ in cells]
+    led = [cell for cell, need in zip(cells, needs, strict=True) if need == "gradients"]
+    blind = [cell for cell, need in zip(cells, needs, strict=True) if need in ("scores", "labels")]
+    if not led or not blind:
+        return
+    missed = ~np.any([_fooled(cell) for cell in led], axis=0)
+    for cell in blind:
+        info, beaten = cell[0], int((missed & _fooled(cell)).sum())
+        if beaten > max(LUCK, SHARE * info.rows):
+            what = f"{beaten} of {info.rows} samples ({beaten / info.rows:.1%})"
+            yield info, coded("SZ014", f"{what} fell to {info.attack} and to no attack that uses gradients.", FIX)
