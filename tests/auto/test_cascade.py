@@ -107,7 +107,7 @@ def test_masked_gradients_are_named(eps):
     net = Rounded()
     x = torch.rand(20, 1, 8, 8, generator=torch.Generator().manual_seed(2))
     auto = custom(net, eps)
-    with pytest.warns(UserWarning, match="SZ014 warning: A black-box attack beat the gradient-based ones") as caught:
+    with pytest.warns(UserWarning, match="SZ014 error: A black-box attack beat the gradient-based ones") as caught:
         auto.run_standard_evaluation(x, net(x).argmax(1))
     assert caught[0].filename == __file__
     (finding,) = auto.report.findings
@@ -187,28 +187,36 @@ def test_lines_are_printed_and_logged(capsys, tmp_path):
     auto.run_standard_evaluation(x, y)
     said = capsys.readouterr().out
     assert said == (tmp_path / "log.txt").read_text(encoding="utf-8") == f"{auto.report}\n"
-    assert re.match(r"quick \d+, 8 samples, at most 3 features: clean accuracy 75\.0%\nsigma-swap: robust acc", said)
+    assert said.startswith("quick 4: 8 samples, at most 1,000 queries for each\n")
+    assert re.search(r"\nquick \d+, 8 samples, at most 3 features: clean accuracy 75\.0%\nsigma-swap: robust acc", said)
     custom(net, 3, log_path=tmp_path / "log.txt").run_standard_evaluation(x, y)
     assert capsys.readouterr().out == ""
     assert (tmp_path / "log.txt").read_text(encoding="utf-8").count("clean accuracy") == 2
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_version_ends_with_a_black_box_and_can_be_repeated(version):
-    for members in (VERSIONS[version].budget, VERSIONS[version].minimum):
-        assert [member.gradients for member in members] == [True] * (len(members) - 1) + [False]
+def test_every_version_begins_with_gradients_and_ends_with_a_black_box(version):
+    for members in (VERSIONS[version].budget, VERSIONS[version].minimum, VERSIONS[version].small or ()):
+        uses = [member.gradients for member in members]
+        assert uses == sorted(uses, reverse=True)
+        assert not members or (uses[0] and not uses[-1])
     assert all(member.kind == "minimum-norm" for member in VERSIONS[version].minimum)
+
+
+@pytest.mark.parametrize("eps", [2, None])
+def test_an_evaluation_can_be_repeated(eps):
     net, x, y = problem(4)
-    for eps in (2, None):
-        first, second = (sz.SparseAutoAttack(net, eps=eps, version=version, verbose=False) for _ in range(2))
-        assert torch.equal(first.run_standard_evaluation(x, y), second.run_standard_evaluation(x, y))
-        assert first.report.version == f"{version} {VERSIONS[version].number}"
+    first, second = (sz.SparseAutoAttack(net, eps=eps, version="quick", verbose=False) for _ in range(2))
+    assert torch.equal(first.run_standard_evaluation(x, y), second.run_standard_evaluation(x, y))
+    assert first.report.version == f"quick {VERSIONS['quick'].number}"
 
 
 def test_the_page_names_every_member_with_its_cost():
     page = (Path(__file__).parents[2] / "docs" / "auto.md").read_text(encoding="utf-8")
     for version in VERSIONS.values():
         cells = [f"`{version.name}` {version.number}", *map(_cell, (version.budget, version.minimum))]
+        if version.small is not None:
+            assert f"| {_cell(version.small[4:])} |" in page
         assert f"| {' | '.join(cells)} |" in page
 
 
@@ -216,7 +224,7 @@ def _cell(members):
     costs = [
         f"{member.queries:,} queries"
         if member.name == "sigma-swap"
-        else f"{member.steps:,} {'steps' if member.gradients else 'queries'}"
+        else f"{member.steps:,} {'steps' if member.gradients or member.name.startswith('corner') else 'queries'}"
         for member in members
     ]
     return ", ".join(f"`{member.name}` ({cost})" for member, cost in zip(members, costs, strict=True))
@@ -228,7 +236,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"eps": 0}, "eps=0 must be"),
     ({"eps": True}, "eps=True must be"),
     ({"is_tf_model": True}, "is_tf_model=True"),
-    ({"version": "plus"}, "version='plus' is not one of 'standard', 'quick', 'custom'"),
+    ({"version": "plus"}, "version='plus' is not one of 'standard', 'quick', 'rand', 'custom'"),
     ({"attacks_to_run": ["fmn"]}, 'attacks_to_run needs version="custom"'),
     ({"version": "custom"}, "attacks_to_run="),
     ({"version": "custom", "attacks_to_run": "fmn"}, "got 'fmn'"),

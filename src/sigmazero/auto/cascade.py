@@ -12,6 +12,7 @@
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -28,7 +29,7 @@ from sigmazero.bench.allowed import Allowed
 from sigmazero.core.ability import Ability, ability_of, check_ability
 from sigmazero.core.attack import Attack, Precision
 from sigmazero.core.files import writable
-from sigmazero.core.findings import render
+from sigmazero.core.findings import Finding, gating, render
 from sigmazero.core.inputs import Bounds
 from sigmazero.core.layout import Order, channels_first, facing, turned_back
 from sigmazero.core.oracle import Model
@@ -36,6 +37,7 @@ from sigmazero.core.outputs import logits_in
 from sigmazero.core.problem import Problem, Unit, whole
 from sigmazero.core.space import Space
 from sigmazero.models.any import understood
+from sigmazero.models.doctor import examine
 from sigmazero.run import Hardware, Prepared, Session
 from sigmazero.run.numbers import Numbers
 from sigmazero.run.turns import strictly
@@ -167,7 +169,9 @@ class SparseAutoAttack:
         and goes on where it stopped.
         """
         problem = self._pose(x_orig, y_orig, bs)
-        self._report = self._evaluate(problem, self.members, bs, None if state_path is None else Path(state_path))
+        doctor = self._examined(problem)
+        report = self._evaluate(problem, self.members, bs, None if state_path is None else Path(state_path))
+        self._report = replace(report, findings=(*doctor, *report.findings))
         for finding in self._report.findings:
             self._log(render([finding]))
             warnings.warn(render([finding]), stacklevel=2)
@@ -204,6 +208,15 @@ class SparseAutoAttack:
         if self.version.name in VERSIONS and len(problem) and not _slopes(self.model, problem):
             self._choose(self.version.name, ability="scores")
         return problem
+
+    def _examined(self, problem: Problem) -> list[Finding]:
+        """The doctor's errors, less what this version copes with; who chooses the members looks for himself."""
+        if not (self.version.number and len(problem)):
+            return []
+        x, box = problem.x if problem.outer_x is None else problem.outer_x, self.allowed
+        copes = ["SZ003"] if self.version.draws > 1 else []
+        copes += [] if self.version.name in VERSIONS else ["SZ012"]
+        return gating(examine(self.model, x, problem.y, bounds=box.bounds, space=box.space), copes)
 
     def _evaluate(self, problem: Problem, members: Sequence[Attack], bs: int, path: Path | None) -> CascadeReport:
         """Every member on the samples that the members before it left; with a path, kept after every batch."""
@@ -288,5 +301,11 @@ def _slopes(model: Model, problem: Problem) -> bool:
     """Whether the answers of a model carry gradients; one that says it has fewer abilities is not asked."""
     if ability_of(model) != "gradients":
         return True
-    with strictly(model, problem.x.device), torch.inference_mode(False), torch.enable_grad():
+    devices = [problem.x.device] if problem.x.is_cuda else []
+    with (
+        torch.random.fork_rng(devices=devices),  # a random model draws as if it had not been asked
+        strictly(model, problem.x.device),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+    ):
         return logits_in(model(problem.x[:1].clone().requires_grad_())).requires_grad

@@ -11,15 +11,6 @@ from sigmazero.core.findings import Finding, gating
 
 DOUBTFUL = 3  # exit code: there are figures, and a finding says that they may mean nothing
 
-Allow = Annotated[
-    list[str] | None,
-    typer.Option("--allow", metavar="CODE", help="A finding that is no reason for exit code 3; may be repeated."),
-]
-Claimed = Annotated[
-    float | None,
-    typer.Option("--claimed", metavar="PERCENT", help="Accuracy the model is known to have; the zoo's by default."),
-]
-
 
 def allowed_codes(codes: list[str] | None) -> list[str]:
     """The codes that --allow names, commas between some of them or not; an unknown one is refused at once.
@@ -32,6 +23,21 @@ def allowed_codes(codes: list[str] | None) -> list[str]:
     return found
 
 
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="CODE",
+        help="A finding that is no reason for exit code 3; may be repeated.",
+        callback=allowed_codes,
+    ),
+]
+Claimed = Annotated[
+    float | None,
+    typer.Option("--claimed", metavar="PERCENT", help="Accuracy the model is known to have; the zoo's by default."),
+]
+
+
 def claim(model: str, said: float | None) -> float | None:
     """The accuracy that a model is known to have, in percent: what the user says, else what the zoo knows."""
     if said is not None and not 0 <= said <= 100:
@@ -41,9 +47,9 @@ def claim(model: str, said: float | None) -> float | None:
     return known if said is None else said
 
 
-def end(findings: Sequence[Finding], allow: Collection[str]) -> None:
+def end(findings: Sequence[Finding], allow: Collection[str] | None) -> None:
     """The last word of a command whose figures are printed: exit code 3 if a finding makes them doubtful."""
-    errors = gating(findings, allow)
+    errors = gating(findings, allow or ())
     for finding in errors:
         tell(f"error: {finding.code}: {finding.title}. {finding.detail}", style="red")
     if errors:

@@ -27,7 +27,7 @@ def write_bundle(path: Path | None, stores: Sequence[Path], ks: Sequence[float] 
             raise ValueError(f"{stores[1]}: several stores make a site with --bundle DIR; other reports take one store")
         return
     cells: list[Measured] = []
-    told: doubts.Told = {}
+    told: doubts.CellFindings = {}
     for store in stores:
         with Store(store) as opened:
             here = load(opened)
@@ -57,7 +57,7 @@ def describe(info: CellInfo) -> dict[str, str]:
     return {name: text for name, text in told.items() if text}
 
 
-def doubted(info: CellInfo, cells: Sequence[Measured], told: doubts.Told) -> dict[str, str]:
+def doubted(info: CellInfo, cells: Sequence[Measured], told: doubts.CellFindings) -> dict[str, str]:
     """What makes the figures of a cell's model doubtful, for its card; nothing if all is well."""
     same = (info.model, info.model_sha256)
     mine = {one.key: told.get(one.key, []) for one, _ in cells if (one.model, one.model_sha256) == same}

@@ -16,11 +16,11 @@ from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 
 LUCK, SHARE = 2, 0.1  # samples, and the share of them, that may fall to one attack and not to another by luck
-Told = dict[str, list[dict[str, str]]]
+CellFindings = dict[str, list[dict[str, str]]]
 FIX = "look for rounding, saturation or randomness in the model, and attack a differentiable stand-in for it"
 
 
-def findings(store: Store, cells: Sequence[Measured]) -> Told:
+def findings(store: Store, cells: Sequence[Measured]) -> CellFindings:
     """What the doctor said when the store was filled, and what the facts say, by the keys of the cells."""
     keys = {info.key for info, _ in cells}
     found = {key: list(told) for key, told in store.findings().items() if key in keys}
@@ -29,7 +29,7 @@ def findings(store: Store, cells: Sequence[Measured]) -> Told:
     return found
 
 
-def errors(told: Told, allow: Collection[str] = ()) -> list[Finding]:
+def errors(told: CellFindings, allow: Collection[str] = ()) -> list[Finding]:
     """The errors among findings of a store, each once, less those that are allowed."""
     each = {
         (one["code"], one["detail"]): Finding(**{name: text for name, text in one.items() if name != "about"})  # type: ignore[arg-type]

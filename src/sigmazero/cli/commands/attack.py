@@ -1,6 +1,5 @@
 """`sigmazero attack`: any model, any data set, any attack."""
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -60,15 +59,13 @@ def attack(
 ) -> None:
     """Count how many input values must change before a model is wrong.
 
-    After Ctrl-C the finished rows are in the file of --out, and the same command goes on with the others. Exit code 3
-    if a finding of the doctor makes the figures doubtful.
+    After Ctrl-C the file of --out has what is finished, and the same command goes on. Exit code 3 for doubtful figures.
 
     \b
     Example:
       sigmazero attack --model net.py:build --weights net.pt --data mine.npz --out res/
       sigmazero attack --model net.py:build --data adult.npz --space adult.toml --attack sigma-swap
     """
-    allowing, known = findings.allowed_codes(allow), findings.claim(model, claimed)
     method = sz.get(attack_name, **options.settings(attack_name, steps, setting or []))
     read: dict[str, Any] = {"data": data_name, "weights": weights, "targets": targets, "space": space, "mask": mask}
     path = options.destination(out, **read, model=options.code_file(model))
@@ -80,20 +77,27 @@ def attack(
     chosen, goals = _with_goals(chosen, targets_for(chosen, targets, target_class, targeted))
     may = allowed(chosen, space, bounds, mask)
     how: Any = {"unit": counted, "budget": budget, "seed": seed or 0, "ids": chosen.ids, "margin": margin}
-    problem, found = _posed(network, chosen, goals, may, place, doctor=not no_doctor, claimed=known, **how)
+    how |= {"doctor": not no_doctor, "claimed": findings.claim(model, claimed)}
+    problem, found = _posed(network, chosen, goals, may, place, **how)
     size = BATCH_SIZE if batch_size is None and path is not None and place == "cpu" else batch_size
     keeper = None if path is None else Keeper(path, ModelSpec(model, model, normalize=normalize), chosen, goals, may)
-    with Session(method, network, hardware, batch_size=size) as session:
+    result = _searched(Session(method, network, hardware, batch_size=size), problem, keeper)
+    _tell(path, goals, result, chosen, method, problem, f"{method.name} against {model} on {chosen.name}")
+    findings.end(found, allow)
+
+
+def _searched(session: Session, problem: Problem, keeper: Keeper | None) -> sz.Result:
+    """The result of the search; after Ctrl-C what is finished is kept, and there is none."""
+    with session:
         result = session.run(problem, progress=True) if keeper is None else keeper.run(session, problem)
     if result is None:
         raise typer.Exit(INTERRUPTED)
-    write = partial(write_result, path, result, chosen, goals)
-    _tell(write, result, chosen, method, problem, f"{method.name} against {model} on {chosen.name}")
-    findings.end(found, allowing)
+    return result
 
 
 def _tell(
-    write: Callable[[str], list[Path]],
+    path: Path | None,
+    goals: Tensor | None,
     result: sz.Result,
     chosen: data.Rows,
     method: sz.Attack,
@@ -101,7 +105,7 @@ def _tell(
     title: str,
 ) -> None:
     """Write the result first, then show it: a terminal that is gone must not cost it."""
-    written = write(title)
+    written = write_result(path, result, chosen, goals, title)
     show_figures(result, chosen, method, title, problem)
     show_changes(result, chosen, problem.space)
     for file in written:

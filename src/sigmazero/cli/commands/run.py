@@ -16,7 +16,7 @@ from sigmazero.bench.run import execute
 from sigmazero.bench.shards import Shard, rows_of
 from sigmazero.cli import options
 from sigmazero.cli.console import INTERRUPTED, again, out, say, tell
-from sigmazero.cli.findings import Allow, allowed_codes, end
+from sigmazero.cli.findings import Allow, end
 from sigmazero.cli.forecast import show_forecast
 from sigmazero.cli.plans import (
     PlanBatchSize,
@@ -30,6 +30,7 @@ from sigmazero.cli.plans import (
     store_path,
     trusted,
 )
+from sigmazero.core.findings import Finding
 from sigmazero.report import doubts, measure
 from sigmazero.report.tables.overview import store_rows
 from sigmazero.report.tables.text import LEFT, rich_table
@@ -67,8 +68,8 @@ def run(
     shard: ShardNumber = None,
     models: Models = None,
     attacks: Attacks = None,
-    dry_run: DryRun = False,
     allow: Allow = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Run what a plan asks and its store does not have yet; the same command goes on after any interruption.
 
@@ -87,15 +88,13 @@ def run(
       sigmazero run experiments/small.toml --shard 3/16
       sigmazero run experiments/minimum-norm-1000.toml --models M1 M2 --attacks sigma-zero --dry-run
     """
-    allowing = allowed_codes(allow)
     asked = some_of(read_plan(plan), names(models), names(attacks))
     asked = asked.override(limit=limit, batch_size=batch_size, precision=precision, prepare=options.prepare(prepare))
     trust = trusted(asked, options.trust(trust_code, model, data))
     part = None if shard is None else Shard.parse(shard)
     path, loader = store_path(asked, store, limit, part), Loader(options.device(device), model_dir, data_dir, trust)
     if dry_run:
-        show_forecast(asked.questions, loader, path)
-        return
+        return show_forecast(asked.questions, loader, path)
     chosen = choose_engine(engine, loader, workers=workers, address=address, gpus_per_worker=gpus_per_worker)
     with Store(path, write=True, wait=wait) as opened:
         cells, missing = expand(asked.questions, loader)
@@ -104,12 +103,10 @@ def run(
         go = partial(execute, title=asked.name, progress=True, say=tell, about=noted(asked, part))
         report = go(cells, opened, loader, engine=chosen, only=only, costs=costs and refine(costs, opened))
         show_missing(missing)
-        keys = [cell.info.key for cell in cells if only is None or only[cell.info.key].any()]
-        show_table(opened, keys)
+        found = show_table(opened, [cell.info.key for cell in cells if only is None or only[cell.info.key].any()])
         show_failed(report, cells)
-        found = doubts.errors(doubts.findings(opened, measure.load(opened, keys)), allowing)
     finish(report, missing, path)
-    end(found, allowing)
+    end(found, allow)
 
 
 def names(given: list[str] | None) -> list[str]:
@@ -129,16 +126,19 @@ def show_failed(report: RunSummary, cells: list[Cell]) -> None:
         tell(f"failed: {info.attack} against {info.model} on {info.dataset}: {error}")
 
 
-def show_table(store: Store, keys: list[str]) -> None:
-    """Print the figures of these cells."""
+def show_table(store: Store, keys: list[str]) -> list[Finding]:
+    """Print the figures of these cells; what makes them doubtful is returned."""
+    cells = measure.load(store, keys)
+    found = doubts.errors(doubts.findings(store, cells))
     try:
-        caption, rows = store_rows(measure.table(measure.load(store, keys)))
+        caption, rows = store_rows(measure.table(cells))
     except measure.MixtureError as error:
         tell(f"no table: {error}")
-        return
+        return found
     if rows:
         say(caption)
         out().print(rich_table(rows, left=LEFT))
+    return found
 
 
 def finish(report: RunSummary, missing: list[Missing], path: Path) -> None:
