@@ -1,5 +1,6 @@
 """`sigmazero run`: a plan into a store, doing only what is missing."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -94,7 +95,8 @@ def run(
     part = None if shard is None else Shard.parse(shard)
     path, loader = store_path(asked, store, limit, part), Loader(options.device(device), model_dir, data_dir, trust)
     if dry_run:
-        return show_forecast(asked.questions, loader, path)
+        show_forecast(asked.questions, loader, path)
+        return
     chosen = choose_engine(engine, loader, workers=workers, address=address, gpus_per_worker=gpus_per_worker)
     with Store(path, write=True, wait=wait) as opened:
         cells, missing = expand(asked.questions, loader)
@@ -105,8 +107,7 @@ def run(
         show_missing(missing)
         found = show_table(opened, [cell.info.key for cell in cells if only is None or only[cell.info.key].any()])
         show_failed(report, cells)
-    finish(report, missing, path)
-    end(found, allow)
+    finish(report, missing, path, found, allow)
 
 
 def names(given: list[str] | None) -> list[str]:
@@ -141,7 +142,13 @@ def show_table(store: Store, keys: list[str]) -> list[Finding]:
     return found
 
 
-def finish(report: RunSummary, missing: list[Missing], path: Path) -> None:
+def finish(
+    report: RunSummary,
+    missing: list[Missing],
+    path: Path,
+    found: Sequence[Finding] = (),
+    allow: list[str] | None = None,
+) -> None:
     """The last line, and the exit code."""
     kept = f"{report.rows} rows stored in {path}"
     if report.interrupted:
@@ -151,3 +158,4 @@ def finish(report: RunSummary, missing: list[Missing], path: Path) -> None:
     if report.failed or missing:
         tell(f"not complete: {len(report.failed)} cells failed, {sum(one.questions for one in missing)} are missing")
         raise typer.Exit(1)
+    end(found, allow)
