@@ -23,6 +23,7 @@ from sigmazero.auto.kept import Kept, kept
 from sigmazero.auto.progress import CascadeState
 from sigmazero.auto.report import CascadeReport, make_report
 from sigmazero.auto.versions import choose
+from sigmazero.auto.watch import Watch
 from sigmazero.bench.allowed import Allowed
 from sigmazero.core.ability import ability_of, check_ability
 from sigmazero.core.attack import Attack, Precision
@@ -93,6 +94,7 @@ class SparseAutoAttack:
         self.allowed, self.unit, self.layout = Allowed(bounds, mask, space), unit, layout
         self.precision = precision
         self._choose(version, attacks_to_run)
+        self.watch = Watch()
         self._report: CascadeReport | None = None
 
     def _choose(self, version: str, attacks: Sequence[str | Attack] = ()) -> None:
@@ -226,15 +228,21 @@ class SparseAutoAttack:
             store.recall(progress, problem, self.model, bs)
         report = make_report(version, members, progress, problem, left_out)
         for index, member in enumerate(members):
+            if self.watch.enough(progress):
+                break
             # One change is the fewest there can be.
             asking = progress.asking(index, self.eps, least)
             part = problem.take(asking.to(problem.x.device))
+            advance = self.watch.begin(member, len(part))
             if len(part):
-                for places, result in Session(member, self.model, batch_size=bs, prepared=prepared).batches(part):
+                session = Session(member, self.model, batch_size=bs, prepared=prepared)
+                for places, result in session.batches(part, advance):
                     rows = asking[places.cpu()]
                     progress.note(index, rows, result)
                     if store is not None:
                         store.add(index, rows, result, problem)
+                    if self.watch.enough(progress):
+                        break
             report = make_report(version, members, progress, problem, left_out)
             if index == 0:
                 self._say(report.headline)
