@@ -15,6 +15,7 @@ import sigmazero as sz
 from sigmazero.auto import versions
 from sigmazero.auto.document import schema
 from sigmazero.store.results import record_of
+from sigmazero.testing import assert_robust
 
 MINE = ("auto", "net.py:build", "mine.npz", "--device", "cpu", "--version", "quick", "--eps", 1)
 FILES = ("--json", "gate.json", "--junit", "gate.xml", "--markdown", "gate.md")
@@ -227,13 +228,13 @@ def test_from_python(own):
     Path("gate.json").write_text(found.json(), encoding="utf-8")
     assert record()["model"] == {"name": "Sequential", **{n: found.document["model"][n] for n in ("weights", "code")}}
     with pytest.raises(AssertionError, match=r"failed: robust accuracy under 1 features .* at least 100.0 % wanted"):
-        sz.testing.assert_robust(network, (x, y), eps=1, at_least=1.0, version="quick")
+        assert_robust(network, (x, y), eps=1, at_least=1.0, version="quick")
 
     def rounded(x: torch.Tensor) -> torch.Tensor:
         answer: torch.Tensor = network(x.round())
         return answer
 
     with pytest.raises(AssertionError, match=r"(?s)not to be believed \(SZ004\).*\nSZ004: .*Fix: "):
-        sz.testing.assert_robust(rounded, (x, rounded(x).argmax(1)), eps=1, at_least=0.0, version="quick")
+        assert_robust(rounded, (x, rounded(x).argmax(1)), eps=1, at_least=0.0, version="quick")
     with pytest.raises(ValueError, match="at_least=60 must be a share from 0 to 1"):
-        sz.testing.assert_robust(network, (x, y), eps=1, at_least=60)
+        assert_robust(network, (x, y), eps=1, at_least=60)
