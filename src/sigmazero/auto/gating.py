@@ -27,7 +27,7 @@ from sigmazero.auto.cascade import SparseAutoAttack
 from sigmazero.auto.document import GateModel, document
 from sigmazero.auto.terms import GateTerms
 from sigmazero.auto.verdict import GateVerdict
-from sigmazero.auto.watch import GateWatch, Watch, most_queries
+from sigmazero.auto.watch import GateWatch, Watch, bar_length
 from sigmazero.bench.allowed import USUAL, Allowed
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.core.attack import Attack, Precision
@@ -108,7 +108,7 @@ def judge(
     """Run a cascade on some rows, and judge it by its figures and by what was found before and in it."""
     began, members, n = time.strftime("%Y-%m-%dT%H:%M:%S%z"), cascade.members, len(rows)
     lost = None if terms.complete else partial(terms.lost, rows=n)
-    with bar("SparseAutoAttack", most_queries(members, n), show=progress, unit="queries") as advance:
+    with bar("SparseAutoAttack", bar_length(members, n), show=progress, unit="queries") as advance:
         cascade.watch = GateWatch(advance, members, n, cascade.eps, lost)
         try:
             with warnings.catch_warnings():
@@ -116,8 +116,8 @@ def judge(
                 cascade.run_standard_evaluation(rows.images, rows.labels, bs=batch_size, state_path=state_path)
         finally:
             cascade.watch = Watch()
-    every = list(dict.fromkeys([*findings, *cascade.report.findings]))
-    found = document(cascade, rows, model, terms, every, began)
+    every = {found.code: found for found in (*cascade.report.findings, *findings)}  # of two with one code the doctor's
+    found = document(cascade, rows, model, terms, sorted(every.values(), key=lambda each: each.code), began)
     return GateVerdict(found, replace(cascade.report, result=replace(cascade.report.result, ids=rows.ids)))
 
 

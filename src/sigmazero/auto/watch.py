@@ -42,12 +42,13 @@ class GateWatch(Watch):
         lost: Callable[[int], bool] | None = None,
     ) -> None:
         self._advance, self._eps, self._lost = advance, eps, lost
-        self._each, self._left = {member.name: row_queries(member) for member in members}, most_queries(members, rows)
+        self._each, self._left = {member.name: row_queries(member) for member in members}, bar_length(members, rows)
 
     def begin(self, member: Attack, rows: int) -> Advance:
         """Rows that have left, and members that are left out, need no more queries."""
         names = list(self._each)
-        coming = [self._each[name] for name in names[names.index(member.name) :]]
+        later = names[names.index(member.name) + 1 :] if member.name in names else []  # it may be one for this model
+        coming = [row_queries(member), *(self._each[name] for name in later)]
         self._move(self._left - rows * sum(coming))
         return lambda amount: self._move(amount * coming[0])
 
@@ -62,7 +63,7 @@ class GateWatch(Watch):
         return self._lost(standing(progress.l0, progress.done, progress.clean_prediction, self._eps)[1])
 
 
-def most_queries(members: Sequence[Attack], rows: int) -> float:
+def bar_length(members: Sequence[Attack], rows: int) -> float:
     """The queries that are made if no row is ever fooled."""
     return float(rows * sum(row_queries(member) for member in members))
 

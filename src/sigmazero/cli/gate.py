@@ -146,7 +146,8 @@ def run_gate(
     if not quiet:
         _show(verdict.report, title)
         show_changes(verdict.report.result, rows, cascade.allowed.space)
-    later = [found for found in verdict.report.findings if found not in findings]
+    known = {found.code for found in findings}
+    later = [found for found in verdict.report.findings if found.code not in known]
     show_findings(wanted.blocking(later) if quiet else later)
     for file in written if not quiet else ():
         console.show_path(file)
