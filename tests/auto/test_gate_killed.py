@@ -22,7 +22,7 @@ def build():
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(60, 4))
 """
-MEMBERS = (sz.get("sigma-zero", steps=8), sz.get("sparse-rs", steps=20))
+MEMBERS = (sz.get("sigma-zero", steps=8), sz.get("fmn", steps=8))
 
 
 @pytest.fixture

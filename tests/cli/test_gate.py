@@ -24,14 +24,15 @@ FILES = ("--json", "gate.json", "--junit", "gate.xml", "--markdown", "gate.md")
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cascade of two short members."""
-    members = (sz.get("sigma-zero", steps=15), sz.get("sparse-rs", steps=30))
-    minimum = (members[0], sz.get("sparse-rs-min", steps=30))
-    monkeypatch.setitem(versions.VERSIONS, "quick", versions.Version("quick", 0, members, minimum))
+    members = (sz.get("sigma-zero", steps=15), sz.get("fmn", steps=15))
+    monkeypatch.setitem(versions.VERSIONS, "quick", versions.Version("quick", 0, members, members))
 
 
 @pytest.fixture
-def masked(own: Path) -> Path:
+def masked(own: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A network without gradients that errs only where two or more of four features change, and rows for it."""
+    members = (sz.get("sigma-zero", steps=15), sz.get("sparse-rs", steps=30))
+    monkeypatch.setitem(versions.VERSIONS, "quick", versions.Version("quick", 0, members, ()))
     (own / "masked.py").write_text(
         "import torch\n"
         "class Masked(torch.nn.Module):\n"
@@ -189,7 +190,7 @@ def test_without_eps_there_is_a_curve(sigmazero, own):
 def test_a_dry_run_says_what_it_costs_and_runs_nothing(sigmazero, own):
     done = sigmazero(*MINE, "--dry-run", "--fail-under", 60, "--state", "s.db", *FILES)
     assert done.exit_code == 0, done.output
-    # 15 steps of two queries, 30 of one, and twice two besides.
+    # Twice 15 steps of two queries, and two besides.
     assert "at most 64 queries a row, 768 in all, about" in done.stdout
     assert "nothing was run" in done.stdout
     assert sorted(path.name for path in own.iterdir() if path.is_file()) == ["mine.npz", "net.py"]
