@@ -26,6 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": {"core", "store"},
     "bench": {"core", "run", "attacks", "adapters", "data", "models", "store", "report"},
     "auto": {"core", "run", "attacks", "adapters", "data", "models", "store", "report", "bench"},
+    "testing": {"core", "run", "attacks", "adapters", "data", "models", "store", "report", "bench", "auto"},
     "cli": {"core", "run", "attacks", "adapters", "data", "models", "store", "report", "bench", "auto"},
 }
 # Loaded when a function is called, not with the module: the contract opens a session and asks what a model is, and a

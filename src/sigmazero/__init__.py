@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sigmazero.attacks import ATTACKS, get, register
     from sigmazero.attacks.functions import refine, sigma_zero
     from sigmazero.auto import SparseAutoAttack
+    from sigmazero.auto.gating import gate
     from sigmazero.bench.evaluate import evaluate
     from sigmazero.core.attack import Attack
     from sigmazero.core.result import Outcome, Result
@@ -35,6 +36,7 @@ __all__ = [
     "check",
     "evaluate",
     "foreign",
+    "gate",
     "get",
     "load_result",
     "refine",
@@ -56,10 +58,11 @@ _LATER = {
     "check": "sigmazero.run.check",
     "evaluate": "sigmazero.bench.evaluate",
     "foreign": "sigmazero.adapters.foreign",
+    "gate": "sigmazero.auto.gating",
     "wrap": "sigmazero.models.any",
 }
 # Packages to import from: sigmazero.models, sigmazero.data and so on. What is not named here is our own business.
-_PACKAGES = ("adapters", "attacks", "auto", "bench", "data", "models", "report", "store")
+_PACKAGES = ("adapters", "attacks", "auto", "bench", "data", "models", "report", "store", "testing")
 
 
 def __getattr__(name: str) -> object:

@@ -51,7 +51,7 @@ def test_warnings_are_shown_once(sigmazero, own, monkeypatch):
     images = np.random.default_rng(0).random((20, 3, 4, 5), dtype=np.float32)
     np.savez(own / "masked.npz", images=images, labels=_labels(own, images))
     done = sigmazero("auto", "--model", "masked.py:build", "--data", "masked.npz", "--eps", 4, "--version", "quick")
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 3, done.output
     assert "SZ004" in done.stderr
     assert done.stderr.count("SZ014") == 1
 

@@ -11,7 +11,7 @@
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -25,6 +25,7 @@ from sigmazero.auto.kept import Kept, kept
 from sigmazero.auto.progress import CascadeState
 from sigmazero.auto.report import CascadeReport, make_report
 from sigmazero.auto.versions import VERSIONS, choose, too_large
+from sigmazero.auto.watch import Watch
 from sigmazero.bench.allowed import Allowed
 from sigmazero.core.ability import Ability, ability_of, check_ability
 from sigmazero.core.attack import Attack, Precision
@@ -35,11 +36,13 @@ from sigmazero.core.layout import Order, channels_first, facing, turned_back
 from sigmazero.core.oracle import Model
 from sigmazero.core.outputs import logits_in
 from sigmazero.core.problem import Problem, Unit, whole
+from sigmazero.core.result import Result
 from sigmazero.core.space import Space
 from sigmazero.models.any import understood
 from sigmazero.models.doctor import examine
 from sigmazero.run import Hardware, Prepared, Session
 from sigmazero.run.numbers import Numbers
+from sigmazero.run.progress import Advance
 from sigmazero.run.turns import strictly
 from sigmazero.run.verify import check_logits
 
@@ -97,6 +100,7 @@ class SparseAutoAttack:
         self.allowed, self.unit, self.layout = Allowed(bounds, mask, space), unit, layout
         self.precision = precision
         self._choose(version, attacks_to_run)
+        self.watch = Watch()
         self._report: CascadeReport | None = None
 
     def _choose(self, version: str, attacks: Sequence[str | Attack] = (), ability: Ability | None = None) -> None:
@@ -248,17 +252,20 @@ class SparseAutoAttack:
         report = make_report(version, members, progress, problem, left_out)
         self._say(report.announcement)
         for index, member in enumerate(members):
+            if self.watch.enough(progress):
+                break
             # One change is the fewest there can be.
             asking = progress.asking(index, self.eps, least)
             part = problem.take(asking.to(problem.x.device))
-            if len(part):
-                for places, result in Session(member, self._asked, batch_size=bs, prepared=prepared).batches(part):
-                    rows = asking[places.cpu()]
-                    if isinstance(self._asked, Expected):
-                        result = confirmed(result, part.take(places.to(part.x.device)), self._asked)
-                    progress.note(index, rows, result)
-                    if store is not None:
-                        store.add(index, rows, result, problem)
+            advance = self.watch.begin(member, len(part))
+            session = Session(member, self._asked, batch_size=bs, prepared=prepared)
+            for places, result in self._batches(session, part, advance):
+                rows = asking[places.cpu()]
+                progress.note(index, rows, result)
+                if store is not None:
+                    store.add(index, rows, result, problem)
+                if self.watch.enough(progress):
+                    break
             report = make_report(version, members, progress, problem, left_out)
             if index == 0:
                 self._say(report.headline)
@@ -266,6 +273,14 @@ class SparseAutoAttack:
         if report.exact:
             self._say(report.exact)
         return report
+
+    def _batches(self, session: Session, part: Problem, advance: Advance) -> Iterator[tuple[Tensor, Result]]:
+        """What a member finds, batch by batch; successes against draws are confirmed by others."""
+        for places, result in session.batches(part, advance) if len(part) else ():
+            if isinstance(self._asked, Expected):
+                yield places, confirmed(result, part.take(places.to(part.x.device)), self._asked)
+            else:
+                yield places, result
 
     @property
     def _hardware(self) -> Hardware:

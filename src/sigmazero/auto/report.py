@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sigmazero.attacks.corner import Corner
-from sigmazero.auto.progress import CascadeState, fewest
+from sigmazero.auto.progress import UNKNOWN, CascadeState, fewest
 from sigmazero.auto.versions import Version, most_queries
 from sigmazero.core.attack import Attack
 from sigmazero.core.findings import Finding, coded, render
@@ -58,8 +58,13 @@ class CascadeReport:
 
     @property
     def clean_accuracy(self) -> float:
-        """Share of the clean inputs that are classified correctly."""
-        return average(self.right)
+        """Share of the clean inputs that are classified correctly, of those that were asked about."""
+        return average(self.right[self.seen])
+
+    @property
+    def seen(self) -> Tensor:
+        """Which inputs the model was asked about: all of them, unless the outcome was certain before."""
+        return self.result.clean_prediction != UNKNOWN
 
     @property
     def found_by(self) -> list[str | None]:
@@ -130,7 +135,9 @@ class CascadeReport:
         goal = f"at most {self.eps} {unit}" if self.eps is not None else f"as few {unit} as possible"
         goal += "" if self.cost is None or self.eps is not None else ", each at its cost"
         without = f" (without {', '.join(self.left_out)}: too large, or no such spaces)" if self.left_out else ""
-        return f"{self.version}{without}, {len(self.result)} samples, {goal}: clean accuracy {self.clean_accuracy:.1%}"
+        asked = "" if bool(self.seen.all()) else f" of the {int(self.seen.sum())} asked about"
+        clean = f"clean accuracy {self.clean_accuracy:.1%}{asked}"
+        return f"{self.version}{without}, {len(self.result)} samples, {goal}: {clean}"
 
     def __str__(self) -> str:
         """A line per member, then the warnings."""

@@ -13,6 +13,8 @@ from sigmazero.bench.cells import Cell, Loader
 from sigmazero.bench.cost import queries
 from sigmazero.bench.plan import DataSpec, ModelSpec
 from sigmazero.core.ability import ability_of
+from sigmazero.core.oracle import Model
+from sigmazero.core.outputs import logits_in
 from sigmazero.store.store import Store
 
 ROWS, TURNS = 32, 5  # of a pass that is timed
@@ -51,19 +53,21 @@ def forecast(cells: Sequence[Cell], loader: Loader, store: Store | None) -> list
     return found
 
 
-def seconds_per_query(model: nn.Module, x: torch.Tensor) -> float:
+def seconds_per_query(model: Model, x: torch.Tensor) -> float:
     """Half of a forward and a backward pass, or a forward pass of a model without gradients, per row."""
-    where = next(model.parameters(), torch.empty(0))
+    where = next(model.parameters(), x[:0]) if isinstance(model, nn.Module) else x[:0]
     slopes = ability_of(model) == "gradients"
     x = x.to(where.device, where.dtype if where.is_floating_point() else x.dtype)
     best = float("inf")
-    for _ in range(TURNS):
+    # Whatever has no gradients may be a service, and have a price.
+    for _ in range(TURNS if slopes else 1):
         began = time.perf_counter()
-        with torch.set_grad_enabled(slopes):
+        # A model that draws numbers must not draw other ones afterwards because it was timed.
+        with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), torch.set_grad_enabled(slopes):
             asked = x.detach().requires_grad_(slopes)
-            answer = model(asked)
-            if slopes:
-                torch.autograd.grad(answer.sum(), asked)
+            answer = logits_in(model(asked.clone()))  # which it may write to
+            if slopes and answer.requires_grad:  # the doctor has a word for a model whose answers do not
+                torch.autograd.grad(answer.sum(), asked, allow_unused=True)
         if x.is_cuda:
             torch.cuda.synchronize(x.device)
         best = min(best, time.perf_counter() - began)

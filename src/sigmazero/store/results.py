@@ -15,6 +15,7 @@ from sigmazero.core.files import replacing
 from sigmazero.core.problem import Unit
 from sigmazero.core.result import Result
 
+RECORD = "record"  # where a result comes from, as the bytes of a text
 OWN = "own_"  # before the names of the points that a method returns by its own rule
 UNITS: tuple[Unit, ...] = ("feature", "pixel")
 _TENSORS = {field.name for field in fields(Result) if field.type in (Tensor, "Tensor")}
@@ -36,6 +37,17 @@ def names(path: Path) -> set[str]:
             return {name.removesuffix(".npy") for name in archive.namelist()}
     except (zipfile.BadZipFile, FileNotFoundError):
         return set()
+
+
+def as_record(text: str) -> dict[str, Tensor]:
+    """A text that says where a result comes from, to be given to `save_result` beside it; `record_of` reads it."""
+    return {RECORD: torch.from_numpy(np.frombuffer(text.encode(), dtype=np.uint8).copy())}
+
+
+def record_of(path: str | Path) -> str | None:
+    """The text in a result's file that says where it comes from; None if it has none."""
+    held = arrays(Path(path)).get(RECORD)
+    return None if held is None else held.numpy().tobytes().decode()
 
 
 def arrays(path: Path) -> dict[str, Tensor]:

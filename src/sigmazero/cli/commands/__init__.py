@@ -20,11 +20,18 @@ ORDER = (
 LISTS = ("--models", "--attacks")  # options that take several names, with spaces or commas between them
 
 
+FIRST = ("--model", "--data")  # options that may be given by their place: `sigmazero auto M1 mnist`
+
+
 class Lenient(TyperCommand):
-    """A command whose options of several names take them as people write them: `--models M1 M2`."""
+    """A command whose options of several names take them as people write them: `--models M1 M2`.
+
+    A command of one model and one data set takes these also as its first words.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; the words after such an option, up to the next option, belong to it."""
+        args = self._named(args)
         listed = [name for name in LISTS if any(name in each.opts for each in self.params)]
         joined: list[str] = []
         taking = False
@@ -35,6 +42,16 @@ class Lenient(TyperCommand):
             taking = word in listed or (taking and not word.startswith("-"))
             joined.append(word)
         return super().parse_args(ctx, joined)
+
+    def _named(self, args: list[str]) -> list[str]:
+        """The arguments with the names of the first two."""
+        single = {name for each in self.params for name in each.opts if each.required and not each.multiple}
+        if not single.issuperset(FIRST) or any(each.param_type_name == "argument" for each in self.params):
+            return args
+        count = next((k for k, word in enumerate(args) if word.startswith("-")), len(args))
+        if count != len(FIRST):
+            return args
+        return [*(part for pair in zip(FIRST, args, strict=False) for part in pair), *args[count:]]
 
 
 def names() -> list[str]:

@@ -1,8 +1,5 @@
-"""`sigmazero auto`: a cascade of attacks, for a figure one can rely on."""
+"""`sigmazero auto`: a cascade of attacks, for a figure one can rely on, and a gate for pipelines."""
 
-import contextlib
-import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,13 +7,10 @@ import typer
 
 import sigmazero as sz
 from sigmazero import data, models
-from sigmazero.auto import CascadeReport
-from sigmazero.cli import console, options
-from sigmazero.cli.allowed import allowed, show_changes
-from sigmazero.cli.results import show_findings, write_result
-from sigmazero.core.metrics import median
-from sigmazero.models.doctor import examine
-from sigmazero.report.tables.text import number, rich_table
+from sigmazero.auto.document import GateModel
+from sigmazero.bench.plan import ModelSpec
+from sigmazero.cli import gate, options
+from sigmazero.cli.allowed import allowed
 
 Eps = Annotated[int | None, typer.Option(metavar="K", help="Changes allowed; without it, as few as possible.")]
 VersionName = Annotated[str, typer.Option("--version", metavar="NAME", help="standard or quick.")]
@@ -47,52 +41,40 @@ def auto(
     state: State = None,
     out: options.OutPath = None,
     no_doctor: options.NoDoctor = False,
+    fail_under: gate.FailUnder = None,
+    allow: gate.AllowCode = None,
+    complete: gate.Complete = False,
+    dry_run: gate.CostOnly = False,
+    json: gate.JsonFile = None,
+    junit: gate.JunitFile = None,
+    markdown: gate.MarkdownFile = None,
+    quiet: gate.Quiet = False,
 ) -> None:
     """Measure robust accuracy with several strong attacks, each on what the ones before it could not fool.
+
+    Exit code 1: below --fail-under; 2: a mistake in the command; 3: findings that forbid to believe the figure.
 
     \b
     Example:
       sigmazero auto --model net.py:build --weights net.pt --data mine.npz --eps 24
-      sigmazero auto --model M1 --data mnist --limit 1000 --state m1.state
+      sigmazero auto M1 mnist --limit 1000 --eps 24 --fail-under 60 --json gate.json --quiet
     """
-    read = {"data": data_name, "weights": weights, "state": state, "model": options.code_file(model)}
+    wanted = gate.terms(fail_under, allow, complete)
+    read: Any = {"data": data_name, "weights": weights, "state": state, "model": options.code_file(model)}
     read |= {"space": space, "mask": mask}
-    counted, path, place = options.unit(unit), options.destination(out, **read), options.device(device)
+    files = gate.GateFiles(options.destination(out, **read), json, junit, markdown)
+    files.check(**read)
+    counted, place = options.unit(unit), options.device(device)
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
     may = allowed(chosen, space, bounds, mask)
-    how: Any = {"device": place, "unit": counted, "precision": options.precision(precision)}
+    how: Any = {"device": place, "unit": counted, "precision": options.precision(precision), "verbose": not quiet}
     how |= {"bounds": may.bounds, "mask": may.mask, "space": may.space}
     cascade = sz.SparseAutoAttack(network, "L0", eps, seed, version=version, **how)
-    if may.space is not None:  # an input outside its space is an error at once, in one line
-        may.pose(chosen.images, chosen.labels, unit=counted)
-    if not no_doctor:
-        images, labels = chosen.images.to(place), chosen.labels.to(place)
-        show_findings(examine(network, images, labels, bounds=may.bounds, space=may.space))
-    # The lines of the members are not the result: they go where progress goes.
-    with contextlib.redirect_stdout(console.Aside()), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="SZ")  # shown below
-        size = 250 if batch_size is None else batch_size
-        try:
-            cascade.run_standard_evaluation(chosen.images, chosen.labels, bs=size, state_path=state)
-        except KeyboardInterrupt:
-            kept = "--state FILE would have kept it" if state is None else f"in {state}. To go on: {console.again()}"
-            console.tell(f"stopped; what is finished: {kept}")
-            raise
-    title = f"SparseAutoAttack against {model} on {chosen.name}"
-    written = write_result(path, replace(cascade.report.result, ids=chosen.ids), chosen, None, title)
-    _show(cascade.report, title)
-    show_changes(cascade.report.result, chosen, may.space)
-    for file in written:
-        console.show_path(file)
-
-
-def _show(report: CascadeReport, title: str) -> None:
-    console.say(title, style="bold")
-    console.say(report.headline)
-    console.out().print(rich_table(report.rows(), down=True))
-    if report.eps is None:
-        console.say(f"median l0 {number(report.result.median_l0, 1)}")
-        if report.cost is not None:
-            console.say(f"median cost {number(median(report.result.cost.double().numpy()), 2)}")
-    show_findings(list(report.findings))
+    told = GateModel.of(network, model, ModelSpec(model, model, normalize=normalize))
+    gate.check(cascade, chosen, wanted)
+    if dry_run:
+        gate.show_estimate(cascade, chosen, table=True)
+        return
+    kept = {"batch_size": 250 if batch_size is None else batch_size, "state_path": state}
+    gate.run_gate(cascade, chosen, told, wanted, files, quiet=quiet, doctor=not no_doctor, how=kept)

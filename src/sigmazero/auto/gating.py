@@ -1,0 +1,148 @@
+"""`sz.gate`: one evaluation that says yes or no, for pipelines and tests.
+
+>>> import torch, sigmazero as sz
+>>> model = torch.nn.Linear(4, 2).requires_grad_(False)
+>>> _ = model.weight.copy_(torch.tensor([[4., 3., 2., 1.], [0., 0., 0., 0.]])), model.bias.copy_(torch.tensor([0., 2.]))
+>>> x, y = torch.tensor([[0.5] * 4, [1.0] * 4]), torch.tensor([0, 0])
+>>> verdict = sz.gate(model, (x, y), eps=2, at_least=0.5, version="quick")
+>>> verdict.passed, verdict.robust_accuracy, verdict.exit_code
+(True, 0.5, 0)
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from os import PathLike
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sigmazero import models
+from sigmazero.auto.cascade import SparseAutoAttack
+from sigmazero.auto.document import GateModel, document
+from sigmazero.auto.terms import GateTerms
+from sigmazero.auto.verdict import GateVerdict
+from sigmazero.auto.watch import GateWatch, Watch, bar_length
+from sigmazero.bench.allowed import USUAL, Allowed
+from sigmazero.bench.plan import ModelSpec
+from sigmazero.core.attack import Attack, Precision
+from sigmazero.core.findings import Finding
+from sigmazero.core.inputs import Bounds, check_inputs, check_labels
+from sigmazero.core.layout import Order, channels_first
+from sigmazero.core.problem import Unit
+from sigmazero.core.space import Space
+from sigmazero.data import Rows, load
+from sigmazero.models.doctor import examine
+from sigmazero.run.progress import bar
+
+
+def gate(
+    model: object,
+    data: Rows | tuple[Tensor, Tensor] | str,
+    eps: int | None,
+    at_least: float | None = None,
+    *,
+    allow: Sequence[str] = (),
+    complete: bool = False,
+    version: str = "standard",
+    attacks_to_run: Sequence[str | Attack] = (),
+    seed: int = 0,
+    unit: Unit = "feature",
+    bounds: Bounds = USUAL,
+    mask: Tensor | None = None,
+    space: Space | None = None,
+    layout: Order | None = None,
+    precision: Precision | None = None,
+    device: str | torch.device | None = None,
+    batch_size: int = 250,
+    state_path: str | PathLike[str] | None = None,
+    doctor: bool = True,
+    name: str | None = None,
+    progress: bool = False,
+) -> GateVerdict:
+    """Measure robust accuracy under eps changes with `SparseAutoAttack`, and say whether that is enough.
+
+    model       a module, anything that `sz.wrap` knows, or a name or file as `models.load` takes it
+    data        rows from `data.load`, tensors (inputs, labels), or the name of a data set
+    at_least    the share of the rows that must stay right; None only measures
+    allow       codes of findings that are known and accepted; any other of severity error is a verdict of its own
+    complete    go on to the end, although it may be certain before that too few rows stay right
+    doctor      examine the model first
+    name        what records call the model
+    state_path  keep the evaluation in this file, and go on where it stopped
+
+    All else is as for `SparseAutoAttack`.
+    """
+    terms = GateTerms(at_least, tuple(allow), complete)
+    rows, spec = _rows(data), ModelSpec(model, model) if isinstance(model, str) else None
+    found = models.load(model, device=device or "cpu") if isinstance(model, str) else model
+    may = Allowed(bounds, mask, space).on(rows)
+    how: dict[str, Any] = {"bounds": may.bounds, "mask": may.mask, "space": may.space, "layout": layout}
+    if device is None and isinstance(data, tuple) and not isinstance(model, nn.Module):
+        device = data[0].device  # a function does not say where it computes
+    how |= {"unit": unit, "precision": precision, "device": device, "attacks_to_run": attacks_to_run}
+    cascade = SparseAutoAttack(found, "L0", eps, seed, version=version, verbose=False, **how)
+    if at_least is not None and eps is None:
+        raise ValueError(f"at_least={at_least} needs a number of changes; give eps, such as eps=24")
+    known = GateModel.of(cascade.model, name or _called(model), spec)
+    seen = examined(cascade, rows) if doctor else []
+    return judge(cascade, rows, known, terms, seen, batch_size=batch_size, state_path=state_path, progress=progress)
+
+
+def judge(
+    cascade: SparseAutoAttack,
+    rows: Rows,
+    model: GateModel,
+    terms: GateTerms,
+    findings: Sequence[Finding],
+    *,
+    batch_size: int = 250,
+    state_path: str | PathLike[str] | None = None,
+    progress: bool = False,
+) -> GateVerdict:
+    """Run a cascade on some rows, and judge it by its figures and by what was found before and in it."""
+    began, members, n = time.strftime("%Y-%m-%dT%H:%M:%S%z"), cascade.members, len(rows)
+    lost = None if terms.complete else partial(terms.lost, rows=n)
+    with bar("SparseAutoAttack", bar_length(members, n), show=progress, unit="queries") as advance:
+        cascade.watch = GateWatch(advance, members, n, cascade.eps, lost)
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="SZ")  # the verdict has them
+                cascade.run_standard_evaluation(rows.images, rows.labels, bs=batch_size, state_path=state_path)
+        finally:
+            cascade.watch = Watch()
+    every = {found.code: found for found in (*cascade.report.findings, *findings)}  # of two with one code the doctor's
+    found = document(cascade, rows, model, terms, sorted(every.values(), key=lambda each: each.code), began)
+    return GateVerdict(found, replace(cascade.report, result=replace(cascade.report.result, ids=rows.ids)))
+
+
+def examined(cascade: SparseAutoAttack, rows: Rows) -> list[Finding]:
+    """What the doctor says of a cascade's model on these rows."""
+    where, images = cascade.device or rows.images.device, rows.images
+    images = channels_first(images, images.ndim) if cascade.layout == "NHWC" else images
+    bounds, space = cascade.allowed.bounds, cascade.allowed.space
+    return examine(cascade.model, images.to(where), rows.labels.to(where), bounds=bounds, space=space)
+
+
+def _rows(data: Rows | tuple[Tensor, Tensor] | str) -> Rows:
+    if isinstance(data, str):
+        return load(data)
+    if isinstance(data, Rows):
+        return data
+    x, y = data
+    check_inputs(x)
+    check_labels(x, y)
+    return Rows(x.detach().cpu(), y.detach().cpu().long(), torch.arange(len(x), device="cpu"), "given")
+
+
+def _called(model: object) -> str:
+    """What a record calls a model that nobody named."""
+    if isinstance(model, str):
+        return model
+    kind = type(model).__name__
+    return kind if isinstance(model, nn.Module) else str(getattr(model, "__name__", kind))

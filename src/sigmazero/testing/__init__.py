@@ -1,0 +1,37 @@
+"""Robustness as a test: `assert_robust` in a file of pytest, or of any other runner."""
+
+from typing import Any
+
+from torch import Tensor
+
+from sigmazero.auto.gating import gate
+from sigmazero.auto.verdict import GateVerdict
+from sigmazero.data import Rows
+
+__all__ = ["assert_robust"]
+
+
+def assert_robust(
+    model: object, data: Rows | tuple[Tensor, Tensor] | str, eps: int, at_least: float, **how: Any
+) -> GateVerdict:
+    """Fail unless this share of the rows stays right under eps changes; `how` is all that `sz.gate` takes besides.
+
+    A finding of severity error that `allow` does not name fails too: the figure could not be believed.
+
+    >>> import torch
+    >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
+    >>> _ = model.weight.copy_(torch.tensor([[9.0] * 4, [0.0] * 4])), model.bias.zero_()
+    >>> data = torch.full((3, 4), 0.9), torch.tensor([0, 0, 0])
+    >>> assert_robust(model, data, eps=1, at_least=0.6, version="quick").robust_accuracy
+    1.0
+    """
+    __tracebackhide__ = True  # pytest shows the line of the test, not this one
+    verdict = gate(model, data, eps, at_least, **how)
+    if not verdict.passed:
+        findings = [
+            f"{found['code']}: {found['detail']} Fix: {found['fix']}"
+            for found in verdict.document["findings"]
+            if found["severity"] == "error" and not found["allowed"]
+        ]
+        raise AssertionError("\n".join([str(verdict), *findings]))
+    return verdict
