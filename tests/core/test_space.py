@@ -349,3 +349,26 @@ def test_large_numbers_and_nan_are_named(row, words):
     space = sz.Space(names=["a", "b"], kind={"a": "integer"}, upper={"a": 2e6})
     with pytest.raises(ValueError, match=re.escape(words)):
         make_problem(torch.tensor([row]), torch.tensor([0]), space=space)
+
+
+def test_a_file_keeps_ends_that_are_only_usual_elsewhere():
+    """A finite set and a derived feature have other ends where none are said, a flag has its own."""
+    space = sz.Space(
+        names=["set", "sum", "flag", "age"],
+        kind={"flag": "binary", "age": "integer"},
+        values={"set": [-1, 0, 1, 2]},
+        lower={"set": 0, "age": 17},
+        upper={"set": 1, "sum": 1, "age": 90},
+        derived={"sum": {"set": 1}},
+    )
+    wide = sz.Space(names=["flag", "age"], kind={"flag": "binary", "age": "integer"}, lower=17, upper=90)
+    for one in (space, wide):
+        shape = (len(one.names or ()),)
+        columns, again = one.columns(shape), parse(one.to_toml()).columns(shape)
+        assert again.lower.tolist() == columns.lower.tolist()
+        assert again.upper.tolist() == columns.upper.tolist()
+
+
+def test_a_list_of_equal_values_is_one_value():
+    spellings = [sz.Space(kind="binary", cost=2), sz.Space(kind=["binary"] * 3, cost=np.array([2.0, 2.0, 2.0]))]
+    assert len({space.to_toml() for space in spellings}) == 1

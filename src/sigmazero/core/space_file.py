@@ -32,11 +32,19 @@ import numpy as np
 from torch import Tensor
 
 from sigmazero.core.source import code_hash
-from sigmazero.core.space import FeatureGroup, Space
+from sigmazero.core.space import Columns, FeatureGroup, Space
 from sigmazero.core.space_rules import Formula, Rule
 
 OPTIONS = ("kind", "values", "lower", "upper", "around", "grid", "direction", "cost")
-_USUAL = {"kind": "real", "lower": 0.0, "upper": 1.0, "around": math.inf, "grid": 0.0, "direction": "both", "cost": 1.0}
+_USUAL: dict[str, Any] = {
+    "kind": "real",
+    "lower": 0.0,
+    "upper": 1.0,
+    "around": math.inf,
+    "grid": 0.0,
+    "direction": "both",
+    "cost": 1.0,
+}
 LARGE = 1e15  # whole numbers up to here are written without a dot
 _SENSES = {"at_most": "<=", "at_least": ">=", "equals": "="}
 
@@ -143,11 +151,12 @@ def written(space: Space) -> str:
     if space.names is None:
         if space.values:
             raise ValueError("space: a file needs names for features with values; pass names=")
-        held = {name: getattr(space, name) for name in OPTIONS if name != "values"}
+        held = {name: _collapsed(getattr(space, name)) for name in OPTIONS if name != "values"}
         lines += [f"{name} = {_text(value)}" for name, value in held.items() if _said(name, value)]
     else:
         for place, name in enumerate(space.names):
-            lines += [f"[feature.{_quoted(name)}]", *_feature(space, place, len(space.names)), ""]
+            assert columns is not None
+            lines += [f"[feature.{_quoted(name)}]", *_feature(space, columns, place), ""]
     tied = space.tied if isinstance(space.tied, Mapping) else {f"tied {k}": g for k, g in enumerate(space.tied)}
     for kind, named in (("one_hot", space.one_hot), ("tied", tied)):
         for name, members in named.items():
@@ -191,12 +200,17 @@ def _one_hot_from(rows: Any, binary: Any, first: int) -> int:
     return 0
 
 
-def _feature(space: Space, place: int, n: int) -> list[str]:
+def _feature(space: Space, columns: Columns, place: int) -> list[str]:
     """What is said of one feature."""
-    lines = []
+    lines, n = [], len(columns.kind)
+    own = place in columns.tables or place in columns.laws.at  # whose ends are others where none are said
     for option in OPTIONS[:1] + OPTIONS[2:]:
         value = space._each(option, getattr(space, option), _USUAL[option], (n,))[place]
-        if _said(option, value):
+        ends = option in ("lower", "upper")
+        if ends and columns.kind[place] == "binary":
+            value = float(getattr(columns, option)[place])
+        said = space._given(getattr(space, option), _USUAL[option], place, n) if ends and own else _said(option, value)
+        if said:
             lines.append(f"{option} = {_text(value)}")
     sets = {space.place(feature, n): values for feature, values in space.values.items()}
     return lines + ([f"values = {_text(list(sets[place]))}"] if place in sets else [])
@@ -247,6 +261,13 @@ def _key(space: Space, feature: Any) -> str:
 
 def _table(space: Space, terms: Mapping[Any, float]) -> str:
     return f"{{{', '.join(f'{_quoted(_key(space, name))} = {_text(factor)}' for name, factor in terms.items())}}}"
+
+
+def _collapsed(value: Any) -> Any:
+    """One value for a list of equal ones: two spellings of a space have one text."""
+    flat = value.flatten().tolist() if isinstance(value, np.ndarray | Tensor) else value
+    alike = isinstance(flat, list | tuple) and len(flat) > 0 and all(one == flat[0] for one in flat)
+    return flat[0] if alike and not isinstance(flat[0], list | tuple) else value
 
 
 def _said(option: str, value: Any) -> bool:
