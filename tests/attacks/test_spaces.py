@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import sigmazero as sz
+from sigmazero.core.space_file import parse
 from sigmazero.data import load as load_rows
 from sigmazero.models import load as load_model
+from tests import loans
 from tests.networks import TinyNet
 from tests.spaces import Plain, bind, draw, fewest, inputs, network
 
@@ -316,3 +318,18 @@ def test_patches_and_rows_of_images(space):
         counted = torch.stack([changed[:, list(site.members)].any(1) for site in sites], 1).sum(1)
         assert torch.equal(counted[result.success], result.l0[result.success].long())
         assert (result.l0[result.success] <= len(sites)).all()
+
+
+def test_a_category_among_the_changes_becomes_another():
+    """Where two changes were found, one of them a word, another word alone is found too; and sums of costs round."""
+    x, y = (torch.from_numpy(each) for each in loans.table())
+    held: dict[str, Any] = {}
+    exec(loans.NET, held)
+    result = sz.get("sigma-swap", queries=200).run(held["build"](), x, y, space=parse(loans.SPACE))
+    assert result.cost.tolist() == [1.0] * len(x)
+    cheap = sz.Space(kind="binary", cost=0.1)
+    net = torch.nn.Linear(3, 2).requires_grad_(False)
+    net.weight.copy_(torch.tensor([[0.0] * 3, [1.0] * 3]))
+    net.bias.copy_(torch.tensor([2.5, 0.0]))
+    thrice = sz.get("corner").run(net, torch.zeros(1, 3), torch.tensor([0]), space=cheap)
+    assert (thrice.l0.tolist(), thrice.asr_at_cost(0.3), thrice.asr_at_cost(0.29)) == ([3.0], 1.0, 0.0)

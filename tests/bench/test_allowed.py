@@ -250,3 +250,13 @@ def test_rules_and_derived_features_are_judged_again(given, tmp_path):
     assert coded._loader is not None
     coded._loader.spaces.clear()  # as in another process
     assert "its space has functions" in coded.verify().skipped[0].what
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_question_from_two_places_is_one_cell():
+    grid = PLAN[PLAN.index("[[grid]]") :]
+    assert len(cells(f'{PLAN}[grid.space]\nfile = "loan.toml"\n{grid}[grid.space]\nfile = "loan.toml"')) == 1
+    twice = PLAN.replace("[[grid]]", '[data.same]\nsource = "loans.npz"\n[[grid]]').replace(
+        '["loans"]', '["loans", "same"]'
+    )
+    assert len(cells(f'{twice}[grid.space]\nfile = "loan.toml"')) == 1

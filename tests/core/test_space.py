@@ -10,6 +10,7 @@ import torch
 import sigmazero as sz
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.problem import Problem, unit_box
+from sigmazero.core.space_file import parse
 
 NAMES = ["age", "sex", "gain", "job=a", "job=b", "job=c"]
 
@@ -168,6 +169,11 @@ def test_written_and_read_again(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("feature = 3\n", "feature = 3 is no table; write [feature.NAME]"),
+        ("[feature]\nage = 3\n", "feature 'age' is 3, which is no table; write [feature.age]"),
+        ("[group]\njob = 3\n", "group 'job' is 3, which is no table; write [group.job]"),
+        ("derived = 3\n", "derived = 3 is no table; write [derived.NAME]"),
+        ("rule = [3]\n", "rule = [3] is no list of tables; write [[rule]]"),
         ("[feature.age]\nlow = 3\n", "feature 'age': there is no 'low'; allowed: kind, values, lower"),
         ("[feature.age]\nupper = -3\n", "lower=0 lies above upper=-3 for feature 'age'"),
         ('[feature.age]\n[group.job]\none_hot = ["aeg"]\n', "there is no feature 'aeg'; did you mean 'age'?"),
@@ -253,3 +259,116 @@ def test_a_coarse_search_is_confirmed_by_cost(name):
     assert result.success.all()
     assert torch.equal(result.cost, (result.x_adv * torch.tensor(cost)).sum(1))
     assert name == "sigma-zero" or result.cost.tolist() == [3.0] * 4  # three cheap ones, not two dear ones
+
+
+def test_a_binary_feature_keeps_the_ends_that_are_said_of_it():
+    space = sz.Space(kind="binary", upper={0: 0}, lower={2: 1})
+    columns = space.columns((3,))
+    assert (columns.lower.tolist(), columns.upper.tolist()) == ([0, 0, 1], [0, 1, 1])
+    both = sz.Space(names=["age", "sex"], kind={"age": "integer", "sex": "binary"}, lower=17, upper=90).columns((2,))
+    assert (both.lower[1], both.upper[1]) == (0, 1)  # one value for all is not meant for it
+    draft = sz.Space.infer([[0, 3], [0, 5]]).columns((2,))  # a flag that no row has may still be set
+    assert (draft.lower.tolist(), draft.upper.tolist()) == ([0, 3], [1, 5])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_so_many_steps_around_an_input_are_so_many_steps(dtype):
+    x = torch.arange(256, dtype=dtype)[None] / 255
+    problem = make_problem(x, torch.tensor([0]), space=sz.Space.image8(around=8 / 255))
+    levels = torch.stack([problem.lower[0], problem.upper[0]]).mul(255).round()
+    whole = torch.arange(256, dtype=dtype)
+    assert torch.equal(levels, torch.stack([(whole - 8).clamp(min=0), (whole + 8).clamp(max=255)]))
+
+
+@pytest.mark.parametrize("step", [float(np.float32(1 / 255)), 0.00392157])
+def test_a_step_of_few_digits_is_the_fraction_it_stands_for(step):
+    columns = sz.Space(grid=step).columns((1,))
+    assert (columns.times[0], columns.per[0]) == (1, 255)
+
+
+def test_a_category_of_one_word_stays():
+    space = sz.Space(names=["a", "b", "c"], kind="binary", one_hot={"only": ["b"]})
+    model = torch.nn.Linear(3, 2).requires_grad_(False)
+    model.weight.copy_(torch.tensor([[0.0, 0.0, 0.0], [1.0, -9.0, 1.0]]))
+    model.bias.copy_(torch.tensor([0.0, 7.5]))
+    x, y = torch.tensor([[0.0, 1.0, 0.0]]), torch.tensor([0])
+    for attack in ("corner", "sigma-swap"):
+        result = sz.get(attack).run(model, x, y, space=space)
+        assert result.x_adv.tolist() == [[1.0, 1.0, 1.0]]
+
+
+def test_no_rows_are_no_error():
+    space = sz.Space(kind="integer", upper=9, around=2, direction="up", derived={2: {0: 1, 1: 1}})
+    result = sz.get("corner").run(
+        torch.nn.Linear(3, 2), torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64), space=space
+    )
+    assert result.x_adv.shape == (0, 3)
+
+
+def test_a_space_has_one_text_however_numbers_are_written():
+    spaces = [
+        sz.Space(names=["é😀", "b\x7f"], upper=upper, cost={"é😀": cost}) for upper, cost in ((90, 2), (90.0, 2.0))
+    ]
+    one, other = (space.to_toml() for space in spaces)
+    assert one == other
+    assert parse(one).names == ["é😀", "b\x7f"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"names": "ab"}, "names has 'ab'; give a sequence of texts"),
+        ({"names": [1, 2]}, "names has 1; give a sequence of texts"),
+        ({"one_hot": [["a", "b"]]}, "one_hot is a list; write it as {group: [features]}"),
+        ({"one_hot": {"job": "ab"}}, "one_hot of group 'job' is 'ab'; give a list of features"),
+        ({"tied": {"job": [["a"]]}}, "there is no feature ['a']; give its name or its index"),
+        ({"values": [1, 2]}, "values is [1, 2]; write it by feature"),
+        ({"values": {"a": ["x"]}}, "values of feature 'a' must be one or more finite numbers"),
+        ({"lower": {"a": 17}}, "lower=17 lies above upper=1 for feature 'a'; say both, they are 0 and 1 unless said"),
+        ({"grid": 0.5, "kind": "integer"}, "grid=0.5 of feature 'a' is no whole number"),
+    ],
+)
+def test_what_is_of_another_kind_is_named(given, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        sz.Space(**{"names": ["a", "b"]} | given)
+
+
+def test_a_patch_has_a_size():
+    with pytest.raises(ValueError, match=re.escape("size=0 of a patch must be a whole number of pixels, 1 or more")):
+        sz.Space.patches((3, 4, 4), 0)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ([1000000.25, 0.0], "feature 'a' of input row 0 is 1e+06, which is no multiple of 1 (it is 0.25 off)"),
+        ([1.0, float("nan")], "input row 0 holds NaN or Inf in feature 'b'; clean the data first"),
+    ],
+)
+def test_large_numbers_and_nan_are_named(row, words):
+    space = sz.Space(names=["a", "b"], kind={"a": "integer"}, upper={"a": 2e6})
+    with pytest.raises(ValueError, match=re.escape(words)):
+        make_problem(torch.tensor([row]), torch.tensor([0]), space=space)
+
+
+def test_a_file_keeps_ends_that_are_only_usual_elsewhere():
+    """A finite set and a derived feature have other ends where none are said, a flag has its own."""
+    space = sz.Space(
+        names=["set", "sum", "flag", "age"],
+        kind={"flag": "binary", "age": "integer"},
+        values={"set": [-1, 0, 1, 2]},
+        lower={"set": 0, "age": 17},
+        upper={"set": 1, "sum": 1, "age": 90},
+        derived={"sum": {"set": 1}},
+    )
+    wide = sz.Space(names=["flag", "age"], kind={"flag": "binary", "age": "integer"}, lower=17, upper=90)
+    for one in (space, wide):
+        shape = (len(one.names or ()),)
+        columns, again = one.columns(shape), parse(one.to_toml()).columns(shape)
+        assert again.lower.tolist() == columns.lower.tolist()
+        assert again.upper.tolist() == columns.upper.tolist()
+
+
+def test_a_list_of_equal_values_is_one_value():
+    spellings = [sz.Space(kind="binary", cost=2), sz.Space(kind=["binary"] * 3, cost=np.array([2.0, 2.0, 2.0]))]
+    assert len({space.to_toml() for space in spellings}) == 1

@@ -90,6 +90,20 @@ def blind(p: Problem, b: Box, e: Ends, i: Tensor) -> Tensor | None:
     return torch.where((found == b.x).all(1, keepdim=True), e.end, found)
 
 
+def several(p: Problem) -> Tensor | None:
+    """Which sites, (1, sites), have more than two values of which none is an end: categories and finite sets."""
+    if p.form is None:
+        return None
+    layout, found = p.form.layout, []
+    if layout is not None and layout.one_hot is not None:
+        found.append((layout.one_hot & ((~layout.pad).sum(0) > 2))[None])
+    if len(p.form.at):
+        many = p.form.tables.isfinite().sum(1) > 2
+        flat = torch.zeros_like(p.form.discrete).scatter(0, p.form.at, many)
+        found.append(by_site(p, p.form.inside(flat[None])).any(1))
+    return None if not found else torch.stack(found).any(0)
+
+
 def joining(p: Problem, i: Tensor) -> Tensor | None:
     """In which order features, by sites, may join in where a change breaks a rule: drawn; None without rules."""
     if not p.tied:

@@ -264,13 +264,17 @@ class SwapSearch(Attack):
         old = old.gather(1, turns % s.count.clamp(1, self.proposals)[:, None])
         left = fast.isfinite()
         new = torch.where(left, new, old)  # where no unchanged site is left
+        known = (oracle.tally.best_l0 <= wave.shape[1])[:, None]
+        again = self._again(old, known, oracle)
+        if again is not None:
+            new, left = torch.where(again, old, new), left | again
         credit = w.gather(2, new[:, None].expand(-1, PLACES, -1))
         blind = fate * credit.sum(1) < credit[:, 1] + credit[:, 3]
         credit = credit * torch.stack([~blind, blind] * 2, 1)
+        blind = blind if again is None else torch.where(again, fate < 0.5, blind)
         here = box.at(new)
         there = new[:, None].expand(-1, box.x.shape[1], -1)
         end, far = ends.end.gather(2, there), here.far if drawn is None else drawn.gather(2, there)
-        known = (oracle.tally.best_l0 <= wave.shape[1])[:, None]
         # In a space without an example a site that is changed already may need another value, if no other is left.
         last = here.x if drawn is None else torch.where(known[:, None], here.x, far)
         return Draws(
@@ -282,6 +286,14 @@ class SwapSearch(Attack):
             credit=credit / credit.sum(1, keepdim=True).clamp(min=1e-30),
             joining=None,
         )
+
+    def _again(self, old: Tensor, known: Tensor, oracle: Oracle) -> Tensor | None:
+        """Which proposals give a changed site another value: the first of a step, where it may have more than two."""
+        several = sites.several(oracle.problem)
+        if several is None or self.proposals == 1:
+            return None
+        first = torch.arange(self.proposals, device=old.device) == 0
+        return several.expand(len(old), -1).gather(1, old) & first & known
 
     def _exchange(self, j: int, draws: Draws, s: State, box: Box, oracle: Oracle) -> Proposal:
         """The point with an old site put back and a new one changed.

@@ -1,5 +1,6 @@
 """What a cascade found, and how far it can be believed."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from sigmazero.core.attack import Attack
 from sigmazero.core.findings import Finding, coded, render
 from sigmazero.core.metrics import DEFAULT_KS, average, fitting_costs, fitting_ks
 from sigmazero.core.problem import Problem
-from sigmazero.core.result import Outcome, Result
+from sigmazero.core.result import COST_ROUNDING, Outcome, Result
 
 LUCK, SHARE = 2, 0.01  # so many samples, or this share of them, may fall to a random search by luck
 MASKED = 0.1  # from this share on the gradients do mislead
@@ -84,7 +85,8 @@ class CascadeReport:
             raise ValueError(
                 f"cost={cost}: only eps={self.eps} changes were searched; with eps=None costs are answered"
             )
-        return average(self.right & (fewest(self._worth[:after]) > cost))
+        most = cost + abs(cost) * COST_ROUNDING if cost < math.inf else cost
+        return average(self.right & (fewest(self._worth[:after]) > most))
 
     def robust_accuracy(self, k: float | None = None, after: int | None = None) -> float:
         """Share of the samples that are right and stay so under k changes; `after` asks the first so many members only.

@@ -246,7 +246,8 @@ def expand(questions: Sequence[Question], loader: Loader) -> tuple[list[Cell], l
             cells += [_cell(question, loader, *known[network]) for question in group]
         except ABSENT as error:
             note(network.name, error, len(group))
-    return cells, list(absent.values())
+    # One question may be asked twice: of equal data by two names, or in equal spaces from two places.
+    return list({cell.info.key: cell for cell in reversed(cells)}.values())[::-1], list(absent.values())
 
 
 def _cell(question: Question, loader: Loader, weights: str, code: dict[str, Any]) -> Cell:

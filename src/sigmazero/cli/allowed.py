@@ -26,7 +26,7 @@ def allowed(
             raise ValueError(f"{name} and --space are both given; say in {space} what may change, and leave {name} out")
     said = None if space is None else read_space(space)
     found = Allowed(USUAL if bounds is None else bounds, None if mask is None else _mask(mask), said)
-    return found.on(rows)
+    return found.on(rows) if bounds is None else found  # a box that is said holds, also the usual one
 
 
 def read_space(path: Path) -> Space:

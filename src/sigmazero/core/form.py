@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from sigmazero.core.ops import scale
-from sigmazero.core.space import SLACK, Accept, Columns, Floats, Space
+from sigmazero.core.space import SLACK, WHOLE, Accept, Columns, Floats, Space
 from sigmazero.core.space_keep import Around, RuleKeeper
 from sigmazero.core.space_sites import SiteLayout
 
@@ -204,6 +204,8 @@ class Form:
         """
         flat, clean = points.flatten(1).double(), x.flatten(1).double()
         tolerance = 4 * torch.finfo(points.dtype).eps * flat.abs().clamp(min=1)
+        whole = self.discrete & (self.per == 1) & (self.times == self.times.round())
+        tolerance = torch.where(whole, tolerance.clamp(max=WHOLE), tolerance)
         legal = (flat == clean) | ((flat - self.nearest(flat)).abs() <= tolerance)
         good = (legal if self.keeper is None else legal | self.keeper.derived).all(1)
         for group in self.columns.groups:

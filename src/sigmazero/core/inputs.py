@@ -40,7 +40,7 @@ def make_problem(
 ) -> Problem:
     """Check everything that can be checked without the model and make the question."""
     _check_numbers(seed, budget)
-    check_inputs(x)
+    check_inputs(x, space.names if isinstance(space, Space) else None)
     check_labels(x, y)
     _check_unit(x, unit, layout)
     if layout == "NHWC":
@@ -118,8 +118,8 @@ def check_margin(margin: object) -> None:
         raise ValueError(f"margin={margin!r} must be a finite number, 0 or more: the least lead in the logits")
 
 
-def check_inputs(x: Tensor) -> None:
-    """Refuse inputs that no attack could change and count."""
+def check_inputs(x: Tensor, names: Sequence[str] | None = None) -> None:
+    """Refuse inputs that no attack could change and count; `names` are what errors call their features."""
     if not isinstance(x, Tensor):
         raise TypeError(f"inputs are a {type(x).__name__}, not a torch tensor; use torch.as_tensor(...)")
     if x.dtype in (torch.float16, torch.bfloat16):
@@ -132,10 +132,11 @@ def check_inputs(x: Tensor) -> None:
         raise ValueError(f"inputs have shape {tuple(x.shape)}: a sample has no features")
     if x.is_meta:
         raise ValueError("inputs are on the meta device, which holds no values; load them on another one")
-    finite = x.isfinite().flatten(1).all(1)
+    finite = x.isfinite().flatten(1)
     if not finite.all():
-        row = int((~finite).nonzero()[0])
-        raise ValueError(f"input row {row} holds NaN or Inf; clean the data first")
+        row, k = (int(v) for v in (~finite).nonzero()[0])
+        label = repr(names[k]) if names is not None and k < len(names) else str(k)
+        raise ValueError(f"input row {row} holds NaN or Inf in feature {label}; clean the data first")
 
 
 def check_labels(x: Tensor, y: Tensor) -> None:

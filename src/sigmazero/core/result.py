@@ -16,6 +16,8 @@ from sigmazero.core.result_face import ResultFace
 
 __all__ = ["Outcome", "Result"]
 
+COST_ROUNDING = 1e-6  # part by which a sum of costs may be off: three times 0.1 is not above 0.3
+
 
 @dataclass(frozen=True, repr=False)
 class Result(ResultFace):
@@ -91,7 +93,8 @@ class Result(ResultFace):
 
     def asr_at_cost(self, cost: float = torch.inf) -> float:
         """Share of ALL samples fooled with changes that cost at most so much together."""
-        return float((self.success & (self.cost <= cost)).double().mean()) if len(self) else math.nan
+        within = self.cost.double() <= cost + abs(cost) * COST_ROUNDING if cost < math.inf else self.success
+        return float((self.success & within).double().mean()) if len(self) else math.nan
 
     @property
     def median_l0(self) -> float:

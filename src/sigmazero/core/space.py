@@ -10,7 +10,8 @@
 
 import difflib
 import math
-from collections.abc import Callable, Mapping, Sequence
+import numbers
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from sigmazero.core.space_rules import Derive, Formula, Laws, Rule, laws
 Floats = NDArray[np.float64]
 Accept = Callable[[Tensor, Tensor], Tensor]
 SLACK = 1e-9  # of a step: by so much may an end miss a legal value by rounding
+WHOLE = 1e-3  # no whole number is off by more, however large it is
+NEAR = 1e-6  # part of a step by which 1/n may be off: as wide as 1/255 in single precision, or with six digits
 KINDS = ("real", "integer", "binary", "values")
 DIRECTIONS = {"both": (True, True), "up": (True, False), "down": (False, True), "none": (False, False)}
 
@@ -96,6 +99,7 @@ class Space:
 
     def __post_init__(self) -> None:
         """Refuse what is wrong whatever the inputs."""
+        _check_words(self)
         if self.names is None:
             return
         twice = [name for k, name in enumerate(self.names) if name in list(self.names)[:k]]
@@ -138,6 +142,8 @@ class Space:
     def patches(cls, shape: Sequence[int], size: int, **more: Any) -> "Space":
         """Images (channels, height, width) in which a square of `size` × `size` pixels counts once."""
         at = _image(shape)
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ValueError(f"space: size={size!r} of a patch must be a whole number of pixels, 1 or more")
         _, height, width = at.shape
         corners = [(i, j) for i in range(0, height, size) for j in range(0, width, size)]
         named = {f"patch {i},{j}": at[:, i : i + size, j : j + size].ravel().tolist() for i, j in corners}
@@ -182,10 +188,12 @@ class Space:
         for name, values, words in (("grid", grid, "0 or more"), ("around", around, "0 or more")):
             self._refuse(name, values, values < 0, words)
         self._refuse("cost", cost, ~((cost > 0) & np.isfinite(cost)), "a finite number greater than 0")
-        times, per = _steps(kind, grid, tables)
+        times, per = _steps(kind, grid, tables, labels)
         rise, fall = self._directions(shape)
         groups = self._groups(n)
         self._check_groups(groups, kind, cost, rise, fall, tied.at)
+        alone = [group.members[0] for group in groups if group.one_hot and len(group.members) == 1]
+        rise[:, alone] = fall[:, alone] = False  # a category of one word has no other
         return Columns(kind, lower, upper, around, times, per, tables, rise, fall, cost, groups, labels, tied)
 
     def place(self, feature: Any, features: int) -> int:
@@ -196,6 +204,8 @@ class Space:
             if feature not in self.names:
                 raise ValueError(f"space: there is no feature {feature!r}; {_near(feature, self.names)}")
             return list(self.names).index(feature)
+        if not isinstance(feature, numbers.Integral):
+            raise ValueError(f"space: there is no feature {feature!r}; give its name or its index")
         if not 0 <= int(feature) < features:
             raise ValueError(f"space: there is no feature {feature}; an input has features 0 to {features - 1}")
         return int(feature)
@@ -239,8 +249,11 @@ class Space:
     def _tables(self, n: int) -> dict[int, Floats]:
         found = {}
         for feature, values in self.values.items():
-            table = np.unique(np.asarray(values, dtype=np.float64))
             k = self.place(feature, n)
+            try:
+                table = np.unique(np.asarray(values, dtype=np.float64))
+            except (TypeError, ValueError):
+                table = np.array([math.nan])
             if not len(table) or not np.isfinite(table).all():
                 raise ValueError(f"space: values of feature {self.label(k)} must be one or more finite numbers")
             found[k] = table
@@ -257,15 +270,18 @@ class Space:
             lower[k] = lower[k] if self._given(self.lower, 0.0, k, len(kind)) else first
             upper[k] = upper[k] if self._given(self.upper, 1.0, k, len(kind)) else last
         for k, word in enumerate(kind):
-            if word == "binary":
-                lower[k], upper[k] = 0.0, 1.0
+            if word == "binary":  # its own ends hold; one value for all features is not meant for it
+                lower[k] = 0.0 if isinstance(self.lower, int | float) else max(lower[k], 0.0)
+                upper[k] = 1.0 if isinstance(self.upper, int | float) else min(upper[k], 1.0)
             if word == "values" and k not in tables:
                 raise ValueError(f"space: feature {self.label(k)} has kind 'values' but no values; pass values=")
         wrong = lower > upper
         if wrong.any():
             k = int(np.flatnonzero(wrong)[0])
             ends = f"lower={lower[k]:g} lies above upper={upper[k]:g}"
-            raise ValueError(f"space: {ends} for feature {self.label(k)}; swap them")
+            both = self._given(self.lower, 0.0, k, len(kind)) and self._given(self.upper, 1.0, k, len(kind))
+            fix = "swap them" if both else "say both, they are 0 and 1 unless said"
+            raise ValueError(f"space: {ends} for feature {self.label(k)}; {fix}")
         return lower, upper
 
     def _given(self, ends: Any, usual: float, k: int, n: int) -> bool:
@@ -330,6 +346,24 @@ class Space:
                 raise ValueError(f"{words}: give all of a one-hot group direction 'both', or all of them 'none'")
 
 
+def _check_words(space: Space) -> None:
+    """Refuse a text where several are meant, whose letters would be taken one by one, and groups without a name."""
+    if space.names is not None:
+        wrong = [space.names] if isinstance(space.names, str) else [n for n in space.names if not isinstance(n, str)]
+        if wrong:
+            raise ValueError(f"space: names has {wrong[0]!r}; give a sequence of texts, one per feature")
+    for what in ("values", "derived"):
+        if not isinstance(given := getattr(space, what), Mapping):
+            raise ValueError(f"space: {what} is {given!r}; write it by feature: {{feature: ...}}")
+    named = {"one_hot": space.one_hot, "tied": space.tied if isinstance(space.tied, Mapping) else {}}
+    for what, groups in named.items():
+        if not isinstance(groups, Mapping):
+            raise ValueError(f"space: {what} is a {type(groups).__name__}; write it as {{group: [features]}}")
+        for name, members in groups.items():
+            if isinstance(members, str) or not isinstance(members, Iterable):
+                raise ValueError(f"space: {what} of group {name!r} is {members!r}; give a list of features")
+
+
 def _near(word: str, names: Sequence[str]) -> str:
     close = difflib.get_close_matches(word, names, 1)
     return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(list(names)[:10])}"
@@ -342,7 +376,7 @@ def _image(shape: Sequence[int]) -> NDArray[np.int64]:
     return np.arange(math.prod(shape)).reshape(tuple(shape))
 
 
-def _steps(kind: list[str], grid: Floats, tables: dict[int, Floats]) -> tuple[Floats, Floats]:
+def _steps(kind: list[str], grid: Floats, tables: dict[int, Floats], labels: list[str]) -> tuple[Floats, Floats]:
     """The step of each feature as times / per; 1/n is kept as 1 over n, so that its multiples round as k/n."""
     times, per = np.ones(len(grid)), np.zeros(len(grid))
     for k, step in enumerate(grid):
@@ -351,8 +385,10 @@ def _steps(kind: list[str], grid: Floats, tables: dict[int, Floats]) -> tuple[Fl
             continue
         step = step if step > 0 else 1.0
         if whole and step != round(step):
-            raise ValueError(f"space: grid={step:g} of feature {k} is no whole number, and its kind is {kind[k]}")
+            raise ValueError(
+                f"space: grid={step:g} of feature {labels[k]} is no whole number, and its kind is {kind[k]}"
+            )
         parts = round(1 / step) if step < 1 else 1
-        exact = abs(parts * step - 1) < 1e-9 if step < 1 else False
+        exact = abs(parts * step - 1) < NEAR if step < 1 else False
         times[k], per[k] = (1.0, float(parts)) if exact else (float(step), 1.0)
     return times, per

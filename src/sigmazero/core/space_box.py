@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sigmazero.core.form import Form
-from sigmazero.core.space import SLACK, Columns, Floats, Space
+from sigmazero.core.space import SLACK, WHOLE, Columns, Floats, Space
 
 
 def within(space: Space, x: Tensor, pixels: bool, mask: Tensor | None) -> tuple[Tensor, Tensor, Form | None]:
@@ -27,7 +27,8 @@ def within(space: Space, x: Tensor, pixels: bool, mask: Tensor | None) -> tuple[
         raise ValueError(f"space: directions of {len(columns.rise)} samples for {len(x)} inputs; give one row for each")
     low, high = np.broadcast_to(lower, (1, len(lower))), np.broadcast_to(upper, (1, len(upper)))
     if np.isfinite(columns.around).any():
-        near = legal_ends(columns, values - columns.around, values + columns.around)
+        centre = _on_steps(columns, values)
+        near = legal_ends(columns, centre - columns.around, centre + columns.around)
         low, high = np.maximum(low, near[0]), np.minimum(high, near[1])
     if not columns.rise.all():
         high = np.where(columns.rise, high, values)
@@ -35,9 +36,16 @@ def within(space: Space, x: Tensor, pixels: bool, mask: Tensor | None) -> tuple[
         low = np.where(columns.fall, low, values)
     # In the dtype of the inputs, and never so rounded that an input is outside.
     ends = [torch.tensor(v).to(x).view(len(v), *shape) for v in (low, high)]
-    ends = [torch.minimum(ends[0], x) if len(low) > 1 else torch.minimum(ends[0], x.amin(0, keepdim=True)), ends[1]]
-    ends[1] = torch.maximum(ends[1], x) if len(high) > 1 else torch.maximum(ends[1], x.amax(0, keepdim=True))
+    if len(x):
+        ends[0] = torch.minimum(ends[0], x if len(low) > 1 else x.amin(0, keepdim=True))
+        ends[1] = torch.maximum(ends[1], x if len(high) > 1 else x.amax(0, keepdim=True))
     return ends[0], ends[1], Form.make(space, columns, shape, channels, x)
+
+
+def _on_steps(columns: Columns, values: Floats) -> Floats:
+    """Values without the rounding of their format, where legal ones are whole steps: 8 steps around are 8, not 7."""
+    per = np.maximum(columns.per, 1)
+    return np.where(columns.per > 0, np.round(values * per / columns.times) * columns.times / per, values)
 
 
 def legal_ends(columns: Columns, lower: Floats | None = None, upper: Floats | None = None) -> tuple[Floats, Floats]:
@@ -49,7 +57,7 @@ def legal_ends(columns: Columns, lower: Floats | None = None, upper: Floats | No
     with np.errstate(invalid="ignore"):
         up = np.ceil(low * per / columns.times - SLACK) * columns.times / per
         down = np.floor(high * per / columns.times + SLACK) * columns.times / per
-    low, high = np.where(stepped, up, low), np.where(stepped, down, high)
+    low, high = np.where(stepped, up + 0.0, low), np.where(stepped, down + 0.0, high)  # no minus zero
     for k, table in columns.tables.items():
         inside = [np.where(table >= v, table, np.inf).min() for v in np.atleast_1d(low[..., k])]
         low[..., k] = np.reshape(inside, low[..., k].shape)
@@ -72,11 +80,17 @@ def _check_inputs(values: Floats, lower: Floats, upper: Floats, columns: Columns
         _refuse(values, row, k, columns, f"is not {ends}", "widen the ends or correct the input")
     per = np.maximum(columns.per, 1)
     steps = values * per / columns.times
+    whole = (columns.per == 1) & (columns.times == np.round(columns.times))
+    slack = np.where(whole, np.minimum(slack, WHOLE), slack)
     off = (columns.per > 0) & (np.abs(np.round(steps) * columns.times / per - values) > slack)
     if off.any():
         row, k = (int(v) for v in np.argwhere(off)[0])
-        step = f"is no multiple of {columns.times[k] / per[k]:g}"
-        _refuse(values, row, k, columns, step, "round the inputs or change the feature's kind or grid")
+        step = columns.times[k] / per[k]
+        near = round(values[row, k] / step) * step
+        alike = f"{near:g}" == f"{values[row, k]:g}"
+        more = f" (it is {abs(near - values[row, k]):.2g} off)" if alike else ""
+        words = f"is no multiple of {step:g}{more}"
+        _refuse(values, row, k, columns, words, "round the inputs or change the feature's kind or grid")
     for k, table in columns.tables.items():
         far = np.abs(values[:, k, None] - table).min(1) > slack[:, k]
         if far.any():

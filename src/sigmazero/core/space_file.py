@@ -32,11 +32,20 @@ import numpy as np
 from torch import Tensor
 
 from sigmazero.core.source import code_hash
-from sigmazero.core.space import FeatureGroup, Space
+from sigmazero.core.space import Columns, FeatureGroup, Space
 from sigmazero.core.space_rules import Formula, Rule
 
 OPTIONS = ("kind", "values", "lower", "upper", "around", "grid", "direction", "cost")
-_USUAL = {"kind": "real", "lower": 0.0, "upper": 1.0, "around": math.inf, "grid": 0.0, "direction": "both", "cost": 1.0}
+_USUAL: dict[str, Any] = {
+    "kind": "real",
+    "lower": 0.0,
+    "upper": 1.0,
+    "around": math.inf,
+    "grid": 0.0,
+    "direction": "both",
+    "cost": 1.0,
+}
+LARGE = 1e15  # whole numbers up to here are written without a dot
 _SENSES = {"at_most": "<=", "at_least": ">=", "equals": "="}
 
 
@@ -61,6 +70,7 @@ def parse(text: str, path: str | Path = "space") -> Space:
 def build(values: Mapping[str, Any], path: str | Path = "space") -> Space:
     """A space from the tables of such a file."""
     held = dict(values)
+    _check_tables(held, path)
     features, groups = held.pop("feature", {}), held.pop("group", {})
     tied = {"rules": held.pop("rule", []), "derived": held.pop("derived", {})}
     given: dict[str, Any] = {name: _plain(value) for name, value in held.items()}
@@ -87,6 +97,20 @@ def build(values: Mapping[str, Any], path: str | Path = "space") -> Space:
         return Space(**given)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def _check_tables(held: Mapping[str, Any], path: str | Path) -> None:
+    """Refuse what is no table where one is wanted."""
+    for word, kind in (("feature", "feature"), ("group", "group"), ("derived", "derived feature")):
+        tables = held.get(word, {})
+        if not isinstance(tables, Mapping):
+            raise ValueError(f"{path}: {word} = {tables!r} is no table; write [{word}.NAME]")
+        for name, one in tables.items():
+            if not isinstance(one, Mapping):
+                raise ValueError(f"{path}: {kind} {name!r} is {one!r}, which is no table; write [{word}.{name}]")
+    rules = held.get("rule", [])
+    if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
+        raise ValueError(f"{path}: rule = {rules!r} is no list of tables; write [[rule]]")
 
 
 def identity(space: Space, shape: Sequence[int]) -> str:
@@ -127,15 +151,16 @@ def written(space: Space) -> str:
     if space.names is None:
         if space.values:
             raise ValueError("space: a file needs names for features with values; pass names=")
-        held = {name: getattr(space, name) for name in OPTIONS if name != "values"}
+        held = {name: _collapsed(getattr(space, name)) for name in OPTIONS if name != "values"}
         lines += [f"{name} = {_text(value)}" for name, value in held.items() if _said(name, value)]
     else:
         for place, name in enumerate(space.names):
-            lines += [f"[feature.{json.dumps(name)}]", *_feature(space, place, len(space.names)), ""]
+            assert columns is not None
+            lines += [f"[feature.{_quoted(name)}]", *_feature(space, columns, place), ""]
     tied = space.tied if isinstance(space.tied, Mapping) else {f"tied {k}": g for k, g in enumerate(space.tied)}
     for kind, named in (("one_hot", space.one_hot), ("tied", tied)):
         for name, members in named.items():
-            lines += [f"[group.{json.dumps(str(name))}]", f"{kind} = {_text(list(members))}", ""]
+            lines += [f"[group.{_quoted(str(name))}]", f"{kind} = {_text(list(members))}", ""]
     lines += _laws(space)
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -159,7 +184,8 @@ def draft(x: Any, names: Sequence[str] | None) -> Space:
         if size:
             groups[f"group {len(groups)}"] = labels[k : k + size]
         k += max(size, 1)
-    return Space(kind=kind, lower=rows.min(0).tolist(), upper=rows.max(0).tolist(), one_hot=groups, names=labels)
+    lower, upper = np.where(binary, 0.0, rows.min(0)).tolist(), np.where(binary, 1.0, rows.max(0)).tolist()
+    return Space(kind=kind, lower=lower, upper=upper, one_hot=groups, names=labels)
 
 
 def _one_hot_from(rows: Any, binary: Any, first: int) -> int:
@@ -174,12 +200,17 @@ def _one_hot_from(rows: Any, binary: Any, first: int) -> int:
     return 0
 
 
-def _feature(space: Space, place: int, n: int) -> list[str]:
+def _feature(space: Space, columns: Columns, place: int) -> list[str]:
     """What is said of one feature."""
-    lines = []
+    lines, n = [], len(columns.kind)
+    own = place in columns.tables or place in columns.laws.at  # whose ends are others where none are said
     for option in OPTIONS[:1] + OPTIONS[2:]:
         value = space._each(option, getattr(space, option), _USUAL[option], (n,))[place]
-        if _said(option, value):
+        ends = option in ("lower", "upper")
+        if ends and columns.kind[place] == "binary":
+            value = float(getattr(columns, option)[place])
+        said = space._given(getattr(space, option), _USUAL[option], place, n) if ends and own else _said(option, value)
+        if said:
             lines.append(f"{option} = {_text(value)}")
     sets = {space.place(feature, n): values for feature, values in space.values.items()}
     return lines + ([f"values = {_text(list(sets[place]))}"] if place in sets else [])
@@ -202,7 +233,7 @@ def _laws(space: Space) -> list[str]:
         lines += ["[[rule]]", f"terms = {_table(space, rule.terms)}", f"{said[rule.sense]} = {_text(rule.bound)}", ""]
     for name, how in space.derived.items():
         formula = how if isinstance(how, Formula) else Formula(cast(Mapping[Any, float], how))
-        lines += [f"[derived.{json.dumps(_key(space, name))}]", f"terms = {_table(space, formula.terms)}"]
+        lines += [f"[derived.{_quoted(_key(space, name))}]", f"terms = {_table(space, formula.terms)}"]
         lines += [*([f"constant = {_text(formula.constant)}"] if formula.constant else []), ""]
     return lines
 
@@ -229,7 +260,14 @@ def _key(space: Space, feature: Any) -> str:
 
 
 def _table(space: Space, terms: Mapping[Any, float]) -> str:
-    return f"{{{', '.join(f'{json.dumps(_key(space, name))} = {_text(factor)}' for name, factor in terms.items())}}}"
+    return f"{{{', '.join(f'{_quoted(_key(space, name))} = {_text(factor)}' for name, factor in terms.items())}}}"
+
+
+def _collapsed(value: Any) -> Any:
+    """One value for a list of equal ones: two spellings of a space have one text."""
+    flat = value.flatten().tolist() if isinstance(value, np.ndarray | Tensor) else value
+    alike = isinstance(flat, list | tuple) and len(flat) > 0 and all(one == flat[0] for one in flat)
+    return flat[0] if alike and not isinstance(flat[0], list | tuple) else value
 
 
 def _said(option: str, value: Any) -> bool:
@@ -242,8 +280,13 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(_text(one) for one in value)}]"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    return repr(float(value)) if isinstance(value, float) else str(value)
+        return _quoted(value)
+    number = float(value)  # one spelling of 90 and 90.0, so that a space has one text
+    return str(int(number)) if number.is_integer() and abs(number) < LARGE else repr(number)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _plain(value: Any) -> Any:
