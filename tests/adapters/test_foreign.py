@@ -1,6 +1,7 @@
 """Attacks of other libraries, and functions, as attacks of ours: queries are counted, what comes back is verified."""
 
 import functools
+import importlib
 import pickle
 from typing import Any
 
@@ -284,6 +285,16 @@ def test_plans(peer):
             parse_plan(PLAN.format(name=name, options=options))
 
 
+def test_what_a_library_lacks_itself_is_named():
+    def needy(model, x, y):
+        return importlib.import_module("no_such_package").attack(model, x, y)
+
+    model = torch.nn.Linear(4, 2).requires_grad_(False)
+    x = torch.rand(1, 4)
+    with pytest.raises(ImportError, match=r"^needy needs no_such_package, which is not installed; pip"):
+        sz.foreign(needy).run(model, x, model(x).argmax(1))
+
+
 THEIRS = [
     ("foolbox", "L0FMNAttack", {"steps": 10}),
     ("foolbox", "SaltAndPepperNoiseAttack", {"steps": 20}),
@@ -307,6 +318,12 @@ def test_counts_are_those_of_hooks(peer, subject, library, name, options):
     x, y = subject.x[:ROWS], subject.y[:ROWS]
     result = counted(sz.foreign(f"{library}:{name}", **options), subject.model, x, y)
     assert (result.l0 <= result.own.l0).all()
+
+
+def test_an_attack_that_would_take_targets_for_true_classes(peer, subject):
+    peer("art")
+    with pytest.raises(ValueError, match="art:SquareAttack has no targeted form"):
+        sz.foreign("art:SquareAttack").run(subject.model, subject.x[:1], subject.y[:1], targeted=True)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -36,6 +36,7 @@ from sigmazero.core import noise
 from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
 from sigmazero.core.door import Door, Enough
+from sigmazero.core.extras import MissingExtra
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count
 from sigmazero.core.problem import Problem
@@ -137,6 +138,10 @@ class Foreign(Attack):
                 found = self._caller.call(door, problem.x.clone(), problem.y.clone(), problem.targeted, told)
         except Enough:
             return oracle.tally.best[rows]
+        except ModuleNotFoundError as error:  # which some libraries say when an attack begins, and do not require
+            raise MissingExtra(
+                f"{self.name} needs {error.name}, which is not installed; pip install {error.name}"
+            ) from error
         except RuntimeError as error:
             if door.dead_end and "grad" in str(error):
                 raise TypeError(f"{self.name} needs gradients, and this model has none ({error})") from error
