@@ -210,7 +210,7 @@ def test_a_model_without_gradients(easy):
     scores = lambda x: torch.from_numpy(x.detach().numpy() @ weight[0].T + weight[1])  # noqa: E731
     blind = sz.foreign(lambda model, x, y: 1 - x, name="blind")
     assert blind.run(scores, x, y).own is not None
-    with pytest.raises(TypeError, match=r"steepest needs gradients, and this model has none \(.*\)$"):
+    with pytest.raises(TypeError, match=r"steepest needs gradients, and this model has none; use .*query-swap"):
         sz.foreign(steepest).run(scores, x, y)
 
 
@@ -283,6 +283,22 @@ def test_plans(peer):
     ):
         with pytest.raises(PlanError, match=said):
             parse_plan(PLAN.format(name=name, options=options))
+
+
+def test_every_door_makes_an_attack_of_what_it_is_given(tmp_path):
+    def darken(model, x, y):
+        return 0 * x
+
+    torch.manual_seed(0)
+    model, x = torch.nn.Linear(4, 3).requires_grad_(False), torch.rand(6, 4)
+    y = model(x).argmax(1)
+    expected = sz.foreign(darken).run(model, x, y)
+    found = sz.evaluate(model, (x, y), [darken], steps=9, store=tmp_path / "runs.db")
+    assert found.facts(found.keys[0]).l0.tolist() == expected.l0.tolist()
+    cascade = sz.SparseAutoAttack(model, eps=4, version="custom", attacks_to_run=[darken], verbose=False)
+    assert torch.equal(cascade.run_standard_evaluation(x, y), expected.x_adv)
+    with pytest.raises(KeyError, match=r"made by sz.foreign\('foolbox:L0FMNAttack'\), or named in a plan"):
+        sz.get("foolbox:L0FMNAttack")
 
 
 def test_what_a_library_lacks_itself_is_named():

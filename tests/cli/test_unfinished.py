@@ -78,8 +78,7 @@ def build(): return sz.wrap(Client(), takes="numpy", max_batch=2, retries=1, wai
 
 def test_a_service_that_fails_halfway(sigmazero, own):
     (own / "service.py").write_text(SERVICE)
-    asked = ("attack", "--model", "service.py:build", "--data", "mine.npz", "--device", "cpu", "--no-doctor")
-    asked = (*asked, "--attack", "label-swap", "--steps", 20, "--rows", "0:8")
+    asked = (*MINE, "--model", "service.py:build", "--attack", "label-swap", "--rows", "0:8")
     with np.load("mine.npz") as file:
         images = file["images"]
     labels = (images.reshape(12, 60).astype(float) @ runpy.run_path("service.py")["WEIGHT"]).argmax(1)

@@ -107,7 +107,7 @@ def test_the_highest_score_is_what_predict_names(digits):
     assert sz.wrap(model)(points).argmax(1).tolist() == model.predict(rows).tolist()
 
 
-class Careful(LogisticRegression):
+class Careful(LogisticRegression):  # type: ignore[misc]
     """An estimator of a user's own, which names class 1 only where it is sure."""
 
     def predict(self, x):
