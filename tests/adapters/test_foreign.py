@@ -1,6 +1,7 @@
 """Attacks of other libraries, and functions, as attacks of ours: queries are counted, what comes back is verified."""
 
 import functools
+import importlib
 import pickle
 from typing import Any
 
@@ -209,7 +210,7 @@ def test_a_model_without_gradients(easy):
     scores = lambda x: torch.from_numpy(x.detach().numpy() @ weight[0].T + weight[1])  # noqa: E731
     blind = sz.foreign(lambda model, x, y: 1 - x, name="blind")
     assert blind.run(scores, x, y).own is not None
-    with pytest.raises(TypeError, match=r"steepest needs gradients, and this model has none \(.*\)$"):
+    with pytest.raises(TypeError, match=r"steepest needs gradients, and this model has none; use .*query-swap"):
         sz.foreign(steepest).run(scores, x, y)
 
 
@@ -284,6 +285,32 @@ def test_plans(peer):
             parse_plan(PLAN.format(name=name, options=options))
 
 
+def test_every_door_makes_an_attack_of_what_it_is_given(tmp_path):
+    def darken(model, x, y):
+        return 0 * x
+
+    torch.manual_seed(0)
+    model, x = torch.nn.Linear(4, 3).requires_grad_(False), torch.rand(6, 4)
+    y = model(x).argmax(1)
+    expected = sz.foreign(darken).run(model, x, y)
+    found = sz.evaluate(model, (x, y), [darken], steps=9, store=tmp_path / "runs.db")
+    assert found.facts(found.keys[0]).l0.tolist() == expected.l0.tolist()
+    cascade = sz.SparseAutoAttack(model, eps=4, version="custom", attacks_to_run=[darken], verbose=False)
+    assert torch.equal(cascade.run_standard_evaluation(x, y), expected.x_adv)
+    with pytest.raises(KeyError, match=r"made by sz.foreign\('foolbox:L0FMNAttack'\), or named in a plan"):
+        sz.get("foolbox:L0FMNAttack")
+
+
+def test_what_a_library_lacks_itself_is_named():
+    def needy(model, x, y):
+        return importlib.import_module("no_such_package").attack(model, x, y)
+
+    model = torch.nn.Linear(4, 2).requires_grad_(False)
+    x = torch.rand(1, 4)
+    with pytest.raises(ImportError, match=r"^needy needs no_such_package, which is not installed; pip"):
+        sz.foreign(needy).run(model, x, model(x).argmax(1))
+
+
 THEIRS = [
     ("foolbox", "L0FMNAttack", {"steps": 10}),
     ("foolbox", "SaltAndPepperNoiseAttack", {"steps": 20}),
@@ -307,6 +334,12 @@ def test_counts_are_those_of_hooks(peer, subject, library, name, options):
     x, y = subject.x[:ROWS], subject.y[:ROWS]
     result = counted(sz.foreign(f"{library}:{name}", **options), subject.model, x, y)
     assert (result.l0 <= result.own.l0).all()
+
+
+def test_an_attack_that_would_take_targets_for_true_classes(peer, subject):
+    peer("art")
+    with pytest.raises(ValueError, match="art:SquareAttack has no targeted form"):
+        sz.foreign("art:SquareAttack").run(subject.model, subject.x[:1], subject.y[:1], targeted=True)
 
 
 @pytest.mark.filterwarnings("ignore")

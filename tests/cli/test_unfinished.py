@@ -1,5 +1,6 @@
 """Ctrl-C in `sigmazero attack --out`: finished rows are kept, and the same command goes on."""
 
+import re
 import runpy
 
 import numpy as np
@@ -55,6 +56,49 @@ def assert_same(one, other):
     assert one.keys() == other.keys()
     for name, values in one.items():
         np.testing.assert_array_equal(values, other[name], name)
+
+
+SERVICE = """
+import numpy as np
+import sigmazero as sz
+WEIGHT = np.random.default_rng(0).normal(size=(60, 4))
+
+class Client:
+    calls = 0
+
+    def __call__(self, x: np.ndarray):
+        self.calls += 1
+        if self.calls > 40:
+            raise ConnectionError("the line is dead\\nfor now")
+        return x.reshape(len(x), -1) @ WEIGHT
+
+def build(): return sz.wrap(Client(), takes="numpy", max_batch=2, retries=1, wait=0.0)
+"""
+
+
+def test_a_service_that_fails_halfway(sigmazero, own):
+    (own / "service.py").write_text(SERVICE)
+    asked = (*MINE, "--model", "service.py:build", "--attack", "label-swap", "--rows", "0:8")
+    with np.load("mine.npz") as file:
+        images = file["images"]
+    labels = (images.reshape(12, 60).astype(float) @ runpy.run_path("service.py")["WEIGHT"]).argmax(1)
+    np.savez("mine.npz", images=images, labels=labels)
+    alone = sigmazero(*asked)
+    assert alone.exit_code == 1
+    said = [line for line in alone.stderr.splitlines() if "not done" in line]
+    assert len(said) == 1
+    assert said[0].startswith("warning: ")
+    done = 8 - int(said[0].split()[1])
+    assert 0 < done < 8
+    assert re.search(r"clean accuracy +100.0 %", alone.stdout)  # of the rows that are done
+    for _ in range(8):
+        kept = sigmazero(*asked, "--out", "kept.npz")
+        if kept.exit_code == 0:
+            break
+        assert "rows are kept in kept.npz" in kept.stderr
+        assert "error: the model failed 2 times in a row (ConnectionError: the line is dead)" in kept.stderr
+    assert kept.exit_code == 0
+    assert held("kept.npz")["ids"].tolist() == list(range(8))
 
 
 @pytest.mark.parametrize("goal", ["", "--target-class 1", "--attack pgd-l0 --budget 4"])

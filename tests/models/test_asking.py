@@ -72,8 +72,10 @@ def test_failed_calls_are_made_again():
     assert torch.allclose(model(X), X @ torch.from_numpy(W))
     assert model.asking.clock.waits == [0.5, 1.0]
     assert (model.queries.asked, model.queries.calls, model.queries.retried) == (8, 2, 2)
-    with pytest.raises(ConnectionError, match="the line is dead"):
+    with pytest.raises(ScorerFailed, match=r"failed once, and retries=0 \(ConnectionError: the line is dead\)$"):
         asked(Service(fails={1}))(X)
+    with pytest.raises(ValueError, match="matmul"):  # a mistake is shown as it is
+        asked(Service())(X[:, :4])
     with pytest.raises(ScorerFailed, match=r"failed 3 times in a row \(ConnectionError: the line is dead\)$"):
         asked(Service(fails={1, 2, 3}), retries=2)(X)
 
@@ -102,7 +104,11 @@ ATTACK = sz.get("sparse-rs", steps=12)
 
 @pytest.mark.parametrize(
     ("terms", "fails", "said"),
-    [({"max_queries": 60}, (), "max_queries=60"), ({"retries": 1}, range(21, 99), "failed 2 times in a row")],
+    [
+        ({"max_queries": 60}, (), "max_queries=60"),
+        ({"retries": 1}, range(21, 99), "failed 2 times in a row"),
+        ({}, range(21, 99), "failed once"),
+    ],
 )
 def test_a_run_keeps_the_rows_that_are_done(terms, fails, said):
     whole = ATTACK.run(asked(Service()), X, Y, budget=2, batch_size=2)
@@ -115,6 +121,7 @@ def test_a_run_keeps_the_rows_that_are_done(terms, fails, said):
     assert torch.equal(result.x_adv[~stopped], whole.x_adv[~stopped])
     assert torch.equal(result.forwards[~stopped], whole.forwards[~stopped])
     assert bool(result.l0[stopped].isinf().all())
+    assert f"{int(stopped.sum())} samples are not done" in str(result)
     assert not bool(result.success[stopped].any())
     assert sum(service.calls) == model.queries.asked
 
@@ -127,8 +134,8 @@ def test_queries_are_those_that_the_result_counts():
 
 def test_a_benchmark_keeps_the_rows_that_are_done_and_goes_on(tmp_path):
     def evaluated(store, **terms):
-        model = asked(Service(), **terms)
-        return sz.evaluate(model, (X, Y), [ATTACK], store=tmp_path / store, budgets=[2], batch_size=2), model.queries
+        model = asked(Service(), max_batch=2, **terms)  # as many rows are attacked at once, and may be lost
+        return sz.evaluate(model, (X, Y), [ATTACK], store=tmp_path / store, budgets=[2]), model.queries
 
     whole, queries = evaluated("whole.db")
     most = queries.asked - 20

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from sigmazero.core.findings import CODES, Finding, render
 from sigmazero.data import load
+from sigmazero.models import wrap
 from sigmazero.models.doctor import examine
 
 
@@ -42,6 +43,11 @@ def test_healthy_model(net: nn.Module, data: tuple[Tensor, Tensor]) -> None:
     assert examine(lambda x: net(x).log_softmax(dim=1), *data) == []
     assert examine(net.double(), data[0].double(), data[1]) == []
     net.float()
+
+
+def test_labels_are_no_probabilities(net: nn.Module, data: tuple[Tensor, Tensor]) -> None:
+    named = wrap(lambda x: net(torch.from_numpy(x)).argmax(1).numpy(), takes="numpy", gives="labels", classes=10)
+    assert examine(named, *data) == []
 
 
 def noisy(logits: Tensor) -> Tensor:

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.ensemble import BaggingClassifier, GradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
+from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -104,6 +105,48 @@ def test_the_highest_score_is_what_predict_names(digits):
     rows = points.flatten(1).double().numpy()
     assert (model.decision_function(rows).argmax(1) != model.predict(rows)).any()
     assert sz.wrap(model)(points).argmax(1).tolist() == model.predict(rows).tolist()
+
+
+class Careful(LogisticRegression):  # type: ignore[misc]
+    """An estimator of a user's own, which names class 1 only where it is sure."""
+
+    def predict(self, x):
+        return self.classes_[(self.predict_proba(x)[:, 1] > 0.8).astype(int)]
+
+
+@pytest.mark.parametrize(
+    ("model", "classes"),
+    [
+        (BaggingClassifier(SVC(), n_estimators=3, random_state=0), 10),
+        (make_pipeline(FixedThresholdClassifier(LogisticRegression(), threshold=0.9)), 2),
+        (GridSearchCV(make_pipeline(StandardScaler(), Careful()), {"careful__C": [1.0]}, cv=2), 2),
+        (SVC(decision_function_shape="ovo"), 10),
+    ],
+    ids=["votes of estimators", "a threshold", "a method of the user's", "pairs of classes"],
+)
+def test_a_success_is_one_for_a_predict_that_goes_its_own_way(model, classes, digits):
+    x, y, images, _ = digits
+    model.fit(x, y % classes)
+    noisy = np.clip(np.repeat(images.flatten(1).double().numpy(), 60, 0), 0, 1)
+    noisy = np.clip(noisy + np.random.default_rng(0).normal(size=noisy.shape) / 3, 0, 1)
+    assert sz.wrap(model)(torch.from_numpy(noisy)).shape == (360, classes)
+    assert (sz.wrap(model)(torch.from_numpy(noisy)).argmax(1).numpy() == model.predict(noisy)).all()
+    named = model.predict(images.flatten(1).numpy())
+    result = sz.get("query-swap", steps=40).run(model, images, torch.from_numpy(named))
+    assert result.success.any()
+    assert ((model.predict(result.x_adv.flatten(1).numpy()) != named) == result.success.numpy()).all()
+
+
+def test_one_class_more_clearly_than_another():
+    pairs = SVC(decision_function_shape="ovo").fit(np.eye(4), np.arange(4))
+    scores = sz.wrap(pairs)(torch.eye(4, dtype=torch.float64))
+    assert (scores.argmax(1) == torch.arange(4)).all()
+    assert (scores.max(1).values > 2.5).all()  # it wins all its three pairs
+
+
+def test_what_predicts_numbers_is_refused():
+    with pytest.raises(ValueError, match="LinearRegression predicts numbers, not classes"):
+        sz.wrap(LinearRegression().fit(np.eye(3), np.arange(3)))
 
 
 def test_logarithms_keep_the_class_and_zero_is_a_number():

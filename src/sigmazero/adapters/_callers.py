@@ -16,6 +16,9 @@ from sigmazero.adapters._caller import Caller, as_tensor
 from sigmazero.adapters._peers import PEERS
 from sigmazero.core.inputs import hint
 
+# Attacks of ART without a switch for targets whose labels are always classes to reach.
+REACHING = ("SaliencyMapMethod", "LowProFool", "DecisionTreeAttack", "TargetedUniversalPerturbation")
+
 
 class FoolboxCaller(Caller):
     """foolbox: an attack object, a model with bounds, a criterion, epsilons."""
@@ -63,7 +66,10 @@ class ArtCaller(Caller):
     """ART: an attack on a classifier object; arrays in, arrays out."""
 
     def check(self, name: str, targeted: bool) -> None:
-        """Whether there is a targeted form, only the attack itself knows."""
+        """An attack has a switch for targets, or takes labels for them, or would take targets for true classes."""
+        kind = type(self.thing) if self.made else self.thing
+        if targeted and "targeted" not in kind.attack_params and self.method not in REACHING:
+            raise ValueError(f"{name} has no targeted form: it takes no argument 'targeted'")
 
     def call(self, model: nn.Module, x: Tensor, y: Tensor, targeted: bool, options: dict[str, Any]) -> Tensor:
         """The classifier must know the number of classes, for which the model is asked once."""

@@ -32,16 +32,18 @@ from sigmazero.adapters import _callers as callers
 from sigmazero.adapters._caller import Caller, plain, settings
 from sigmazero.adapters._callers import is_foreign
 from sigmazero.adapters.points import Points
+from sigmazero.attacks import get
 from sigmazero.core import noise
-from sigmazero.core.ability import Ability
+from sigmazero.core.ability import Ability, ability_of, working
 from sigmazero.core.attack import Attack
 from sigmazero.core.door import Door, Enough
+from sigmazero.core.extras import MissingExtra
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count
 from sigmazero.core.problem import Problem
 
 WRITERS = {"summary_writer", "tensorboard"}
-__all__ = ["Foreign", "foreign", "is_foreign", "planned"]
+__all__ = ["Foreign", "attack_of", "foreign", "is_foreign", "planned"]
 
 
 @dataclass
@@ -137,9 +139,15 @@ class Foreign(Attack):
                 found = self._caller.call(door, problem.x.clone(), problem.y.clone(), problem.targeted, told)
         except Enough:
             return oracle.tally.best[rows]
+        except ModuleNotFoundError as error:  # which some libraries say when an attack begins, and do not require
+            raise MissingExtra(
+                f"{self.name} needs {error.name}, which is not installed; pip install {error.name}"
+            ) from error
         except RuntimeError as error:
             if door.dead_end and "grad" in str(error):
-                raise TypeError(f"{self.name} needs gradients, and this model has none ({error})") from error
+                has = ability_of(oracle.model)
+                works = " or ".join(working("scores" if has == "gradients" else has))
+                raise TypeError(f"{self.name} needs gradients, and this model has none; use {works}") from error
             raise
         if tuple(found.shape) != tuple(problem.x.shape):
             shapes = f"{tuple(found.shape)}, expected {tuple(problem.x.shape)}"
@@ -203,6 +211,17 @@ def foreign(
         caller=None if isinstance(attack, str) else found,
         told=None if shown == told else told,
     )
+
+
+def attack_of(given: Any) -> Attack:
+    """An attack of ours by its name or as it is, or whatever `foreign` makes one of.
+
+    >>> attack_of("sigma-zero").name, attack_of(lambda model, x, y: x).name
+    ('sigma-zero', '<lambda>')
+    """
+    if isinstance(given, Attack):
+        return given
+    return get(given) if isinstance(given, str) and not is_foreign(given) else foreign(given)
 
 
 def planned(

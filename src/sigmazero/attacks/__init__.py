@@ -73,6 +73,8 @@ def get(name: str, **parameters: Any) -> Attack:
     if name not in ATTACKS:
         near = difflib.get_close_matches(name, ATTACKS, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(ATTACKS)}"
+        if ":" in name:
+            hint = f"attacks of other libraries are made by sz.foreign({name!r}), or named in a plan: attack = {name!r}"
         raise KeyError(f"no attack is called {name!r}; {hint}")
     attack = ATTACKS[name]
     known = attack.parameters()

@@ -41,6 +41,7 @@ from sigmazero.core.space import Space
 from sigmazero.models.any import understood
 from sigmazero.models.doctor import examine
 from sigmazero.run import Hardware, Prepared, Session
+from sigmazero.run.memory import at_most
 from sigmazero.run.numbers import Numbers
 from sigmazero.run.progress import Advance
 from sigmazero.run.turns import strictly
@@ -247,6 +248,7 @@ class SparseAutoAttack:
         version, least = self.version, 1 if problem.form is None else problem.form.cheapest
         progress = CascadeState.start(problem.x, len(members))
         prepared = Prepared(self._asked, self._hardware)
+        bs = at_most(self.model, bs)
         if store is not None:
             store.recall(progress, problem, self._asked, bs)
         report = make_report(version, members, progress, problem, left_out)

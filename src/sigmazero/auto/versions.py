@@ -6,6 +6,7 @@ Whatever changes a number here gets a new `number`, which every report and every
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sigmazero.adapters.foreign import attack_of
 from sigmazero.attacks import get
 from sigmazero.attacks.corner import Corner
 from sigmazero.core.ability import Ability
@@ -155,7 +156,7 @@ def choose(
         return _frozen(version, ability)
     if isinstance(attacks_to_run, str) or not attacks_to_run:
         raise ValueError(f'version="custom" needs attacks_to_run=["sigma-zero", ...], got {attacks_to_run!r}')
-    members = tuple(get(each) if isinstance(each, str) else each for each in attacks_to_run)
+    members = tuple(attack_of(each) for each in attacks_to_run)
     names = [member.name for member in members]
     if len(set(names)) < len(names):
         raise ValueError(f"attacks_to_run names an attack twice: {', '.join(names)}; give each a name of its own")

@@ -14,7 +14,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
-from sigmazero import attacks as registry
+from sigmazero.adapters.foreign import attack_of
 from sigmazero.bench.allowed import Allowed, functions_of, space_key
 from sigmazero.bench.allowed import keep as keep_tensors
 from sigmazero.bench.cells import Loader, expand, without_target
@@ -22,7 +22,7 @@ from sigmazero.bench.inputs import GIVEN, keep
 from sigmazero.bench.plan import BATCH_SIZE, PRECISIONS, DataSpec, ModelSpec, Question
 from sigmazero.bench.run import execute
 from sigmazero.bench.verify import Verification, verify
-from sigmazero.core.attack import Attack, Goal
+from sigmazero.core.attack import Goal
 from sigmazero.core.inputs import Bounds, check_inputs, check_labels, check_margin, hint
 from sigmazero.core.layout import Order, channels_first, check_layout, facing
 from sigmazero.core.problem import Unit, whole
@@ -82,7 +82,7 @@ class Evaluation:
 def evaluate(
     model: object,
     data: Rows | tuple[Tensor, Tensor] | str,
-    attacks: Sequence[str | Attack] = ("sigma-zero",),
+    attacks: Sequence[Any] = ("sigma-zero",),
     *,
     store: str | PathLike[str],
     steps: int | None = None,
@@ -107,7 +107,8 @@ def evaluate(
 
     model        a module, anything that `sz.wrap` knows, or a name or file as `models.load` takes it
     data         rows from `data.load`, tensors (inputs in [0, 1], labels), or the name of a data set
-    attacks      names, or attacks with parameters of your own
+    attacks      names, also such as "foolbox:L0FMNAttack", or attacks with parameters of your own, or what `sz.foreign`
+                 takes
     layout       "NHWC" for tensors and a model with the channels last; the store has them first
     target       for goal="targeted": "next", "random" or the number of a class
     precision    numbers of the search: None for those your process computes in, or "fp32", "tf32", "bf16", "fp64"
@@ -119,7 +120,7 @@ def evaluate(
     _check(attacks, goal, target, unit, batch_size, precision)
     check_margin(margin)
     loader = Loader(_device(model, device), trust=[each for each in (model, data) if isinstance(each, str)])
-    methods = [registry.get(each) if isinstance(each, str) else each for each in attacks]
+    methods = [attack_of(each) for each in attacks]
     base = Question(
         model=_model(model, name, loader, layout),
         data=_data(data, loader, layout),
@@ -141,7 +142,7 @@ def evaluate(
 
 
 def _check(
-    attacks: Sequence[str | Attack],
+    attacks: Sequence[Any],
     goal: str,
     target: str | int | None,
     unit: str,

@@ -27,6 +27,7 @@ from sigmazero.core.result import Result
 from sigmazero.data import Rows
 from sigmazero.models.doctor import ROWS, examine
 from sigmazero.run import Hardware, Prepared, Session
+from sigmazero.run.memory import at_most
 from sigmazero.store.batches import Packed
 from sigmazero.store.facts import Facts
 from sigmazero.store.trace import Trace
@@ -90,7 +91,7 @@ class Worker:
         device, session = self.loader.device, self._of(cell)
         reset_peak(device)
         clean = self._clean_answers(cell)
-        mine = _mine(session.searched(subject.problem, clean, q.batch_size), span, wanted)
+        mine = _mine(session.searched(subject.problem, clean, at_most(subject.network, q.batch_size)), span, wanted)
         for rows, result in session.batches(subject.problem, known=~mine.to(device), clean=clean):
             order = rows.argsort()
             kept = order[mine.to(device)[rows[order]]]
@@ -180,7 +181,7 @@ class Worker:
         if self._prepared is None or self._prepared[0] is not network or self._prepared[1].hardware != hardware:
             self._session, self._prepared = None, (network, Prepared(network, hardware))
         if self._session is None or self._session[0] != cell.info.key:
-            size = cell.question.batch_size
+            size = at_most(network, cell.question.batch_size)
             shared = Session(
                 self.loader.ready(cell.question.attack), network, batch_size=size, prepared=self._prepared[1]
             )

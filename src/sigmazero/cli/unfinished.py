@@ -40,7 +40,8 @@ class Keeper:
 
     def run(self, session: Session, problem: Problem) -> Result | None:
         """The whole result; None if Ctrl-C stopped the run after a batch, and what there is was kept."""
-        parts = self._recall(session, problem)
+        asked = self._question(session, problem)  # now: a model that counts its calls is another one afterwards
+        parts = self._recall(session, problem, asked)
         known = torch.zeros(len(problem), dtype=torch.bool, device=problem.x.device)
         for places, _ in parts:
             known[places] = True
@@ -54,14 +55,14 @@ class Keeper:
                     if stop.is_set():
                         break
         except BaseException:  # a second Ctrl-C, or an error in a later batch
-            self._keep(session, problem, parts)
+            self._keep(asked, len(problem), parts)
             raise
         if sum(len(places) for places, _ in parts) < len(problem):
-            self._keep(session, problem, parts)
+            self._keep(asked, len(problem), parts)
             return None
         return _ordered(parts)[1]
 
-    def _keep(self, session: Session, problem: Problem, parts: list[Placed]) -> None:
+    def _keep(self, asked: Tensor, count: int, parts: list[Placed]) -> None:
         """Write what is finished, if anything is, and say how to go on."""
         if not parts:
             return
@@ -74,16 +75,16 @@ class Keeper:
             targets=None if self.targets is None else self.targets.cpu()[here],
             places=here,
             seconds=torch.tensor(result.seconds, dtype=torch.float64, device="cpu"),
-            **{MARK: self._question(session, problem)},
+            **{MARK: asked},
         )
-        tell(f"stopped; {len(places)} of {len(problem)} rows are kept in {self.path}. To go on: {again()}")
+        tell(f"stopped; {len(places)} of {count} rows are kept in {self.path}. To go on: {again()}")
 
-    def _recall(self, session: Session, problem: Problem) -> list[Placed]:
+    def _recall(self, session: Session, problem: Problem, asked: Tensor) -> list[Placed]:
         """What an earlier run of the same question kept, after the model has confirmed it."""
         if MARK not in names(self.path):
             return []
         held = arrays(self.path)
-        if not torch.equal(held[MARK], self._question(session, problem)):
+        if not torch.equal(held[MARK], asked):
             raise ValueError(
                 f"{self.path} is the unfinished result of another run: model, data, attack or options differ; "
                 "name another file, or remove it"

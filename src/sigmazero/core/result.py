@@ -140,6 +140,8 @@ class Result(ResultFace):
             *([f"median l0 {s['median_l0']:g}, mean l0 {s['mean_l0']:.2f} ({unit})"] if self.budget is None else []),
             f"per sample {s['forwards']:.1f} forwards, {s['backwards']:.1f} backwards, {s['seconds_per_sample']:.4f} s",
         ]
+        if stopped := int((self.outcome == Outcome.STOPPED).sum()):
+            lines.append(f"{stopped} samples are not done, since the model stopped answering: they count as not fooled")
         if records := int(self.given_up.sum()):
             rows = int((self.given_up > 0).sum())
             lines.append(f"{records} records of {rows} samples given up: fresh answers did not hold them")

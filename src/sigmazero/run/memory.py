@@ -10,7 +10,7 @@ import torch
 from sigmazero.core.attack import Precision
 from sigmazero.core.oracle import Model
 from sigmazero.core.outputs import logits_in
-from sigmazero.core.problem import Problem
+from sigmazero.core.problem import Problem, integer
 from sigmazero.run.precision import search_precision
 
 log = logging.getLogger(__name__)
@@ -54,6 +54,12 @@ def limited(device: torch.device, max_memory: int | None) -> Iterator[None]:
         yield
     finally:
         torch.cuda.set_per_process_memory_fraction(before, device)
+
+
+def at_most(model: object, rows: int) -> int:
+    """So many rows at a time, or fewer: a model that may stop answering says how many it may lose by that."""
+    most = getattr(model, "batch_size", None)
+    return min(rows, most) if integer(most) and most else rows
 
 
 def choose_batch_size(model: Model, problem: Problem, precision: Precision | None, max_memory: int | None) -> int:

@@ -29,7 +29,7 @@ from sigmazero.core.result import Outcome, Result
 from sigmazero.core.stopping import Stopped
 from sigmazero.core.tally import Tally
 from sigmazero.run.hardware import Hardware
-from sigmazero.run.memory import choose_batch_size, limited, out_of_memory
+from sigmazero.run.memory import at_most, choose_batch_size, limited, out_of_memory
 from sigmazero.run.numbers import Numbers
 from sigmazero.run.precision import search_numbers
 from sigmazero.run.prepared import Prepared
@@ -274,10 +274,8 @@ class Session:
                     hardware = self.prepared.hardware
                     # Only a device is measured; elsewhere no copy is made before the model is known better.
                     model = self.prepared.copy(problem) if problem.x.is_cuda else self.model
-                    self.size = choose_batch_size(model, problem, hardware.precision, hardware.max_memory)
-                    # A model that may stop answering says how many rows it would have lost by that.
-                    most = getattr(self.model, "batch_size", None)
-                    self.size = min(self.size, most) if integer(most) and most else self.size
+                    chosen = choose_batch_size(model, problem, hardware.precision, hardware.max_memory)
+                    self.size = at_most(self.model, chosen)
                 self._verifier.rows = self.size
                 part = rows[start : start + _even(len(rows), self.size, problem)]
                 if known is not None and bool(known[part].all()):

@@ -207,8 +207,11 @@ def check_logits(logits: Tensor, problem: Problem) -> Tensor:
     if not isinstance(logits, Tensor):
         raise TypeError(f"the model returned a {type(logits).__name__}, not a tensor of logits")
     if logits.ndim != 2 or len(logits) != n or logits.shape[1] < 2:
+        one = logits.shape in ((n,), (n, 1))
+        fix = "; of one number per row sz.wrap(model, gives='scores') or gives='probabilities' makes two classes"
         raise ValueError(
-            f"the model returned shape {tuple(logits.shape)} for {n} inputs; expected ({n}, classes), 2 classes or more"
+            f"the model returned shape {tuple(logits.shape)} for {n} inputs; expected ({n}, classes), "
+            f"2 classes or more{fix if one else ''}"
         )
     if not logits.dtype.is_floating_point:
         raise TypeError(f"the model returned dtype {logits.dtype}; logits must be floating point")

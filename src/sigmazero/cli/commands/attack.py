@@ -1,5 +1,6 @@
 """`sigmazero attack`: any model, any data set, any attack."""
 
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem
 from sigmazero.models.doctor import examine
 from sigmazero.run import Session
+from sigmazero.run.memory import at_most
 
 
 def attack(
@@ -79,7 +81,7 @@ def attack(
     how: Any = {"unit": counted, "budget": budget, "seed": seed or 0, "ids": chosen.ids, "margin": margin}
     how |= {"doctor": not no_doctor, "claimed": findings.claim(model, claimed)}
     problem, found = _posed(network, chosen, goals, may, place, **how)
-    size = BATCH_SIZE if batch_size is None and path is not None and place == "cpu" else batch_size
+    size = at_most(network, BATCH_SIZE) if (batch_size, place) == (None, "cpu") and path is not None else batch_size
     keeper = None if path is None else Keeper(path, ModelSpec(model, model, normalize=normalize), chosen, goals, may)
     result = _searched(Session(method, network, hardware, batch_size=size), problem, keeper)
     _tell(path, goals, result, chosen, method, problem, f"{method.name} against {model} on {chosen.name}")
@@ -89,9 +91,19 @@ def attack(
 def _searched(session: Session, problem: Problem, keeper: Keeper | None) -> sz.Result:
     """The result of the search; after Ctrl-C what is finished is kept, and there is none."""
     with session:
-        result = session.run(problem, progress=True) if keeper is None else keeper.run(session, problem)
+        result = _warned(session, problem) if keeper is None else keeper.run(session, problem)
     if result is None:
         raise typer.Exit(INTERRUPTED)
+    return result
+
+
+def _warned(session: Session, problem: Problem) -> sz.Result:
+    """The result; what a script would be warned of is told in a line."""
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always", RuntimeWarning)
+        result = session.run(problem, progress=True)
+    for note in notes:
+        tell(f"warning: {note.message}", style="yellow")
     return result
 
 
@@ -104,12 +116,21 @@ def _tell(
     problem: Problem,
     title: str,
 ) -> None:
-    """Write the result first, then show it: a terminal that is gone must not cost it."""
+    """Write the result first, then show it: a terminal that is gone must not cost it.
+
+    Figures are those of the rows that were done; where the model stopped before the others, the command fails.
+    """
     written = write_result(path, result, chosen, goals, title)
+    done = (result.outcome != sz.Outcome.STOPPED).cpu()
+    if len(done) and not bool(done.any()):
+        raise typer.Exit(1)  # why, a warning has said
+    result, chosen = result.take(done.to(result.outcome.device)), chosen.select(done.nonzero().squeeze(1))
     show_figures(result, chosen, method, title, problem)
     show_changes(result, chosen, problem.space)
     for file in written:
         show_path(file)
+    if not bool(done.all()):
+        raise typer.Exit(1)
 
 
 def _posed(

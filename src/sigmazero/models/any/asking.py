@@ -23,7 +23,7 @@ class OutOfQueries(Stopped):
 
 
 class ScorerFailed(Stopped):
-    """A call failed, and so did every repetition of it."""
+    """A call failed, and so did every repetition of it; without repetitions, a line or a file (`OSError`) failed."""
 
 
 @dataclass
@@ -120,10 +120,11 @@ class Asking:
                 found = answer()
             except Exception as error:  # whatever a service, or what stands before it, makes of a call
                 if attempt == self.terms.retries:
-                    if attempt == 0:
-                        raise
+                    if attempt == 0 and not isinstance(error, OSError):
+                        raise  # a mistake in a function, which is better seen where it is
+                    often = f"{attempt + 1} times in a row" if attempt else "once, and retries=0"
                     raise ScorerFailed(
-                        f"the model failed {attempt + 1} times in a row ({type(error).__name__}: {one_line(error)})"
+                        f"the model failed {often} ({type(error).__name__}: {one_line(error)})"
                     ) from error
                 queries.retried += 1
                 self.clock.sleep(min(self.terms.wait * 2**attempt, _MOST_WAIT))

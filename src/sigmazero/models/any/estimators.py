@@ -5,6 +5,7 @@ None of these packages is imported here but by who hands in an object of theirs.
 
 import importlib
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,10 @@ METHODS: dict[str, Gives] = {
     "predict_proba": "probabilities",
     "predict": "labels",
 }
+# Whose `predict` does not always name the class of the highest score: it counts votes of pairs of more than two
+# classes, asks several estimators otherwise, or has a threshold of its own.
 VOTING = ("SVC", "NuSVC", "OneVsOneClassifier")
+DIFFERING = ("BaggingClassifier", "FixedThresholdClassifier", "TunedThresholdClassifierCV")
 
 
 def like_sklearn(model: Any) -> bool:
@@ -39,11 +43,13 @@ def sklearn(model: Any, method: str | None = None) -> Recognised:
     _refuse_regression(model)
     named, classes = _names(model), _classes(model)
     ask: Callable[[Any], Any] = getattr(model, method)
-    if method == "decision_function" and _votes(model) and classes is not None and len(classes) > 2:
-        own = ask
+    if method != "predict" and classes is not None and _differs(model, method, len(classes)):
+        own, pairs = ask, getattr(_innermost(model), "decision_function_shape", None) == "ovo" and len(classes) > 2
 
         def ask(x: Any) -> Any:
-            return _following(own(x), model.predict(x), classes)
+            scores = np.array(own(x), dtype=np.float64)
+            scores = _won(scores, len(classes)) if pairs and method == "decision_function" else scores
+            return _following(scores, model.predict(x), classes)
 
     return Recognised(
         what=f"{type(model).__name__}.{method}",
@@ -114,16 +120,41 @@ def _first_method(model: Any) -> str:
     return found
 
 
-def _votes(model: Any) -> bool:
-    """Whether `predict` counts votes of pairs of classes, so that it does not always name the highest score."""
+def _innermost(model: Any) -> Any:
+    """What answers in the end: the last step of a pipeline, the best of a search."""
     inner = getattr(model, "best_estimator_", model)
     inner = inner.steps[-1][1] if hasattr(inner, "steps") else inner
-    return type(inner).__name__ in VOTING
+    return inner if inner is model else _innermost(inner)
 
 
-def _following(scores: Any, named: Any, classes: tuple[Any, ...]) -> Any:
+def _differs(model: Any, method: str, classes: int) -> bool:
+    """Whether `predict` does not always name the highest score; that of a user's subclass may do as it likes."""
+    inner = _innermost(model)
+    told, asked = _home(inner, "predict"), _home(inner, method)
+    own = told is not asked and asked.__module__.startswith("sklearn.") and not told.__module__.startswith("sklearn.")
+    return own or type(inner).__name__ in DIFFERING or (type(inner).__name__ in VOTING and classes > 2)
+
+
+def _home(thing: Any, name: str) -> type:
+    """The class that a method is written in."""
+    return next((kind for kind in type(thing).__mro__ if name in vars(kind)), type(thing))
+
+
+def _won(pairs: NDArray[np.float64], classes: int) -> NDArray[np.float64]:
+    """How many of its pairs each class wins; how clearly, as less than half a pair."""
+    wins, clear = np.zeros((2, len(pairs), classes))
+    first, second = np.triu_indices(classes, 1)
+    for one, other, score in zip(first, second, pairs.T, strict=True):
+        wins[:, one] += score > 0
+        wins[:, other] += score <= 0
+        clear[:, one] += score
+        clear[:, other] -= score
+    return wins + clear / (2 + 2 * np.abs(clear))  # type: ignore[no-any-return]
+
+
+def _following(scores: NDArray[np.float64], named: Any, classes: tuple[Any, ...]) -> Any:
     """Scores in which the class that `predict` names is the highest, if only by a hair."""
-    scores = np.array(scores, dtype=np.float64)
+    scores = np.stack([-scores / 2, scores / 2], 1) if scores.ndim == 1 else scores
     top, every = one_hot(named, classes).argmax(1), np.arange(len(scores))
     highest = scores.max(1)
     other = scores.argmax(1) != top
@@ -132,7 +163,9 @@ def _following(scores: Any, named: Any, classes: tuple[Any, ...]) -> Any:
 
 
 def _refuse_regression(model: Any) -> None:
-    if getattr(model, "_estimator_type", None) == "regressor" or type(model).__name__.endswith("Regressor"):
+    base = sys.modules.get("sklearn.base")
+    known = base is not None and isinstance(model, base.BaseEstimator) and base.is_regressor(model)
+    if known or type(model).__name__.endswith("Regressor"):
         raise ValueError(f"{type(model).__name__} predicts numbers, not classes; wrap a function that makes classes")
 
 
