@@ -253,10 +253,7 @@ def test_rules_and_derived_features_are_judged_again(given, tmp_path):
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_question_from_two_places_is_one_cell():
-    grid = PLAN[PLAN.index("[[grid]]") :]
-    assert len(cells(f'{PLAN}[grid.space]\nfile = "loan.toml"\n{grid}[grid.space]\nfile = "loan.toml"')) == 1
-    twice = PLAN.replace("[[grid]]", '[data.same]\nsource = "loans.npz"\n[[grid]]').replace(
-        '["loans"]', '["loans", "same"]'
-    )
+def test_equal_data_by_two_names_is_one_cell():
+    twice = PLAN.replace("[[grid]]", '[data.same]\nsource = "loans.npz"\n[[grid]]')
+    twice = twice.replace('["loans"]', '["loans", "same"]')
     assert len(cells(f'{twice}[grid.space]\nfile = "loan.toml"')) == 1

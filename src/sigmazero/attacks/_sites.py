@@ -5,6 +5,7 @@ a site, sites), or (rows, sites) where a site has one number. A source is a way 
 more changes is asked more often.
 """
 
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -91,7 +92,7 @@ def blind(p: Problem, b: Box, e: Ends, i: Tensor) -> Tensor | None:
 
 
 def several(p: Problem) -> Tensor | None:
-    """Which sites, (1, sites), have more than two values of which none is an end: categories and finite sets."""
+    """Which sites, (1 or rows, sites), have more than two values of which none is an end: categories and finite sets."""
     if p.form is None:
         return None
     layout, found = p.form.layout, []
@@ -101,7 +102,7 @@ def several(p: Problem) -> Tensor | None:
         many = p.form.tables.isfinite().sum(1) > 2
         flat = torch.zeros_like(p.form.discrete).scatter(0, p.form.at, many)
         found.append(by_site(p, p.form.inside(flat[None])).any(1))
-    return None if not found else torch.stack(found).any(0)
+    return None if not found else reduce(torch.logical_or, found)
 
 
 def joining(p: Problem, i: Tensor) -> Tensor | None:
