@@ -92,7 +92,7 @@ def blind(p: Problem, b: Box, e: Ends, i: Tensor) -> Tensor | None:
 
 
 def several(p: Problem) -> Tensor | None:
-    """Which sites, (1 or rows, sites), have more than two values of which none is an end: categories and finite sets."""
+    """Which sites, (1 or rows, sites), have more than two values without an order: categories and finite sets."""
     if p.form is None:
         return None
     layout, found = p.form.layout, []
