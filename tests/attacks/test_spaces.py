@@ -165,7 +165,7 @@ def test_corner_finds_every_single_change(seed):
     [
         ("sigma-swap", {"queries": 300}, 0.04, 0.0),
         ("corner", {"steps": 100}, 0.04, 0.0),
-        ("sigma-zero", {"steps": 100}, 0.2, 0.02),
+        ("sigma-zero", {"steps": 100}, 0.2, 0.05),  # one of 27 with costs
     ],
 )
 def test_gap_to_the_true_minimum(name, options, gap, lost, priced):
