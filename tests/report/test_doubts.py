@@ -7,6 +7,7 @@ import pytest
 from sigmazero.cli.report_site import doubted
 from sigmazero.report import doubts, measure
 from sigmazero.store.store import Store
+from tests.cli.conftest import sigmazero  # noqa: F401
 from tests.report.test_html_page import make
 from tests.report.test_layout import cell, fill
 
@@ -49,3 +50,10 @@ def test_pages_and_cards_show_an_error_as_one(tmp_path):
     assert doubted(cells[0][0], cells, told) == {"doubtful": "SZ014: A black-box attack beat the gradient-based ones"}
     assert [each.code for each in doubts.errors(told)] == ["SZ014"]
     assert doubts.errors(told, ["SZ014"]) == []
+
+
+def test_a_table_says_what_makes_it_doubtful(sigmazero, tmp_path):  # noqa: F811
+    path = fill(tmp_path / "a.db", [cell("M", "sigma-zero", NONE), cell("M", "sparse-rs-min", FOUND)])
+    done = sigmazero("report", path)
+    assert done.exit_code == 0, done.output
+    assert "error: SZ014: A black-box attack beat the gradient-based ones. 20 of 20 samples" in done.stderr

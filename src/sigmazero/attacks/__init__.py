@@ -56,7 +56,6 @@ ATTACKS: dict[str, Attack] = {
         SparsePGD(),
         MinimumNorm(name="pgd-l0-min", attack=PGDL0(restarts=1)),
         MinimumNorm(name="sparse-rs-min", attack=SparseRS(), steps=2000),
-        MinimumNorm(name="sparse-rs-inner-min", attack=InnerRS(), steps=2000),
         MinimumNorm(name="spgd-projected-min", attack=SparsePGD(name="spgd-projected", gradient="projected")),
         MinimumNorm(name="spgd-unprojected-min", attack=SparsePGD()),
     )

@@ -65,7 +65,7 @@ VERSIONS: dict[str, Version] = {
             "standard",
             5,
             budget=(*FOUR, get("query-swap", steps=4000), get("sparse-rs-inner", steps=4000)),
-            minimum=(*FOUR_MINIMUM, get("corner", steps=100), get("sparse-rs-inner-min", steps=2000)),
+            minimum=(*FOUR_MINIMUM, get("corner", steps=100), get("query-swap", steps=2000)),
             small=(*FOUR, CORNERS, get("sparse-rs-inner", steps=2000)),
         ),
         Version(
@@ -101,7 +101,7 @@ BLACK_BOX: dict[str, dict[Ability, Version]] = {
             "standard-scores",
             2,
             budget=(*_SCORES, get("sparse-rs-inner", steps=2000)),
-            minimum=(_SCORES[0], get("sparse-rs-min", steps=5000), get("sparse-rs-inner-min", steps=2000)),
+            minimum=(_SCORES[0], get("sparse-rs-min", steps=5000)),
             small=(*_SCORES, CORNERS, get("sparse-rs-inner", steps=2000)),
         ),
         "labels": Version("standard-labels", 1, *_labels(5000)),

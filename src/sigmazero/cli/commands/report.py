@@ -20,8 +20,10 @@ from sigmazero.cli.report_figures import chosen, with_figures, write_figures
 from sigmazero.cli.report_page import SampleCount, is_page, refuse_for_page, say_untrusted
 from sigmazero.cli.report_site import Bundle, More, write_bundle
 from sigmazero.core.files import replacing
+from sigmazero.core.findings import Finding
 from sigmazero.core.metrics import DEFAULT_KS
 from sigmazero.core.text import visible
+from sigmazero.report import doubts
 from sigmazero.report.figures import FIGURES
 from sigmazero.report.figures.figure import Figure, Request
 from sigmazero.report.html.page import make_page, save_page
@@ -120,7 +122,7 @@ def report(
             show_path(out)
         elif table is not None or not (figures or bundle):
             made = layout.build(table or fitting(cells), cells, ks, mix)
-            say_left_out(cells, table)
+            say_left_out(cells, table, doubts.errors(doubts.findings(opened, cells)))
             made = replace(made, across=ACROSS) if wide else made
             write_table(made if against is None else against(made), to, out, standalone)
 
@@ -164,11 +166,13 @@ def fitting(cells: Sequence[Measured]) -> str:
     return "fixed-budget" if cells and all(info.budget is not None for info, _ in cells) else "minimum-norm"
 
 
-def say_left_out(cells: Sequence[Measured], table: str | None) -> None:
-    """A store may have both kinds of cells, a table one of them."""
+def say_left_out(cells: Sequence[Measured], table: str | None, found: Sequence[Finding]) -> None:
+    """A store may have both kinds of cells, a table one of them; nor does it show what makes its figures doubtful."""
     budgeted = sum(info.budget is not None for info, _ in cells)
     if table is None and 0 < budgeted < len(cells):
         tell(f"{budgeted} cells with a budget are not in this table; --table fixed-budget shows them")
+    for finding in found:
+        tell(f"error: {finding.code}: {finding.title}. {finding.detail}", style="red")
 
 
 def refuse_data_dir(data_dir: Path | None, page: bool, figures: Mapping[Figure, Path]) -> None:
