@@ -24,7 +24,7 @@ from sigmazero.auto.draws import Expected, confirmed
 from sigmazero.auto.kept import Kept, kept
 from sigmazero.auto.progress import CascadeState
 from sigmazero.auto.report import CascadeReport, make_report
-from sigmazero.auto.versions import VERSIONS, choose, too_large
+from sigmazero.auto.versions import VERSIONS, choose, most_queries, too_large
 from sigmazero.auto.watch import Watch
 from sigmazero.bench.allowed import Allowed
 from sigmazero.core.ability import Ability, ability_of, check_ability
@@ -101,7 +101,7 @@ class SparseAutoAttack:
         self.allowed, self.unit, self.layout = Allowed(bounds, mask, space), unit, layout
         self.precision = precision
         self._choose(version, attacks_to_run)
-        self.watch = Watch()
+        self.watch, self.doctor = Watch(), True
         self._report: CascadeReport | None = None
 
     def _choose(self, version: str, attacks: Sequence[str | Attack] = (), ability: Ability | None = None) -> None:
@@ -174,7 +174,7 @@ class SparseAutoAttack:
         and goes on where it stopped.
         """
         problem = self._pose(x_orig, y_orig, bs)
-        doctor = self._examined(problem)
+        doctor = self._examined(problem) if self.doctor else []
         report = self._evaluate(problem, self.members, bs, None if state_path is None else Path(state_path))
         self._report = replace(report, findings=(*doctor, *report.findings))
         for finding in self._report.findings:
@@ -219,15 +219,31 @@ class SparseAutoAttack:
         if not (self.version.number and len(problem)):
             return []
         x, box = problem.x if problem.outer_x is None else problem.outer_x, self.allowed
-        copes = ["SZ003"] if self.version.draws > 1 else []
-        copes += [] if self.version.name in VERSIONS else ["SZ012"]
-        return gating(examine(self.model, x, problem.y, bounds=box.bounds, space=box.space), copes)
+        return gating(examine(self.model, x, problem.y, bounds=box.bounds, space=box.space), self.copes)
 
-    def _evaluate(self, problem: Problem, members: Sequence[Attack], bs: int, path: Path | None) -> CascadeReport:
-        """Every member on the samples that the members before it left; with a path, kept after every batch."""
+    @property
+    def copes(self) -> tuple[str, ...]:
+        """The codes of findings that are no objection to this version: random answers, or answers without gradients."""
+        scores = self.version.number > 0 and self.version.name not in VERSIONS
+        return ("SZ003",) * (self.version.draws > 1) + ("SZ012",) * scores
+
+    def most(self, x: Tensor, y: Tensor) -> dict[str, int]:
+        """The most queries that each member makes about one of these samples, by its name."""
+        problem = self._pose(x, y, 1)
+        left_out = self._left_out(problem, self.members)
+        members = [member for member in self.members if member not in left_out]
+        return {member.name: most_queries([member], problem, self.version.draws) for member in members}
+
+    def _left_out(self, problem: Problem, members: Sequence[Attack]) -> list[Attack]:
+        """Members that cannot honour the space, or have too few steps for inputs so large."""
         left_out = [member for member in members if problem.form is not None and not member.spaces]
         if self.version.number:  # an attack that the caller chose is refused, not left out
             left_out += [member for member in members if member not in left_out and too_large(member, problem)]
+        return left_out
+
+    def _evaluate(self, problem: Problem, members: Sequence[Attack], bs: int, path: Path | None) -> CascadeReport:
+        """Every member on the samples that the members before it left; with a path, kept after every batch."""
+        left_out = self._left_out(problem, members)
         members = [member for member in members if member not in left_out]
         if not members:
             names = ", ".join(member.name for member in left_out)

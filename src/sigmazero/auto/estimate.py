@@ -1,14 +1,10 @@
 """What a cascade will cost at most, told before it starts."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from sigmazero.bench.cost import row_queries
+from sigmazero.auto.cascade import SparseAutoAttack
 from sigmazero.bench.forecast import ROWS, seconds_per_query
-from sigmazero.core.attack import Attack
-from sigmazero.core.oracle import Model
+from sigmazero.data import Rows
 
 
 @dataclass(frozen=True)
@@ -21,8 +17,9 @@ class MemberCost:
     seconds: float
 
 
-def estimate_cascade(members: Sequence[Attack], model: Model, x: Tensor, rows: int) -> list[MemberCost]:
-    """The most that each member asks about so many rows, and how long that takes: a few like `x` are timed here."""
-    each = seconds_per_query(model, x[:ROWS])
-    found = ((member.name, row_queries(member)) for member in members)
-    return [MemberCost(name, queries, rows, queries * rows * each) for name, queries in found]
+def estimate_cascade(cascade: SparseAutoAttack, rows: Rows) -> list[MemberCost]:
+    """The most that each member asks about some rows, and how long that takes: passes of a few are timed here."""
+    few = rows.images[:ROWS] if cascade.device is None else rows.images[:ROWS].to(cascade.device)
+    most = cascade.most(rows.images, rows.labels)
+    each = seconds_per_query(cascade.model, few)
+    return [MemberCost(name, queries, len(rows), queries * len(rows) * each) for name, queries in most.items()]

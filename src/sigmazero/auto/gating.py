@@ -27,7 +27,7 @@ from sigmazero.auto.cascade import SparseAutoAttack
 from sigmazero.auto.document import GateModel, document
 from sigmazero.auto.terms import GateTerms
 from sigmazero.auto.verdict import GateVerdict
-from sigmazero.auto.watch import GateWatch, Watch, bar_length
+from sigmazero.auto.watch import GateWatch, Watch
 from sigmazero.bench.allowed import USUAL, Allowed
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.core.attack import Attack, Precision
@@ -62,6 +62,7 @@ def gate(
     batch_size: int = 250,
     state_path: str | PathLike[str] | None = None,
     doctor: bool = True,
+    claimed: float | None = None,
     name: str | None = None,
     progress: bool = False,
 ) -> GateVerdict:
@@ -72,7 +73,7 @@ def gate(
     at_least    the share of the rows that must stay right; None only measures
     allow       codes of findings that are known and accepted; any other of severity error is a verdict of its own
     complete    go on to the end, although it may be certain before that too few rows stay right
-    doctor      examine the model first
+    doctor      examine the model first; `claimed` is the accuracy, in percent, that it is known to have
     name        what records call the model
     state_path  keep the evaluation in this file, and go on where it stopped
 
@@ -90,7 +91,7 @@ def gate(
     if at_least is not None and eps is None:
         raise ValueError(f"at_least={at_least} needs a number of changes; give eps, such as eps=24")
     known = GateModel.of(cascade.model, name or _called(model), spec)
-    seen = examined(cascade, rows) if doctor else []
+    seen = examined(cascade, rows, claimed) if doctor else []
     return judge(cascade, rows, known, terms, seen, batch_size=batch_size, state_path=state_path, progress=progress)
 
 
@@ -106,27 +107,30 @@ def judge(
     progress: bool = False,
 ) -> GateVerdict:
     """Run a cascade on some rows, and judge it by its figures and by what was found before and in it."""
-    began, members, n = time.strftime("%Y-%m-%dT%H:%M:%S%z"), cascade.members, len(rows)
+    began, n = time.strftime("%Y-%m-%dT%H:%M:%S%z"), len(rows)
     lost = None if terms.complete else partial(terms.lost, rows=n)
-    with bar("SparseAutoAttack", bar_length(members, n), show=progress, unit="queries") as advance:
-        cascade.watch = GateWatch(advance, members, n, cascade.eps, lost)
+    most = cascade.most(rows.images, rows.labels)
+    with bar("SparseAutoAttack", n * sum(most.values()), show=progress, unit="queries") as advance:
+        cascade.watch, cascade.doctor = GateWatch(advance, most, n, cascade.eps, lost), False
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="SZ")  # the verdict has them
                 cascade.run_standard_evaluation(rows.images, rows.labels, bs=batch_size, state_path=state_path)
         finally:
-            cascade.watch = Watch()
-    every = {found.code: found for found in (*cascade.report.findings, *findings)}  # of two with one code the doctor's
-    found = document(cascade, rows, model, terms, sorted(every.values(), key=lambda each: each.code), began)
+            cascade.watch, cascade.doctor = Watch(), True
+    every = [found for found in (*findings, *cascade.report.findings) if found.code not in cascade.copes]
+    found = document(cascade, rows, model, terms, every, began)
     return GateVerdict(found, replace(cascade.report, result=replace(cascade.report.result, ids=rows.ids)))
 
 
-def examined(cascade: SparseAutoAttack, rows: Rows) -> list[Finding]:
-    """What the doctor says of a cascade's model on these rows."""
+def examined(cascade: SparseAutoAttack, rows: Rows, claimed: float | None = None) -> list[Finding]:
+    """What the doctor says of a cascade's model on these rows, less what the cascade copes with."""
     where, images = cascade.device or rows.images.device, rows.images
     images = channels_first(images, images.ndim) if cascade.layout == "NHWC" else images
     bounds, space = cascade.allowed.bounds, cascade.allowed.space
-    return examine(cascade.model, images.to(where), rows.labels.to(where), bounds=bounds, space=space)
+    images, labels = images.to(where), rows.labels.to(where)
+    found = examine(cascade.model, images, labels, bounds=bounds, space=space, claimed=claimed)
+    return [each for each in found if each.code not in cascade.copes]
 
 
 def _rows(data: Rows | tuple[Tensor, Tensor] | str) -> Rows:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from sigmazero.core.findings import CODES, Finding
-from sigmazero.core.inputs import hint
+from sigmazero.core.findings import Finding, gating
 
 GateOutcome = Literal["passed", "below", "findings", "measured"]
 EXIT: dict[str, int] = {"passed": 0, "measured": 0, "below": 1, "findings": 3}  # 2 is misuse, as everywhere
@@ -30,9 +29,7 @@ class GateTerms:
         """Refuse what is no share, and codes that do not exist."""
         if self.at_least is not None and not 0 <= self.at_least <= 1:
             raise ValueError(f"at_least={self.at_least!r} must be a share from 0 to 1, such as 0.6")
-        for code in self.allow:
-            if code not in CODES:
-                raise ValueError(f"{code} is no code of a finding; {hint(code, CODES)}")
+        gating([], self.allow)
 
     def needed(self, rows: int) -> int:
         """How many of so many rows must stay right.
@@ -55,7 +52,7 @@ class GateTerms:
 
     def blocking(self, findings: Sequence[Finding]) -> list[Finding]:
         """The findings for which a figure cannot be believed, and that nobody has accepted."""
-        return [found for found in findings if found.severity == "error" and found.code not in self.allow]
+        return gating(findings, self.allow)
 
     def outcome(self, robust: int, rows: int, findings: Sequence[Finding]) -> GateOutcome:
         """What it comes to. Points that fool the model are facts, whatever else is wrong with it: they go first."""

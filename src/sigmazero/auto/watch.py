@@ -1,11 +1,10 @@
 """Who looks on while a cascade runs: told of every member, asked after every batch whether that is enough."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
 from sigmazero.auto.progress import CascadeState, fewest
-from sigmazero.bench.cost import row_queries
 from sigmazero.core.attack import Attack
 from sigmazero.run.progress import Advance, ignore
 
@@ -28,7 +27,7 @@ class GateWatch(Watch):
     """Moves one bar over all members, in queries, and ends the cascade as soon as its gate cannot be passed.
 
     advance  moves the bar
-    members  those of the cascade, for the bar's length
+    most     the most queries that each member makes about a row, by its name
     rows     how many there are
     lost     whether it is certain that too few stay right, when at most so many do; None lets the cascade go on
     """
@@ -36,19 +35,18 @@ class GateWatch(Watch):
     def __init__(
         self,
         advance: Advance,
-        members: Sequence[Attack],
+        most: Mapping[str, int],
         rows: int,
         eps: int | None,
         lost: Callable[[int], bool] | None = None,
     ) -> None:
         self._advance, self._eps, self._lost = advance, eps, lost
-        self._each, self._left = {member.name: row_queries(member) for member in members}, bar_length(members, rows)
+        self._most, self._left = most, float(rows * sum(most.values()))
 
     def begin(self, member: Attack, rows: int) -> Advance:
-        """Rows that have left, and members that are left out, need no more queries."""
-        names = list(self._each)
-        later = names[names.index(member.name) + 1 :] if member.name in names else []  # it may be one for this model
-        coming = [row_queries(member), *(self._each[name] for name in later)]
+        """Rows that have left need no more queries."""
+        names = list(self._most)
+        coming = [self._most[name] for name in names[names.index(member.name) :]]
         self._move(self._left - rows * sum(coming))
         return lambda amount: self._move(amount * coming[0])
 
@@ -61,11 +59,6 @@ class GateWatch(Watch):
         if self._lost is None or self._eps is None:
             return False
         return self._lost(standing(progress.l0, progress.done, progress.clean_prediction, self._eps)[1])
-
-
-def bar_length(members: Sequence[Attack], rows: int) -> float:
-    """The queries that are made if no row is ever fooled."""
-    return float(rows * sum(row_queries(member) for member in members))
 
 
 def standing(l0: Tensor, done: Tensor, clean_prediction: Tensor, eps: int) -> tuple[int, int]:

@@ -17,7 +17,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from sigmazero import models
 from sigmazero.bench.cells import Cell, Loader
 from sigmazero.bench.plan import ModelSpec, Question
-from sigmazero.core.attack import Attack
 from sigmazero.store.store import Store
 
 FIXED = 40_000_000  # of a pass, however small the network: launches, and the attack's own arithmetic
@@ -54,23 +53,14 @@ def per_pass(multiply_adds: int, shape: Iterable[int], precision: str) -> int:
 
 def queries(asked: Question) -> int:
     """How often a search asks about a row, forwards and backwards, in the mean."""
-    return row_queries(asked.attack, WITHIN_BUDGET if asked.budget is not None else 1.0)
-
-
-def row_queries(attack: Attack, share: float = 1.0) -> int:
-    """How often an attack asks about a row whose search takes this share of its steps: 1 where it never succeeds.
-
-    >>> from sigmazero import get
-    >>> row_queries(get("sigma-zero", steps=1000)), row_queries(get("sigma-swap", queries=500))
-    (2002, 500)
-    """
+    attack = asked.attack
     if attack.limit is not None:
         return attack.limit
     each, most = USUAL.get(type(attack).__name__, (None, None))
     count = (2.0 if attack.gradients else 1.0) * attack.iterations if each is None else each * attack.steps
     if most is not None:
         count = min(count, most)
-    return round(count * share) + BESIDES
+    return round(count * (1 if asked.budget is None else WITHIN_BUDGET)) + BESIDES
 
 
 def multiply_adds(network: nn.Module, shape: Iterable[int]) -> int:

@@ -1,7 +1,7 @@
 """What `sigmazero auto` tells before, while and after it runs, and the files it leaves for a pipeline."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -12,12 +12,13 @@ import typer
 from sigmazero.auto import CascadeReport, GateVerdict, SparseAutoAttack
 from sigmazero.auto.document import GateModel
 from sigmazero.auto.estimate import MemberCost, estimate_cascade
-from sigmazero.auto.gating import examined, judge
+from sigmazero.auto.gating import judge
 from sigmazero.auto.terms import GateTerms
 from sigmazero.cli import console
 from sigmazero.cli.allowed import show_changes
 from sigmazero.cli.results import show_findings, write_result
 from sigmazero.core.files import replacing, same_file, writable
+from sigmazero.core.findings import Finding
 from sigmazero.core.metrics import median
 from sigmazero.data import Rows
 from sigmazero.report.tables.status import duration
@@ -25,9 +26,6 @@ from sigmazero.report.tables.text import number, rich_table
 
 FailUnder = Annotated[
     float | None, typer.Option(metavar="P", help="Exit code 1 if robust accuracy is below P percent; needs --eps.")
-]
-AllowCode = Annotated[
-    list[str] | None, typer.Option("--allow", metavar="CODE", help="Accept this finding; may be repeated.")
 ]
 Complete = Annotated[bool, typer.Option("--complete", help="Go on to the end although --fail-under is lost before.")]
 CostOnly = Annotated[bool, typer.Option("--dry-run", help="Say what it would cost at most, and run nothing.")]
@@ -85,8 +83,7 @@ def terms(fail_under: float | None, allow: Sequence[str] | None, complete: bool)
 
 def show_estimate(cascade: SparseAutoAttack, rows: Rows, table: bool) -> None:
     """Say what the cascade costs at most: as the result of a dry run a table, else a line for people."""
-    images = rows.images if cascade.device is None else rows.images[:64].to(cascade.device)
-    costs = estimate_cascade(cascade.members, cascade.model, images, len(rows))
+    costs = estimate_cascade(cascade, rows)
     queries, seconds = sum(one.queries for one in costs), sum(one.seconds for one in costs)
     most = f"at most {queries:,} queries a row, {queries * len(rows):,} in all"
     line = f"{most}, about {duration(seconds)} here; less for every row that is fooled"
@@ -122,21 +119,22 @@ def run_gate(
     rows: Rows,
     model: GateModel,
     wanted: GateTerms,
+    findings: list[Finding],
     files: GateFiles,
     *,
     quiet: bool,
-    doctor: bool,
-    how: Mapping[str, Any],
+    batch_size: int,
+    state: Path | None,
 ) -> None:
     """Run a cascade, write and show what it found, and end with the exit code of its verdict."""
-    state, findings = how["state_path"], examined(cascade, rows) if doctor else []
     show_findings(wanted.blocking(findings) if quiet else findings)
     if not quiet:
         show_estimate(cascade, rows, table=False)
     # The lines of the members are not the result: they go where progress goes.
     with contextlib.redirect_stdout(console.Aside()):
         try:
-            verdict = judge(cascade, rows, model, wanted, findings, progress=not quiet, **how)
+            how: Any = {"batch_size": batch_size, "state_path": state, "progress": not quiet}
+            verdict = judge(cascade, rows, model, wanted, findings, **how)
         except KeyboardInterrupt:
             kept = "--state FILE would have kept it" if state is None else f"in {state}. To go on: {console.again()}"
             console.tell(f"stopped; what is finished: {kept}")
@@ -146,8 +144,7 @@ def run_gate(
     if not quiet:
         _show(verdict.report, title)
         show_changes(verdict.report.result, rows, cascade.allowed.space)
-    known = {found.code for found in findings}
-    later = [found for found in verdict.report.findings if found.code not in known]
+    later = list(verdict.report.findings)
     show_findings(wanted.blocking(later) if quiet else later)
     for file in written if not quiet else ():
         console.show_path(file)

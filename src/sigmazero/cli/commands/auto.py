@@ -8,8 +8,9 @@ import typer
 import sigmazero as sz
 from sigmazero import data, models
 from sigmazero.auto.document import GateModel
+from sigmazero.auto.gating import examined
 from sigmazero.bench.plan import ModelSpec
-from sigmazero.cli import gate, options
+from sigmazero.cli import findings, gate, options
 from sigmazero.cli.allowed import allowed
 
 Eps = Annotated[int | None, typer.Option(metavar="K", help="Changes allowed; without it, as few as possible.")]
@@ -42,7 +43,8 @@ def auto(
     out: options.OutPath = None,
     no_doctor: options.NoDoctor = False,
     fail_under: gate.FailUnder = None,
-    allow: gate.AllowCode = None,
+    claimed: findings.Claimed = None,
+    allow: findings.Allow = None,
     complete: gate.Complete = False,
     dry_run: gate.CostOnly = False,
     json: gate.JsonFile = None,
@@ -60,11 +62,11 @@ def auto(
       sigmazero auto M1 mnist --limit 1000 --eps 24 --fail-under 60 --json gate.json --quiet
     """
     wanted = gate.terms(fail_under, allow, complete)
-    read: Any = {"data": data_name, "weights": weights, "state": state, "model": options.code_file(model)}
-    read |= {"space": space, "mask": mask}
+    read: Any = {"data": data_name, "weights": weights, "state": state, "space": space, "mask": mask}
+    read["model"] = options.code_file(model)
     files = gate.GateFiles(options.destination(out, **read), json, junit, markdown)
     files.check(**read)
-    counted, place = options.unit(unit), options.device(device)
+    counted, place, size = options.unit(unit), options.device(device), 250 if batch_size is None else batch_size
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
     may = allowed(chosen, space, bounds, mask)
@@ -76,5 +78,5 @@ def auto(
     if dry_run:
         gate.show_estimate(cascade, chosen, table=True)
         return
-    kept = {"batch_size": 250 if batch_size is None else batch_size, "state_path": state}
-    gate.run_gate(cascade, chosen, told, wanted, files, quiet=quiet, doctor=not no_doctor, how=kept)
+    found = [] if no_doctor else examined(cascade, chosen, findings.claim(model, claimed))
+    gate.run_gate(cascade, chosen, told, wanted, found, files, quiet=quiet, batch_size=size, state=state)
