@@ -73,7 +73,7 @@ class SparseAutoAttack:
         eps: int | None = None,
         seed: int | None = None,
         verbose: bool = True,
-        attacks_to_run: Sequence[str | Attack] = (),
+        attacks_to_run: Sequence[Any] = (),
         version: str = "standard",
         is_tf_model: bool = False,
         device: str | torch.device | None = None,
@@ -104,7 +104,7 @@ class SparseAutoAttack:
         self.watch, self.doctor = Watch(), True
         self._report: CascadeReport | None = None
 
-    def _choose(self, version: str, attacks: Sequence[str | Attack] = (), ability: Ability | None = None) -> None:
+    def _choose(self, version: str, attacks: Sequence[Any] = (), ability: Ability | None = None) -> None:
         self.version = choose(version, attacks, self.eps, ability or ability_of(self.model))
         self.members = self.version.members(self.eps)
         self._asked = self.model if self.version.draws == 1 else Expected(self.model, self.version.draws, self.seed)
@@ -121,7 +121,7 @@ class SparseAutoAttack:
         return [member.name for member in self.members]
 
     @attacks_to_run.setter
-    def attacks_to_run(self, attacks: Sequence[str | Attack]) -> None:
+    def attacks_to_run(self, attacks: Sequence[Any]) -> None:
         self._choose("custom", attacks)
 
     def get_logits(self, x: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ Whatever changes a number here gets a new `number`, which every report and every
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sigmazero.adapters.foreign import attack_of
 from sigmazero.attacks import get
@@ -138,9 +139,7 @@ def _most(member: Attack, problem: Problem) -> int:
     return min(member.steps, after + more) * member.width
 
 
-def choose(
-    version: str, attacks_to_run: Sequence[str | Attack], eps: int | None, ability: Ability = "gradients"
-) -> Version:
+def choose(version: str, attacks_to_run: Sequence[Any], eps: int | None, ability: Ability = "gradients") -> Version:
     """A version by name, or one of the caller's own attacks; `eps` is what they must be able to answer.
 
     On a model of less ability than gradients a version has other members, and another name that says so.
