@@ -102,10 +102,11 @@ def doctor(infos: Sequence[CellInfo], findings: Findings) -> Html:
     if not found:
         checked = "the model" if models == 1 else f"{models} pairs of model and data"
         return element("p", f"The doctor looked at {checked} and found nothing wrong.")
-    return join([_finding(name, each) for (name, _), each in found.items()])
+    return join([finding(name, each) for (name, _), each in found.items()])
 
 
-def _finding(name: str, each: Mapping[str, str]) -> Html:
+def finding(name: str, each: Mapping[str, str]) -> Html:
+    """One thing that the doctor said of a model."""
     head = element("p", element("strong", f"{each['code']} {each['severity']}"), f" {name}: {each['detail']}")
     about = element("p", each["about"], class_="muted")
     return element("div", head, about, element("p", f"Fix: {each['fix']}."), class_=f"finding {each['severity']}")

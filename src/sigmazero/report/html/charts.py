@@ -92,7 +92,7 @@ def _chart(name: str, group: Sequence[Measured], title: str) -> Chart:
     counted = "for at most so much" if by_cost else f"with at most so many {info.unit}s changed"
     caption = f"{title}: share fooled in % {counted}, and its 95 % interval"
     listed = {0.0, *measure.fitting(group), *(() if by_cost else LISTED)}
-    return Chart(name, title, data, _table(f"{name}-table", caption, found, points, [k for k in listed if k < end]))
+    return Chart(name, title, data, in_numbers(f"{name}-table", caption, found, points, [k for k in listed if k < end]))
 
 
 def places(found: Sequence[Any], end: float) -> Any:
@@ -124,9 +124,10 @@ def _interval(l0: Any, k: float) -> tuple[float, float, float]:
     return round(100 * rate, 3), round(100 * low, 3), round(100 * high, 3)
 
 
-def _table(
+def in_numbers(
     name: str, caption: str, found: dict[str, Any], points: Sequence[dict[str, Any]], listed: Sequence[float]
 ) -> HtmlTable:
+    """The same as a table: rates at these k and at the budgets of the points."""
     budgets = {float(point["k"]) for point in points}
     ks = sorted(budgets | {float(k) for k in listed if found}) + ([math.inf] if found else [])
     rows = [[HtmlCell(label), *(_share(*_interval(l0, k)) for k in ks)] for label, l0 in found.items()]

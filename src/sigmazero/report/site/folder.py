@@ -30,6 +30,13 @@ def write_site(
     """
     refuse_foreign(path)
     pages = make_pages(cells, describe, ks=ks, mix=mix)
+    place_site(path, pages)
+    return len(pages) - 1
+
+
+def place_site(path: Path, pages: Mapping[str, str]) -> None:
+    """Write pages, by their names in the folder, in place of an older site."""
+    refuse_foreign(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -44,7 +51,6 @@ def write_site(
         faults.reach("site.placed")
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    return len(pages) - 1
 
 
 def _put(part: Path, path: Path) -> None:

@@ -1,0 +1,8 @@
+"""A leaderboard as a folder: cards of models, and for each sample the sparsest point that anyone found."""
+
+from sigmazero.board.change import add, submit
+from sigmazero.board.check import verify
+from sigmazero.board.folder import Leaderboard
+from sigmazero.board.pages import write_board
+
+__all__ = ["Leaderboard", "add", "submit", "verify", "write_board"]

@@ -1,0 +1,91 @@
+"""Believe nothing of a leaderboard: compare every seal, rebuild every point, and ask every model again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sigmazero.bench import verify as recheck
+from sigmazero.bench.cells import ABSENT, Loader
+from sigmazero.bench.trust import UntrustedCode
+from sigmazero.board.entry import CLEAN, cells_on, describe, held, load_network, lower_bounds
+from sigmazero.board.folder import POINTS, BoardError, Leaderboard
+from sigmazero.core.ability import Ability, ability_of
+from sigmazero.report.intervals import wilson
+from sigmazero.store.store import Store, StoreError
+
+
+@dataclass
+class BoardVerdict:
+    """What a check found: `wrong` and `skipped` are lines that name the file; `points` counts what was replayed."""
+
+    points: int = 0
+    entries: int = 0
+    wrong: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+
+def verify(board: Leaderboard, loader: Loader) -> BoardVerdict:
+    """Check seals, cards, weights, rows and every point of a leaderboard.
+
+    Each point is asked about in strict fp32 and in the numbers of this process. What cannot be loaded here, or is code
+    that is not trusted, is skipped and said.
+    """
+    done = BoardVerdict()
+    try:
+        done.wrong += list(board.broken())
+    except BoardError as error:
+        done.wrong.append(str(error))
+    for slug in board.slugs:
+        done.entries += 1
+        place = f"entries/{slug}"
+        try:
+            _verify_entry(board, slug, loader, done)
+        except (BoardError, StoreError) as error:
+            done.wrong.append(f"{place}: {error}")
+        except (*ABSENT, UntrustedCode, LookupError) as error:
+            done.skipped.append(f"{place} cannot be checked here: {error}")
+        except ValueError as error:
+            done.wrong.append(f"{place}: {error}")
+    return done
+
+
+def _verify_entry(board: Leaderboard, slug: str, loader: Loader, done: BoardVerdict) -> None:
+    card, place = board.card(slug), f"entries/{slug}"
+    own = Loader(loader.device, loader.model_dir, loader.data_dir, loader.trust)  # lets go of the model afterwards
+    network = load_network(card, board.entry(slug), own)
+    own.give_model(card.spec, network)
+    with Store(board.entry(slug) / POINTS) as store:
+        for name in card.boards:
+            if name not in board.boards:
+                raise BoardError(f"card.toml names a board {name!r} that is not there")
+            own.give_rows(board.boards[name].data, board.rows(name, loader))
+        verdict = recheck.verify(store, own)
+        done.points += verdict.found
+        done.wrong += [f"{place}/{POINTS}: {each}" for each in verdict.disagreements]
+        done.skipped += [f"{place}/{POINTS}: {each}" for each in verdict.skipped]
+        if not verdict.disagreements:
+            for name in card.boards:
+                done.wrong += [
+                    f"{place}: {what}" for what in _rules_kept(board, slug, name, store, loader, ability_of(network))
+                ]
+
+
+def _rules_kept(board: Leaderboard, slug: str, name: str, store: Store, loader: Loader, ability: Ability) -> list[str]:
+    """What of an entry is not as the rules of the board ask, though every point holds."""
+    card, rules, rows = board.card(slug), board.boards[name], board.rows(name, loader)
+    wrong: list[str] = []
+    for info in cells_on(store, rules):
+        told = info.parameters
+        allowed = board.allowed(name, loader)
+        due = describe(card, rules, rows, allowed, ability, told["by"], told["tool"], told["turn"])
+        if due.key != info.key:
+            wrong.append(f"{POINTS} has points by {told['by'] or CLEAN!r} that are about another model, board or space")
+    best = held(store, rules)
+    lower = lower_bounds(card, board.entry(slug), rules, rows.ids.numpy(), best.changes == 0)
+    for place in (best.changes < lower).nonzero()[0]:
+        bounds = f"{best.changes[place]:g} changes fool it, and {lower[place]:g} are certified to be needed"
+        wrong.append(f"board {name}, row {int(rows.ids[place])}: {bounds}")
+    right = int((best.changes > 0).sum())
+    if card.accuracy is not None and card.accuracy / 100 > wilson(right, len(rows), level=0.999)[1]:
+        wrong.append(f"card.toml says {card.accuracy:g} % accuracy; on board {name} {right} of {len(rows)} are right")
+    return wrong

@@ -1,0 +1,64 @@
+"""A leaderboard to look at: boards of data that is here, with the models that are here."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from sigmazero import models
+from sigmazero.bench.cells import ABSENT, Loader
+from sigmazero.bench.identity import hash_weights
+from sigmazero.bench.plan import DataSpec
+from sigmazero.board.change import add
+from sigmazero.board.folder import Leaderboard, new_board
+from sigmazero.core.problem import Unit
+from sigmazero.models.zoo import entries
+
+DIGITS, PHOTOS, TABLE = "mnist-5k-heldout", "cifar10", "adult-sample"
+# Name, data, unit and columns of each board, and the models that stand on it.
+BOARDS: tuple[tuple[str, str, Unit, tuple[int, ...], tuple[str, ...]], ...] = (
+    ("digits", DIGITS, "feature", (1, 4, 10, 24), ("demo", "M1", "M2")),
+    ("adult", TABLE, "feature", (1, 2, 3, 4), ("adult-mlp", "adult-mlp-robust")),
+    ("photos-features", PHOTOS, "feature", (1, 4, 10, 24), ("resnet20", "prn18-linf")),
+    ("photos-pixels", PHOTOS, "pixel", (1, 4, 10, 24), ("resnet20", "prn18-linf")),
+)
+BY = "the example"
+
+
+def build_example(folder: Path, loader: Loader, *, rows: int = 100, version: str = "quick") -> Iterator[str]:
+    """Make boards and add models, a line of text for each; what has no files here is left out, and said."""
+    if (folder / "board.toml").exists():
+        raise ValueError(f"{folder} has a leaderboard already; name another folder")
+    on: dict[str, list[str]] = {}
+    for name, source, unit, ks, known in BOARDS:
+        # The first photos are the same whether all or a few are here; digits are sorted by class, so some are drawn.
+        spec = DataSpec(name, source, limit=rows, seed=None if source == PHOTOS else 0)
+        try:
+            made = new_board(folder, name, spec, unit, ks, loader.data_dir)
+        except ABSENT as error:
+            yield f"board {name} is left out: {error}"
+            continue
+        yield f"board {name}: {len(made)} rows of {source}"
+        for model in known:
+            on.setdefault(model, []).append(name)
+    for model, names in on.items():
+        try:
+            network = models.load(model, model_dir=loader.model_dir)
+        except ABSENT as error:
+            yield f"{model} is left out: {error}"
+            continue
+        with tempfile.TemporaryDirectory() as place:
+            card = Path(place) / "card.toml"
+            card.write_text(card_text(model, hash_weights(network), names), encoding="utf-8")
+            done = add(Leaderboard(folder), card, loader, by=BY, version=version)
+        yield f"{model}: " + ", ".join(f"{change.board} {len(change.lowered)} samples fooled" for change in done)
+
+
+def card_text(model: str, sha256: str, boards: list[str]) -> str:
+    """The card of a known model."""
+    source = entries()[model].source
+    page = source.partition(",")[0]
+    link = f'code = "{page}"\n' if page.startswith("https://") else ""
+    listed = ", ".join(f'"{name}"' for name in boards)
+    return f'name = "{model}"\nmodel = "{model}"\nsha256 = "{sha256}"\nboards = [{listed}]\n{link}'
