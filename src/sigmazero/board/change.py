@@ -20,7 +20,7 @@ from sigmazero.bench.cells import Loader
 from sigmazero.bench.identity import hash_file
 from sigmazero.bench.provenance import provenance
 from sigmazero.board.card import ModelCard, read_card
-from sigmazero.board.entry import CLEAN, describe, held, load_network, lower_bounds, on_device
+from sigmazero.board.entry import CLEAN, cells_on, describe, held, load_network, lower_bounds, on_device
 from sigmazero.board.folder import CARD, POINTS, BoardError, BoardRules, Leaderboard, slug_of
 from sigmazero.board.points import Claim, about_models, claims
 from sigmazero.core.ability import ability_of
@@ -186,7 +186,8 @@ def _begin(
     """Keep what the model says of the rows as they are, once, and what the doctor said of it now."""
     allowed = Allowed().on(rows)
     info = describe(card, rules, rows, allowed, ability_of(network), "", CLEAN, 0)
-    store.register([info])
+    older = [replace(each, origin=info.origin, provenance={}) for each in cells_on(store, rules)]
+    store.register([info, *(each for each in older if each.key != info.key)])  # a new card may build it otherwise
     keep(store, allowed)
     if not store.stored(info.key).any():
         result = replayed(network, rows, rules, allowed, rows.images, loader)

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from sigmazero.bench import verify as recheck
 from sigmazero.bench.cells import ABSENT, Loader
 from sigmazero.bench.trust import UntrustedCode
-from sigmazero.board.entry import CLEAN, cells_on, describe, held, load_network, lower_bounds
+from sigmazero.board.card import ModelCard
+from sigmazero.board.entry import CLEAN, cells_on, describe, held, load_network, lower_bounds, origin_of
 from sigmazero.board.folder import POINTS, BoardError, Leaderboard
 from sigmazero.core.ability import Ability, ability_of
 from sigmazero.report.intervals import wilson
+from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store, StoreError
 
 
@@ -51,14 +53,16 @@ def verify(board: Leaderboard, loader: Loader) -> BoardVerdict:
 
 def _verify_entry(board: Leaderboard, slug: str, loader: Loader, done: BoardVerdict) -> None:
     card, place = board.card(slug), f"entries/{slug}"
-    own = Loader(loader.device, loader.model_dir, loader.data_dir, loader.trust)  # lets go of the model afterwards
-    network = load_network(card, board.entry(slug), own)
+    network = load_network(card, board.entry(slug), loader)
+    own = Loader(loader.device)  # it is given all it needs, and trusts nothing else that the store names
     own.give_model(card.spec, network)
     with Store(board.entry(slug) / POINTS) as store:
         for name in card.boards:
             if name not in board.boards:
                 raise BoardError(f"card.toml names a board {name!r} that is not there")
             own.give_rows(board.boards[name].data, board.rows(name, loader))
+        if other := sorted({info.attack for info in store.cells() if not _built_so(board, card, info)}):
+            raise BoardError(f"{POINTS} says of {', '.join(other)} that the model or the rows are not the card's")
         verdict = recheck.verify(store, own)
         done.points += verdict.found
         done.wrong += [f"{place}/{POINTS}: {each}" for each in verdict.disagreements]
@@ -68,6 +72,12 @@ def _verify_entry(board: Leaderboard, slug: str, loader: Loader, done: BoardVerd
                 done.wrong += [
                     f"{place}: {what}" for what in _rules_kept(board, slug, name, store, loader, ability_of(network))
                 ]
+
+
+def _built_so(board: Leaderboard, card: ModelCard, info: CellInfo) -> bool:
+    """Whether a cell says of model and rows what the card and the rules say."""
+    rules = board.boards.get(info.dataset)
+    return rules is not None and info.dataset in card.boards and info.origin == origin_of(card, rules)
 
 
 def _rules_kept(board: Leaderboard, slug: str, name: str, store: Store, loader: Loader, ability: Ability) -> list[str]:

@@ -88,9 +88,14 @@ def describe(
         data_hash=rows.content_hash,
         bounds=(asked["bounds"][0], asked["bounds"][1]),
         identity=asked,
-        origin={"model": asdict(card.spec), "data": asdict(rules.data), "target": None},
+        origin=origin_of(card, rules),
         about=about(rows, allowed),
     )
+
+
+def origin_of(card: ModelCard, rules: BoardRules) -> dict[str, Any]:
+    """Where a cell says that its model and rows came from."""
+    return {"model": asdict(card.spec), "data": asdict(rules.data), "target": None}
 
 
 def cells_on(store: Store, rules: BoardRules) -> list[CellInfo]:

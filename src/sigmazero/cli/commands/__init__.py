@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 # The order of `sigmazero --help`. Commands that are not named here come after these, by their names.
 ORDER = (
     *("demo", "attack", "auto", "doctor", "space", "fetch", "list"),
-    *("validate", "run", "submit", "status", "view", "merge", "verify", "repair", "export", "report", "docs"),
+    *("validate", "run", "submit", "status", "view", "merge", "verify", "repair", "export", "report", "board", "docs"),
 )
 
 
