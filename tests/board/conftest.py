@@ -1,7 +1,9 @@
 """A leaderboard of one small network, which is code in a file, and points that fool it."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,9 +23,10 @@ ROWS = 10
 
 
 def network() -> torch.nn.Module:
-    space: dict[str, object] = {}
+    space: dict[str, Any] = {}
     exec(NET, space)
-    return space["build"]()  # type: ignore[operator]
+    built: torch.nn.Module = space["build"]()
+    return built
 
 
 @dataclass
@@ -76,8 +79,6 @@ def _template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tensor, T
 @pytest.fixture
 def made(_template: tuple[Path, Tensor, Tensor, Tensor], tmp_path: Path) -> Made:
     """The network with worse points than the best: two more features are changed in each."""
-    import shutil
-
     folder, images, labels, best = _template
     shutil.copytree(folder / "board", tmp_path / "board")
     here = Made(tmp_path / "board", images, labels, best, Loader("cpu", trust=EVERYTHING))

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from sigmazero.bench.cells import Loader
+from sigmazero.bench.identity import hash_file
 from sigmazero.bench.plan import DataSpec
 from sigmazero.bench.trust import UntrustedCode
 from sigmazero.board import Leaderboard, add, submit, verify, write_board
-from sigmazero.board.entry import held
+from sigmazero.board.entry import describe, held
 from sigmazero.board.folder import BoardError, new_board
 from sigmazero.board.pages import read_boards
 from sigmazero.store.database import StoreBusy
@@ -35,8 +36,6 @@ def lines(made: Made) -> list[str]:
 
 def reseal(made: Made, *files: str) -> None:
     """As a forger does who knows of the seals."""
-    from sigmazero.bench.identity import hash_file
-
     made.board.seal({file: [hash_file(made.path / file)] for file in files})
 
 
@@ -121,10 +120,7 @@ def test_a_forged_point_with_a_forged_checksum_fails_the_replay(made):
         facts = store.facts(info.key).take(np.array([2]))
     forged = facts.take(np.array([0]))
     forged.value[:] = made.images[int(facts.row[0])].flatten()[forged.index].numpy() + 1e-4
-    from sigmazero.bench.cells import Loader as Own
-    from sigmazero.board.entry import describe
-
-    rules, rows, loader = board.boards["small"], board.rows("small", Own("cpu")), made.loader
+    rules, rows, loader = board.boards["small"], board.rows("small", made.loader), made.loader
     with board.points("mine") as store:
         one = describe(board.card("mine"), rules, rows, board.allowed("small", loader), "gradients", "Eve", "forge", 9)
         forged.l0[:], forged.l0_pixel[:] = 1, 1
@@ -303,7 +299,7 @@ def test_a_model_without_gradients_has_a_track_of_its_own(made):
     ("changes", "said"),
     [
         ({"nmae": '"x"'}, "unknown key 'nmae'"),
-        ({"sha256": '"abc"'}, "sha256 must be 64 digits"),
+        ({"sha256": '"abc"'}, "sha256 must be the 64 digits"),
         ({"model": ""}, "model is missing"),
         ({"weights": '"../../secret.pt"'}, "must be the name of a file beside the card"),
         ({"model": '"/etc/evil.py:build"'}, "must be the name of a file beside the card"),

@@ -3,7 +3,8 @@
 import numpy as np
 import torch
 
-from sigmazero.board import Leaderboard
+from sigmazero.bench.cells import Loader
+from sigmazero.board import Leaderboard, verify
 from sigmazero.board.example import BOARDS, build_example
 from sigmazero.store.store import Store
 from tests.board.conftest import network
@@ -47,8 +48,6 @@ def test_a_leaderboard_from_nothing_to_its_site(sigmazero, own):  # noqa: F811
 
 def test_the_example_is_built_from_what_the_package_brings(tmp_path, monkeypatch):
     """Without files of other models and data there are two boards; a space with groups is honoured."""
-    from sigmazero.bench.cells import Loader
-
     monkeypatch.setenv("SIGMAZERO_HOME", str(tmp_path / "home"))
     monkeypatch.setattr("sigmazero.board.example.BOARDS", BOARDS[1:3])
     said = list(build_example(tmp_path / "b", Loader("cpu"), rows=3))
@@ -57,8 +56,6 @@ def test_the_example_is_built_from_what_the_package_brings(tmp_path, monkeypatch
     assert board.slugs == ["adult-mlp", "adult-mlp-robust"]
     with Store(board.entry("adult-mlp") / "points.db") as store:
         assert all(info.space != "–" for info in store.cells())
-    from sigmazero.board import verify
-
     verdict = verify(board, Loader("cpu"))
     assert (verdict.wrong, verdict.skipped) == ([], [])
     assert verdict.points > 0

@@ -13,7 +13,7 @@ from sigmazero.report.site.scores import MAIN, EntryCard, Score, boards_of
 EVIL = "../<script>alert(1)</script>"
 INF = np.inf
 # First at k = 24 is not first by the median, and the other way round.
-CHANGES = {
+CHANGES: dict[str, list[float]] = {
     EVIL: [1, 1, 1, 99, 99],
     "steady": [20, 20, 20, 20, 20],
     "weak": [0, 0, 1, 1, 2],

@@ -77,7 +77,9 @@ def read_card(path: Path) -> ModelCard:
     table.only(KEYS)
     name, model, sha256 = (_needed(table, key) for key in ("name", "model", "sha256"))
     if not _HASH.fullmatch(sha256):
-        raise table.error("sha256 must be 64 digits 0 to f: sigmazero board hash prints it", "sha256")
+        raise table.error(
+            "sha256 must be the 64 digits that bench.identity.hash_weights gives of the loaded model", "sha256"
+        )
     boards = table.texts("boards")
     if boards is None:
         raise table.error('boards is missing; name those that the model stands on: boards = ["mnist"]')

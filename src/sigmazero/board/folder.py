@@ -56,7 +56,9 @@ class Leaderboard:
     def __init__(self, path: Path) -> None:
         self.path = path
         if not (path / RULES).is_file():
-            raise FileNotFoundError(f"{path / RULES}: no such file; sigmazero board new makes a leaderboard")
+            raise FileNotFoundError(
+                f"{path / RULES}: no such file; a leaderboard is a folder with such a file (docs/leaderboard.md)"
+            )
         text = (path / RULES).read_text(encoding="utf-8")
         table = TomlTable(read_toml(text, str(path / RULES)), str(path / RULES), Lines(text))
         table.only(("title", "boards"))
@@ -188,7 +190,7 @@ def _rules(name: str, table: TomlTable) -> BoardRules:
     table.only(("data", "rows", "limit", "seed", "sha256", "unit", "ks"))
     source, sha256 = table.text("data"), table.text("sha256")
     if source is None or sha256 is None or not re.fullmatch("[0-9a-f]{64}", sha256):
-        raise table.error(f"board {name} needs data, and sha256 of its rows: sigmazero board new writes both")
+        raise table.error(f"board {name} needs data, and sha256 of its rows (docs/leaderboard.md)")
     ks, unit = table.wholes("ks", 0), table.choice("unit", UNITS)
     spec = DataSpec(name, source, table.text("rows"), table.whole("limit", 1), table.whole("seed", 0))
     return BoardRules(name, spec, sha256, "pixel" if unit == "pixel" else "feature", tuple(sorted(ks or KS)))
