@@ -123,7 +123,8 @@ def held(store: Store, rules: BoardRules) -> Held:
     if not cells or cells[0].attack != CLEAN or not store.stored(cells[0].key).all():
         raise BoardError(f"{store.path}: the model's clean answers on board {rules.name} are missing; add it again")
     parts = [store.facts(info.key, perturbations=False) for info in cells]
-    best = np.where(parts[0].success, 0.0, math.inf)
+    # Where a clean answer is not finite, the model is wrong as it is.
+    best = np.where(parts[0].success | (parts[0].outcome == Outcome.NON_FINITE), 0.0, math.inf)
     where = np.zeros(len(best), np.int64)
     for number, (info, facts) in enumerate(zip(cells, parts, strict=True)):
         places, found = store.positions(info.key), changes(facts, rules.unit)

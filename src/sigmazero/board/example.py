@@ -26,7 +26,7 @@ BOARDS: tuple[tuple[str, str, Unit, tuple[int, ...], tuple[str, ...]], ...] = (
 BY = "the example"
 
 
-def build_example(folder: Path, loader: Loader, *, rows: int = 100, version: str = "quick") -> Iterator[str]:
+def build_example(folder: Path, loader: Loader, *, rows: int = 20, version: str = "quick") -> Iterator[str]:
     """Make boards and add models, a line of text for each; what has no files here is left out, and said."""
     if (folder / "board.toml").exists():
         raise ValueError(f"{folder} has a leaderboard already; name another folder")

@@ -122,7 +122,7 @@ class Leaderboard:
             return {str(file): [str(each) for each in hashes] for file, hashes in held.items()}
         except FileNotFoundError:
             raise BoardError(f"{self.path / SEALS} is missing; take the leaderboard as it was published") from None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise BoardError(f"{self.path / SEALS} is damaged ({error}); take it as it was published") from None
 
     def broken(self, slug: str | None = None) -> Iterator[str]:
@@ -213,6 +213,7 @@ def new_board(path: Path, name: str, spec: DataSpec, unit: Unit, ks: Sequence[in
     if old and name in Leaderboard(path).boards:
         raise BoardError(f"{path / RULES} has a board {name} already, and its rows are fixed; choose another name")
     rows = load_rows(spec, data_dir)
+    Allowed().on(rows).pose(rows.images, rows.labels, unit=unit)  # rows that no attack could begin at are an error now
     path.mkdir(parents=True, exist_ok=True)
     copied = _copied(Path(spec.source), path) if is_data_file(spec.source) else []
     chosen = {

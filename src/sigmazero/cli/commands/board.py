@@ -22,7 +22,7 @@ app = typer.Typer(no_args_is_help=True)
 SHOWN = 50
 Folder = Annotated[Path, typer.Argument(metavar="BOARD", help="The leaderboard's folder.")]
 By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who found the points: each sample keeps the name.")]
-Changes = Annotated[str, typer.Option("--k", metavar="K,...", help="The numbers of changes that columns are about.")]
+ColumnKs = Annotated[str, typer.Option("--k", metavar="K,...", help="The numbers of changes that columns are about.")]
 
 
 @app.callback()
@@ -45,7 +45,7 @@ def new(
     limit: options.Limit = None,
     seed: options.Seed = None,
     unit: options.UnitName = "feature",
-    k: Changes = ",".join(map(str, KS)),
+    k: ColumnKs = ",".join(map(str, KS)),
     data_dir: options.DataDir = None,
 ) -> None:
     """Make a leaderboard, or add a board to one: fixed rows, known by their hash, and what counts as one change.
@@ -189,7 +189,7 @@ def site(
 @app.command()
 def example(
     folder: Folder,
-    rows: Annotated[int, typer.Option("--rows", metavar="N", help="Rows of each board.")] = 100,
+    rows: Annotated[int, typer.Option("--rows", metavar="N", help="Rows of each board.")] = 20,
     version: Annotated[str, typer.Option("--version", metavar="NAME", help="Of the cascade.")] = "quick",
     device: options.DeviceName = "auto",
     model_dir: options.ModelDir = None,
@@ -199,7 +199,7 @@ def example(
 
     \b
     Example:
-      sigmazero board example my-board --rows 50
+      sigmazero board example my-board --rows 100 --device cuda
     """
     loader = Loader(options.device(device), model_dir, data_dir)
     for line in build_example(folder, loader, rows=rows, version=version):
