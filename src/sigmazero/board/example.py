@@ -13,7 +13,9 @@ from sigmazero.bench.plan import DataSpec
 from sigmazero.board.change import add
 from sigmazero.board.folder import Leaderboard, new_board
 from sigmazero.core.problem import Unit
+from sigmazero.core.text import one_line
 from sigmazero.models.zoo import entries
+from sigmazero.report.html.summary import count
 
 DIGITS, PHOTOS, TABLE = "mnist-5k-heldout", "cifar10", "adult-sample"
 # Name, data, unit and columns of each board, and the models that stand on it.
@@ -37,7 +39,7 @@ def build_example(folder: Path, loader: Loader, *, rows: int = 20, version: str 
         try:
             made = new_board(folder, name, spec, unit, ks, loader.data_dir)
         except ABSENT as error:
-            yield f"board {name} is left out: {error}"
+            yield f"board {name} is left out: {one_line(error)}"
             continue
         yield f"board {name}: {len(made)} rows of {source}"
         for model in known:
@@ -46,13 +48,15 @@ def build_example(folder: Path, loader: Loader, *, rows: int = 20, version: str 
         try:
             network = models.load(model, model_dir=loader.model_dir)
         except ABSENT as error:
-            yield f"{model} is left out: {error}"
+            yield f"{model} is left out: {one_line(error)}"
             continue
         with tempfile.TemporaryDirectory() as place:
             card = Path(place) / "card.toml"
             card.write_text(card_text(model, hash_weights(network), names), encoding="utf-8")
             done = add(Leaderboard(folder), card, loader, by=BY, version=version)
-        yield f"{model}: " + ", ".join(f"{change.board} {len(change.lowered)} samples fooled" for change in done)
+        yield f"{model}: " + ", ".join(
+            f"{change.board} {count(len(change.lowered), 'sample')} fooled" for change in done
+        )
 
 
 def card_text(model: str, sha256: str, boards: list[str]) -> str:
