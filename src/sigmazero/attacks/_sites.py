@@ -86,8 +86,8 @@ def blind(p: Problem, b: Box, e: Ends, i: Tensor) -> Tensor | None:
         return None
     drawn = noise.uniform(p.seed, p.ids, i, tuple(p.x.shape[1:]), stream=3, dtype=p.x.dtype)
     found = by_site(p, forms.some(p, drawn))
-    real = ~by_site(p, p.form.inside(p.form.discrete[None]))
-    found = torch.where(real, b.far, found)
+    many = ~by_site(p, p.form.inside(p.form.few[None]))
+    found = torch.where(many, b.far, found)
     return torch.where((found == b.x).all(1, keepdim=True), e.end, found)
 
 
@@ -120,6 +120,8 @@ def either(p: Problem, b: Box, i: Tensor) -> Tensor:
     if p.form is not None:
         drawn = noise.uniform(p.seed, p.ids, i, tuple(p.x.shape[1:]), stream=3, dtype=p.x.dtype)
         found = by_site(p, forms.some(p, drawn))
+        few, drawn = by_site(p, p.form.inside(p.form.few[None])), by_site(p, drawn)
+        found = torch.where(few, found, torch.where(drawn * (b.upper - b.lower) < b.x - b.lower, b.lower, b.upper))
     else:
         drawn = noise.uniform(p.seed, p.ids, i, tuple(b.x.shape[1:]), stream=3, dtype=p.x.dtype)
         found = torch.where(drawn * (b.upper - b.lower) < b.x - b.lower, b.lower, b.upper)

@@ -26,12 +26,15 @@ from sigmazero.core.space_sites import SiteLayout
 if TYPE_CHECKING:
     from sigmazero.core.problem import Problem
 
+FINE = 100  # steps of a feature: with more of them its values are drawn as real ones are, at the ends
+
 
 @dataclass(frozen=True, eq=False)
 class Form:
     """A space that is more than a box. Tensors are over flat features; `costs` is over sites, None if all cost 1.
 
-    `discrete` marks features whose legal values are not all of the box, `stepped` those with values k · times / per;
+    `discrete` marks features whose legal values are not all of the box, `few` those of them that have at most FINE + 1;
+    `stepped` those with values k · times / per;
     `at` names those with a finite set, one row of `tables` each, padded with infinity. `shape` is that of one of the
     user's inputs, `cheapest` the least that a change costs. `keeper` has what ties features to each other, if anything.
     """
@@ -41,6 +44,7 @@ class Form:
     shape: tuple[int, ...]
     layout: SiteLayout | None
     discrete: Tensor
+    few: Tensor
     stepped: Tensor | None
     times: Tensor
     per: Tensor
@@ -70,12 +74,15 @@ class Form:
         for row, table in enumerate(columns.tables.values()):
             tables[row, : len(table)] = table
         at = torch.tensor(list(columns.tables), dtype=torch.int64, device=device)
+        steps = (columns.upper - columns.lower) * columns.per / columns.times
+        few = torch.as_tensor((columns.per > 0) & (steps <= FINE), device=device)
         return cls(
             space=space,
             columns=columns,
             shape=shape,
             layout=layout,
             discrete=stepped.index_fill(0, at, True),
+            few=few.index_fill(0, at, True),
             stepped=stepped if bool(stepped.any()) else None,
             times=torch.as_tensor(columns.times, device=device),
             per=torch.as_tensor(np.maximum(columns.per, 1), device=device),
@@ -294,12 +301,12 @@ def legal(problem: Problem, point: Tensor, keys: Tensor | None = None) -> Tensor
 
 
 def some(problem: Problem, draws: Tensor) -> Tensor:
-    """A legal point drawn by numbers in [0, 1), one per feature: any value of discrete ones, an end of the others."""
+    """A legal point drawn by numbers in [0, 1), one per feature: any value where there are few, else an end."""
     form = problem.form
     assert form is not None
     end = torch.where(draws < 0.5, problem.lower, problem.upper)
     between = problem.lower + draws * (problem.upper - problem.lower)
-    return legal(problem, torch.where(form.inside(form.discrete[None]), between, end))
+    return legal(problem, torch.where(form.inside(form.few[None]), between, end))
 
 
 def outward(problem: Problem, point: Tensor, snap: bool = True, keys: Tensor | None = None) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby, pairwise
 
@@ -31,12 +31,14 @@ def findings(store: Store, cells: Sequence[Measured]) -> CellFindings:
 
 def errors(told: CellFindings, allow: Collection[str] = ()) -> list[Finding]:
     """The errors among findings of a store, each once, less those that are allowed."""
-    each = {
-        (one["code"], one["detail"]): Finding(**{name: text for name, text in one.items() if name != "about"})  # type: ignore[arg-type]
-        for found in told.values()
-        for one in found
-    }
-    return gating(each.values(), allow)
+    each = [_read(one) for found in told.values() for one in found]
+    return gating({(one.code, one.detail): one for one in each}.values(), allow)
+
+
+def _read(told: Mapping[str, str]) -> Finding:
+    """A finding as a store has it; older ones say less."""
+    code, title, detail, fix = (told.get(name, "") for name in ("code", "title", "detail", "fix"))
+    return Finding(code, title, detail, fix, "error" if told.get("severity") == "error" else "warning")
 
 
 def doubts(cells: Sequence[Measured]) -> Iterator[tuple[CellInfo, Finding]]:
