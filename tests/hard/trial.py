@@ -106,6 +106,8 @@ def allowed(case: Case, raised: Exception, error: str | None) -> bool:
     """Whether an attack may refuse a case so."""
     if case.model == "no-gradient" and "carries no gradient" in str(raised):  # a row without a start asks for none
         return sz.ATTACKS[case.attack].gradients
+    if case.attack.startswith("corner") and "single changes need" in str(raised):  # cases have few steps
+        return True
     return error is not None and error in str(raised)
 
 

@@ -112,7 +112,7 @@ class Genetic(Attack):
         x, free = by_site(p, p.x)[:, None], movable(p).any(1)[:, None]
         changed = (child != x).any(2)
         unchanged = ~changed & free
-        many = torch.where(changed, changed.sum(2, keepdim=True), unchanged.sum(2, keepdim=True))
+        many = torch.where(changed, changed.sum(2, keepdim=True), unchanged.sum(2, keepdim=True)).to(u.dtype)
         chance = torch.where(i == 0, self._first(free), (self.mutations / many.clamp(min=1)).clamp(max=OFTEN))
         mutated = (coin % 1 < chance) & (changed | unchanged)
         drawn = _drawn(i, p)[:, None]
@@ -121,7 +121,7 @@ class Genetic(Attack):
 
     def _first(self, free: Tensor) -> Tensor:
         """The chance of a site to change in the first generation, (rows, P, 1): none for the first child."""
-        j = torch.arange(self.population, device=free.device)[:, None]
+        j = torch.arange(self.population, dtype=torch.float64, device=free.device)[:, None]
         share = (j - 1) / max(self.population - 2, 1)
         many = free.sum(2, keepdim=True).clamp(min=1).double()
         return torch.where(j == 0, 0.0, torch.exp((share - 1) * torch.log(many)))
