@@ -128,17 +128,17 @@ def run_gate(
 ) -> None:
     """Run a cascade, write and show what it found, and end with the exit code of its verdict."""
     show_findings(wanted.blocking(findings) if quiet else findings)
-    if not quiet:
-        show_estimate(cascade, rows, table=False)
-    # The lines of the members are not the result: they go where progress goes.
-    with contextlib.redirect_stdout(console.Aside()):
-        try:
+    try:
+        if not quiet:
+            show_estimate(cascade, rows, table=False)
+        # The lines of the members are not the result: they go where progress goes.
+        with contextlib.redirect_stdout(console.Aside()):
             how: Any = {"batch_size": batch_size, "state_path": state, "progress": not quiet}
             verdict = judge(cascade, rows, model, wanted, findings, **how)
-        except KeyboardInterrupt:
-            kept = "--state FILE would have kept it" if state is None else f"in {state}. To go on: {console.again()}"
-            console.tell(f"stopped; what is finished: {kept}")
-            raise
+    except KeyboardInterrupt:
+        kept = "--state FILE would have kept it" if state is None else f"in {state}. To go on: {console.again()}"
+        console.tell(f"stopped; what is finished: {kept}")
+        raise
     title = f"SparseAutoAttack against {model.name} on {rows.name}"
     written = files.write(verdict, rows, title)
     if not quiet:
