@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import typer.main
-from benchmarks import reproduction, simulation
 from benchmarks.reproduction import CellCost
 
+from benchmarks import reproduction, simulation
 from sigmazero.cli import app
 
 ROOT = Path(__file__).parents[2]
