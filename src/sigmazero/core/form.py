@@ -74,8 +74,8 @@ class Form:
         for row, table in enumerate(columns.tables.values()):
             tables[row, : len(table)] = table
         at = torch.tensor(list(columns.tables), dtype=torch.int64, device=device)
-        steps = (columns.upper - columns.lower) * columns.per / columns.times
-        few = torch.as_tensor((columns.per > 0) & (steps <= FINE), device=device)
+        narrow = columns.upper - columns.lower <= FINE * columns.times / np.maximum(columns.per, 1)
+        few = torch.as_tensor((columns.per > 0) & narrow, device=device)
         return cls(
             space=space,
             columns=columns,
