@@ -108,6 +108,8 @@ def runs(queries: int) -> Iterator[tuple[str, sz.Attack, tuple[int | None, ...]]
     yield "sigma-zero", sz.get("sigma-zero", steps=queries // 2), (None,)
     yield "corner", sz.get("corner", steps=queries), (None,)
     yield "sparse-rs-min", sz.get("sparse-rs-min", steps=queries), (None,)
+    yield "saliency", sz.get("saliency"), (None,)
+    yield "genetic", sz.get("genetic"), (None,)  # 5,000 queries, as it is used for malware
     yield "sparse-rs", sz.get("sparse-rs", steps=queries), KS
 
 
