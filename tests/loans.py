@@ -28,6 +28,15 @@ kind = "binary"
 [group.job]
 one_hot = ["job=clerk", "job=nurse", "job=cook"]
 """
+PLAN = """
+[data.loans]
+source = "loans.npz"
+[[grid]]
+models = ["net.py:build"]
+data = ["loans"]
+attacks = ["corner"]
+"""
+WITH_SPACE = f'{PLAN}[space]\nfile = "loan.toml"\n'
 NET = """
 import torch
 

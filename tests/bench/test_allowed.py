@@ -20,14 +20,7 @@ from sigmazero.store.merge import merge
 from tests import loans
 from tests.plans import trusting
 
-PLAN = """
-[data.loans]
-source = "loans.npz"
-[[grid]]
-models = ["net.py:build"]
-data = ["loans"]
-attacks = ["corner"]
-"""
+PLAN = loans.PLAN
 
 
 @pytest.fixture

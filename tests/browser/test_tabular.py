@@ -11,16 +11,7 @@ from tests import loans
 from tests.plans import clean, run
 
 EVIL = "<img src=x onerror=alert(1)>"
-PLAN = """
-[data.loans]
-source = "loans.npz"
-[space]
-file = "loan.toml"
-[[grid]]
-models = ["net.py:build"]
-data = ["loans"]
-attacks = ["corner"]
-"""
+PLAN = loans.WITH_SPACE
 
 
 @pytest.fixture(scope="module")

@@ -14,16 +14,7 @@ DOORS = {
     "auto": ("auto", *MODEL, "--version", "quick"),
     "doctor": ("doctor", "net.py:build", "loans.npz", "--device", "cpu"),
 }
-PLAN = """
-[data.loans]
-source = "loans.npz"
-[space]
-file = "loan.toml"
-[[grid]]
-models = ["net.py:build"]
-data = ["loans"]
-attacks = ["corner"]
-"""
+PLAN = loans.WITH_SPACE
 
 
 @pytest.fixture

@@ -86,7 +86,9 @@ def test_a_packed_table_is_read_no_further_than_memory_allows(tmp_path: Path, mo
 
 
 def test_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    arrow, parquet = (
+        pytest.importorskip(name, reason="Parquet needs pyarrow") for name in ("pyarrow", "pyarrow.parquet")
+    )
     path = tmp_path / "own.parquet"
     (tmp_path / "own.toml").write_text(PLAIN)
     parquet.write_table(arrow.table({"a": [[1], [2]], "b": ["x", "y"]}), path)

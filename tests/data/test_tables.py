@@ -116,7 +116,9 @@ def test_arff(tmp_path: Path) -> None:
 
 
 def test_parquet(tmp_path: Path) -> None:
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    arrow, parquet = (
+        pytest.importorskip(name, reason="Parquet needs pyarrow") for name in ("pyarrow", "pyarrow.parquet")
+    )
     columns = {
         "age": [30, 52, 41],
         "rate": [0.1, 1e-30, 3.0],

@@ -14,16 +14,8 @@ from sigmazero.store.store import Store
 from tests import loans
 from tests.plans import clean, run
 
-PLAN = """
-[data.loans]
-source = "loans.npz"
-[space]
-file = "loan.toml"
-[[grid]]
-models = ["net.py:build"]
-data = ["loans"]
-attacks = ["corner"]
-[[grid]]
+PLAN = f"""
+{loans.WITH_SPACE}[[grid]]
 models = ["net.py:build"]
 data = ["loans"]
 attacks = ["corner"]

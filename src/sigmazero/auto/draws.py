@@ -4,6 +4,7 @@ The draws are those of torch's own generators, seeded for each draw, so that a q
 is asked. A model that draws from elsewhere still answers, but an evaluation of it cannot be repeated.
 """
 
+import logging
 import math
 from dataclasses import replace
 
@@ -14,7 +15,10 @@ from sigmazero.core.oracle import Model
 from sigmazero.core.outputs import logits_in
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
+from sigmazero.core.text import one_line
 from sigmazero.run.turns import strictly
+
+log = logging.getLogger(__name__)
 
 TRIALS = 64  # fresh draws that a point is asked about before it counts
 CONFIDENCE = 0.95  # that a point which counts is wrong in more than half of all draws
@@ -66,7 +70,8 @@ class Expected(nn.Module):
         try:
             with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), torch.no_grad():
                 self._rowwise(x[:1])
-        except Exception:  # whatever it is, the model itself will say it when it is asked
+        except Exception as error:  # whatever a model's own code makes of vmap; asked as it is, it answers
+            log.warning("rows draw each for itself (%s): results may depend on the batch", one_line(error))
             return False
         return True
 
