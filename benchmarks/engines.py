@@ -180,10 +180,11 @@ def storing(per_second: int, seconds: float, out: Path | None) -> None:
         say(line | {"saturates_at": count * size / spent}, out)
 
 
-def sharing(rounds: int, budget: float, out: Path | None) -> None:
+def sharing(names: list[str], rounds: int, budget: float, out: Path | None) -> None:
     """Workers that share a GPU: rows per second of 1, 2 and 4."""
     began = time.perf_counter()
-    for name, rows, batch, steps in (("small", 4096, 64, 300), ("resnet", 1024, 64, 100)):
+    for name in names:
+        rows, batch, steps = {"small": (4096, 64, 300), "resnet": (1024, 64, 100)}[name]
         prepare(Path.cwd(), name, rows, "cuda")
         plan = PLAN.format(name=name, rows="", batch=batch, attack="sigma-zero", steps=steps)
         for turn in range(rounds):
@@ -199,6 +200,7 @@ def sharing(rounds: int, budget: float, out: Path | None) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpu", action="store_true", help="workers that share a GPU, instead of cores")
+    parser.add_argument("--networks", nargs="+", choices=list(SHAPES), default=list(SHAPES), help="on a GPU, in turn")
     parser.add_argument("--rows", type=int, default=384)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
@@ -215,7 +217,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         if args.gpu:
-            sharing(args.rounds, args.budget, out)
+            sharing(args.networks, args.rounds, args.budget, out)
         else:
             storing(1000, 20.0, out)
             side_by_side(args.rows, args.steps, args.rounds, out)
