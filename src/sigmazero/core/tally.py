@@ -14,9 +14,10 @@ class Tally:
 
     `points` holds the last few records of each sample, newest and best first, so that a record which does not
     survive its verification has a successor; `counts` and `step_found` belong to them. A search that is not exact also
-    keeps `sure`, the best point that was confirmed so far, its `sure_l0` and `sure_step`. `given_up` counts records
-    that fresh answers did not hold. A check of a point asks `checks` times. Where not every change costs 1, `costs` has
-    what the records cost, and the cheapest is the best.
+    keeps `sure`, the best point that was confirmed so far, its `sure_l0` and `sure_step`, and as `spare` the one that
+    was confirmed before it, should a last answer contradict an earlier one. `given_up` counts records that fresh
+    answers did not hold. A check of a point asks `checks` times. Where not every change costs 1, `costs` has what the
+    records cost, and the cheapest is the best.
     """
 
     points: Tensor
@@ -32,6 +33,9 @@ class Tally:
     sure_l0: Tensor | None = None
     sure_step: Tensor | None = None
     sure_cost: Tensor | None = None
+    spare: Tensor | None = None
+    spare_l0: Tensor | None = None
+    spare_step: Tensor | None = None
     costs: Tensor | None = None
     checks: int = 1
 
@@ -56,6 +60,9 @@ class Tally:
             sure_cost=None
             if exact or problem.costs is None
             else torch.zeros_like(zeros, dtype=x.dtype) + problem.nothing,
+            spare=None if exact else x.clone(),
+            spare_l0=None if exact else torch.full_like(zeros, problem.sites + 1),
+            spare_step=None if exact else torch.full_like(zeros, -1),
             costs=None if problem.costs is None else x.new_zeros(n, depth) + problem.nothing,
             checks=problem.checks,
         )

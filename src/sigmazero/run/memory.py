@@ -112,8 +112,8 @@ def _fitting(model: Model, problem: Problem, max_memory: int | None) -> int:
     free, _ = torch.cuda.mem_get_info(device)
     if max_memory is not None:
         free = min(free, max_memory - torch.cuda.memory_allocated(device))
-    # An attack's own state is about a dozen tensors of the size of the input.
-    each = used / rows + 12 * problem.features * problem.x.element_size()
+    # An attack's own state is some two dozen tensors of the size of the input: its records, and a recording's of them.
+    each = used / rows + 24 * problem.features * problem.x.element_size()
     return int(max(1, 0.7 * free / each))
 
 

@@ -136,7 +136,7 @@ class Session:
         device, double = problem.x.device, problem.x.dtype == torch.float64
         self._numbers = Numbers.strict(device) if double else Numbers.current(device)
         self.prepared.compute_in(self._numbers)
-        self._verifier = Verifier(self.prepared.model, self._numbers, spare=self.attack.limit is None)
+        self._verifier = Verifier(self.prepared.model, self._numbers)
         return replace(problem, checks=self._verifier.checks)
 
     def _verified(
@@ -196,7 +196,7 @@ class Session:
         """The model writes to its input, so it gets copies; its answers are those to the inputs all the same."""
         log.warning("the model writes to its input (an operation such as x.sub_()); it is given a copy of each")
         self.prepared.protect()
-        self._verifier = Verifier(self.prepared.model, self._numbers, self._verifier.rows, self._verifier.spare)
+        self._verifier = Verifier(self.prepared.model, self._numbers, self._verifier.rows)
 
     @torch.inference_mode(False)
     def _settle(self, problem: Problem, rows: Tensor, clean: Tensor, finite: Tensor) -> Result:

@@ -19,19 +19,19 @@ from sigmazero.run.search import Found
 from sigmazero.run.wrapped import is_compiled, padded, uncompiled
 
 # How many times the difference of the two answers a point must hold by in both: coarse kernels differ from one batch
-# size to the next, and a success must survive being asked again at another one.
-GUARD = 2.0
+# size to the next, and a success must survive being asked again at another one. A record that was confirmed so needs
+# less the second time, or the last answer would refute, at another number of rows, what nobody else would.
+GUARD, LAST_GUARD = 2.0, 1.0
 
 
 class Verifier:
     """Asks the model itself, in strict numbers and in the caller's; these questions are counted too.
 
-    A compiled model is asked as it is, in batches of `rows`, and the model inside it in strict numbers. `spare` keeps a
-    confirmed record when a better one comes, to be asked about if that one fails in the end: more queries than usual.
+    A compiled model is asked as it is, in batches of `rows`, and the model inside it in strict numbers.
     """
 
-    def __init__(self, model: Model, caller: Numbers, rows: int = 0, spare: bool = False) -> None:
-        self.model, self.caller, self.rows, self.spare = model, caller, rows, spare
+    def __init__(self, model: Model, caller: Numbers, rows: int = 0) -> None:
+        self.model, self.caller, self.rows = model, caller, rows
         self.strict = Numbers.strict(caller.device)
         self._compiled, self._plain = is_compiled(model), uncompiled(model)
         self.checks = 2 if self._compiled or not caller.strictly else 1
@@ -58,12 +58,12 @@ class Verifier:
         """So many rows, or some more."""
         return next((rows for rows in (self.rows // 4, self.rows // 2) if rows >= count), max(self.rows, count))
 
-    def confirm(self, problem: Problem, points: Tensor) -> tuple[Tensor, Tensor]:
+    def confirm(self, problem: Problem, points: Tensor, guard: float = GUARD) -> tuple[Tensor, Tensor]:
         """Which points reach the goal inside the box, in every answer, and their logits in strict numbers."""
         outer = problem.outward(points)
         asked = self.ask(outer, pad=True)
         answers = [widened(logits, problem.x) for logits in asked]
-        apart = GUARD * _apart(asked) if len(asked) > 1 else 0.0  # one answer is taken at its word
+        apart = guard * _apart(asked) if len(asked) > 1 else 0.0  # one answer is taken at its word
         good = points.isfinite().flatten(1).all(1) & problem.feasible(points)  # a box may have no ends
         if problem.form is not None:
             good = good & problem.form.lawful(outer, *problem.outer)
@@ -76,10 +76,11 @@ class Verifier:
         assert tally.sure is not None
         assert tally.sure_l0 is not None
         assert tally.sure_step is not None
+        assert tally.spare is not None
+        assert tally.spare_l0 is not None
+        assert tally.spare_step is not None
         nothing, depth = problem.sites + 1, tally.counts.shape[1]
-        earlier = [t.clone() for t in (tally.sure, tally.sure_l0, tally.sure_step)]
         worth, sure_worth = tally.worth, tally.sure_worth
-        before = earlier[1] if tally.costs is None else sure_worth.clone()
         for k in range(depth):
             rows = ((worth[:, k] < sure_worth) & (tally.counts[:, k] < nothing)).nonzero().squeeze(1)
             if not len(rows):
@@ -87,49 +88,52 @@ class Verifier:
             good, _ = self.confirm(problem.take(rows), tally.points[rows, k])
             tally.forwards[rows] += self.checks
             tally.given_up[rows[~good]] += 1
-            tally.sure[rows[good]] = tally.points[rows[good], k]
-            tally.sure_l0[rows[good]] = tally.counts[rows[good], k]
-            tally.sure_step[rows[good]] = tally.step_found[rows[good], k]
+            better = rows[good]
+            # Should the last answer contradict the one now, the one before is there.
+            tally.spare[better], tally.sure[better] = tally.sure[better], tally.points[better, k]
+            tally.spare_l0[better], tally.sure_l0[better] = tally.sure_l0[better], tally.counts[better, k]
+            tally.spare_step[better], tally.sure_step[better] = tally.sure_step[better], tally.step_found[better, k]
             if tally.costs is not None:
-                sure_worth[rows[good]] = worth[rows[good], k]
+                sure_worth[better] = worth[better, k]
         refuted = worth[:, 0] < sure_worth
         tally.points[:, 0], tally.counts[:, 0], tally.step_found[:, 0] = tally.sure, tally.sure_l0, tally.sure_step
         tally.counts[:, 1:] = nothing
         if tally.costs is not None:
             tally.costs[:, 0], tally.costs[:, 1:] = sure_worth, problem.nothing
-        if self.spare:
-            # Should the last answer contradict the one now, at another number of rows, the one before is there.
-            better = (sure_worth < before).nonzero().squeeze(1)
-            for held, old in zip((tally.points, tally.counts, tally.step_found), earlier, strict=True):
-                held[better, 1] = old[better]
-            if tally.costs is not None:
-                tally.costs[better, 1] = before[better]
         # A row may have stopped because of the record it lost; if it stopped for another reason, it stops again.
         tally.alive |= refuted
 
     def settle(self, problem: Problem, found: Found, clean: Tensor) -> Result:
         """What the clean check, which was a fresh forward pass, has decided: nothing is asked again."""
         settled = found.tally.best_l0 == 0
-        best = self._report(problem, found.tally.points, found.tally.counts, found.tally, clean, settled)
+        best = self._report(problem, *_records(found.tally), found.tally, clean, settled)
         return best if found.own is None else replace(best, own=best)
 
     def report(self, problem: Problem, found: Found, clean: Tensor) -> Result:
         """Ask afresh about every record, best first; a record that fails gives way to the one before it."""
         tally = found.tally
         nobody = torch.zeros_like(tally.broken)
-        best = self._report(problem, tally.points, tally.counts, tally, clean, nobody)
+        best = self._report(problem, *_records(tally), tally, clean, nobody)
         if found.own is None:
             return best
         claims = torch.where(problem.feasible(found.own), problem.l0(found.own), problem.sites + 1)
         # A point without changes is no answer, unless the clean input was one.
         claims = torch.where((claims == 0) & (tally.best_l0 > 0), problem.sites + 1, claims)
-        own = self._report(problem, found.own[:, None], claims[:, None], tally, clean, nobody)
+        own = self._report(problem, found.own[:, None], claims[:, None], None, tally, clean, nobody)
         spent = best.forwards + own.forwards - tally.forwards
         return replace(best, forwards=spent, own=replace(own, forwards=spent))
 
     def _report(
-        self, problem: Problem, points: Tensor, counts: Tensor, tally: Tally, clean: Tensor, settled: Tensor
+        self,
+        problem: Problem,
+        points: Tensor,
+        counts: Tensor,
+        found_at: Tensor | None,
+        tally: Tally,
+        clean: Tensor,
+        settled: Tensor,
     ) -> Result:
+        """`found_at` has the steps at which the points were records, if they were: an own answer's is not known."""
         x_adv, logits = problem.x.clone(), clean.clone()
         forwards, steps = tally.forwards.clone(), torch.full_like(tally.forwards, -1)
         given_up = tally.given_up.clone()
@@ -138,11 +142,12 @@ class Verifier:
         steps[settled] = 0
         claimed = counts[:, 0] <= problem.sites
         confirmed = settled.clone()
+        guard = GUARD if found_at is None or tally.sure is None else LAST_GUARD
         for k in range(counts.shape[1]):
             rows = (claimed & ~confirmed & (counts[:, k] <= problem.sites)).nonzero().squeeze(1)
             if not len(rows):
-                break
-            good, fresh = self.confirm(problem.take(rows), points[rows, k])
+                continue  # a spare record comes after empty places
+            good, fresh = self.confirm(problem.take(rows), points[rows, k], guard)
             if accept is not None and judged is not None:
                 good = good & accept(points[rows, k], problem.x[rows])
                 judged[rows] += 1
@@ -150,8 +155,8 @@ class Verifier:
             given_up[rows[~good]] += 1
             sure = rows[good]
             x_adv[sure], logits[sure], confirmed[sure] = points[sure, k], fresh[good].to(logits.dtype), True
-            if points is tally.points:  # when an attack's own answer was asked about is not known
-                steps[sure] = tally.step_found[sure, k]
+            if found_at is not None:
+                steps[sure] = found_at[sure, k]
         # In float32, whatever torch's default is: half of that would not hold the counts.
         failed = torch.zeros_like(confirmed, dtype=torch.float32).masked_fill(~confirmed, torch.inf)
         already = confirmed & (count_features(x_adv, problem.x) == 0)
@@ -174,6 +179,18 @@ class Verifier:
             unit=problem.unit,
             budget=problem.budget,
         )
+
+
+def _records(tally: Tally) -> tuple[Tensor, Tensor, Tensor]:
+    """The records, best first, with their changes and steps; the spare one is the last."""
+    if tally.spare is None or tally.spare_l0 is None or tally.spare_step is None:
+        return tally.points, tally.counts, tally.step_found
+    spares = (tally.spare, tally.spare_l0, tally.spare_step)
+    points, counts, steps = (
+        torch.cat([held, spare[:, None]], 1)
+        for held, spare in zip((tally.points, tally.counts, tally.step_found), spares, strict=True)
+    )
+    return points, counts, steps
 
 
 def _priced(problem: Problem, x_adv: Tensor, failed: Tensor, judged: Tensor | None) -> dict[str, Any]:
