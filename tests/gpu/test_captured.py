@@ -122,6 +122,7 @@ def test_a_model_that_cannot_be_captured_is_attacked_eagerly(name, caplog):
     assert torch.equal(result.backwards, eager.backwards)
 
 
+@pytest.mark.filterwarnings("ignore:out of memory with")  # what a few rows need says little about many
 def test_memory_limit_holds():
     net = TinyNet("conv", torch.float32).cuda()
     problem = make_problem(net.x.repeat(2000, 1, 1, 1).cuda(), net.y.repeat(2000).cuda())

@@ -196,6 +196,20 @@ def test_keys_tell_models_shapes_and_attacks_apart(net, compilations):
     assert len(keys) == 4
 
 
+@pytest.mark.parametrize(("gain", "at_once"), [(None, True), (0.2, True), (-0.1, False)])
+def test_what_this_process_has_compiled_is_compiled_at_once(net, compilations, tmp_path, monkeypatch, gain, at_once):
+    monkeypatch.setattr("sigmazero.run.compiled._LONG", ATTACK.iterations)
+    ledger = Ledger(tmp_path / "ledger.json")
+    for how in ("compile", "auto"):
+        model = SearchModel(net)
+        tally = found(model, Shared(Compiler(model, how, False, ledger)), problem(net, None))
+        same(tally, plain(net, problem(net, None)))
+        if how == "compile" and gain is not None:
+            (key,) = json.loads(ledger.path.read_text())
+            ledger.gained(key, gain)
+    assert bool(model.compiled) == at_once
+
+
 def test_what_cannot_be_fused_is_compiled_all_the_same(net, compilations, monkeypatch, caplog):
     record = Frame.record
 

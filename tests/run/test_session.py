@@ -14,7 +14,7 @@ import sigmazero as sz
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.result import Outcome
 from sigmazero.run import Hardware, Prepared, Session
-from sigmazero.run.memory import limited, out_of_memory
+from sigmazero.run.memory import limited, out_of_memory, remembered
 from tests.attacks.test_attacks import how, small
 from tests.networks import TinyNet
 
@@ -327,3 +327,17 @@ def test_with_a_budget_nothing_is_said_of_fewer_changes():
     result = sz.get("sigma-zero", steps=5).run(model, x, model(x).argmax(1), budget=3)
     assert "within 3 features" in str(result)
     assert "median" not in str(result)
+
+
+def test_a_measured_batch_size_is_kept_while_the_model_lives_and_memory_is_as_free():
+    measured: list[int] = []
+
+    def measure() -> int:
+        measured.append(64)
+        return 64
+
+    net, other = TinyNet("conv"), TinyNet("conv")
+    for owner, free in ((net, 100), (net, 95), (net, 80), (other, 100), (lambda x: x, 100), (lambda x: x, 100)):
+        assert remembered(owner, "question", free, measure) == 64
+    assert len(measured) == 5  # only the second was known
+    assert remembered(net, "another question", 100, lambda: 32) == 32

@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 Asked = tuple[int, bool]  # how many rows, and whether with a way back
 _MOST = 3  # compilations of one model: each takes seconds
 _GUESS = 0.3  # share of a step that compiling saves, as long as nothing is known
+_LONG = 200  # steps that are worth the tenths of a second which a compilation at hand takes
 _FUSING = 0.25  # milliseconds of a step that the attack's arithmetic takes uncompiled, about
 
 
@@ -79,15 +80,24 @@ class Compiler:
     def begin(self, frame: "Frame") -> None:
         """A frame's first recording, compiled if that was asked for; what else may pay is looked at as it goes."""
         offers = self._offers[id(frame)] = []
-        if self.prepare == "compile" and self._compile(frame, Offer(fused=False, gain=_GUESS)):
-            if self.fuse:
-                self._compile(frame, Offer(fused=True))
+        model, arithmetic = Offer(fused=False, gain=_GUESS), Offer(fused=True)
+        fuse = self.fuse is None and self.prepare in ("auto", "compile")
+        if self._at_once(frame, model) and self._compile(frame, model):
+            if self.fuse or (fuse and self._at_once(frame, arithmetic)):
+                fuse = not self._compile(frame, arithmetic) and fuse
         else:
             frame.record(fused=bool(self.fuse))
             if self.prepare == "auto":
                 offers.append(Offer(fused=bool(self.fuse), gain=_GUESS))
-        if self.fuse is None and self.prepare in ("auto", "compile"):
-            offers.append(Offer(fused=True))
+        if fuse:
+            offers.append(arithmetic)
+
+    def _at_once(self, frame: "Frame", offer: Offer) -> bool:
+        """Whether to compile before the first step: told to, or this process has compiled it before and it paid."""
+        if self.prepare == "compile" and not offer.fused:
+            return True
+        at_hand = self.prepare in ("auto", "compile") and frame.attack.iterations >= _LONG
+        return at_hand and self.ledger.at_hand(offer.named(self._key(frame)))
 
     def watches(self, frame: "Frame") -> bool:
         """Whether the time of this frame's steps is of interest."""

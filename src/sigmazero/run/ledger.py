@@ -60,6 +60,11 @@ class Ledger:
         before = f", {entry.missed:.1f} s missed before" if entry.missed and pays else ""
         return pays, f"{left} steps of {milliseconds:.2f} ms would save {saved:.1f} s{before}; it takes {cost:.1f} s"
 
+    def at_hand(self, key: str) -> bool:
+        """Whether this process has compiled it before, and steps have not become longer by that, as far as is known."""
+        gain = self._read().get(key, Entry()).gain if key in _here else 0.0
+        return gain is None or gain > 0
+
     def spent(self, key: str, seconds: float) -> None:
         """Compiling took so long; from now on the artefacts lie in the cache."""
         entries = self._read()

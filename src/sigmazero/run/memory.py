@@ -2,10 +2,12 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from weakref import WeakKeyDictionary
 
 import torch
+from torch import nn
 
 from sigmazero.core.attack import Precision
 from sigmazero.core.oracle import Model
@@ -15,6 +17,9 @@ from sigmazero.run.precision import search_precision
 
 log = logging.getLogger(__name__)
 _FEWEST, _MOST, _GAIN = 32, 4096, 1.08  # rows to begin and to end with, and what doubling must bring to be worth it
+# What was measured for a model that is still there, and how much memory was free: a user calls it again and again.
+_known: WeakKeyDictionary[nn.Module, dict[object, tuple[int, int]]] = WeakKeyDictionary()
+_AS_FREE = 0.9  # of the memory that was free then
 # How the libraries below torch say that memory ran out; torch passes their words on in a plain RuntimeError.
 _WORDS = (
     "can't allocate memory",
@@ -62,12 +67,30 @@ def at_most(model: object, rows: int) -> int:
     return min(rows, most) if integer(most) and most else rows
 
 
-def choose_batch_size(model: Model, problem: Problem, precision: Precision | None, max_memory: int | None) -> int:
-    """A number of rows that keeps the device busy and fits; `model` is the one that the search asks."""
+def choose_batch_size(
+    model: Model, problem: Problem, precision: Precision | None, max_memory: int | None, owner: object = None
+) -> int:
+    """A number of rows that keeps the device busy and fits; `model` is the one that the search asks, for its owner."""
     if problem.x.is_cuda:
-        return _measured(model, problem, precision, max_memory)
+        key = (problem.x.shape[1:], problem.x.dtype, problem.x.device, min(len(problem), _MOST), precision, max_memory)
+        return remembered(owner, key, _free(problem.x.device), lambda: _measured(model, problem, precision, max_memory))
     # About a million scalars, at most 512 rows: keeps a processor busy without filling its memory.
     return max(1, min(512, 2**20 // problem.features))
+
+
+def remembered(owner: object, key: object, free: int, measure: Callable[[], int]) -> int:
+    """What was measured for this model and question before, if about as much memory is free as then."""
+    held = _known.setdefault(owner, {}) if isinstance(owner, nn.Module) else {}
+    rows, then = held.get(key, (0, 0))
+    if not rows or free < _AS_FREE * then:
+        rows = measure()
+        held[key] = rows, free
+    return rows
+
+
+def _free(device: torch.device) -> int:
+    """Bytes of a device that nobody holds, or torch's allocator holds for nobody."""
+    return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
 def _measured(model: Model, problem: Problem, precision: Precision | None, max_memory: int | None) -> int:

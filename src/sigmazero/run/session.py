@@ -274,7 +274,7 @@ class Session:
                     hardware = self.prepared.hardware
                     # Only a device is measured; elsewhere no copy is made before the model is known better.
                     model = self.prepared.copy(problem) if problem.x.is_cuda else self.model
-                    chosen = choose_batch_size(model, problem, hardware.precision, hardware.max_memory)
+                    chosen = choose_batch_size(model, problem, hardware.precision, hardware.max_memory, self.model)
                     self.size = at_most(self.model, chosen)
                 self._verifier.rows = self.size
                 part = rows[start : start + _even(len(rows), self.size, problem)]
