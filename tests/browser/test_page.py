@@ -161,7 +161,21 @@ def test_legend_hides_and_shows(page):
     assert hidden != whole
     button.click()
     assert "fmn" in hover(page, 0.4)
+    pointer(page).move_to_element(find(page, "h1")).perform()
     assert page.execute_script(CANVAS, canvas) == whole
+
+
+def test_the_band_is_that_of_the_curve_pointed_at(page):
+    """Without a pointer the strongest has it; a name in the legend shows its own."""
+    canvas = find(page, ".plot canvas")
+    first = page.execute_script(CANVAS, canvas)
+    seen = {first}
+    for button in find_all(find(page, ".legend"), "button")[:3]:
+        pointer(page).move_to_element(button).perform()
+        seen.add(page.execute_script(CANVAS, canvas))
+    assert len(seen) == 3  # one of the three is the strongest
+    pointer(page).move_to_element(find(page, "h1")).perform()
+    assert page.execute_script(CANVAS, canvas) == first
 
 
 def test_drag_zooms_and_the_button_resets(page):

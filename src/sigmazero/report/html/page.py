@@ -18,8 +18,9 @@ SCRIPTS = (*charts.SCRIPTS, "assets/pictures.js", "assets/samples.js")
 STYLES = (*charts.STYLES, "assets/samples.css")
 LEAD = "How many input values must change before the model is wrong?"
 CURVES = (
-    "Share of all samples fooled with at most k changes, with 95 % intervals. Point at the curves or use the arrow "
-    "keys to read them, drag to zoom, press a name to hide its curve."
+    "Share of all samples fooled with at most k changes. The band is the 95 % interval of the strongest attack, or of "
+    "the curve or name that you point at. Point at the curves or use the arrow keys to read them, drag to zoom, press "
+    "a name to hide its curve."
 )
 FEATURES = "Which features the attacks change most often, over all samples that they fool."
 PICTURES = "Pictures show values rounded to 8 bits; purple is less, orange is more."

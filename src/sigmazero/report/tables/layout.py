@@ -90,11 +90,12 @@ def _differs(lines: Sequence[Line], name: str) -> bool:
 
 
 def best(block: Sequence[Line], column: Column) -> float | None:
-    """The best figure of a block in a column; None where nothing competes."""
+    """The best figure of a block in a column; None where nothing competes, or more than half of the lines have it."""
     found = [value for line in block if (value := line.figures[column.name]) is not None]
     if not column.better or len(found) < 2:
         return None
-    return max(found) if column.better > 0 else min(found)
+    first = max(found) if column.better > 0 else min(found)
+    return first if 2 * found.count(first) <= len(found) else None
 
 
 def build(name: str, cells: Sequence[Measured], ks: Sequence[float] | None = None, mix: bool = False) -> Layout:
