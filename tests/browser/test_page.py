@@ -9,17 +9,20 @@ import pytest
 from selenium.webdriver import ActionChains, Chrome, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
 from sigmazero.core import metrics
 from sigmazero.report import measure
 from sigmazero.report.measure import load
+from sigmazero.report.separating import separating
 from sigmazero.report.tables import latex, layout, render
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store
 from tests.browser.conftest import EVIL, Made, new_tab, requests, said
 
 CANVAS = "return arguments[0].toDataURL()"
+M = layout.Column("median_l0", "median", "l0")
 PIXELS = "const c = arguments[0]; return [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
 
 
@@ -118,7 +121,7 @@ def test_copies_are_those_of_the_command_line(page, made, clipboard):
     page.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardReadWrite"]})
     if not clipboard:
         page.execute_script("navigator.clipboard.writeText = () => Promise.reject(new Error('not allowed'))")
-    table = layout.build("minimum-norm", cells(made))
+    table = layout.build("minimum-norm", cells(made), separating(cells(made)))
     for words, text in (("LaTeX", latex.to_latex(table)), ("CSV", render.to_csv(table))):
         press(page, f"Copy {words}", "#minimum-norm")
         wait_for_status(page, f"Copied {words}")
@@ -163,6 +166,41 @@ def test_legend_hides_and_shows(page):
     assert "fmn" in hover(page, 0.4)
     pointer(page).move_to_element(find(page, "h1")).perform()
     assert page.execute_script(CANVAS, canvas) == whole
+
+
+def test_k_is_picked_by_the_reader(page, made):
+    chosen = separating(cells(made))
+    first = find(page, "#minimum-norm .picks select")
+    assert attribute(first, "value") == f"{chosen[0]:g}"
+    table = layout.build("minimum-norm", cells(made), (2,))
+    Select(first).select_by_value("2")
+    assert column(page, "ASR 2") == [f"{100 * (line.figures['asr_2'] or 0):.1f}" for b in table.blocks for line in b]
+    strong = [cell.text for cell in find_all(page, "#minimum-norm tbody td.number strong")]
+    assert {f"{100 * (layout.best(block, table.columns[0]) or 0):.1f}" for block in table.blocks} - {"0.0"} <= set(
+        strong
+    )
+    head = next(th for th in find_all(page, "#minimum-norm th") if th.text.strip() == "ASR 2")
+    head.find_element(By.TAG_NAME, "button").click()
+    found = [float(text) for text in column(page, "ASR 2")]
+    assert found == sorted(found)
+
+
+def test_intervals_are_shown_when_asked_for(page, made):
+    table = layout.build("minimum-norm", cells(made), separating(cells(made)))
+    before = column(page, "median")
+    assert not any("–" in text for text in before)
+    press(page, "95 % intervals", "#minimum-norm")
+    lines = [line for block in table.blocks for line in block]
+    wanted = [f"{render.shown(x.figures['median_l0'], M)}\n{render.interval(x, M)}" for x in lines]
+    assert column(page, "median") == wanted
+
+
+def test_headings_are_explained(page):
+    heads = {th.text.strip(): th.find_element(By.TAG_NAME, "button") for th in find_all(page, "#minimum-norm thead th")}
+    assert attribute(heads["s"], "title").startswith("Seconds per sample")
+    assert attribute(heads["kqueries"], "title").startswith("Thousands of forward and backward passes")
+    find(page, "#minimum-norm summary").click()
+    assert "Thousands of forward" in find(page, "#minimum-norm details").text
 
 
 def test_the_band_is_that_of_the_curve_pointed_at(page):

@@ -41,8 +41,8 @@ def sensible_end(found: Sequence[Floats], least: float = 1.0) -> float:
     wanted = max(least, TIMES * reach[(len(reach) - 1) // 2])
     if wanted <= 0 or whole <= SPARE * wanted:
         return whole
-    step = 10 ** math.floor(math.log10(wanted)) / 2
-    return math.ceil(wanted / step) * step
+    step = 10.0 ** math.floor(math.log10(wanted)) / 2.0
+    return float(math.ceil(wanted / step) * step)
 
 
 def cut(found: Mapping[str, Floats], end: float) -> dict[str, float]:

@@ -82,6 +82,7 @@ def make_page(
         join(body),
         data={
             "copies": tables.copies(made),
+            "picks": tables.picks(made),
             "charts": {chart.name: chart.data for chart in drawn},
             "samples": [group.data for group in groups],
             "outcomes": {int(outcome): words for outcome, words in samples.OUTCOMES.items()},
