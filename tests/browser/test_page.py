@@ -1,6 +1,7 @@
 """The page of a store, used as people use it; the fixture fails a test on any console message or network request."""
 
 import re
+import shutil
 from itertools import pairwise
 from typing import Any
 
@@ -229,7 +230,7 @@ def test_drag_zooms_and_the_button_resets(page):
 
 
 def test_samples_open_by_keyboard_and_show_what_was_stored(page, made):
-    listed = find(page, ".picker select[size]")
+    listed = find(page, ".picker [role=listbox]")
     listed.send_keys(Keys.ARROW_DOWN)
     assert find(page, ".sample h4").text.startswith("Row 1, class")
     cards = find_all(page, ".card")
@@ -258,12 +259,45 @@ def test_samples_are_found_and_ordered(page):
     find(page, ".picker input").clear()
     find(page, ".picker input").send_keys(Keys.SPACE)
     find_all(page, ".picker select")[0].send_keys("most")
-    texts = [option.text for option in find_all(page, ".picker select[size] option")]
+    texts = [option.text for option in find_all(page, ".picker [role=option]")]
     assert len(texts) == 6
     found = [float(text.rsplit(" ", 1)[1].replace("∞", "inf")) for text in texts]
     assert found == sorted(found, reverse=True)
     press(page, "Next →")
-    assert page.execute_script("return arguments[0].selectedIndex", find(page, ".picker select[size]")) == 1
+    assert [attribute(each, "aria-selected") for each in find_all(page, ".picker [role=option]")].index("true") == 1
+
+
+def test_an_address_opens_its_sample(page, made):
+    """The address follows what is looked at, and opens it again."""
+    find(page, ".picker [role=listbox]").send_keys(Keys.END)
+    assert page.current_url.endswith("#sample-0-5")
+    page.get("about:blank")
+    page.get(f"{made.html.as_uri()}#sample-0-3")
+    assert find(page, ".sample h4").text.startswith("Row 3, class")
+    page.execute_script("location.hash = '#sample-0-4'")
+    WebDriverWait(page, 60).until(lambda _: find(page, ".sample h4").text.startswith("Row 4"))
+    page.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardReadWrite"]})
+    press(page, "Copy link", ".picker")
+    wait_for_status(page, "Copied the link to this sample")
+    assert page.execute_async_script("navigator.clipboard.readText().then(arguments[0])").endswith("#sample-0-4")
+
+
+def test_figures_and_data_are_saved(page, made, tmp_path):
+    page.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    starts = {"svg": b"<svg", "png": b"\x89PNG", "csv": b"k,sigma-zero,sigma-zero low,sigma-zero high,"}
+    for kind, start in starts.items():
+        press(page, f"Save {kind.upper()}", ".chart")
+        (path,) = WebDriverWait(page, 60).until(lambda _, kind=kind: list(tmp_path.glob(f"*.{kind}")))
+        WebDriverWait(page, 60).until(lambda _, path=path, start=start: path.read_bytes().startswith(start))
+    rates = next(tmp_path.glob("*.csv")).read_text().splitlines()
+    assert "best of all" in rates[0]
+    shutil.rmtree(tmp_path)
+    tmp_path.mkdir()
+    press(page, "Save CSV", ".picker")
+    (path,) = WebDriverWait(page, 60).until(lambda _: list(tmp_path.glob("*.csv")))
+    lines = WebDriverWait(page, 60).until(lambda _: path.read_text().splitlines())
+    assert len(lines) == 1 + 6 * 6
+    assert lines[0].startswith("row,class,model,attack")
 
 
 def test_dark_and_light(page):

@@ -36,7 +36,7 @@ def separating(cells: Sequence[Measured]) -> list[float]:
     ks, groups = listed(cells), _groups(cells)
     if not ks:
         return measure.fitting(cells)
-    leading, apart = np.zeros((2, len(ks)))
+    leading, apart = np.zeros(len(ks)), np.zeros(len(ks))
     for group in groups:
         rates = np.array([[float((l0 <= k).mean()) for k in ks] for l0 in group])
         leading += rates.max(0) / len(groups)
@@ -47,7 +47,9 @@ def separating(cells: Sequence[Measured]) -> list[float]:
         within = [place for place, rate in enumerate(leading) if low <= rate < high]
         if within:
             middle = (low + high) / 2
-            chosen.append(ks[max(within, key=lambda at: (round(apart[at], 6), -abs(leading[at] - middle)))])
+            chosen.append(
+                ks[max(within, key=lambda at: (round(float(apart[at]), 6), -abs(float(leading[at]) - middle)))]
+            )
     return chosen or measure.fitting(cells)
 
 

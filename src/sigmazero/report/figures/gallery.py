@@ -22,9 +22,9 @@ from sigmazero.report.figures import style
 from sigmazero.report.figures.curves import labels, panels
 from sigmazero.report.figures.figure import Figure, Option, Request
 from sigmazero.report.figures.images import faint, is_image, mark, show
-from sigmazero.report.figures.picture import class_name
 from sigmazero.report.inputs import Clean
 from sigmazero.report.measure import Measured
+from sigmazero.report.patterns import class_name
 from sigmazero.report.tables.layout import minimum_norm
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store

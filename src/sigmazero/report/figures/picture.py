@@ -18,6 +18,7 @@ from sigmazero.core.result import Result
 from sigmazero.report.figures import style
 from sigmazero.report.figures.images import is_image, largest_change, pixels
 from sigmazero.report.optimality import curve
+from sigmazero.report.patterns import class_name
 
 
 def choose(result: Result, count: int) -> list[int]:
@@ -66,15 +67,6 @@ def draw(
     if rows:
         style.change_key(figure)
     return figure
-
-
-def class_name(classes: Sequence[str] | None, number: int) -> str:
-    """The name of a class, or its number where it has none.
-
-    >>> class_name(["cat", "dog"], 1), class_name(None, 7)
-    ('dog', '7')
-    """
-    return str(classes[number]) if classes is not None and 0 <= number < len(classes) else str(number)
 
 
 def _sample(axes: list[Any], result: Result, row: int, clean: Tensor, names: list[str], *, first: bool) -> None:
