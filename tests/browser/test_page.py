@@ -1,6 +1,7 @@
 """The page of a store, used as people use it; the fixture fails a test on any console message or network request."""
 
 import re
+import shutil
 from itertools import pairwise
 from typing import Any
 
@@ -9,17 +10,20 @@ import pytest
 from selenium.webdriver import ActionChains, Chrome, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
 from sigmazero.core import metrics
 from sigmazero.report import measure
 from sigmazero.report.measure import load
+from sigmazero.report.separating import separating
 from sigmazero.report.tables import latex, layout, render
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store
 from tests.browser.conftest import EVIL, Made, new_tab, requests, said
 
 CANVAS = "return arguments[0].toDataURL()"
+M = layout.Column("median_l0", "median", "l0")
 PIXELS = "const c = arguments[0]; return [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
 
 
@@ -118,7 +122,7 @@ def test_copies_are_those_of_the_command_line(page, made, clipboard):
     page.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardReadWrite"]})
     if not clipboard:
         page.execute_script("navigator.clipboard.writeText = () => Promise.reject(new Error('not allowed'))")
-    table = layout.build("minimum-norm", cells(made))
+    table = layout.build("minimum-norm", cells(made), separating(cells(made)))
     for words, text in (("LaTeX", latex.to_latex(table)), ("CSV", render.to_csv(table))):
         press(page, f"Copy {words}", "#minimum-norm")
         wait_for_status(page, f"Copied {words}")
@@ -161,7 +165,56 @@ def test_legend_hides_and_shows(page):
     assert hidden != whole
     button.click()
     assert "fmn" in hover(page, 0.4)
+    pointer(page).move_to_element(find(page, "h1")).perform()
     assert page.execute_script(CANVAS, canvas) == whole
+
+
+def test_k_is_picked_by_the_reader(page, made):
+    chosen = separating(cells(made))
+    first = find(page, "#minimum-norm .picks select")
+    assert attribute(first, "value") == f"{chosen[0]:g}"
+    table = layout.build("minimum-norm", cells(made), (2,))
+    Select(first).select_by_value("2")
+    assert column(page, "ASR 2") == [f"{100 * (line.figures['asr_2'] or 0):.1f}" for b in table.blocks for line in b]
+    strong = [cell.text for cell in find_all(page, "#minimum-norm tbody td.number strong")]
+    assert {f"{100 * (layout.best(block, table.columns[0]) or 0):.1f}" for block in table.blocks} - {"0.0"} <= set(
+        strong
+    )
+    head = next(th for th in find_all(page, "#minimum-norm th") if th.text.strip() == "ASR 2")
+    head.find_element(By.TAG_NAME, "button").click()
+    found = [float(text) for text in column(page, "ASR 2")]
+    assert found == sorted(found)
+
+
+def test_intervals_are_shown_when_asked_for(page, made):
+    table = layout.build("minimum-norm", cells(made), separating(cells(made)))
+    before = column(page, "median")
+    assert not any("–" in text for text in before)
+    press(page, "95 % intervals", "#minimum-norm")
+    lines = [line for block in table.blocks for line in block]
+    wanted = [f"{render.shown(x.figures['median_l0'], M)}\n{render.interval(x, M)}" for x in lines]
+    assert column(page, "median") == wanted
+
+
+def test_headings_are_explained(page):
+    heads = {th.text.strip(): th.find_element(By.TAG_NAME, "button") for th in find_all(page, "#minimum-norm thead th")}
+    assert attribute(heads["s"], "title").startswith("Seconds per sample")
+    assert attribute(heads["kqueries"], "title").startswith("Thousands of forward and backward passes")
+    find(page, "#minimum-norm summary").click()
+    assert "Thousands of forward" in find(page, "#minimum-norm details").text
+
+
+def test_the_band_is_that_of_the_curve_pointed_at(page):
+    """Without a pointer the strongest has it; a name in the legend shows its own."""
+    canvas = find(page, ".plot canvas")
+    first = page.execute_script(CANVAS, canvas)
+    seen = {first}
+    for button in find_all(find(page, ".legend"), "button")[:3]:
+        pointer(page).move_to_element(button).perform()
+        seen.add(page.execute_script(CANVAS, canvas))
+    assert len(seen) == 3  # one of the three is the strongest
+    pointer(page).move_to_element(find(page, "h1")).perform()
+    assert page.execute_script(CANVAS, canvas) == first
 
 
 def test_drag_zooms_and_the_button_resets(page):
@@ -177,7 +230,7 @@ def test_drag_zooms_and_the_button_resets(page):
 
 
 def test_samples_open_by_keyboard_and_show_what_was_stored(page, made):
-    listed = find(page, ".picker select[size]")
+    listed = find(page, ".picker [role=listbox]")
     listed.send_keys(Keys.ARROW_DOWN)
     assert find(page, ".sample h4").text.startswith("Row 1, class")
     cards = find_all(page, ".card")
@@ -206,12 +259,45 @@ def test_samples_are_found_and_ordered(page):
     find(page, ".picker input").clear()
     find(page, ".picker input").send_keys(Keys.SPACE)
     find_all(page, ".picker select")[0].send_keys("most")
-    texts = [option.text for option in find_all(page, ".picker select[size] option")]
+    texts = [option.text for option in find_all(page, ".picker [role=option]")]
     assert len(texts) == 6
     found = [float(text.rsplit(" ", 1)[1].replace("∞", "inf")) for text in texts]
     assert found == sorted(found, reverse=True)
     press(page, "Next →")
-    assert page.execute_script("return arguments[0].selectedIndex", find(page, ".picker select[size]")) == 1
+    assert [attribute(each, "aria-selected") for each in find_all(page, ".picker [role=option]")].index("true") == 1
+
+
+def test_an_address_opens_its_sample(page, made):
+    """The address follows what is looked at, and opens it again."""
+    find(page, ".picker [role=listbox]").send_keys(Keys.END)
+    assert page.current_url.endswith("#sample-0-5")
+    page.get("about:blank")
+    page.get(f"{made.html.as_uri()}#sample-0-3")
+    assert find(page, ".sample h4").text.startswith("Row 3, class")
+    page.execute_script("location.hash = '#sample-0-4'")
+    WebDriverWait(page, 60).until(lambda _: find(page, ".sample h4").text.startswith("Row 4"))
+    page.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardReadWrite"]})
+    press(page, "Copy link", ".picker")
+    wait_for_status(page, "Copied the link to this sample")
+    assert page.execute_async_script("navigator.clipboard.readText().then(arguments[0])").endswith("#sample-0-4")
+
+
+def test_figures_and_data_are_saved(page, made, tmp_path):
+    page.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    starts = {"svg": b"<svg", "png": b"\x89PNG", "csv": b"k,sigma-zero,sigma-zero low,sigma-zero high,"}
+    for kind, start in starts.items():
+        press(page, f"Save {kind.upper()}", ".chart")
+        (path,) = WebDriverWait(page, 60).until(lambda _, kind=kind: list(tmp_path.glob(f"*.{kind}")))
+        WebDriverWait(page, 60).until(lambda _, path=path, start=start: path.read_bytes().startswith(start))
+    rates = next(tmp_path.glob("*.csv")).read_text().splitlines()
+    assert "best of all" in rates[0]
+    shutil.rmtree(tmp_path)
+    tmp_path.mkdir()
+    press(page, "Save CSV", ".picker")
+    (path,) = WebDriverWait(page, 60).until(lambda _: list(tmp_path.glob("*.csv")))
+    lines = WebDriverWait(page, 60).until(lambda _: path.read_text().splitlines())
+    assert len(lines) == 1 + 6 * 6
+    assert lines[0].startswith("row,class,model,attack")
 
 
 def test_dark_and_light(page):

@@ -1,6 +1,12 @@
+from itertools import combinations
+
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from matplotlib.text import Text
 
+import sigmazero as sz
 from sigmazero.report.figures import style
 from sigmazero.report.figures.curves import band, draw_curves
 from sigmazero.report.figures.pareto import draw_pareto
@@ -67,10 +73,52 @@ def test_names_are_shown_as_they_are(tmp_path):
 
 
 def test_pareto_marks_what_fails_and_what_none_beats():
-    (axis, _) = draw_pareto(MINIMUM).axes
-    shown = [text.get_text() for text in axis.get_legend().get_texts()]
-    assert shown == ["sigma-zero", "bb (∞)", "ead-paper"]
-    assert list(axis.lines[-1].get_ydata()) == [25, 25]
+    (axis, other) = draw_pareto(MINIMUM).axes
+    assert [text.get_text() for text in axis.texts] == ["sigma-zero", "bb (∞)", "ead-paper"]
+    assert list(axis.lines[-1].get_ydata()) == [25, 25, 25]
+    assert (axis.get_xlim(), axis.get_ylim()) == (other.get_xlim(), other.get_ylim())
+    assert axis.get_xscale() == "log"
+
+
+def test_names_of_points_do_not_collide():
+    """Seven attacks that spend and find nearly the same: names are apart as they are drawn, and beside the points."""
+    crowd = [cell("M", name, [10 + k / 4], 2000 + k) for k, name in enumerate([*list(style.COLOURS)[:7]])]
+    figure = draw_pareto(crowd)
+    FigureCanvasAgg(figure).draw()
+    (axis,) = figure.axes
+    boxes = [Text.get_window_extent(text) for text in axis.texts]
+    assert len(boxes) == 7
+    assert not any(one.overlaps(two) for one, two in combinations(boxes, 2))
+
+
+def test_a_slow_attack_does_not_stretch_the_axis():
+    cells = [cell("M", "fmn", [1, 2, 9]), cell("M", "sigma-zero", [1, 2, 4]), cell("M", "ead", [2, 300, 526])]
+    (axis,) = draw_curves(cells).axes
+    assert axis.get_xlim() == (0, 30)
+    assert "cut at k = 30: ead goes on to 526" in axis.get_xlabel()
+    assert [line.get_color() for line in axis.lines if line.get_marker() == ">"] == [style.colour("ead")]
+    assert draw_curves(cells, until=600).axes[0].get_xlim() == (0, 600)
+    assert draw_curves(cells, log=True).axes[0].get_xlim()[1] > 526
+    assert "cut" not in draw_curves(cells[:2]).axes[0].get_xlabel()
+    with pytest.raises(ValueError, match="until=0"):
+        draw_curves(cells, until=0)
+
+
+def test_the_strongest_has_the_band_and_the_figure_says_what_it_is():
+    figure = draw_curves([cell("M", "fmn", [4, 5, 9]), cell("M", "sigma-zero", [1, 2, 4])])
+    (axis,) = figure.axes
+    assert [tuple(each.get_facecolor()[0][:3]) for each in axis.collections] == [to_rgb(style.colour("sigma-zero"))]
+    assert "95 % interval (Wilson)" in figure.get_supxlabel()
+    assert axis.get_title() == "M on mnist, n = 3"
+    FigureCanvasAgg(figure).draw()
+    ticks = [tick for tick in axis.get_xticks() if tick <= axis.get_xlim()[1]]
+    assert ticks == [round(tick) for tick in ticks]
+
+
+def test_every_attack_has_a_colour_of_its_own():
+    bases = {style.colour(name) for name in sz.ATTACKS}
+    assert {name for name in sz.ATTACKS if style.known_colour(name) is None} == set()
+    assert bases == set(style.COLOURS.values())
 
 
 def test_errors_name_the_value_and_the_fix(tmp_path):

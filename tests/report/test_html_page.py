@@ -61,7 +61,7 @@ def test_curves_are_the_facts(tmp_path):
         cell("M", "pgd-l0", [5] * 4, budget=5),
     ]
     path = fill(tmp_path / "a.db", cells)
-    (chart,) = data(make(path), "charts").values()
+    chart = data(make(path), "charts")["curve-0"]
     at = dict(zip(chart["ks"], zip(*(one["rate"] for one in chart["series"]), strict=True), strict=True))
     assert [one["label"] for one in chart["series"]] == ["sigma-zero", "fmn", "best of all"]
     assert at[0] == (0, 0, 0)

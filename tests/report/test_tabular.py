@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from sigmazero.report import measure
+from sigmazero.report import measure, patterns
 from sigmazero.report.html import features
 from sigmazero.report.html.page import make_page
 from sigmazero.report.html.samples import build
@@ -70,7 +70,7 @@ def test_numbers_of_changes_fit_the_features(store):
 
 def test_features_that_fall_most_often(store):
     info, facts = next((i, store.facts(i.key)) for i, f in measure.load(store) if measure.has_costs(f))
-    shares = features.fallen(info, facts)
+    shares = patterns.fallen(info, facts)
     found = facts.take(facts.outcome == 1)
     spans = zip(found.offsets[:-1], found.offsets[1:], strict=True)
     jobs = np.mean([any(k >= 3 for k in found.index[a:b]) for a, b in spans])

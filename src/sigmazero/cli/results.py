@@ -51,5 +51,5 @@ def write_result(
     if not is_image(rows.images):
         return [path]
     picture = path.with_suffix(".png")
-    save_picture(picture, result, rows.images, rows.labels, title=title)
+    save_picture(picture, result, rows.images, rows.labels, title=title, classes=rows.classes)
     return [path, picture]

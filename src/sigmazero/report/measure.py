@@ -36,6 +36,11 @@ def axis(unit: str) -> str:
     return "cost of all changes at most" if unit == COST else f"k, {unit}s changed at most"
 
 
+def word(unit: str) -> str:
+    """What the axis of such a curve is called in short."""
+    return COST if unit == COST else "k"
+
+
 class MixtureError(ValueError):
     """Cells that do not compare were to stand in one table."""
 

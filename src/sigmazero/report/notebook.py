@@ -13,7 +13,7 @@ from sigmazero.core.outcome import Outcome
 from sigmazero.core.result import Result
 from sigmazero.report.figures import style
 from sigmazero.report.figures.images import is_image, mark, pixels, show
-from sigmazero.report.figures.picture import BLUE, choose
+from sigmazero.report.figures.picture import choose
 from sigmazero.report.html.shell import Html, element
 from sigmazero.report.intervals import wilson
 from sigmazero.report.optimality import curve
@@ -46,7 +46,7 @@ def plot_curve(result: Result, axis: Any, label: str | None) -> Any:
     end = max(1.0, 1.05 * float(ks[-1]))
     at, rate, low, high = (np.append(each, each[-1]) for each in (ks, 100 * rates, 100 * ends[:, 0], 100 * ends[:, 1]))
     at[-1] = end
-    (line,) = axis.step(at, rate, where="post", linewidth=2, label=label, color=BLUE if label is None else None)
+    (line,) = axis.step(at, rate, where="post", linewidth=2, label=label, color=_colour(label))
     axis.fill_between(at, low, high, step="post", color=line.get_color(), alpha=0.15, linewidth=0)
     axis.set(ylim=(0, 101), xlim=(0, max(end, axis.get_xlim()[1] if label else 0.0)))
     axis.set(xlabel=f"k, {_unit(result)} changed at most", ylabel="attack success rate, %")
@@ -72,7 +72,8 @@ def plot_examples(result: Result, x: Tensor | None, count: int) -> Any:
         show(above, before, f"class {int(result.clean_prediction[row])}")
         show(below, after, _words(result, row))
         mark(below, before, after)
-    figure.suptitle("before, and after: purple is less, orange is more", fontsize=9)
+    figure.suptitle("before, and after", fontsize=9)
+    style.change_key(figure)
     return axes
 
 
@@ -90,7 +91,7 @@ def plot_changes(result: Result, x: Tensor | None, axis: Any, count: int) -> Any
         return axis
     flat = share.flatten()
     top = flat.argsort(descending=True, stable=True)[:count].flip(0)
-    axis.barh([str(int(k)) for k in top], (100 * flat[top]).tolist(), color=BLUE)
+    axis.barh([str(int(k)) for k in top], (100 * flat[top]).tolist(), color=style.NEUTRAL)
     axis.set(xlabel="changed in % of the successes", ylabel="feature")
     style.tidy(axis)
     return axis
@@ -130,7 +131,7 @@ def _svg(result: Result) -> Html:
     ]
     lines = [
         element("path", d=frame_, fill="none", stroke="currentColor", stroke_opacity="0.4"),
-        element("path", d=path, fill="none", stroke=BLUE, stroke_width=2),
+        element("path", d=path, fill="none", stroke="currentColor", stroke_width=2),
     ]
     return element("svg", *lines, *drawn, width=WIDTH, height=HEIGHT, role="img", aria_label="robustness curve")
 
@@ -169,6 +170,11 @@ def _clean(result: Result, x: Tensor | None, name: str) -> Tensor:
 
 def _unit(result: Result) -> str:
     return "pixels" if result.unit == "pixel" else "features"
+
+
+def _colour(label: str | None) -> str | None:
+    """An attack's own colour where the label is its name; otherwise the next of matplotlib's."""
+    return style.NEUTRAL if label is None else style.known_colour(label)
 
 
 def _pyplot() -> Any:

@@ -111,7 +111,7 @@ def show(cells: list[Cell], store: Store, rows: Rows, out: Path, steps: int, cle
     *others, last = results
     against = f"against the bundled network, {len(rows)} digits, {steps} steps"
     first, picture, page = next(iter(results)), out / "demo.png", out / "report.html"
-    save_picture(picture, results[first], rows.images, rows.labels, title=f"{first} {against}")
+    save_picture(picture, results[first], rows.images, rows.labels, title=f"{first} {against}", attack=first)
     save_page(page, make_page(store, clean))
     console.say(f"{', '.join(others)} and {last} {against}", style="bold")
     table = [{"attack": name, **run_row(result, rows.labels)} for name, result in results.items()]

@@ -32,6 +32,7 @@ from sigmazero.report.measure import fitting as fitting_ks
 from sigmazero.report.measure import over as over_cells
 from sigmazero.report.paper import published
 from sigmazero.report.tables import layout, render
+from sigmazero.report.tables.beside import caution, lines_beside
 from sigmazero.report.tables.formats import ENDINGS, as_text
 from sigmazero.report.tables.text import rich_table
 from sigmazero.store.store import Store
@@ -59,6 +60,7 @@ Over = Annotated[
 ]
 Mix = Annotated[bool, typer.Option("--mix", help="Allow what does not compare side by side.")]
 Standalone = Annotated[bool, typer.Option("--standalone", help="With latex: a whole document.")]
+Intervals = Annotated[bool, typer.Option("--intervals", help="Tables with 95 % intervals of rates and medians.")]
 Wide = Annotated[bool, typer.Option("--wide", help="Two models beside each other, as in the paper.")]
 SHOWING = " or ".join(f"--{figure.name}" for figure in FIGURES if figure.inputs)
 DataDir = Annotated[
@@ -79,6 +81,7 @@ def report(
     mix: Mix = False,
     standalone: Standalone = False,
     wide: Wide = False,
+    intervals: Intervals = False,
     data_dir: DataDir = None,
     trust_code: options.TrustCode = False,
     data: options.TrustedData = None,
@@ -95,6 +98,7 @@ def report(
     Example:
       sigmazero report runs/small.db
       sigmazero report runs/small.db -o report.html
+      sigmazero report runs/small.db --intervals --k 5,10,24
       sigmazero report runs/adult.db --over cost --curves curves.pdf
       sigmazero report runs/minimum-norm-1000.db --table minimum-norm --to latex --out table.tex --compare paper
       sigmazero report runs/small.db --curves curves.pdf --log --pareto pareto.svg
@@ -123,7 +127,7 @@ def report(
         elif table is not None or not (figures or bundle):
             made = layout.build(table or fitting(cells), cells, ks, mix)
             say_left_out(cells, table, doubts.errors(doubts.findings(opened, cells)))
-            made = replace(made, across=ACROSS) if wide else made
+            made = replace(made, across=ACROSS if wide else 1, intervals=intervals)
             write_table(made if against is None else against(made), to, out, standalone)
 
 
@@ -225,9 +229,14 @@ def in_format(made: layout.Layout, form: str, standalone: bool) -> str:
 
 
 def show_table(made: layout.Layout, screen: Console) -> None:
-    """Print a table with its caption."""
+    """Print a table with its caption; beside the paper, a line per figure unless models stand beside each other."""
     screen.print(visible(made.caption), soft_wrap=True)
-    for table in render.tables(made, after="\n"):
-        screen.print(rich_table(table, left=made.words))
-    if made.compared:
-        screen.print(render.CAVEAT, soft_wrap=True)
+    if made.compared and made.across == 1:
+        screen.print(rich_table(lines_beside(made), left=(*made.words, "figure")))
+    else:
+        for table in render.tables(made, after="\n"):
+            screen.print(rich_table(table, left=made.words))
+    caveat = render.QUERIES.capitalize() if made.across == 1 else render.CAVEAT
+    for text in (caveat, caution(made)) if made.compared else ():
+        if text:
+            screen.print(text, soft_wrap=True)

@@ -12,5 +12,10 @@ FIGURES: tuple[Figure, ...] = tuple(
         "ablation",
         "gallery",
         "figure_one",
+        "histogram",
+        "classes",
+        "heat",
+        "effort",
+        "agreement",
     )
 )

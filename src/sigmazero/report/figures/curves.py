@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from sigmazero.core import metrics
+from sigmazero.core.metrics import Floats
 from sigmazero.report import measure
-from sigmazero.report.figures import style
+from sigmazero.report.figures import style, window
 from sigmazero.report.figures.figure import Figure, Option
 from sigmazero.report.intervals import wilson
 from sigmazero.report.measure import Measured
@@ -19,6 +21,9 @@ from sigmazero.report.tables.layout import identity
 from sigmazero.store.facts import CellInfo, Facts
 
 VARYING = ("steps", "seed", "precision", "version", "space")
+BAND = (
+    "Shares are of all n samples. The band is the 95 % interval (Wilson) of the strongest attack; bars are such, too."
+)
 
 
 def panels(cells: Sequence[Measured], mix: bool = False) -> list[list[Measured]]:
@@ -33,29 +38,66 @@ def panels(cells: Sequence[Measured], mix: bool = False) -> list[list[Measured]]
     return list(groups.values())
 
 
-def draw_curves(cells: Sequence[Measured], *, log: bool = False, mix: bool = False) -> Any:
-    """Per model, ASR over k for each attack with its 95 % band, and the best of all attacks per sample.
+def draw_curves(cells: Sequence[Measured], *, log: bool = False, mix: bool = False, until: int | None = None) -> Any:
+    """Per model, ASR over k for each attack, the 95 % band of the strongest, and the best of all attacks per sample.
 
-    A run with a budget tells the rate at its budget alone, so it is a point with a bar.
+    A run with a budget tells the rate at its budget alone, so it is a point with a bar. The axis ends at `until`, or
+    where most attacks are seen well; what is cut off is marked and said. A logarithmic axis has room for all.
     """
+    if until is not None and until < 1:
+        raise ValueError(f"until={until}: give 1 or more changes")
     groups = panels(cells, mix)
     figure, axes = style.grid(len(groups))
     for axis, group, title in zip(axes, groups, panel_titles(groups), strict=True):
-        free = [(info, facts) for info, facts in group if info.budget is None]
-        names, end = labels([info for info, _ in group]), last_k(group)
-        for info, facts in free:
-            _line(axis, info, measure.changes(facts, info.unit), end, names[info.key])
-        _points(axis, [cell for cell in group if cell[0].budget is not None], names)
-        _envelope(axis, free, end)
+        found, least = _panel(group)
+        end = float(until) if until else window.last([*found.values()], least)
+        if not log and not until:
+            end = window.sensible_end([*found.values()], least)
+        _draw(axis, group, found, end)
         if log:
             # Inputs that are wrong already have 0 changes, so 0 needs a place on the axis.
             axis.set_xscale("symlog", linthresh=1, linscale=0.3)
             axis.xaxis.set_major_formatter("{x:g}")
-        axis.set(xlim=(0, end), ylim=(0, 101), ylabel="attack success rate, %", title=style.plain(title))
-        axis.set_xlabel(measure.axis(group[0][0].unit))
+        elif group[0][0].unit != measure.COST:
+            axis.xaxis.get_major_locator().set_params(integer=True)
+        beyond = style.plain(window.said(window.cut(found, end), end, measure.word(group[0][0].unit)))
+        axis.set(xlim=(0, end), ylim=(0, 101), ylabel="attack success rate, %")
+        axis.set_title(style.plain(f"{title}, {counted(group)}"), fontsize=11)
+        axis.set_xlabel("\n".join([measure.axis(group[0][0].unit), *textwrap.wrap(beyond, 70)]))
         style.legend(axis)
         style.tidy(axis)
+    figure.supxlabel(BAND, fontsize=7, color="#555555")
     return figure
+
+
+def _panel(group: Sequence[Measured]) -> tuple[dict[str, Floats], float]:
+    """The changes of the runs without a budget, by their names and from the strongest on, and the largest budget."""
+    free = [(info, facts) for info, facts in group if info.budget is None]
+    called = names([info for info, _ in group])
+    found = {called[info.key]: measure.changes(facts, info.unit) for info, facts in free}
+    least = max([1.0, *(float(info.budget) for info, _ in group if info.budget is not None)])
+    end = window.sensible_end([*found.values()], least)
+    return dict(sorted(found.items(), key=lambda one: float(np.minimum(one[1], end).mean()))), least
+
+
+def counted(group: Sequence[Measured]) -> str:
+    """How many samples the runs of a panel have.
+
+    >>> counted([])
+    'n = 0'
+    """
+    sizes = sorted({len(facts) for _, facts in group}) or [0]
+    return f"n = {sizes[0]}" if len(sizes) == 1 else f"n = {sizes[0]} to {sizes[-1]}"
+
+
+def _draw(axis: Any, group: Sequence[Measured], found: dict[str, Floats], end: float) -> None:
+    called = names([info for info, _ in group])
+    infos = {called[info.key]: info for info, _ in group}
+    first = window.leader(found, end)
+    for name, l0 in found.items():
+        _line(axis, infos[name], l0, end, style.plain(name), banded=name == first)
+    _points(axis, [cell for cell in group if cell[0].budget is not None], labels([info for info, _ in group]))
+    _envelope(axis, [cell for cell in group if cell[0].budget is None], end)
 
 
 def labels(infos: Sequence[CellInfo]) -> dict[str, str]:
@@ -80,13 +122,19 @@ def band(l0: Any) -> tuple[Any, Any, Any, Any]:
     return ks, 100 * rates, 100 * ends[:, 0], 100 * ends[:, 1]
 
 
-def _line(axis: Any, info: CellInfo, l0: Any, end: float, label: str) -> None:
+def _line(axis: Any, info: CellInfo, l0: Any, end: float, label: str, *, banded: bool) -> None:
     colour, dash = style.colour(info.attack), style.dash(info.attack)
+    whole = band(l0)
+    ks, rate, low, high = (each[whole[0] <= end] for each in whole)
     # The last value is repeated at the right edge: up to there the rate stays the same.
-    ks, rate, low, high = (np.append(each, each[-1]) for each in band(l0))
-    ks[-1] = end
-    axis.fill_between(ks, low, high, step="post", color=colour, alpha=0.12, linewidth=0)
-    axis.step(ks, rate, where="post", color=colour, linestyle=dash, linewidth=1.6, label=label)
+    ks, rate, low, high = np.append(ks, end), *(np.append(each, each[-1]) for each in (rate, low, high))
+    if banded:
+        axis.fill_between(ks, low, high, step="post", color=colour, alpha=0.2, linewidth=0)
+    axis.step(
+        ks, rate, where="post", color=colour, linestyle=dash, linewidth=1.6, label=label, zorder=3 if banded else 2
+    )
+    if window.cut({label: l0}, end):
+        axis.plot([end], [rate[-1]], ">", color=colour, markersize=6, clip_on=False, zorder=4)
 
 
 def _points(axis: Any, cells: Sequence[Measured], names: dict[str, str]) -> None:
@@ -123,15 +171,17 @@ def _envelope(axis: Any, free: Sequence[Measured], end: float) -> None:
         return
     label, l0 = found
     ks, rates = curve(l0)
-    edge, last = np.append(ks, end), 100 * np.append(rates, rates[-1])
-    axis.step(edge, last, where="post", color=style.BEST, linestyle=":", linewidth=1.4, label=label)
-
-
-def last_k(group: Sequence[Measured]) -> float:
-    """Where the axis of a panel ends: a little beyond the largest number of changes found."""
-    found = [measure.changes(facts, info.unit) for info, facts in group if info.budget is None]
-    largest = [float(l0[np.isfinite(l0)].max(initial=0)) for l0 in found]
-    return 1.05 * max([1.0, *largest, *(float(info.budget) for info, _ in group if info.budget is not None)])
+    ks, rates = ks[ks <= end], 100 * rates[ks <= end]
+    axis.step(
+        np.append(ks, end),
+        np.append(rates, rates[-1]),
+        where="post",
+        color=style.BEST,
+        linestyle=":",
+        linewidth=1.4,
+        label=label,
+        zorder=4,
+    )
 
 
 def panel_titles(groups: Sequence[Sequence[Measured]]) -> list[str]:
@@ -151,6 +201,11 @@ def panel_title(info: CellInfo) -> str:
 FIGURE = Figure(
     "curves",
     "ASR against k per model, as .pdf, .svg or .png.",
-    lambda request: draw_curves(request.cells, log=bool(request.options.get("log")), mix=request.mix),
-    options=(Option("log", "With --curves: a logarithmic k.", bool),),
+    lambda request: draw_curves(
+        request.cells, log=bool(request.options.get("log")), mix=request.mix, until=request.options.get("until")
+    ),
+    options=(
+        Option("log", "With --curves: a logarithmic k.", bool),
+        Option("until", "With --curves: the k at which the axis ends; by default where most attacks are seen well."),
+    ),
 )

@@ -24,6 +24,7 @@ from sigmazero.report.figures.figure import Figure, Option, Request
 from sigmazero.report.figures.images import faint, is_image, mark, show
 from sigmazero.report.inputs import Clean
 from sigmazero.report.measure import Measured
+from sigmazero.report.patterns import class_name
 from sigmazero.report.tables.layout import minimum_norm
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store
@@ -148,10 +149,12 @@ def draw(clean: Tensor, columns: Sequence[Shown]) -> Any:
     info, facts = columns[0].info, columns[0].facts
     heading = textwrap.fill(title(info), int(15 * width))  # so many characters of this size fit in an inch
     figure.text(EDGE / width, 1 - 0.08 / height, heading, fontsize=8, va="top")
+    style.change_key(figure, "upper right")
     for row in range(len(clean)):
-        label = f"class {facts.label[row]}" + ("" if facts.target[row] < 0 else f", to {facts.target[row]}")
+        told = [class_name(info.about.get("classes"), int(each[row])) for each in (facts.label, facts.target)]
+        label = f"class {told[0]}" + ("" if facts.target[row] < 0 else f", to {told[1]}")
         first = axis(row, 0, 0)
-        show(first, clean[row], f"{label}\nrow {facts.row[row]}")
+        show(first, clean[row], style.plain(f"{label}\nrow {facts.row[row]}"))
         if row == 0:
             _head(first, "clean", style.BEST)
         for place, column in enumerate(columns, 1):
@@ -166,7 +169,7 @@ def title(info: CellInfo) -> str:
     """What a page is about."""
     goal = "" if info.goal == "untargeted" else f", {info.goal}"
     counted = "pixels" if info.unit == "pixel" else "features"
-    return style.plain(f"{info.model} on {info.dataset}{goal}; l0 counts {counted}; purple is less, orange is more")
+    return style.plain(f"{info.model} on {info.dataset}{goal}; l0 counts {counted}")
 
 
 def _head(axis: Any, name: str, colour: str) -> None:
@@ -175,10 +178,11 @@ def _head(axis: Any, name: str, colour: str) -> None:
 
 def _sample(axes: tuple[Any, Any], clean: Tensor, column: Shown, row: int) -> None:
     changes = float(within(column.info, column.facts)[row])
+    became = class_name(column.info.about.get("classes"), int(column.facts.prediction[row]))
     if np.isinf(changes):
         show(axes[0], faint(clean), "not found")
     else:
-        show(axes[0], column.adversarial[row], f"→ {column.facts.prediction[row]}   l0 {changes:g}")
+        show(axes[0], column.adversarial[row], style.plain(f"→ {became}   l0 {changes:g}"))
     show(axes[1], faint(clean))
     if np.isfinite(changes):
         mark(axes[1], clean, column.adversarial[row])

@@ -1,10 +1,11 @@
 """One picture of a run: clean, adversarial and changed pixels of some samples, and the robustness curve.
 
-The colours (blue and vermilion, purple and orange) stay apart for colour-blind readers.
+The curve has the colour that the attack has everywhere; purple and orange stay apart for colour-blind readers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,7 @@ from sigmazero.core.result import Result
 from sigmazero.report.figures import style
 from sigmazero.report.figures.images import is_image, largest_change, pixels
 from sigmazero.report.optimality import curve
-
-BLUE, VERMILION = "#0072B2", "#D55E00"
+from sigmazero.report.patterns import class_name
 
 
 def choose(result: Result, count: int) -> list[int]:
@@ -33,51 +33,68 @@ def choose(result: Result, count: int) -> list[int]:
     return [int(row) for row in pool[places.to(pool.device)]]
 
 
-def save_picture(path: Path, result: Result, clean: Tensor, labels: Tensor, *, title: str = "", count: int = 8) -> None:
-    """Draw and write a PNG; `clean` are the attacked images in [0, 1], `labels` their true classes."""
-    figure = draw(result, clean, labels, title=title, count=count)
+def save_picture(path: Path, result: Result, clean: Tensor, labels: Tensor, **how: Any) -> None:
+    """Draw and write a PNG; `clean` are the attacked images in [0, 1], `labels` their true classes; see `draw`."""
+    figure = draw(result, clean, labels, **how)
     with replacing(path) as part:
         figure.savefig(part, format="png", dpi=100)
 
 
-def draw(result: Result, clean: Tensor, labels: Tensor, *, title: str = "", count: int = 8) -> Any:
-    """The picture as a matplotlib figure; inputs that are not images give the curve alone."""
+def draw(
+    result: Result,
+    clean: Tensor,
+    labels: Tensor,
+    *,
+    title: str = "",
+    count: int = 8,
+    attack: str | None = None,
+    classes: Sequence[str] | None = None,
+) -> Any:
+    """The picture as a matplotlib figure; inputs that are not images give the curve alone.
+
+    `attack` names the attack, for its colour, unless the title begins with it; `classes` are the names of the classes.
+    """
     rows = choose(result, count) if is_image(clean) else []
     figure = style.figure(1.25 * len(rows) + 4.2, 4.4)
     figure.suptitle(title)
     grid = figure.add_gridspec(3, len(rows) + 1, width_ratios=[1.0] * len(rows) + [3.2])
     for column, row in enumerate(rows):
         axes = [figure.add_subplot(grid[line, column]) for line in range(3)]
-        _sample(axes, result, row, clean[row].cpu(), int(labels[row]), first=column == 0)
-    _curve(figure.add_subplot(grid[:, -1]), result)
+        names = [class_name(classes, int(each[row])) for each in (labels, result.prediction)]
+        _sample(axes, result, row, clean[row].cpu(), names, first=column == 0)
+    colour = style.colour(attack) if attack else style.known_colour(title) or style.NEUTRAL
+    _curve(figure.add_subplot(grid[:, -1]), result, colour)
+    if rows:
+        style.change_key(figure)
     return figure
 
 
-def _sample(axes: list[Any], result: Result, row: int, clean: Tensor, label: int, *, first: bool) -> None:
+def _sample(axes: list[Any], result: Result, row: int, clean: Tensor, names: list[str], *, first: bool) -> None:
     adversarial = result.x_adv[row].cpu()
     for axis, image in zip(axes, (clean, adversarial), strict=False):
         axis.imshow(pixels(image), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     axes[2].imshow(largest_change(clean, adversarial), cmap="PuOr_r", vmin=-1, vmax=1, interpolation="nearest")
     changes, fooled = float(result.changes[row]), bool(result.success[row])
-    above = [f"class {label}", f"→ {int(result.prediction[row])}", f"{changes:g} changed"]
+    above = [f"class {names[0]}", f"→ {names[1]}", f"{changes:g} changed"]
     for axis, text in zip(axes, above if fooled else [above[0], "not found", "∞"], strict=True):
-        axis.set_title(text, fontsize=8, pad=2)
+        axis.set_title(style.plain(text), fontsize=8, pad=2)
         axis.set_xticks([])
         axis.set_yticks([])
     for axis, text in zip(axes if first else [], ("clean", "adversarial", "changes"), strict=False):
         axis.set_ylabel(text, fontsize=9)
 
 
-def _curve(axis: Any, result: Result) -> None:
+def _curve(axis: Any, result: Result, colour: str) -> None:
     """Share of all samples fooled with at most k changes, over k."""
     ks, rates = curve(result.samples().changes) if len(result) else (np.zeros(1), np.zeros(1))
     end = max(1.0, 1.05 * float(ks[-1]))
-    axis.step([*ks, end], 100 * np.append(rates, rates[-1]), where="post", color=BLUE, linewidth=2)
+    axis.step([*ks, end], 100 * np.append(rates, rates[-1]), where="post", color=colour, linewidth=2)
     median = result.median_l0
     if np.isfinite(median):
-        axis.axvline(median, color=VERMILION, linestyle="--", linewidth=1.2, label=f"median {median:g}")
+        axis.axvline(median, color=style.NEUTRAL, linestyle="--", linewidth=1.2, label=f"median {median:g}")
         axis.legend(loc="lower right", frameon=False)
-    axis.set(xlim=(0, end), ylim=(0, 101), title="robustness curve")
+    axis.set(xlim=(0, end), ylim=(0, 101), title=f"robustness curve, n = {len(result)}")
+    axis.xaxis.get_major_locator().set_params(integer=True)
     axis.set_xlabel(f"k, {'pixels' if result.unit == 'pixel' else 'features'} changed at most")
     axis.set_ylabel("attack success rate, %")
     style.tidy(axis)

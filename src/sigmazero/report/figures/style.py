@@ -26,7 +26,18 @@ COLOURS = {
     "spgd-projected": "#AA4499",
     "spgd-unprojected": "#117733",
     "sigma-zero-star": "#661100",
+    "sigma-swap": "#B2182B",
+    "swap-search": "#DE77AE",
+    "query-swap": "#7B61C4",
+    "label-swap": "#6B6B6B",
+    "corner": "#8C6D31",
+    "genetic": "#4D9221",
+    "saliency": "#2B8CBE",
 }
+VARIANTS = ("-paper", "-min", "-at", "-inner")  # ends of names that share the colour of the name before them
+OTHERS = tuple(COLOURS.values())[:13]  # a fixed list, so that a name that is not known keeps its colour
+LESS, MORE = "#5E3C99", "#B35806"  # of a value that became less, and more; apart for colour-blind readers
+NEUTRAL = "#444444"  # of a curve whose attack is not known
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (5, 1, 1, 1)))
 BEST = "#000000"
 FORMATS = ("pdf", "svg", "png")
@@ -41,10 +52,22 @@ def colour(attack: str) -> str:
     >>> colour("fmn"), colour("ead-paper") == colour("ead"), colour("mine") == colour("mine")
     ('#0072B2', True, True)
     """
-    base = attack.split(" ")[0].removesuffix("-paper").removesuffix("-min")
-    if base in COLOURS:
-        return COLOURS[base]
-    return list(COLOURS.values())[_number(base) % len(COLOURS)]
+    base = attack.split(" ")[0]
+    for end in VARIANTS:
+        base = base.removesuffix(end)
+    return COLOURS[base] if base in COLOURS else OTHERS[_number(base) % len(OTHERS)]
+
+
+def known_colour(label: str | None) -> str | None:
+    """The colour of a label that is an attack's name, or begins with one; None of any other.
+
+    >>> known_colour("sigma-zero, steps 100"), known_colour("my run")
+    ('#D55E00', None)
+    """
+    first = (label or "").split(",")[0].split(" ")[0]
+    for end in VARIANTS:
+        first = first.removesuffix(end)
+    return COLOURS.get(first)
 
 
 def dash(attack: str) -> Any:
@@ -104,6 +127,14 @@ def tidy(axis: Any) -> None:
     """A light grid, and no frame at the top and at the right."""
     axis.grid(alpha=0.3)
     axis.spines[["top", "right"]].set_visible(False)
+
+
+def change_key(figure: Any, loc: str = "outside lower left") -> None:
+    """What the two colours of changes mean."""
+    from matplotlib.patches import Patch
+
+    handles = [Patch(color=MORE, label="more: the value rose"), Patch(color=LESS, label="less: the value fell")]
+    figure.legend(handles=handles, loc=loc, ncols=2, fontsize=8, frameon=False, handlelength=1.0)
 
 
 def legend(axis: Any) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from sigmazero.core import metrics
 from sigmazero.core.metrics import DEFAULT_KS
 from sigmazero.report import measure
-from sigmazero.report.figures import curves
+from sigmazero.report.figures import curves, window
 from sigmazero.report.html import colours, tables
 from sigmazero.report.html.shell import Html, element
 from sigmazero.report.html.tables import HtmlCell, HtmlTable
@@ -26,7 +26,7 @@ VENDORED = {
     "vendor/uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
     "vendor/uPlot.LICENSE": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
 }
-SCRIPTS = ("vendor/uPlot.iife.min.js", "assets/charts.js")
+SCRIPTS = ("vendor/uPlot.iife.min.js", "assets/downloads.js", "assets/charts.js")
 STYLES = ("vendor/uPlot.min.css", "assets/charts.css")
 POINTS = 600  # about so many places k are given of a curve that jumps at more
 LISTED = (0, 1, 5, *DEFAULT_KS, 100, 250, 500, 1000)  # the k of the table under a chart, as far as it goes
@@ -67,10 +67,13 @@ def render(chart: Chart) -> Html:
 def _chart(name: str, group: Sequence[Measured], title: str) -> Chart:
     info, called = group[0][0], curves.names([info for info, _ in group])
     free = [(info, facts) for info, facts in group if info.budget is None]
+    least = max([1.0, *(float(info.budget) for info, _ in group if info.budget is not None)])
     lines = {called[info.key]: (info.attack, measure.changes(facts, info.unit)) for info, facts in free}
-    end, best = curves.last_k(group), curves.best_of_all(free)
+    found = {label: l0 for label, (_, l0) in lines.items()}
+    end, view = (how([*found.values()], least) for how in (window.last, window.sensible_end))
+    best = curves.best_of_all(free)
     points = [_point(cell, f"{called[cell[0].key]} at k") for cell in group if cell[0].budget is not None]
-    ks = np.union1d(places([l0 for _, l0 in lines.values()], end), [float(point["k"]) for point in points])
+    ks = np.union1d(places([*found.values()], end, view), [float(point["k"]) for point in points])
     series = [
         {"label": label, **colours.pair(attack), "dash": colours.dash(attack), **rates(l0, ks)}
         for label, (attack, l0) in lines.items()
@@ -79,28 +82,33 @@ def _chart(name: str, group: Sequence[Measured], title: str) -> Chart:
         series.append({"label": best[0], "dash": [2, 3], "rate": rates(best[1], ks)["rate"]})
     by_cost = info.unit == measure.COST
     title = f"{title}, by cost" if by_cost else title
+    title = f"{title}, {curves.counted(group)}"
     data = {
         "title": title,
         "axis": measure.axis(info.unit),
-        "word": "cost" if by_cost else "k",
+        "word": measure.word(info.unit),
         "end": end,
+        "view": view,
+        "cut": window.said(window.cut(found, view), view, measure.word(info.unit)),
+        "leader": window.leader(found, view),
         "ks": ks.tolist(),
         "series": series,
         "points": points,
     }
-    found = {label: l0 for label, (_, l0) in lines.items()} | ({} if best is None else {best[0]: best[1]})
+    found |= {} if best is None else {best[0]: best[1]}
     counted = "for at most so much" if by_cost else f"with at most so many {info.unit}s changed"
     caption = f"{title}: share fooled in % {counted}, and its 95 % interval"
     listed = {0.0, *measure.fitting(group), *(() if by_cost else LISTED)}
     return Chart(name, title, data, in_numbers(f"{name}-table", caption, found, points, [k for k in listed if k < end]))
 
 
-def places(found: Sequence[Any], end: float) -> Any:
-    """Where to give the rates: at every jump and evenly between them, as far as there is room."""
-    jumps = np.unique(np.concatenate([[0.0, end], *(l0[np.isfinite(l0)] for l0 in found)]))
+def places(found: Sequence[Any], end: float, view: float | None = None) -> Any:
+    """Where to give the rates: at jumps and evenly between them, as far as there is room, and where the view ends."""
+    ends = [0.0, end, end if view is None else view]
+    jumps = np.unique(np.concatenate([ends, *(l0[np.isfinite(l0)] for l0 in found)]))
     even = np.unique(np.linspace(0, np.floor(end), POINTS // 2).round())
     if len(jumps) > POINTS:
-        jumps = np.concatenate([[0.0, end], np.geomspace(1, np.floor(end), POINTS // 2).round()])
+        jumps = np.concatenate([ends, np.geomspace(1, np.floor(end), POINTS // 2).round()])
     return np.union1d(jumps, even)
 
 

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sigmazero.core.metrics import Floats
 from sigmazero.core.outcome import Outcome
-from sigmazero.report import spaces
+from sigmazero.report import patterns, spaces
 from sigmazero.report.figures import curves
 from sigmazero.report.html.shell import element, join
 from sigmazero.report.html.tables import HtmlCell, HtmlTable
 from sigmazero.report.measure import Measured
-from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store
 
 MOST = 20  # features shown of a model
@@ -33,7 +31,7 @@ def build(store: Store, cells: Sequence[Measured]) -> list[HtmlTable]:
 def _table(name: str, store: Store, group: Sequence[Measured], title: str) -> HtmlTable:
     infos = [info for info, _ in group]
     sites, called = spaces.named_sites(infos[0]), curves.names(infos)
-    shares = np.stack([fallen(info, store.facts(info.key)) for info in infos])
+    shares = np.stack([patterns.fallen(info, store.facts(info.key)) for info in infos])
     order = np.argsort(-shares.mean(axis=0), kind="stable")
     shown = [k for k in order.tolist() if shares[:, k].max() > 0][:MOST]
     rows = [[HtmlCell(sites[k].name), *(_bar(share) for share in shares[:, k])] for k in shown]
@@ -42,20 +40,6 @@ def _table(name: str, store: Store, group: Sequence[Measured], title: str) -> Ht
         f"{title}: in how many % of the examples found each feature is changed ({len(shown)} of {len(sites)} shown)"
     )
     return HtmlTable(name, caption, ["feature", *headings], rows)
-
-
-def fallen(info: CellInfo, facts: Facts) -> Floats:
-    """For each site of a cell the share of the examples found in which it is changed; 0 if none was found."""
-    found = facts.take(facts.outcome == Outcome.FOUND)
-    sites = spaces.named_sites(info)
-    owner = np.zeros(int(np.prod(info.about["shape"])), dtype=np.int64)
-    for place, site in enumerate(sites):
-        owner[list(site.members)] = place
-    sample = np.repeat(np.arange(len(found)), np.diff(found.offsets))
-    pairs = np.unique(np.stack([sample, owner[found.index]]), axis=1)  # a group counts once in a sample
-    counts = np.bincount(pairs[1].astype(np.int64), minlength=len(sites))
-    counts[[site.derived for site in sites]] = 0  # what follows from others was not chosen
-    return np.asarray(counts / max(len(found), 1), dtype=np.float64)
 
 
 def _bar(share: float) -> HtmlCell:

@@ -7,26 +7,33 @@ from pathlib import Path
 
 from sigmazero.core.files import replacing
 from sigmazero.report.doubts import findings
-from sigmazero.report.html import about, charts, features, results, samples, summary, tables
+from sigmazero.report.html import about, charts, features, patterns, results, samples, summary, tables
 from sigmazero.report.html.shell import Html, asset, document, element, join
 from sigmazero.report.inputs import Clean
 from sigmazero.report.measure import COST, load, over
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 
-SCRIPTS = (*charts.SCRIPTS, "assets/pictures.js", "assets/samples.js")
+SCRIPTS = (*charts.SCRIPTS, "assets/pictures.js", "assets/list.js", "assets/samples.js")
 STYLES = (*charts.STYLES, "assets/samples.css")
 LEAD = "How many input values must change before the model is wrong?"
 CURVES = (
-    "Share of all samples fooled with at most k changes, with 95 % intervals. Point at the curves or use the arrow "
-    "keys to read them, drag to zoom, press a name to hide its curve."
+    "Share of all samples fooled with at most k changes. The band is the 95 % interval of the strongest attack, or of "
+    "the curve or name that you point at. Point at the curves or use the arrow keys to read them, drag to zoom, press "
+    "a name to hide its curve."
+)
+EFFORT = (
+    "Share of all samples whose reported example was found within so many forward and backward passes, as if all steps "
+    "of a search cost the same. Searches go on to make it sparser, so the strongest attack need not be the first."
 )
 FEATURES = "Which features the attacks change most often, over all samples that they fool."
-PICTURES = "Pictures show values rounded to 8 bits; purple is less, orange is more."
+PICTURES = " Pictures show values rounded to 8 bits; changed pixels are"
 SECTIONS = {
     "summary": "Summary",
     "tables": "Tables",
     "curves": "Curves",
+    "effort": "Effort",
+    "patterns": "Patterns",
     "features": "Features",
     "samples": "Samples",
     "provenance": "Provenance",
@@ -60,6 +67,7 @@ def make_page(
     made = results.build(cells, ks, mix, compare)
     drawn = charts.build(cells, mix)
     drawn += charts.build(priced, mix) if (priced := over(cells, COST)) else []
+    spent = patterns.effort_charts(cells, mix)
     fallen = features.build(store, cells)
     groups = samples.build(store, cells, clean, limit)
     infos = [info for info, _ in cells]
@@ -67,6 +75,8 @@ def make_page(
         "summary": summary.render(cells, states, found),
         "tables": [tables.render(table) for table in made],
         "curves": [element("p", CURVES, class_="note"), *map(charts.render, drawn)],
+        "effort": [element("p", EFFORT, class_="note"), *map(charts.render, spent)],
+        "patterns": [element("p", patterns.NOTE, class_="note"), *patterns.build(store, cells, mix)],
         "features": [element("p", FEATURES, class_="note"), *map(tables.render, fallen)] if fallen else [],
         "samples": [_samples(group, place) for place, group in enumerate(groups)],
         "provenance": _provenance(store, infos, found),
@@ -81,7 +91,8 @@ def make_page(
         join(body),
         data={
             "copies": tables.copies(made),
-            "charts": {chart.name: chart.data for chart in drawn},
+            "picks": tables.picks(made),
+            "charts": {chart.name: chart.data for chart in [*drawn, *spent]},
             "samples": [group.data for group in groups],
             "outcomes": {int(outcome): words for outcome, words in samples.OUTCOMES.items()},
         },
@@ -108,12 +119,14 @@ def _provenance(store: Store, infos: Sequence[CellInfo], found: about.Findings) 
 def _samples(group: samples.Group, place: int) -> Html:
     some = f"{group.shown} of {group.total} samples are on this page"
     fewer = ", evenly spread; --samples sets how many" if group.shown < group.total else ""
-    pictures = f" {PICTURES}" if "images" in group.data else ""
+    swatch = {name: element("span", class_=f"key {name}", aria_hidden="true") for name in ("more", "less")}
+    told = [PICTURES, swatch["more"], "orange where the value rose, ", swatch["less"], "purple where it fell."]
+    pictures = told if "images" in group.data else []
     return element(
         "section",
         element("h3", group.title),
-        element("p", f"{some}{fewer}.{pictures}", class_="note"),
+        element("p", f"{some}{fewer}.", *pictures, class_="note"),
         element("p", group.lack, class_="finding") if group.lack else "",
         element("noscript", "Samples need scripts, which this browser does not run."),
-        element("div", class_="explorer", data_group=str(place)),
+        element("div", class_="explorer", data_group=str(place), data_title=group.title),
     )

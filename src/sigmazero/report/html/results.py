@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from sigmazero.report import measure
 from sigmazero.report.html import tables
+from sigmazero.report.html.shell import Html, element, join
 from sigmazero.report.measure import Measured
+from sigmazero.report.separating import listed, separating
 from sigmazero.report.tables import latex, layout, render
 from sigmazero.report.tables.layout import Layout
 
 Compare = Callable[[Layout], Layout]
 NOTES = {
     "median": "Median number of changes; a sample that was not fooled counts as ∞.",
-    "s": "Seconds per sample.",
-    "kqueries": "Thousands of forward and backward passes per sample.",
+    "s": "Seconds per sample: the time of a batch divided by its samples, on the device named under Provenance.",
+    "kqueries": "Thousands of forward and backward passes per sample, the clean check and the verification included.",
     "memory GB": "Peak memory on the device.",
 }
 
@@ -27,13 +32,18 @@ def build(
 ) -> list[tables.HtmlTable]:
     """One table for the runs without a budget and one for those with, where there are such runs; and one over costs.
 
-    `compare` puts the figures of somebody else beside ours.
+    `compare` puts the figures of somebody else beside ours; success is then given where it usually is. Otherwise it is
+    given at `ks`, or where attacks differ, and the reader may choose other numbers of changes.
     """
     made = []
-    for name, fixed in (("minimum-norm", False), ("fixed-budget", True)):
-        if any((info.budget is not None) == fixed for info, _ in cells):
-            found = layout.build(name, cells, ks, mix)
-            made.append(from_layout(name, found if compare is None else compare(found)))
+    if any(info.budget is None for info, _ in cells):
+        asked = ks if ks is not None or compare is not None else separating(cells)
+        found = layout.build("minimum-norm", cells, asked, mix)
+        table = from_layout("minimum-norm", found if compare is None else compare(found))
+        made.append(replace(table, picks=picks(found, cells, mix)) if compare is None else table)
+    if any(info.budget is not None for info, _ in cells):
+        found = layout.build("fixed-budget", cells, ks, mix)
+        made.append(from_layout("fixed-budget", found if compare is None else compare(found)))
     if priced := measure.over(cells, measure.COST):
         made.append(from_layout("by-cost", layout.build("minimum-norm", priced, None, mix)))
     return made
@@ -71,10 +81,47 @@ def _row(made: Layout, block: Sequence[layout.Line], line: layout.Line) -> list[
     for column in made.columns:
         value = line.figures[column.name]
         wins = value is not None and value == layout.best(block, column)
-        row.append(tables.HtmlCell(render.shown(value, column), value, wins))
+        row.append(tables.HtmlCell(_figure(line, column), value, wins))
         if made.compared:
             row.append(tables.HtmlCell(render.beside(line, column), line.paper.get(column.name)))
     return row
+
+
+def _figure(line: layout.Line, column: layout.Column) -> Html:
+    """A figure, and its 95 % interval for those who ask for it."""
+    ends = render.interval(line, column)
+    text = render.shown(line.figures[column.name], column)
+    return join([text, element("small", f" {ends}", class_="ends")] if ends else [text])
+
+
+def picks(made: Layout, cells: Sequence[Measured], mix: bool) -> dict[str, Any] | None:
+    """What a script needs to show success rates at other numbers of changes: texts, values, intervals, the best."""
+    columns = [column for column in made.columns if column.k is not None and math.isfinite(column.k)]
+    offered = sorted({*listed(cells), *(float(column.k or 0) for column in columns)})
+    if not columns or len(offered) <= len(columns):
+        return None
+    free = [cell for cell in cells if cell[0].budget is None]
+    whole = layout.minimum_norm(free, offered, mix)
+    lines = {line.info.key: (line, block) for block in whole.blocks for line in block}
+    rated = [column for column in whole.columns if column.k is not None and math.isfinite(column.k)]
+    rows = []
+    for key in (line.info.key for block in made.blocks for line in block):
+        line, block = lines[key]
+        rows.append([_picked(line, block, column) for column in rated])
+    first = len(made.words)
+    return {
+        "columns": [first + made.columns.index(column) for column in columns],
+        "chosen": [column.k for column in columns],
+        "ks": [column.k for column in rated],
+        "headings": [column.heading for column in rated],
+        "rows": rows,
+    }
+
+
+def _picked(line: layout.Line, block: Sequence[layout.Line], column: layout.Column) -> list[Any]:
+    value = line.figures[column.name]
+    wins = value is not None and value == layout.best(block, column)
+    return [render.shown(value, column), value, render.interval(line, column), wins]
 
 
 def _word(text: str) -> tables.HtmlCell:

@@ -22,7 +22,7 @@ class HtmlCell:
 class HtmlTable:
     """A table: `words` of its columns come first and hold words; `copies` maps a format to the text to copy.
 
-    `notes` explain headings to those who ask.
+    `notes` explain headings to those who ask; `picks` are figures that a reader may choose to see instead.
     """
 
     name: str
@@ -32,6 +32,7 @@ class HtmlTable:
     words: int = 1
     copies: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
+    picks: Mapping[str, object] | None = None
 
 
 def render(table: HtmlTable) -> Html:
@@ -52,7 +53,26 @@ def render(table: HtmlTable) -> Html:
     made = element("table", element("thead", element("tr", *head)), element("tbody", *body), aria_labelledby=title)
     region = element("div", made, class_="scroll", role="region", tabindex="0", aria_labelledby=title)
     caption = element("p", table.caption, class_="caption", id=title)
-    return element("div", caption, region, class_="table", id=table.name, data_table=table.name)
+    said = _terms(table)
+    terms = [part for name, text in said for part in (element("dt", name), element("dd", text))]
+    meant = [element("details", element("summary", "What the columns mean"), element("dl", *terms, class_="terms"))]
+    return element(
+        "div", caption, region, *(meant if said else ()), class_="table", id=table.name, data_table=table.name
+    )
+
+
+def _terms(table: HtmlTable) -> list[tuple[str, str]]:
+    """The headings with what they mean; those that mean the same at various k as one."""
+    names: dict[str, list[str]] = {}
+    for heading in table.headings:
+        if text := table.notes.get(heading):
+            names.setdefault(text, []).append(heading)
+    return [(f"{some[0].rsplit(' ', 1)[0]} k" if len(some) > 1 else some[0], text) for text, some in names.items()]
+
+
+def picks(tables: Sequence[HtmlTable]) -> dict[str, Mapping[str, object]]:
+    """What readers may choose to see in these tables: the page's data `picks`."""
+    return {table.name: table.picks for table in tables if table.picks is not None}
 
 
 def copies(tables: Sequence[HtmlTable]) -> dict[str, dict[str, str]]:

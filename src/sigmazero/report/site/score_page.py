@@ -29,7 +29,7 @@ BOUNDS = (
     "Small figures below a share: its 95 % interval and, after ≥, the share that is certified to stay right, where "
     "lower bounds are known. The truth for these rows lies between the certified share and the large figure."
 )
-PALETTE = tuple(style.COLOURS.values())
+PALETTE = style.OTHERS
 
 
 def page(title: str, boards: Sequence[ScoreBoard]) -> str:

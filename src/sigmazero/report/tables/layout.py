@@ -18,6 +18,7 @@ from sigmazero.report.measure import Figures, Measured
 from sigmazero.store.facts import CellInfo
 
 GB = 2**30
+LEVEL, ENDS = 0.95, ("_low", "_high")
 MEMORY = "memory_gb"
 # What tells lines apart besides model and attack; where it is the same in all of them, the caption says it.
 SETTINGS = ("data", "steps", "goal", "unit", "seed", "precision", "version", "weights", "rows", "space", "samples")
@@ -55,7 +56,8 @@ class Line:
 class Layout:
     """A table: one block of lines per model; `words` are the columns in front of the figures.
 
-    `across` says how many blocks stand beside each other; with 1 they stand below each other.
+    `across` says how many blocks stand beside each other; with 1 they stand below each other. With `intervals` figures
+    are shown with the ends of their 95 % intervals, which are in the figures as NAME_low and NAME_high.
     """
 
     title: str
@@ -64,6 +66,7 @@ class Layout:
     blocks: tuple[tuple[Line, ...], ...]
     compared: bool = False
     across: int = 1
+    intervals: bool = False
 
     @property
     def caption(self) -> str:
@@ -89,12 +92,19 @@ def _differs(lines: Sequence[Line], name: str) -> bool:
     return len(pairs) > len({group for group, _ in pairs})
 
 
+def ends(line: Line, column: Column) -> tuple[float, float] | None:
+    """The ends of the 95 % interval of a figure; None where it has none."""
+    low, high = (line.figures.get(f"{column.name}{end}") for end in ENDS)
+    return None if low is None or high is None else (low, high)
+
+
 def best(block: Sequence[Line], column: Column) -> float | None:
-    """The best figure of a block in a column; None where nothing competes."""
+    """The best figure of a block in a column; None where nothing competes, or more than half of the lines have it."""
     found = [value for line in block if (value := line.figures[column.name]) is not None]
     if not column.better or len(found) < 2:
         return None
-    return max(found) if column.better > 0 else min(found)
+    first = max(found) if column.better > 0 else min(found)
+    return first if 2 * found.count(first) <= len(found) else None
 
 
 def build(name: str, cells: Sequence[Measured], ks: Sequence[float] | None = None, mix: bool = False) -> Layout:
@@ -165,7 +175,7 @@ def costs() -> list[Column]:
 def rated(cells: Sequence[Measured], ks: Sequence[float], mix: bool = False) -> dict[str, Figures]:
     """The numbers of `measure.table` and the memory, by cell key."""
     found: dict[str, Figures] = {}
-    for (info, _), row in zip(cells, measure.table(cells, ks, mix), strict=True):
+    for (info, _), row in zip(cells, measure.table(cells, ks, mix, LEVEL), strict=True):
         numbers = {name: value for name, value in row.items() if not isinstance(value, str)}
         peak = info.provenance.get("peak_memory_device")
         found[info.key] = {**numbers, MEMORY: None if peak is None else peak / GB}
@@ -210,7 +220,8 @@ def _budget_line(row: Sequence[Measured], columns: Sequence[Column], figures: di
     ordered = sorted(row, key=lambda cell: cell[0].budget or 0)
     info, found = ordered[0][0], {each.budget: figures[each.key] for each, _ in ordered}
     smallest = found[info.budget]
-    values = {c.name: smallest[c.name] if c.k is None else found.get(int(c.k), {}).get(c.name) for c in columns}
+    of = {c.name: smallest if c.k is None else found.get(int(c.k), {}) for c in columns}
+    values = {f"{name}{end}": held.get(f"{name}{end}") for name, held in of.items() for end in ("", *ENDS)}
     peaks = [peak for each in found.values() if (peak := each[MEMORY]) is not None]
     done = {words(each, len(facts))["samples"]: None for each, facts in ordered}
     return Line(info, words(info, 0) | {"samples": ", ".join(done)}, values | {MEMORY: max(peaks, default=None)})

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from sigmazero.core.text import harmless
 from sigmazero.report.paper.published import difference
 from sigmazero.report.tables.bands import Band, TableBlock, bands, row_word, row_words
-from sigmazero.report.tables.layout import Column, Layout, Line, best
+from sigmazero.report.tables.layout import ENDS, Column, Layout, Line, best, ends
 from sigmazero.report.tables.text import NONE, markdown, number
 
-CAVEAT = "In brackets ours less the paper's, whose queries leave out the clean check and the final verification."
+QUERIES = "the paper's queries leave out the clean check and the final verification."
+CAVEAT = f"In brackets ours less the paper's; {QUERIES}"
 Text = Callable[[str], str]
 
 
@@ -53,7 +54,7 @@ def _figures(layout: Layout, block: TableBlock, line: Line | None, figure: Text,
     texts: dict[str, str] = {}
     for column in layout.columns:
         value = None if line is None else line.figures[column.name]
-        text = figure(shown(value, column))
+        text = figure(shown(value, column) + (_ends(line, column) if layout.intervals else ""))
         texts[column.heading] = strong(text) if value is not None and value == best(block, column) else text
         if layout.compared:
             texts[f"{column.heading} paper"] = figure(NONE if line is None else beside(line, column))
@@ -79,16 +80,29 @@ def shown(value: float | None, column: Column) -> str:
     return f"{value:.2f}" if value >= 0.1 or value == 0 else f"{value:.2g}"
 
 
+def interval(line: Line, column: Column) -> str:
+    """The 95 % interval of a figure in brackets; nothing where it has none."""
+    found = ends(line, column)
+    return "" if found is None else f"({shown(found[0], column)}–{shown(found[1], column)})"
+
+
+def _ends(line: Line | None, column: Column) -> str:
+    return "" if line is None or not (text := interval(line, column)) else f" {text}"
+
+
 def beside(line: Line, column: Column) -> str:
     """The paper's figure, and ours less it."""
     theirs = line.paper.get(column.name)
     if theirs is None:
         return NONE
-    gap = difference(line.figures[column.name], theirs)
-    if gap is None:
-        return shown(theirs, column)
-    text = shown(abs(gap), column)
-    return f"{shown(theirs, column)} ({'−' if gap < 0 else '+'}{text})"
+    gap = difference_text(line, column)
+    return f"{shown(theirs, column)} ({gap})" if gap else shown(theirs, column)
+
+
+def difference_text(line: Line, column: Column) -> str:
+    """Ours less the paper's, with its sign; nothing where there is no difference to tell."""
+    gap = difference(line.figures[column.name], line.paper.get(column.name))
+    return "" if gap is None else f"{'−' if gap < 0 else '+'}{shown(abs(gap), column)}"
 
 
 def to_markdown(layout: Layout) -> str:
@@ -116,14 +130,16 @@ def to_csv(layout: Layout) -> str:
     lines = [line for block in layout.blocks for line in block]
     names = list(dict.fromkeys(name for line in lines for name in line.words))
     kinds = ["", "_paper", "_difference"] if layout.compared else [""]
+    bounds = list(ENDS) if layout.intervals else []
     file = io.StringIO()
     out = csv.writer(file, lineterminator="\n")
-    out.writerow([*names, *(column.name + kind for column in layout.columns for kind in kinds)])
+    out.writerow([*names, *(column.name + kind for column in layout.columns for kind in (*kinds, *bounds))])
     for line in lines:
         numbers: list[float | None] = []
         for column in layout.columns:
             ours, theirs = line.figures[column.name], line.paper.get(column.name)
             numbers += [ours, theirs, difference(ours, theirs)][: len(kinds)]
+            numbers += [line.figures.get(column.name + end) for end in bounds]
         out.writerow(
             [*(harmless(line.words[name]) for name in names), *("" if x is None else repr(float(x)) for x in numbers)]
         )

@@ -1,9 +1,10 @@
 // Robustness curves with uPlot: everything drawn comes from the page's data, nothing is computed anew here.
 (() => {
   "use strict";
-  const { data, make, announce, colour, isDark } = window.sigmazero;
+  const { data, make, announce, colour, isDark, downloads } = window.sigmazero;
   const charts = data("charts") ?? {};
   const HEIGHT = 340;
+  const WHOLE = [1, 2, 5].flatMap((k) => Array.from({ length: 7 }, (_, power) => k * 10 ** power)).sort((a, b) => a - b);
   const stepped = uPlot.paths.stepped({ align: 1 });
   const percent = (value) => `${value.toFixed(1)} %`;
 
@@ -61,7 +62,26 @@
     });
   };
 
-  const options = (chart, list, width, log, hooks) => {
+  // An arrow at the right edge for each curve that rises beyond it.
+  const arrows = (chart, list) => (u) => {
+    const { max } = u.scales.x;
+    if (max >= chart.end - 0.001) return;
+    const at = chart.ks.findLastIndex((k) => k <= max);
+    list.forEach((entry) => {
+      if (entry.at || !entry.shown || entry.rate[at] === entry.rate.at(-1)) return;
+      const [x, y, size] = [u.valToPos(max, "x", true), u.valToPos(entry.rate[at], "y", true), 5 * devicePixelRatio];
+      u.ctx.save();
+      u.ctx.fillStyle = stroke(entry);
+      u.ctx.beginPath();
+      u.ctx.moveTo(x + size, y);
+      u.ctx.lineTo(x - size, y - size);
+      u.ctx.lineTo(x - size, y + size);
+      u.ctx.fill();
+      u.ctx.restore();
+    });
+  };
+
+  const options = (chart, list, width, log, isBanded, hooks) => {
     const series = [{ label: "k" }];
     const bands = [];
     list.forEach((entry, place) => {
@@ -72,14 +92,14 @@
         points: entry.at ? { show: true, size: 8, fill: stroke(entry) } : { show: false },
       });
       series.push({ ...plain, stroke: "transparent" }, { ...plain, stroke: "transparent" });
-      if (entry.low && !entry.at) bands.push({ series: [first + 2, first + 1], fill: faded(stroke(entry), 0.13) });
+      if (entry.low && !entry.at) bands.push({ series: [first + 2, first + 1], fill: () => (isBanded(entry) ? faded(stroke(entry), 0.2) : "#00000000") });
     });
     const axis = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "13px system-ui, sans-serif" };
     const named = { ...axis, labelFont: "13px system-ui, sans-serif", labelSize: 22 };
     return {
       width, height: HEIGHT, series, bands, hooks, legend: { show: false },
       scales: { x: { time: false, distr: log ? 4 : 1, asinh: 1, range: (_, min, max) => [min, max] }, y: { range: [0, 101] } },
-      axes: [{ ...named, size: 32, label: chart.axis }, { ...named, label: "fooled, %", size: 44 }],
+      axes: [{ ...named, size: 32, label: chart.axis, ...(chart.word === "cost" || log ? {} : { incrs: WHOLE }) }, { ...named, label: "fooled, %", size: 44 }],
       cursor: { drag: { x: true, y: false, dist: 5 }, points: { show: false }, y: false },
     };
   };
@@ -104,11 +124,26 @@
     const plot = make("div", { className: "plot" });
     const tip = make("div", { className: "tip", hidden: true });
     const legend = make("ul", { className: "legend" });
+    const leader = list.find((entry) => entry.label === chart.leader) ?? null;
+    let [pointed, named] = [null, null]; // the curve next to the pointer, and that whose name is pointed at
+    const banded = () => named ?? pointed ?? leader;
+    const band = () => u.redraw(false);
     let u = null;
     let log = false;
+    let all = false;
+    const home = () => (log || all ? chart.end : chart.view ?? chart.end);
+
+    const nearest = (idx) => {
+      const at = u.posToVal(u.cursor.top, "y");
+      const lines = list.filter((entry) => entry.shown && entry.low && !entry.at);
+      return lines.sort((a, b) => Math.abs(a.rate[idx] - at) - Math.abs(b.rate[idx] - at))[0] ?? null;
+    };
 
     const showTip = () => {
       const idx = u.cursor.idx;
+      const before = banded();
+      pointed = idx === null || idx === undefined || u.cursor.left < 0 ? null : nearest(idx);
+      if (banded() !== before) band();
       const rows = idx === null || idx === undefined || u.cursor.left < 0 ? [] : read(chart, list, idx);
       tip.hidden = rows.length === 0;
       if (tip.hidden) return;
@@ -129,7 +164,7 @@
       const at = Math.min(Math.max(idx, 0), x.length - 1);
       u.setCursor({ left: Math.max(0, u.valToPos(x[at], "x")), top: 30 });
     };
-    const whole = () => u.setScale("x", { min: 0, max: chart.end });
+    const whole = () => u.setScale("x", { min: 0, max: home() });
     const zoom = (factor) => {
       const { min, max } = u.scales.x;
       const middle = x[u.cursor.idx ?? 0];
@@ -153,14 +188,14 @@
     };
 
     const reset = make("button", { type: "button", hidden: true }, "Reset zoom");
-    const isZoomed = () => u && (u.scales.x.min > 0.001 || u.scales.x.max < chart.end - 0.001);
+    const isZoomed = () => u && (u.scales.x.min > 0.001 || Math.abs(u.scales.x.max - home()) > 0.001);
     const onScale = () => { reset.hidden = !isZoomed(); };
 
     const render = () => {
-      const view = u ? { min: u.scales.x.min, max: u.scales.x.max } : { min: 0, max: chart.end };
+      const view = u ? { min: u.scales.x.min, max: u.scales.x.max } : { min: 0, max: home() };
       u?.destroy();
-      u = new uPlot(options(chart, list, plot.clientWidth, log, {
-        setCursor: [showTip], setScale: [(_, name) => name === "x" && u && onScale()], draw: [bars(chart, list)],
+      u = new uPlot(options(chart, list, plot.clientWidth, log, (entry) => entry === banded(), {
+        setCursor: [showTip], setScale: [(_, name) => name === "x" && u && onScale()], draw: [bars(chart, list), arrows(chart, list)],
       }), values, plot);
       u.setScale("x", view);
       const canvas = u.root.querySelector("canvas");
@@ -185,6 +220,12 @@
         for (const each of [1, 2, 3]) u.setSeries(3 * place + each, { show: entry.shown });
         announce(`${entry.label} ${entry.shown ? "shown" : "hidden"}`);
       });
+      for (const [event, value] of [["pointerenter", entry], ["focus", entry], ["pointerleave", null], ["blur", null]]) {
+        button.addEventListener(event, () => {
+          named = entry.low && !entry.at ? value : null;
+          band();
+        });
+      }
       return make("li", {}, button);
     };
 
@@ -193,9 +234,31 @@
       log = !log;
       scale.setAttribute("aria-pressed", String(log));
       render();
+      whole();
+    });
+    const everything = make("button", { type: "button", aria: { pressed: "false" }, hidden: !chart.cut }, `All ${chart.word}`);
+    everything.addEventListener("click", () => {
+      all = !all;
+      everything.setAttribute("aria-pressed", String(all));
+      whole();
     });
     reset.addEventListener("click", whole);
-    holder.append(make("div", { className: "tools" }, reset, scale), plot, legend);
+    const drawn = () => downloads.svg(chart, list.filter((entry) => entry.shown), { end: u.scales.x.max, log, banded: leader });
+    const rows = () => [[chart.word, ...list.filter((one) => !one.at).flatMap((one) => [one.label, ...(one.low ? [`${one.label} low`, `${one.label} high`] : [])])],
+      ...x.map((k, at) => [k, ...list.filter((one) => !one.at).flatMap((one) => (one.low ? [one.rate[at], one.low[at], one.high[at]] : [one.rate[at]]))])];
+    const file = downloads.safe(chart.title);
+    const saves = {
+      SVG: () => downloads.save(`${file}.svg`, drawn(), "image/svg+xml"),
+      PNG: () => downloads.png(drawn(), `${file}.png`),
+      CSV: () => downloads.save(`${file}.csv`, downloads.csv(rows()), "text/csv"),
+    };
+    const buttons = Object.entries(saves).map(([kind, act]) => {
+      const button = make("button", { type: "button", aria: { label: `Save ${kind} of ${chart.title}` } }, `Save ${kind}`);
+      button.addEventListener("click", act);
+      return button;
+    });
+    const cut = make("p", { className: "note cut", hidden: !chart.cut }, `${chart.cut} – the arrows at the edge.`);
+    holder.append(make("div", { className: "tools" }, reset, everything, scale), plot, cut, legend, make("div", { className: "tools saves" }, ...buttons));
     render();
     document.addEventListener("themechange", render);
     new ResizeObserver(() => u.width !== plot.clientWidth && u.setSize({ width: plot.clientWidth, height: HEIGHT })).observe(plot);

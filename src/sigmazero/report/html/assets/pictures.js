@@ -6,7 +6,12 @@ window.sigmazero.pictures = (() => {
   const MORE = [230, 97, 1];
   const ACROSS = 56; // a mark is at least this part of the image's longer side
 
-  const bytes = (text) => Uint8Array.from(atob(text), (mark) => mark.charCodeAt(0));
+  const bytes = (text) => {
+    const marks = atob(text);
+    const made = new Uint8Array(marks.length);
+    for (let k = 0; k < marks.length; k += 1) made[k] = marks.charCodeAt(k);
+    return made;
+  };
 
   const decode = (group) => {
     group.pixels = bytes(group.images);

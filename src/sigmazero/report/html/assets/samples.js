@@ -1,7 +1,7 @@
 // The explorer: pick a row, see what every attack did to it.
 (() => {
   "use strict";
-  const { data, make, isDark, pictures } = window.sigmazero;
+  const { data, make, copy, isDark, pictures, longList, downloads } = window.sigmazero;
   const groups = data("samples") ?? [];
   const outcomes = data("outcomes") ?? {};
   const [ALREADY, FOUND] = [0, 1];
@@ -43,7 +43,7 @@
       pictures.paint(image, group.shape, pictures.adversarial(clean, changed));
       pictures.paintChanges(map, group.shape, clean, changed);
       children.push(make("div", { className: "images" },
-        figure(image, `Row ${group.rows[place]} after ${name}: ${outcomes[outcome]}, classified as ${after}`, "adversarial"),
+        figure(image, `Row ${group.rows[place]} after ${name}: ${outcomes[outcome]}, classified as ${named(group, after)}`, "adversarial"),
         figure(map, `Changed pixels: ${changed.length} of ${clean.length} values differ`, "changes")));
     }
     if (cell.changes) children.push(cell.changes[at].length ? changeList(cell.changes[at]) : make("p", { className: "empty" }, "Nothing is changed."));
@@ -75,7 +75,7 @@
     if (group.pixels) {
       const canvas = make("canvas");
       pictures.paint(canvas, group.shape, pictures.clean(group, place));
-      parts[0].prepend(make("div", { className: "images clean" }, figure(canvas, `Row ${row} as it is, class ${group.labels[place]}`, "clean")));
+      parts[0].prepend(make("div", { className: "images clean" }, figure(canvas, `Row ${row} as it is, class ${named(group, group.labels[place])}`, "clean")));
     }
     for (const model of models) {
       const mine = group.cells.filter((cell) => cell.model === model);
@@ -84,56 +84,81 @@
     view.replaceChildren(...parts);
   };
 
+  // Every run of every sample on the page, a line each.
+  const table = (group) => {
+    const head = ["row", "class", "model", "attack", "budget", "outcome", "before", "after", "l0", "queries", "step found"];
+    const lines = group.cells.flatMap((cell) => cell.rows.map((row, at) => [
+      row, named(group, group.labels[group.places.get(row)]), cell.model, cell.attack, cell.budget, outcomes[cell.outcome[at]],
+      named(group, cell.before[at]), named(group, cell.after[at]), cell.l0[at] ?? "inf", cell.queries[at], cell.step[at]]));
+    return downloads.csv([head, ...lines]);
+  };
+
   const explore = (holder) => {
-    const group = groups[Number(holder.dataset.group)];
+    const number = Number(holder.dataset.group);
+    const group = groups[number];
     if (!group.rows.length) return;
     for (const cell of group.cells) cell.where = new Map(cell.rows.map((row, at) => [row, at]));
     if (group.images) pictures.decode(group);
+    group.places = new Map(group.rows.map((row, place) => [row, place]));
     const hard = hardness(group);
     const view = make("div", { className: "sample" });
     const said = make("p", { className: "off-screen", aria: { live: "polite" } }); // the whole view would be too much to hear
     const search = make("input", { type: "search", placeholder: "row 392, class 7" });
     const order = make("select", {}, new Option("row number", "row"), new Option("fewest changes first", "easy"), new Option("most changes first", "hard"));
-    const list = make("select", { size: 12 });
     const nothing = make("p", { className: "empty", hidden: true }, "No row matches.");
     const words = (place) => `row ${group.rows[place]}, class ${named(group, group.labels[place])}, l0 ${hard[place] === Infinity ? "∞" : hard[place]}`;
 
-    const fill = () => {
-      const kept = list.value;
-      const asked = search.value.toLowerCase().split(/[\s,]+/).filter(Boolean).join(" ");
-      const places = group.rows.map((_, place) => place).filter((place) => words(place).toLowerCase().replaceAll(",", "").includes(asked));
-      if (order.value !== "row") places.sort((a, b) => (order.value === "easy" ? 1 : -1) * (hard[a] === hard[b] ? 0 : hard[a] - hard[b]) || a - b);
-      list.replaceChildren(...places.map((place) => new Option(words(place), place)));
-      nothing.hidden = places.length > 0;
-      if (places.length) list.value = places.includes(Number(kept)) && kept !== "" ? kept : places[0];
-      open();
-    };
+    const every = group.rows.map((_, place) => place);
+    const texts = every.map((place) => words(place).toLowerCase().replaceAll(",", ""));
+    let shown = null;
+    let ready = false; // a page that nobody has touched keeps the address it was opened with
+
+    const address = (place) => `#sample-${number}-${group.rows[place]}`;
     const open = () => {
-      if (list.selectedIndex < 0) return;
-      show(group, Number(list.value), view);
-      said.textContent = words(Number(list.value));
+      if (shown === null) return;
+      show(group, shown, view);
+      said.textContent = words(shown);
     };
-    const step = (by) => {
-      const next = list.selectedIndex + by;
-      if (next < 0 || next >= list.length) return;
-      list.selectedIndex = next;
+    const list = longList("Sample (l0: the fewest of all attacks)", words, (place) => {
+      if (place === shown) return;
+      shown = place;
       open();
+      if (ready) history.replaceState(null, "", address(place));
+    });
+    const fill = (wanted) => {
+      const asked = search.value.toLowerCase().split(/[\s,]+/).filter(Boolean).join(" ");
+      const places = asked ? every.filter((place) => texts[place].includes(asked)) : [...every];
+      if (order.value !== "row") places.sort((a, b) => (order.value === "easy" ? 1 : -1) * (hard[a] === hard[b] ? 0 : hard[a] - hard[b]) || a - b);
+      nothing.hidden = places.length > 0;
+      list.fill(places, wanted);
     };
+    // An address that names a sample opens it.
+    const follow = () => {
+      const [, which, row] = location.hash.match(/^#sample-(\d+)-(\d+)$/) ?? [];
+      const place = group.places.get(Number(row));
+      if (Number(which) !== number || place === undefined) return;
+      search.value = "";
+      fill(place);
+      holder.scrollIntoView({ block: "start" });
+    };
+    const link = make("button", { type: "button" }, "Copy link");
+    link.addEventListener("click", () => copy(`${location.href.split("#")[0]}${address(list.place())}`, "the link to this sample"));
+    const csv = make("button", { type: "button" }, "Save CSV");
+    csv.addEventListener("click", () => downloads.save(`${downloads.safe(holder.dataset.title)}.csv`, table(group), "text/csv"));
     const previous = make("button", { type: "button" }, "← Previous");
     const next = make("button", { type: "button" }, "Next →");
-    previous.addEventListener("click", () => step(-1));
-    next.addEventListener("click", () => step(1));
-    list.addEventListener("change", open);
-    order.addEventListener("change", () => {
-      list.selectedIndex = -1; // another order is asked for to see its first
-      fill();
-    });
-    search.addEventListener("input", fill);
+    previous.addEventListener("click", () => list.step(-1));
+    next.addEventListener("click", () => list.step(1));
+    order.addEventListener("change", () => fill(null)); // another order is asked for to see its first
+    search.addEventListener("input", () => fill());
     document.addEventListener("themechange", open);
     const label = (text, control) => make("label", {}, text, control);
-    holder.append(make("div", { className: "picker" }, label("Find", search), label("Order", order), label("Sample (l0: the fewest of all attacks)", list), nothing,
-      make("div", { className: "step" }, previous, next)), view, said);
+    holder.append(make("div", { className: "picker" }, label("Find", search), label("Order", order), make("div", { className: "named" }, "Sample (l0: the fewest of all attacks)", list.box), nothing,
+      make("div", { className: "step" }, previous, next), make("div", { className: "step" }, link, csv)), view, said);
     fill();
+    follow();
+    ready = true;
+    addEventListener("hashchange", follow);
   };
 
   document.querySelectorAll("[data-group]").forEach(explore);

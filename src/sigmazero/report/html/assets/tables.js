@@ -3,6 +3,7 @@
   "use strict";
   const { data, make, announce, copy } = window.sigmazero;
   const copies = data("copies") ?? {};
+  const picks = data("picks") ?? {};
   const NEXT = { none: "ascending", ascending: "descending", descending: "none" };
 
   const key = (row, column) => {
@@ -25,6 +26,42 @@
       return direction === "descending" ? compare(b, a) : compare(a, b);
     });
 
+  // Success rates at numbers of changes of the reader's choice; all texts were made with the page.
+  const choice = (chosen, heads, rows) => {
+    const lists = chosen.columns.map((column, place) => {
+      const list = make("select", { aria: { label: `k of column ${place + 1} of the success rates` } }, ...chosen.ks.map((k) => new Option(k, k)));
+      list.value = chosen.chosen[place];
+      list.addEventListener("change", () => {
+        const at = chosen.ks.indexOf(Number(list.value));
+        const head = heads[column];
+        head.setAttribute("aria-sort", "none");
+        (head.querySelector("button") ?? head).textContent = chosen.headings[at];
+        rows.forEach((row, number) => {
+          const [text, value, ends, best] = chosen.rows[number][at];
+          const cell = row.cells[column];
+          const parts = [text, ...(ends ? [make("small", { className: "ends" }, ` ${ends}`)] : [])];
+          if (value === null) delete cell.dataset.value;
+          else cell.dataset.value = value;
+          cell.replaceChildren(...(best ? [make("strong", {}, ...parts)] : parts));
+        });
+        announce(`Column shows ${chosen.headings[at]}`);
+      });
+      return list;
+    });
+    return make("span", { className: "picks" }, "k", ...lists);
+  };
+
+  // Intervals are there, and shown when asked for.
+  const ends = (holder) => {
+    if (!holder.querySelector(".ends")) return [];
+    const button = make("button", { type: "button", aria: { pressed: "false" } }, "95 % intervals");
+    button.addEventListener("click", () => {
+      const shown = holder.classList.toggle("with-ends");
+      button.setAttribute("aria-pressed", String(shown));
+    });
+    return [button];
+  };
+
   const enhance = (holder) => {
     const table = holder.querySelector("table");
     const body = table.tBodies[0];
@@ -40,7 +77,7 @@
       announce(direction === "none" ? "Original order" : `Sorted by ${head.textContent}, ${direction}`);
     };
     heads.forEach((head, column) => {
-      const button = make("button", { type: "button", title: head.title }, ...head.childNodes);
+      const button = make("button", { type: "button", title: head.title, className: head.title ? "explained" : "" }, ...head.childNodes);
       head.removeAttribute("title");
       head.setAttribute("aria-sort", "none");
       head.append(button);
@@ -65,12 +102,15 @@
     };
     box.addEventListener("input", filter);
 
+    const chosen = picks[holder.dataset.table];
+    const choices = chosen ? [choice(chosen, heads, original)] : [];
+    const changed = () => chosen && [...choices[0].querySelectorAll("select")].some((list, n) => Number(list.value) !== chosen.chosen[n]);
     const buttons = Object.entries(copies[holder.dataset.table] ?? {}).map(([format, text]) => {
       const button = make("button", { type: "button" }, `Copy ${format}`);
-      button.addEventListener("click", () => copy(text, format));
+      button.addEventListener("click", () => copy(text, changed() ? `${format}, with k as the page was made` : format));
       return button;
     });
-    const tools = original.length > 3 || buttons.length ? [make("div", { className: "tools" }, box, count, ...buttons)] : [];
+    const tools = original.length > 3 || buttons.length ? [make("div", { className: "tools" }, box, count, ...ends(holder), ...choices, ...buttons)] : [];
     holder.querySelector(".scroll").before(...tools);
     holder.append(nothing);
   };
