@@ -45,7 +45,7 @@ from sigmazero.bench.toml import LENGTH, Lines, PlanError, TomlTable, brief, rea
 from sigmazero.core.attack import Attack, Goal, Precision, Prepare
 from sigmazero.core.inputs import hint
 from sigmazero.core.problem import Unit
-from sigmazero.data import DATASETS, is_data_file
+from sigmazero.data import DATASETS, is_data_file, is_folder
 
 PRECISIONS = (*get_args(Precision), "fp64")
 SETTINGS = ("steps", "budgets", "unit", "goal", "target", "seed", "margin", "precision")
@@ -283,14 +283,14 @@ def _model(top: TomlTable, grid: TomlTable, name: str) -> ModelSpec:
 
 def _data(top: TomlTable, grid: TomlTable, name: str) -> DataSpec:
     if name not in top.below("data"):
-        if name not in DATASETS and not is_data_file(name):
+        if name not in DATASETS and not (is_data_file(name) or is_folder(name)):
             known = [*top.below("data").values, *DATASETS]
             raise grid.error(f"unknown data {name!r}; {hint(name, known)}, or a path ending in .npz or .csv", "data")
         return DataSpec(name, name)
     table = top.below("data").below(name)
     table.only(("source", "rows", "limit", "seed", "space"))
     source = table.text("source") or name
-    if source not in DATASETS and not is_data_file(source) and not is_code(source):
+    if source not in DATASETS and not (is_data_file(source) or is_folder(source) or is_code(source)):
         raise table.error(
             f"source {source!r} is no data set; {hint(source, DATASETS)}, a path ending in .npz or .csv, "
             "or module:function",
