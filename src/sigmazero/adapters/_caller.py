@@ -14,7 +14,7 @@ from sigmazero.adapters._peers import PEERS
 from sigmazero.core.inputs import hint
 
 _NO_DEFAULT = inspect.Parameter.empty
-GRADIENTS = ("value_and_grad", "autograd.grad(", ".backward(", "import grad", " grad(")  # what asks for them
+GRADIENTS = ("_and_grad", "autograd.grad(", ".backward(", "import grad", " grad(")  # what asks for them
 BASES = ("base", "attack")  # modules of what all attacks of a library share
 STEPS = ("steps", "num_steps", "max_iter", "max_iterations", "n_iter")  # what libraries call the number of steps
 

@@ -131,28 +131,36 @@ def evaluate(
     progress     show a bar with speed and time left, on a terminal
     keep_inputs  put rows and tensors into the store, up to 64 MB, so that reports can show them
     """
+    given = dict(locals())
     _check(attacks, goal, target, unit, batch_size, precision)
     check_margin(margin)
+    return _evaluated(**given | {"margin": float(margin)})
+
+
+def _evaluated(
+    model: object,
+    data: Any,
+    attacks: Sequence[Any] | None,
+    store: str | PathLike[str],
+    limit: int | None,
+    steps: int | None,
+    budgets: Sequence[int] | None,
+    layout: Order | None,
+    name: str | None,
+    device: str | torch.device | None,
+    keep_inputs: bool,
+    progress: bool,
+    **how: Any,
+) -> Evaluation:
+    """What `evaluate` does once its arguments are known to be right; `how` are those that only questions know."""
     data = fspath(data) if isinstance(data, PathLike) else data
     loader = Loader(_device(model, device), trust=[each for each in (model, data) if isinstance(each, str)])
     spec = _model(model, name, loader, layout)
     methods = [attack_of(each) for each in (attacks or [USUAL[ability_of(loader.model(spec))]])]
     held = _data(data, limit, loader, layout, loader.model(spec))
     turned = None if layout != "NHWC" or isinstance(data, str | Rows) else loader.rows(held).images.ndim
-    base = Question(
-        model=spec,
-        data=held,
-        label="",
-        attack=methods[0],
-        unit=unit,
-        goal=goal,
-        target=target if goal == "targeted" else None,
-        seed=seed,
-        precision=precision,
-        margin=float(margin),
-        batch_size=batch_size,
-        allowed=_allowed(turned, bounds, mask, space),
-    )
+    may = _allowed(turned, **{word: how.pop(word) for word in ("bounds", "mask", "space")})
+    base = Question(model=spec, data=held, label="", attack=methods[0], allowed=may, **how)
     methods = [method if steps is None else replace(method, steps=steps) for method in methods]
     asked: Sequence[int | None] = budgets or [None]
     questions = [replace(base, label=each.name, attack=each, budget=budget) for each in methods for budget in asked]
@@ -205,7 +213,7 @@ def _run(questions: Sequence[Question], path: Path, loader: Loader, keeps: bool,
 
 
 def _allowed(turned: int | None, bounds: Bounds, mask: Tensor | None, space: Space | None) -> Allowed:
-    """What may change, with the channels first as the store has them; `turned` are the dimensions of inputs that were."""
+    """What may change, with the channels first as the store has them; `turned` counts the dimensions of inputs."""
     if turned is None:
         return Allowed(bounds, mask, space)
     if space is not None:

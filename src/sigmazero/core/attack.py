@@ -155,8 +155,9 @@ class Attack(ABC):
         asked = partial(make_problem, x, y, targeted=targeted, bounds=bounds, unit=unit, layout=layout, mask=mask)
         problem = asked(space=space, budget=budget, seed=seed, ids=ids, start=start, pool=pool, margin=margin)
         hardware = Hardware(precision, capture, fuse, max_memory, prepare)
+        more: dict[str, Any] = {"x": x, "classes": _named(model)}
         with Session(self, _asked(model, layout), hardware, batch_size=batch_size) as session:
-            return _noticed(replace(turned_back(session.run(problem, progress=progress), layout), x=x), targeted)
+            return _noticed(replace(turned_back(session.run(problem, progress=progress), layout), **more), targeted)
 
     def check(self, problem: Problem) -> None:
         """Refuse a question that this attack does not answer."""
@@ -183,6 +184,14 @@ def _noticed(result: Result, targeted: bool) -> Result:
         advice = "with targeted=True pass the classes to reach"
         warnings.warn(f"all targets equal the prediction, so nothing was searched; {advice}", stacklevel=3)
     return result
+
+
+def _named(model: object) -> tuple[str, ...] | None:
+    """What a model calls its classes, as an estimator does; None where it does not say."""
+    held = getattr(model, "classes", None) if isinstance(model, nn.Module) else getattr(model, "classes_", None)
+    if isinstance(held, Tensor | nn.Module | str) or not hasattr(held, "__len__"):
+        return None
+    return tuple(map(str, cast(Any, held))) or None
 
 
 def _asked(model: object, layout: Order | None) -> Model:

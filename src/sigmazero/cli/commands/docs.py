@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sigmazero.attacks import ATTACKS
+from sigmazero.cli import attack_words
 from sigmazero.cli.catalogue import attack_rows, counts_pixels, dataset_rows, model_rows, without
 from sigmazero.cli.console import show_path, tell
 from sigmazero.core.attack import Attack
@@ -75,15 +76,31 @@ def _page(title: str, *sections: str) -> str:
 
 
 def _attack_sections() -> Iterator[str]:
-    # A method of our own has a page beside this one instead of a paper.
-    rows = [row | {"paper": row["paper"].removeprefix("docs/")} for row in attack_rows()]
-    yield markdown(without(rows, "defaults"))
+    yield (
+        "Which one to use: [which attack should I use?](which-attack.md). Every one is run in the same way, "
+        '`sz.get("NAME", steps=...).run(model, x, y)` or `sigmazero attack --attack NAME`. `sigmazero list attacks '
+        "NAME` shows what is on this page. A query is a row that goes through the model, forwards or backwards."
+    )
+    yield markdown(
+        [row | {"name": f"[{row['name']}](#{row['name']})", "paper": _paper(row["paper"])} for row in attack_rows()]
+    )
     for attack in ATTACKS.values():
         yield f"## {attack.name}"
+        yield f"{attack_words.idea(attack)} {_paper(attack.paper, 'Paper', 'More')}."
         yield _describe(attack)
-        yield markdown(
-            [{"parameter": f"`{key}`", "default": f"`{value!r}`"} for key, value in attack.parameters().items()]
-        )
+        yield markdown([row | _as_code(row) for row in attack_words.parameter_rows(attack)])
+
+
+def _as_code(row: dict[str, str]) -> dict[str, str]:
+    return {name: f"`{row[name]}`" for name in ("parameter", "default")}
+
+
+def _paper(place: str, paper: str = "", page: str = "") -> str:
+    """A link to the paper; a method of our own has a page beside this one instead."""
+    own = place.removeprefix("docs/")
+    shown = place.removeprefix("https://").removeprefix("arxiv.org/abs/").removeprefix("github.com/")
+    words = ("arXiv " if "arxiv" in place else "") + shown
+    return f"[{page or own}]({own})" if own != place else f"[{f'{paper}: {words}' if paper else words}]({place})"
 
 
 def _describe(attack: Attack) -> str:
