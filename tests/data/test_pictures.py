@@ -51,14 +51,14 @@ def test_what_cannot_be_read_is_named(photos, tmp_path, monkeypatch):
     with pytest.raises(DataError, match="no sub-folders with pictures"):
         data.load(tmp_path / "empty")
     save(photos / "dog" / "3.png", np.zeros((5, 3, 3)))
-    with pytest.raises(DataError, match="3.png: has 3×5 pixels but 1.png 3×2; resize"):
+    with pytest.raises(DataError, match=r"3\.png: has 3×5 pixels but 1\.png 3×2; resize"):
         data.load(photos)
     (photos / "dog" / "3.png").write_bytes(b"no picture at all")
-    with pytest.raises(DataError, match="3.png: is not a readable picture"):
+    with pytest.raises(DataError, match=r"3\.png: is not a readable picture"):
         data.load(photos)
     whole = (photos / "cat" / "1.png").read_bytes()
     (photos / "dog" / "3.png").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match="3.png: is not a"):
+    with pytest.raises(DataError, match=r"3\.png: is not a"):
         data.load(photos)
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(data.MissingExtra, match=r"reading pictures needs the package 'PIL'.*sigmazero\[data\]"):

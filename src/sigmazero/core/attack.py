@@ -61,44 +61,6 @@ class Attack(ABC):
         for name, value in self.parameters().items():
             object.__setattr__(self, name, checked(type(self), name, value))
 
-    @property
-    def gradients(self) -> bool:
-        """Whether it asks for gradients."""
-        return self.needs == "gradients"
-
-    @property
-    def iterations(self) -> int:
-        """How often `step` is called at most."""
-        return self.steps
-
-    @property
-    def limit(self) -> int | None:
-        """The most queries a sample may ask, forwards and backwards, whatever happens; None for no limit."""
-        return None
-
-    def phases(self, problem: Problem | None = None) -> "tuple[Attack, ...]":
-        """What happens, one after the other, each beginning where the one before left off."""
-        del problem
-        return (self,)
-
-    @abstractmethod
-    def init(self, oracle: Oracle) -> Any:
-        """The state before the first step."""
-
-    def follow(self, oracle: Oracle, before: Any) -> Any:
-        """The state before the first step, as a phase after another one, which ended in the state `before`."""
-        del before
-        return self.init(oracle)
-
-    def spent(self, tally: Tally) -> Tensor | None:
-        """Rows for which another step could exceed `limit`; None if there is no limit."""
-        del tally
-        return None
-
-    @abstractmethod
-    def step(self, i: Tensor, state: Any, oracle: Oracle) -> Any:
-        """One step: ask the oracle, return the new state. `i` is a scalar tensor on the device."""
-
     def run(
         self,
         model: object,
@@ -176,6 +138,46 @@ class Attack(ABC):
     def parameters(self) -> dict[str, Any]:
         """Hyper-parameters by name, without the attack's own name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}
+
+    # What authors of attacks write, and the driver asks.
+
+    @property
+    def gradients(self) -> bool:
+        """Whether it asks for gradients."""
+        return self.needs == "gradients"
+
+    @property
+    def iterations(self) -> int:
+        """How often `step` is called at most."""
+        return self.steps
+
+    @property
+    def limit(self) -> int | None:
+        """The most queries a sample may ask, forwards and backwards, whatever happens; None for no limit."""
+        return None
+
+    def phases(self, problem: Problem | None = None) -> "tuple[Attack, ...]":
+        """What happens, one after the other, each beginning where the one before left off."""
+        del problem
+        return (self,)
+
+    @abstractmethod
+    def init(self, oracle: Oracle) -> Any:
+        """The state before the first step."""
+
+    def follow(self, oracle: Oracle, before: Any) -> Any:
+        """The state before the first step, as a phase after another one, which ended in the state `before`."""
+        del before
+        return self.init(oracle)
+
+    def spent(self, tally: Tally) -> Tensor | None:
+        """Rows for which another step could exceed `limit`; None if there is no limit."""
+        del tally
+        return None
+
+    @abstractmethod
+    def step(self, i: Tensor, state: Any, oracle: Oracle) -> Any:
+        """One step: ask the oracle, return the new state. `i` is a scalar tensor on the device."""
 
 
 def _noticed(result: Result, targeted: bool) -> Result:
