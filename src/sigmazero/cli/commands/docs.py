@@ -1,6 +1,7 @@
 """`sigmazero docs`: the pages that are made from the code, so that they cannot disagree with it."""
 
 import inspect
+import textwrap
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from sigmazero.attacks import ATTACKS
+from sigmazero.bench import plan, plan_words
 from sigmazero.cli import attack_words
 from sigmazero.cli.catalogue import attack_rows, counts_pixels, dataset_rows, model_rows, without
 from sigmazero.cli.console import show_path, tell
@@ -25,7 +27,7 @@ def docs(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit code 1 if a page is stale.")] = False,
     folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where the pages are.")] = Path("docs"),
 ) -> None:
-    """Write the pages on commands, attacks, models and the doctor, for people who change sigmazero.
+    """Write the pages on commands, attacks, models, plans and the doctor, for people who change sigmazero.
 
     \b
     Example:
@@ -58,6 +60,7 @@ def pages(command: Any) -> dict[str, str]:
             "[a table](tables.md).",
             markdown(without(dataset_rows(), "needs")),
         ),
+        "plans.md": _page("Plans", *_plan_sections()),
         "doctor.md": _page(
             "The doctor",
             "Before an attack the model is examined on a few rows (`sigmazero doctor MODEL DATA` does only that). Each "
@@ -65,6 +68,26 @@ def pages(command: Any) -> dict[str, str]:
             markdown([{"code": code, "what it means": text} for code, text in CODES.items()]),
         ),
     }
+
+
+def _plan_sections() -> Iterator[str]:
+    """The words of plans, table by table, under what the module that reads them says."""
+    yield (
+        "A plan is a TOML file that says which attacks meet which models on which rows. `sigmazero validate PLAN` "
+        "checks one and runs nothing, `sigmazero run PLAN --dry-run` lists its cells with the estimated time, and "
+        "`sigmazero run PLAN` does what the store lacks. [Reproducing the paper](reproducing.md) lists those "
+        "of the paper; [the quickstart](quickstart.md) has one for a network of your own."
+    )
+    first, _, rest = inspect.cleandoc(plan.__doc__ or "").partition("\n\n")
+    del first
+    code, _, words = rest.partition("\n\n`attack = ")
+    yield f"```toml\n{textwrap.dedent(code)}\n```"
+    yield f"`attack = {words}".replace(" (docs/bridges.md)", ", see [bridges](bridges.md)").replace(
+        " (bench.plan_space)", ", see [spaces](spaces.md)"
+    )
+    for title, keys in plan_words.TABLES.items():
+        yield f"## `{title}`" if "[" in title else f"## {title}"
+        yield markdown([{"word": f"`{key}`", "meaning": meaning} for key, meaning in keys.items()])
 
 
 def _read(path: Path) -> str | None:
