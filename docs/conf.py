@@ -79,11 +79,32 @@ def prepare(app: Any, what: str, name: str, thing: Any, options: Any, lines: lis
 def paragraph(text: str) -> str:
     """One paragraph as reStructuredText."""
     rows = text.splitlines()
+    if rows and ALIGNED.match(rows[0]) and all(len(re.split(r" {2,}", row.strip())) < 3 for row in rows):
+        return table(rows)
     if any(ALIGNED.match(row) for row in rows) or all(row.startswith("    ") for row in rows):
         shift = "" if text.startswith("    ") else "   "
         return "\n".join([".. code-block:: text", "", *(shift + row for row in rows)])
     if text.startswith(">>>"):
         return text
+    return escaped(text)
+
+
+def table(rows: list[str]) -> str:
+    """Names and what is said of each, aligned in a docstring, as a table; a line that goes on begins with spaces."""
+    said: list[list[str]] = []
+    for row in rows:
+        if ALIGNED.match(row):
+            said.append(re.split(r" {2,}", row, maxsplit=1))
+        elif not row.startswith(" ") and " " in row and said:  # a name as long as its column: one space is between
+            said.append(row.split(" ", 1))
+        else:
+            said[-1][1] += f" {row.strip()}"
+    lines = [f"   * - ``{name}``\n     - {escaped(words)}" for name, words in said]
+    return "\n".join([".. list-table::", "   :widths: 1 4", "", *lines])
+
+
+def escaped(text: str) -> str:
+    """Plain text with code in backticks."""
     code = re.split(r"(`[^`]*`)", text)
     return "".join(part if part.startswith("`") else MARKUP.sub(r"\\\1", part) for part in code)
 

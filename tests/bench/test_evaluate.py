@@ -2,9 +2,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import DataLoader, TensorDataset
 
 import sigmazero as sz
 from sigmazero.bench.evaluate import evaluate
+from sigmazero.data import Rows
+from sigmazero.store.store import Store
 from tests.networks import linear_problem
 
 
@@ -92,3 +95,44 @@ def test_a_device_that_is_not_there_is_refused_in_one_line(tmp_path, monkeypatch
     with pytest.raises(ValueError, match=f"device='{device}'"):
         evaluate(model, (x, y), store=tmp_path / "s.db", steps=5, device=device)
     assert not (tmp_path / "s.db").exists()
+
+
+def test_data_as_people_have_it_is_one_question(tmp_path):
+    model, x, y = linear_problem((3, 4, 4), 6)
+    settings: dict[str, Any] = {"store": tmp_path / "s.db", "steps": 5, "name": "mine"}
+    first = evaluate(model, (x, y), **settings)
+    pairs = list(zip(x, y, strict=True))
+    loader: DataLoader[Any] = DataLoader(TensorDataset(x, y), batch_size=4, shuffle=True)
+    for data in ((x.numpy(), y.numpy()), (x.double().numpy(), y.tolist()), pairs, loader):
+        assert evaluate(model, data, **settings).keys == first.keys
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 4))
+    second = evaluate(network, (x.float(), y), **settings)
+    with pytest.warns(UserWarning, match="float64 and the model float32: they are taken as float32"):
+        assert evaluate(network, (x.double(), y), **settings).keys == second.keys
+    assert evaluate(lambda rows: model(rows), (x.numpy(), y), limit=2, **settings).records()[0]["samples"] == 2
+
+
+def test_names_of_classes_reach_the_store(tmp_path):
+    model, x, y = linear_problem((6,), 4)
+    rows = Rows(x, y, torch.arange(4), "mine", classes=("ant", "bee", "cat", "dog"))
+    done = evaluate(model, rows, store=tmp_path / "s.db", steps=5)
+    with Store(done.store) as store:
+        assert store.cells()[0].about["classes"] == ["ant", "bee", "cat", "dog"]
+
+
+def test_a_model_without_gradients_gets_an_attack_that_needs_none(tmp_path):
+    model, x, y = linear_problem((6,), 4)
+    black_box = sz.wrap(model, ability="scores")
+    done = evaluate(black_box, (x, y), store=tmp_path / "s.db", steps=30)
+    assert [row["attack"] for row in done.records()] == ["query-swap"]
+    label = sz.wrap(
+        lambda rows: model(torch.from_numpy(rows)).argmax(1).numpy(), takes="numpy", gives="labels", classes=4
+    )
+    done = evaluate(label, (x, y), store=tmp_path / "t.db", steps=30)
+    assert [row["attack"] for row in done.records()] == ["label-swap"]
+
+
+def test_numbers_that_do_not_fit_are_named():
+    model, x, y = torch.nn.Linear(6, 4), torch.rand(4, 6), torch.arange(4)
+    with pytest.raises(TypeError, match=r"inputs are float64 and the model's weights float32; give x.float\(\)"):
+        sz.get("sigma-zero", steps=3).run(model, x.double(), y)

@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ import typer.main
 
 import sigmazero as sz
 from sigmazero import data, models
-from sigmazero.cli import app
+from sigmazero.cli import app, attack_words
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -36,8 +37,30 @@ def test_list_attacks(sigmazero):
     for attack in sz.ATTACKS.values():
         assert attack.name in shown
         assert attack.kind in shown
-        assert attack.paper in shown
-    assert "step_size=1.0" in shown
+    assert "step_size" not in shown  # a table, not a wall
+
+
+def test_list_attacks_tells_about_one(sigmazero):
+    shown = sigmazero("list", "attacks", "sigma-swap").stdout
+    assert "exchanged for others" in shown
+    assert "docs/stronger.md" in shown
+    assert "2 × steps" in shown
+    for name in sz.get("sigma-swap").parameters():
+        assert re.search(rf"^ {name} +\S+.*  \w", shown, re.MULTILINE), name
+    assert "sigma-zero(step_size_end=1.0, beta2=0.99)" in shown
+    assert "did you mean sigma-swap" in sigmazero("list", "attacks", "sigma-swp").stderr
+
+
+def test_every_attack_and_every_parameter_is_explained():
+    used = set()
+    for attack in sz.ATTACKS.values():
+        base = attack_words.base(attack)
+        assert attack_words.IDEAS[base].count(". ") == 1, f"{base}: two sentences"
+        assert attack_words.COSTS[base]
+        for row in attack_words.parameter_rows(attack):
+            assert row["meaning"], f"{attack.name}: say in cli/attack_words.py what {row['parameter']} is"
+            used |= {row["parameter"], f"{base}.{row['parameter']}"}
+    assert not attack_words.MEANINGS.keys() - used, "words about parameters that no attack has"
 
 
 def test_list_attacks_by_what_they_need(sigmazero):

@@ -11,6 +11,7 @@ from sigmazero.core.findings import CODES, Finding, render
 from sigmazero.data import load
 from sigmazero.models import wrap
 from sigmazero.models.doctor import examine
+from sigmazero.models.normalize import Normalize
 
 
 @pytest.fixture(scope="module")
@@ -221,10 +222,10 @@ def test_rows_and_labels_must_match(net: nn.Module, data: tuple[Tensor, Tensor])
 
 
 def test_every_code_is_documented_and_reached() -> None:
-    assert list(CODES) == [f"SZ{number:03d}" for number in (*range(1, 22), *range(30, 33))]
+    assert list(CODES) == [f"SZ{number:03d}" for number in (*range(1, 22), *range(30, 34))]
     assert all(line.endswith(".") and "\n" not in line for line in CODES.values())
     reached = {code for _, expected, _ in BROKEN for code in expected}
-    reached |= {"SZ002", "SZ006", "SZ011", "SZ015", "SZ021", "SZ030", "SZ032"}
+    reached |= {"SZ002", "SZ006", "SZ011", "SZ015", "SZ021", "SZ030", "SZ032", "SZ033"}
     # The first is found by a cascade (tests/auto), the second by a search that makes a copy (tests/run/test_copies.py),
     # the third in a store (tests/report/test_doubts.py), the others in a space (test_doctor_space.py).
     assert reached | {"SZ014", "SZ016", "SZ031"} | {f"SZ0{number}" for number in range(17, 21)} == set(CODES)
@@ -286,3 +287,25 @@ def test_randomness_is_an_error_that_names_the_way_out(net: nn.Module, data: tup
     (found,) = examine(lambda x: noisy(net(x)), *data)
     assert (found.code, found.severity) == ("SZ003", "error")
     assert "version='rand'" in found.fix
+
+
+def test_a_missing_normalisation_is_suspected(data: tuple[Tensor, Tensor], net: nn.Module) -> None:
+    """A network made for normalised inputs, asked with plain ones, and the same with the normalisation in front."""
+    mean, std = (torch.tensor(value).view(1, 1, 1, 1) for value in (0.1307, 0.3081))
+    flat = net[1]
+    assert isinstance(net, nn.Sequential)
+    assert isinstance(flat, nn.Linear)
+    blind = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)).eval()
+    blind.load_state_dict(net.state_dict())
+    with torch.no_grad():  # the same answers to (x − mean) / std as the network gives to x, and a bias that needs them
+        first = blind[1]
+        assert isinstance(first, nn.Linear)
+        first.weight.mul_(std.item())
+        first.bias.add_(flat.weight.sum(1) * mean.item())
+    found = {finding.code: finding for finding in examine(blind, *data)}
+    scaled = {finding.code for finding in examine(nn.Sequential(Normalize([0.1307], [0.3081]), blind), *data)}
+    assert "SZ033" not in scaled
+    assert "SZ033" not in codes(examine(net, *data))
+    assert "with mnist's mean and deviation" in found["SZ033"].detail
+    assert "--normalize mnist" in found["SZ033"].fix
+    assert "SZ033" not in codes(examine(wrap(blind, ability="scores"), *data))  # not asked more than it must be

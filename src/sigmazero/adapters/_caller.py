@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ from sigmazero.adapters._peers import PEERS
 from sigmazero.core.inputs import hint
 
 _NO_DEFAULT = inspect.Parameter.empty
+GRADIENTS = ("_and_grad", "autograd.grad(", ".backward(", "import grad", " grad(")  # what asks for them
+BASES = ("base", "attack")  # modules of what all attacks of a library share
 STEPS = ("steps", "num_steps", "max_iter", "max_iterations", "n_iter")  # what libraries call the number of steps
 
 
@@ -36,6 +39,12 @@ class Caller:
     def release(self) -> str:
         """The version of its library."""
         return PEERS[self.peer].version if self.peer else ""
+
+    @functools.cached_property
+    def asks_gradients(self) -> bool:
+        """Whether the code of a library's attack asks for gradients; of a function of the user's own nobody knows."""
+        kind = type(self.thing) if self.made else self.thing
+        return bool(self.peer) and asks_gradients(kind, PEERS[self.peer].module)
 
     @property
     def made(self) -> bool:
@@ -114,6 +123,28 @@ def as_tensor(found: Any, title: str) -> Tensor:
 def is_object(thing: Any) -> bool:
     """Whether it is an attack that was made already, rather than a class or a function."""
     return not isinstance(thing, type) and not inspect.isroutine(thing) and not isinstance(thing, functools.partial)
+
+
+def asks_gradients(kind: Any, root: str) -> bool:
+    """Whether a class, one that it is made from or a function of a library has code that asks for gradients.
+
+    ART says it of its attacks. Elsewhere the text tells: of the modules that they are in, whose helpers they call.
+    """
+    told = getattr(kind, "_estimator_requirements", None)
+    if told:
+        return any("Gradients" in getattr(one, "__name__", "") for one in told)
+    for base in getattr(kind, "__mro__", (kind,)):
+        home = sys.modules.get(base.__module__)
+        named = base.__module__.split(".")
+        if home is None or named[0] != root or named[-1] in BASES:
+            continue
+        try:
+            text = inspect.getsource(home)
+        except (OSError, TypeError):  # no source at hand: it is tried
+            continue
+        if any(word in text for word in GRADIENTS):
+            return True
+    return False
 
 
 def settings(attack: Any) -> dict[str, Any]:

@@ -79,11 +79,15 @@ class Foreign(Attack):
     caller: Any = field(default=None, compare=False, repr=False)  # where the name alone does not lead to it
     told: Any = field(default=None, compare=False, repr=False)  # options that a text cannot hold
 
-    needs: ClassVar[Ability] = "labels"  # some need more, and only they know
     capturable: ClassVar[bool] = False
     keeps_own: ClassVar[bool] = True
     finite_box: ClassVar[bool] = True
     paper: ClassVar[str] = "docs/bridges.md"
+
+    @property
+    def needs(self) -> Ability:  # type: ignore[override]
+        """Gradients where its code asks for them; otherwise only it knows, and is tried."""
+        return "gradients" if self._caller.asks_gradients else "labels"
 
     @property
     def iterations(self) -> int:

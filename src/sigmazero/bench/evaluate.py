@@ -7,7 +7,7 @@ import importlib.util
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,18 +22,22 @@ from sigmazero.bench.inputs import GIVEN, keep
 from sigmazero.bench.plan import BATCH_SIZE, PRECISIONS, DataSpec, ModelSpec, Question
 from sigmazero.bench.run import execute
 from sigmazero.bench.verify import Verification, verify
+from sigmazero.core.ability import Ability, ability_of
 from sigmazero.core.attack import Goal
-from sigmazero.core.inputs import Bounds, check_inputs, check_labels, check_margin, hint
+from sigmazero.core.inputs import Bounds, check_margin, hint
 from sigmazero.core.layout import Order, channels_first, check_layout, facing
 from sigmazero.core.problem import Unit, whole
 from sigmazero.core.space import Space
-from sigmazero.data import Rows
+from sigmazero.data import Rows, rows_of
 from sigmazero.models.any import WrappedModel, understood, wrap
 from sigmazero.report import measure
 from sigmazero.report.tables.overview import store_rows
 from sigmazero.report.tables.text import markdown
 from sigmazero.store.facts import Facts
 from sigmazero.store.store import Store
+
+# The attack for a model of each ability, where nobody names one.
+USUAL: dict[Ability, str] = {"gradients": "sigma-zero", "scores": "query-swap", "labels": "label-swap"}
 
 
 @dataclass(frozen=True)
@@ -81,10 +85,11 @@ class Evaluation:
 
 def evaluate(
     model: object,
-    data: Rows | tuple[Tensor, Tensor] | str,
-    attacks: Sequence[Any] = ("sigma-zero",),
+    data: Any,
+    attacks: Sequence[Any] | None = None,
     *,
     store: str | PathLike[str],
+    limit: int | None = None,
     steps: int | None = None,
     budgets: Sequence[int] | None = None,
     unit: Unit = "feature",
@@ -105,36 +110,57 @@ def evaluate(
 ) -> Evaluation:
     """Run attacks against a model on some rows into a store, doing only what the store does not have yet.
 
-    model        a module, anything that `sz.wrap` knows, or a name or file as `models.load` takes it
-    data         rows from `data.load`, tensors (inputs in [0, 1], labels), or the name of a data set
+    model        a module, a callable from inputs to logits, anything that `sz.wrap` knows, or a name or file as
+                 `models.load` takes it
+    data         a pair (inputs, labels) of tensors or arrays, a data set of such pairs (an ImageFolder, say), a
+                 DataLoader, rows from `data.load`, or the name of a data set, a file or a folder of pictures
     attacks      names, also such as "foolbox:L0FMNAttack", or attacks with parameters of your own, or what `sz.foreign`
-                 takes
+                 takes; by default one that the model allows: sigma-zero, query-swap for a model that gives scores
+                 alone, label-swap for labels alone
+    store        the file that keeps every sample's result; what it has already is not done again
+    limit        at most so many rows, the first
+    steps        of every attack; by default each has its own number
+    budgets      numbers of changes, for attacks that need one
     layout       "NHWC" for tensors and a model with the channels last; the store has them first
+    unit         "feature" counts every value, "pixel" a position once for all its channels
     target       for goal="targeted": "next", "random" or the number of a class
     precision    numbers of the search: None for those your process computes in, or "fp32", "tf32", "bf16", "fp64"
     margin       the least by which a success must hold in the logits
     bounds, mask, space  as for `Attack.run`: what may change; by default what the data says, else the box from 0 to 1
     name         what reports call the model
+    progress     show a bar with speed and time left, on a terminal
     keep_inputs  put rows and tensors into the store, up to 64 MB, so that reports can show them
     """
+    given = dict(locals())
     _check(attacks, goal, target, unit, batch_size, precision)
     check_margin(margin)
+    return _evaluated(**given | {"margin": float(margin)})
+
+
+def _evaluated(
+    model: object,
+    data: Any,
+    attacks: Sequence[Any] | None,
+    store: str | PathLike[str],
+    limit: int | None,
+    steps: int | None,
+    budgets: Sequence[int] | None,
+    layout: Order | None,
+    name: str | None,
+    device: str | torch.device | None,
+    keep_inputs: bool,
+    progress: bool,
+    **how: Any,
+) -> Evaluation:
+    """What `evaluate` does once its arguments are known to be right; `how` are those that only questions know."""
+    data = fspath(data) if isinstance(data, PathLike) else data
     loader = Loader(_device(model, device), trust=[each for each in (model, data) if isinstance(each, str)])
-    methods = [attack_of(each) for each in attacks]
-    base = Question(
-        model=_model(model, name, loader, layout),
-        data=_data(data, loader, layout),
-        label="",
-        attack=methods[0],
-        unit=unit,
-        goal=goal,
-        target=target if goal == "targeted" else None,
-        seed=seed,
-        precision=precision,
-        margin=float(margin),
-        batch_size=batch_size,
-        allowed=_allowed(data, layout, bounds, mask, space),
-    )
+    spec = _model(model, name, loader, layout)
+    methods = [attack_of(each) for each in (attacks or [USUAL[ability_of(loader.model(spec))]])]
+    held = _data(data, limit, loader, layout, loader.model(spec))
+    turned = None if layout != "NHWC" or isinstance(data, str | Rows) else loader.rows(held).images.ndim
+    may = _allowed(turned, **{word: how.pop(word) for word in ("bounds", "mask", "space")})
+    base = Question(model=spec, data=held, label="", attack=methods[0], allowed=may, **how)
     methods = [method if steps is None else replace(method, steps=steps) for method in methods]
     asked: Sequence[int | None] = budgets or [None]
     questions = [replace(base, label=each.name, attack=each, budget=budget) for each in methods for budget in asked]
@@ -142,7 +168,7 @@ def evaluate(
 
 
 def _check(
-    attacks: Sequence[Any],
+    attacks: Sequence[Any] | None,
     goal: str,
     target: str | int | None,
     unit: str,
@@ -162,7 +188,7 @@ def _check(
         raise ValueError(f'target={target!r} needs goal="targeted"')
     if not (whole(batch_size) and batch_size >= 1):
         raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
-    if isinstance(attacks, str) or not attacks:
+    if isinstance(attacks, str) or (attacks is not None and not attacks):
         raise ValueError(f'attacks={attacks!r} must be a list such as ["sigma-zero", "fmn"]')
 
 
@@ -186,13 +212,13 @@ def _run(questions: Sequence[Question], path: Path, loader: Loader, keeps: bool,
     return Evaluation(path, tuple(dict.fromkeys(cell.info.key for cell in cells)), report.failed, loader)
 
 
-def _allowed(data: Any, layout: Order | None, bounds: Bounds, mask: Tensor | None, space: Space | None) -> Allowed:
-    """What may change, with the channels first as the store has them."""
-    if layout != "NHWC" or not isinstance(data, tuple):
+def _allowed(turned: int | None, bounds: Bounds, mask: Tensor | None, space: Space | None) -> Allowed:
+    """What may change, with the channels first as the store has them; `turned` counts the dimensions of inputs."""
+    if turned is None:
         return Allowed(bounds, mask, space)
     if space is not None:
         raise ValueError("layout='NHWC' and space are both given; say in the space which features count together")
-    lower, upper, free = (channels_first(each, data[0].ndim) for each in (*bounds, mask))
+    lower, upper, free = (channels_first(each, turned) for each in (*bounds, mask))
     return Allowed((lower, upper), free)
 
 
@@ -225,16 +251,26 @@ def _model(model: Any, name: str | None, loader: Loader, layout: Order | None) -
     return spec
 
 
-def _data(data: Rows | tuple[Tensor, Tensor] | str, loader: Loader, layout: Order | None) -> DataSpec:
+def _data(data: Any, limit: int | None, loader: Loader, layout: Order | None, model: nn.Module) -> DataSpec:
     if isinstance(data, str):
-        return DataSpec(data, data)
+        return DataSpec(data, data, limit=limit)
+    rows = rows_of(data, limit=limit)
+    check_layout(layout, tuple(rows.images.shape))
+    if not isinstance(data, Rows) and layout == "NHWC":
+        rows = replace(rows, images=channels_first(rows.images, rows.images.ndim).contiguous())
     if not isinstance(data, Rows):
-        x, y = data
-        check_inputs(x)
-        check_labels(x, y)
-        check_layout(layout, tuple(x.shape))
-        x = channels_first(x, x.ndim).contiguous() if layout == "NHWC" else x
-        data = Rows(x.detach().cpu(), y.detach().cpu().long(), torch.arange(len(x), device="cpu"), "given")
-    spec = DataSpec(data.name, GIVEN)
-    loader.give_rows(spec, data)
+        rows = _fitting(rows, model, isinstance(data, tuple) and isinstance(data[0], Tensor))
+    spec = DataSpec(rows.name, GIVEN)
+    loader.give_rows(spec, rows)
     return spec
+
+
+def _fitting(rows: Rows, model: nn.Module, chosen: bool) -> Rows:
+    """Rows in the number format of a network: arrays are float64 by habit, tensors by choice, which is said."""
+    parameter = next((each for each in model.parameters() if each.is_floating_point()), None)
+    own = isinstance(model, WrappedModel) or (parameter is not None and parameter.dtype == torch.float64)
+    if rows.images.dtype != torch.float64 or own or (parameter is None and chosen):
+        return rows
+    if chosen:
+        warnings.warn("the inputs are float64 and the model float32: they are taken as float32", stacklevel=4)
+    return replace(rows, images=rows.images.float())

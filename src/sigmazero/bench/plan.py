@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import get_args
 
 from sigmazero import models
+from sigmazero.bench import plan_words
 from sigmazero.bench.allowed import Allowed
 from sigmazero.bench.plan_attacks import attacks_of, setting
 from sigmazero.bench.plan_space import space_of
@@ -45,10 +46,9 @@ from sigmazero.bench.toml import LENGTH, Lines, PlanError, TomlTable, brief, rea
 from sigmazero.core.attack import Attack, Goal, Precision, Prepare
 from sigmazero.core.inputs import hint
 from sigmazero.core.problem import Unit
-from sigmazero.data import DATASETS, is_data_file
+from sigmazero.data import DATASETS, is_data_file, is_folder
 
 PRECISIONS = (*get_args(Precision), "fp64")
-SETTINGS = ("steps", "budgets", "unit", "goal", "target", "seed", "margin", "precision")
 TARGETS = "next (the class after the true one), random (another class, drawn by the seed) or the number of a class"
 BATCH_SIZE = 64
 CELLS = 10_000
@@ -166,12 +166,12 @@ def parse_plan(text: str, file: str = "plan", name: str = "plan") -> Plan:
     """A plan from TOML text; `file` is what errors call it."""
     values = read_toml(text, file)
     top = TomlTable(values, file, Lines(text))
-    top.only(("name", "description", *SETTINGS, "batch_size", "models", "data", "attacks", "space", "grid"))
+    top.only(tuple(plan_words.PLAN))
     grids = top.each("grid")
     if not grids:
         raise top.error("there is no [[grid]]; write one with models = [...], data = [...] and attacks = [...]")
     for grid in grids:
-        grid.only(("models", "data", "attacks", "space", *SETTINGS, "batch_size"))
+        grid.only(tuple(plan_words.GRID))
     _refuse_too_many(top, grids)
     made = [(q, grid) for grid in grids for q in _questions(top, grid)]
     _refuse_unused(top, grids)
@@ -232,7 +232,7 @@ def _questions(top: TomlTable, grid: TomlTable) -> Iterator[Question]:
     """Every cell of one grid."""
     networks = [_model(top, grid, name) for name in _models(grid)]
     rows = [_data(top, grid, name) for name in _names(top, grid, "data")]
-    methods = [each for name in _names(top, grid, "attacks") for each in attacks_of(top, grid, name, SETTINGS)]
+    methods = [each for name in _names(top, grid, "attacks") for each in attacks_of(top, grid, name)]
     spaces = {data.name: space_of(top.below("data").below(data.name), grid, top) for data in rows}
     for data, network, (table, label, attack) in itertools.product(rows, networks, methods):
         levels = [table, grid, top]
@@ -277,20 +277,20 @@ def _model(top: TomlTable, grid: TomlTable, name: str) -> ModelSpec:
             raise grid.error(f"unknown model {name!r}; {hint(name, known)}, or file.py:build", "models")
         return ModelSpec(name, name)
     table = top.below("models").below(name)
-    table.only(("spec", "weights", "normalize"))
+    table.only(tuple(plan_words.MODEL))
     return ModelSpec(name, table.text("spec") or name, table.text("weights"), table.text("normalize"))
 
 
 def _data(top: TomlTable, grid: TomlTable, name: str) -> DataSpec:
     if name not in top.below("data"):
-        if name not in DATASETS and not is_data_file(name):
+        if name not in DATASETS and not (is_data_file(name) or is_folder(name)):
             known = [*top.below("data").values, *DATASETS]
             raise grid.error(f"unknown data {name!r}; {hint(name, known)}, or a path ending in .npz or .csv", "data")
         return DataSpec(name, name)
     table = top.below("data").below(name)
-    table.only(("source", "rows", "limit", "seed", "space"))
+    table.only(tuple(plan_words.DATA))
     source = table.text("source") or name
-    if source not in DATASETS and not is_data_file(source) and not is_code(source):
+    if source not in DATASETS and not (is_data_file(source) or is_folder(source) or is_code(source)):
         raise table.error(
             f"source {source!r} is no data set; {hint(source, DATASETS)}, a path ending in .npz or .csv, "
             "or module:function",

@@ -9,6 +9,7 @@ from typing import Any
 
 from sigmazero import attacks as registry
 from sigmazero.adapters.foreign import is_foreign, planned
+from sigmazero.bench import plan_words
 from sigmazero.bench.toml import TomlTable, brief
 from sigmazero.core.attack import Attack
 from sigmazero.core.inputs import hint
@@ -20,15 +21,13 @@ def setting(levels: list[TomlTable], key: str, read: Any) -> Any:
     return next((read(table) for table in levels if key in table), None)
 
 
-def attacks_of(
-    top: TomlTable, grid: TomlTable, name: str, settings: tuple[str, ...]
-) -> Iterator[tuple[TomlTable, str, Attack]]:
+def attacks_of(top: TomlTable, grid: TomlTable, name: str) -> Iterator[tuple[TomlTable, str, Attack]]:
     """The attack of a name, or one for each combination of its sweep."""
     table = top.below("attacks").below(name)
     if name not in top.below("attacks") and name not in registry.ATTACKS and not is_foreign(name):
         known = [*top.below("attacks").values, *registry.ATTACKS]
         raise grid.error(f"unknown attack {name!r}; {hint(name, known)}", "attacks")
-    table.only(("attack", "parameters", "sweep", "trace", *settings))
+    table.only(tuple(plan_words.ATTACK))
     base = table.text("attack") or name
     if base not in registry.ATTACKS and not is_foreign(base):
         raise table.error(f"attack {base!r} is not registered; {hint(base, registry.ATTACKS)}", "attack")

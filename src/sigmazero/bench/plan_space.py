@@ -14,6 +14,7 @@ A grid's wins over that of its data, and that over the plan's. Without any, the 
 
 from __future__ import annotations
 
+from sigmazero.bench import plan_words
 from sigmazero.bench.toml import TomlTable
 from sigmazero.core import space_file
 from sigmazero.core.space import Space
@@ -33,7 +34,7 @@ def _space(table: TomlTable) -> Space:
     try:
         if file is None:
             return space_file.build(said.values, "space")
-        said.only(("file",))
+        said.only(tuple(plan_words.SPACE))
         return space_file.read(file)
     except ValueError as error:
         if str(error).startswith(table.file):

@@ -26,6 +26,8 @@ from sigmazero.core.files import replacing
 from sigmazero.core.problem import Unit
 from sigmazero.data import Rows
 from sigmazero.data.load import is_data_file
+from sigmazero.data.pictures import is_folder
+from sigmazero.data.registry import DATASETS
 from sigmazero.data.source import stem
 from sigmazero.store.database import WriterLock
 from sigmazero.store.store import Store
@@ -212,6 +214,8 @@ def new_board(path: Path, name: str, spec: DataSpec, unit: Unit, ks: Sequence[in
     old = (path / RULES).read_text(encoding="utf-8") if (path / RULES).exists() else ""
     if old and name in Leaderboard(path).boards:
         raise BoardError(f"{path / RULES} has a board {name} already, and its rows are fixed; choose another name")
+    if spec.source not in DATASETS and is_folder(spec.source):
+        raise ValueError(f"{spec.source} is a folder, and a board copies one file; save its rows as .npz first")
     rows = load_rows(spec, data_dir)
     Allowed().on(rows).pose(rows.images, rows.labels, unit=unit)  # rows that no attack could begin at are an error now
     path.mkdir(parents=True, exist_ok=True)

@@ -5,12 +5,13 @@
 
 from sigmazero import models
 from sigmazero.attacks import ATTACKS
+from sigmazero.cli import attack_words
 from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
 from sigmazero.data import DATASETS
 
 WORDS = (
-    *("name", "kind", "goals", "defaults", "paper", "code", "model", "data set", "trained against"),
+    *("name", "kind", "goals", "cost", "paper", "code", "model", "data set", "trained against"),
     *("RobustBench name", "weights", "what it is", "shape", "needs", "from", "files"),
 )
 
@@ -23,7 +24,7 @@ def attack_rows(needs: Ability | None = None) -> list[dict[str, str]]:
             "kind": f"{attack.kind} of pixels" if counts_pixels(attack) else attack.kind,
             "goals": ", ".join(attack.goals),
             "needs": attack.needs,
-            "defaults": ", ".join(f"{key}={value}" for key, value in attack.parameters().items()),
+            "cost": attack_words.cost(attack).replace("`", ""),
             "paper": attack.paper,
         }
         for attack in ATTACKS.values()

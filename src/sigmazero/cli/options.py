@@ -1,7 +1,7 @@
 """Options that several commands share, and how their texts become values."""
 
 import ast
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
@@ -11,6 +11,7 @@ import typer
 
 import sigmazero as sz
 from sigmazero import models
+from sigmazero.adapters.foreign import is_foreign
 from sigmazero.bench.trust import EVERYTHING
 from sigmazero.core.attack import Precision, Prepare
 from sigmazero.core.files import same_file, writable
@@ -30,7 +31,7 @@ DataName = Annotated[
     typer.Option(
         "--data",
         metavar="NAME",
-        help="A data set's name, an .npz file with images and labels, or a table (docs/tables.md).",
+        help="A data set's name, an .npz file of images and labels, a table (docs/tables.md), a folder of pictures.",
     ),
 ]
 WeightsFile = Annotated[
@@ -53,7 +54,9 @@ MeanAndStd = Annotated[
     str | None,
     typer.Option(metavar="MEAN,STD", help="Normalise inputs before the network: 0.5,0.25 or mnist, cifar10, imagenet."),
 ]
-AttackName = Annotated[str, typer.Option("--attack", metavar="NAME", help="See: sigmazero list attacks.")]
+AttackName = Annotated[
+    str, typer.Option("--attack", metavar="NAME", help="See: sigmazero list attacks; or of another: foolbox:NAME.")
+]
 Steps = Annotated[int | None, typer.Option(metavar="N", help="Steps; the attack's own number by default.")]
 Setting = Annotated[
     list[str] | None,
@@ -64,7 +67,9 @@ Budget = Annotated[
 ]
 UnitName = Annotated[str, typer.Option("--unit", metavar="UNIT", help="What counts as one change: feature or pixel.")]
 Targeted = Annotated[bool, typer.Option("--targeted", help="Reach a class; needs --target-class or --targets.")]
-TargetClass = Annotated[int | None, typer.Option(metavar="C", help="Reach class C from all other classes.")]
+TargetClass = Annotated[
+    str | None, typer.Option(metavar="C", help="Reach class C, a number or a name, from all other classes.")
+]
 TargetsFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Reach these classes: one per row, text or .npy.")
 ]
@@ -152,6 +157,18 @@ def trust(everything: bool, *named: list[str] | None) -> Container[str]:
     return EVERYTHING if everything else [name for names in named for name in names or ()]
 
 
+def attack(name: str, steps: int | None, pairs: list[str]) -> sz.Attack:
+    """An attack by name, ours or another library's, with the parameters that --steps and --set change.
+
+    >>> attack("sigma-zero", 100, ["threshold=0.2"]).parameters()["threshold"]
+    0.2
+    """
+    if not is_foreign(name):
+        return sz.get(name, **settings(name, steps, pairs))
+    made = sz.foreign(name, **_pairs(pairs, lambda key, text: value(key, text, None)))
+    return made if steps is None else replace(made, steps=steps)
+
+
 def settings(name: str, steps: int | None, pairs: list[str]) -> dict[str, Any]:
     """The parameters of an attack that --steps and --set change.
 
@@ -159,7 +176,20 @@ def settings(name: str, steps: int | None, pairs: list[str]) -> dict[str, Any]:
     {'steps': 100, 'threshold': 0.2, 'projection': False}
     """
     known = sz.get(name).parameters()
-    chosen: dict[str, Any] = {} if steps is None else {"steps": steps}
+
+    def read(key: str, text: str) -> Any:
+        model = key in known and takes_model(type(sz.get(name)), key)
+        return NamedModel(text) if model else value(key, text, known.get(key))
+
+    chosen = _pairs(pairs, read)
+    if steps is not None and "steps" in chosen:
+        raise ValueError("steps is given twice")
+    return chosen if steps is None else {"steps": steps, **chosen}
+
+
+def _pairs(pairs: list[str], read: Callable[[str, str], Any]) -> dict[str, Any]:
+    """What some --set KEY=VALUE say, by name."""
+    chosen: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
         key = key.strip().replace("-", "_")
@@ -169,8 +199,7 @@ def settings(name: str, steps: int | None, pairs: list[str]) -> dict[str, Any]:
             raise ValueError(f"--set {pair}: the name of an attack is no parameter of it")
         if key in chosen:
             raise ValueError(f"{key} is given twice")
-        model = key in known and takes_model(type(sz.get(name)), key)
-        chosen[key] = NamedModel(text.strip()) if model else value(key, text.strip(), known.get(key))
+        chosen[key] = read(key, text.strip())
     return chosen
 
 

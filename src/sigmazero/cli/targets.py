@@ -9,14 +9,14 @@ from torch import Tensor
 from sigmazero.data import Rows
 
 
-def targets_for(rows: Rows, file: Path | None, single: int | None, wanted: bool) -> Tensor | None:
+def targets_for(rows: Rows, file: Path | None, single: str | None, wanted: bool) -> Tensor | None:
     """One class per row, or None for an untargeted attack."""
     if file is not None and single is not None:
         raise ValueError("give either --targets or --target-class, not both")
     if file is not None:
         return _read(file, len(rows))
     if single is not None:
-        return torch.full_like(rows.labels, single)
+        return torch.full_like(rows.labels, _number(single, rows))
     if wanted:
         raise ValueError("--targeted needs the classes to reach: --target-class C, or --targets FILE")
     return None
@@ -28,6 +28,17 @@ def away_from_target(rows: Rows, targets: Tensor) -> tuple[Rows, Tensor]:
     if not len(kept):
         raise ValueError("every chosen row is of its target class already; choose other targets or rows")
     return rows.select(kept), targets[kept]
+
+
+def _number(word: str, rows: Rows) -> int:
+    """The number of a class, which may be said by its name."""
+    if word in (rows.classes or ()):
+        return (rows.classes or ()).index(word)
+    try:
+        return int(word)
+    except ValueError:
+        known = f"its names are {', '.join(rows.classes)}" if rows.classes else f"{rows.name} does not name its classes"
+        raise ValueError(f"--target-class {word} is no class; {known}, and numbers count from 0") from None
 
 
 def _read(file: Path, count: int) -> Tensor:

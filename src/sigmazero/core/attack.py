@@ -61,44 +61,6 @@ class Attack(ABC):
         for name, value in self.parameters().items():
             object.__setattr__(self, name, checked(type(self), name, value))
 
-    @property
-    def gradients(self) -> bool:
-        """Whether it asks for gradients."""
-        return self.needs == "gradients"
-
-    @property
-    def iterations(self) -> int:
-        """How often `step` is called at most."""
-        return self.steps
-
-    @property
-    def limit(self) -> int | None:
-        """The most queries a sample may ask, forwards and backwards, whatever happens; None for no limit."""
-        return None
-
-    def phases(self, problem: Problem | None = None) -> "tuple[Attack, ...]":
-        """What happens, one after the other, each beginning where the one before left off."""
-        del problem
-        return (self,)
-
-    @abstractmethod
-    def init(self, oracle: Oracle) -> Any:
-        """The state before the first step."""
-
-    def follow(self, oracle: Oracle, before: Any) -> Any:
-        """The state before the first step, as a phase after another one, which ended in the state `before`."""
-        del before
-        return self.init(oracle)
-
-    def spent(self, tally: Tally) -> Tensor | None:
-        """Rows for which another step could exceed `limit`; None if there is no limit."""
-        del tally
-        return None
-
-    @abstractmethod
-    def step(self, i: Tensor, state: Any, oracle: Oracle) -> Any:
-        """One step: ask the oracle, return the new state. `i` is a scalar tensor on the device."""
-
     def run(
         self,
         model: object,
@@ -155,8 +117,9 @@ class Attack(ABC):
         asked = partial(make_problem, x, y, targeted=targeted, bounds=bounds, unit=unit, layout=layout, mask=mask)
         problem = asked(space=space, budget=budget, seed=seed, ids=ids, start=start, pool=pool, margin=margin)
         hardware = Hardware(precision, capture, fuse, max_memory, prepare)
+        more: dict[str, Any] = {"x": x, "classes": _named(model)}
         with Session(self, _asked(model, layout), hardware, batch_size=batch_size) as session:
-            return _noticed(replace(turned_back(session.run(problem, progress=progress), layout), x=x), targeted)
+            return _noticed(replace(turned_back(session.run(problem, progress=progress), layout), **more), targeted)
 
     def check(self, problem: Problem) -> None:
         """Refuse a question that this attack does not answer."""
@@ -176,6 +139,46 @@ class Attack(ABC):
         """Hyper-parameters by name, without the attack's own name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}
 
+    # What authors of attacks write, and the driver asks.
+
+    @property
+    def gradients(self) -> bool:
+        """Whether it asks for gradients."""
+        return self.needs == "gradients"
+
+    @property
+    def iterations(self) -> int:
+        """How often `step` is called at most."""
+        return self.steps
+
+    @property
+    def limit(self) -> int | None:
+        """The most queries a sample may ask, forwards and backwards, whatever happens; None for no limit."""
+        return None
+
+    def phases(self, problem: Problem | None = None) -> "tuple[Attack, ...]":
+        """What happens, one after the other, each beginning where the one before left off."""
+        del problem
+        return (self,)
+
+    @abstractmethod
+    def init(self, oracle: Oracle) -> Any:
+        """The state before the first step."""
+
+    def follow(self, oracle: Oracle, before: Any) -> Any:
+        """The state before the first step, as a phase after another one, which ended in the state `before`."""
+        del before
+        return self.init(oracle)
+
+    def spent(self, tally: Tally) -> Tensor | None:
+        """Rows for which another step could exceed `limit`; None if there is no limit."""
+        del tally
+        return None
+
+    @abstractmethod
+    def step(self, i: Tensor, state: Any, oracle: Oracle) -> Any:
+        """One step: ask the oracle, return the new state. `i` is a scalar tensor on the device."""
+
 
 def _noticed(result: Result, targeted: bool) -> Result:
     """The same result; where the goals look like the true labels, that is said."""
@@ -183,6 +186,14 @@ def _noticed(result: Result, targeted: bool) -> Result:
         advice = "with targeted=True pass the classes to reach"
         warnings.warn(f"all targets equal the prediction, so nothing was searched; {advice}", stacklevel=3)
     return result
+
+
+def _named(model: object) -> tuple[str, ...] | None:
+    """What a model calls its classes, as an estimator does; None where it does not say."""
+    held = getattr(model, "classes", None) if isinstance(model, nn.Module) else getattr(model, "classes_", None)
+    if isinstance(held, Tensor | nn.Module | str) or not hasattr(held, "__len__"):
+        return None
+    return tuple(map(str, cast(Any, held))) or None
 
 
 def _asked(model: object, layout: Order | None) -> Model:

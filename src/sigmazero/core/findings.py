@@ -31,6 +31,7 @@ CODES: dict[str, str] = {
     "SZ030": "The accuracy is far below what is claimed: the normalisation, the labels or the weights are not those.",
     "SZ031": "An attack does worse with more steps: its gradients mislead, and robustness is overstated.",
     "SZ032": "The gradients are tiny beside the margins: gradient attacks see a plain where there may be none.",
+    "SZ033": "The inputs are probably not normalised as in training: a usual normalisation makes far more rows right.",
 }
 
 

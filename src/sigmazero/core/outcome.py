@@ -4,12 +4,19 @@ from enum import IntEnum
 
 
 class Outcome(IntEnum):
-    """How a sample ended."""
+    """How a sample ended; `result.outcome` has one of these numbers for each."""
 
-    ALREADY = 0  # the clean input reaches the goal: nothing to change
+    #: The clean input reaches the goal: nothing to change, l0 is 0.
+    ALREADY = 0
+    #: An adversarial point was found and verified.
     FOUND = 1
+    #: Nothing was found within the steps, or within the budget; l0 is infinite, as in all that follow.
     NOT_FOUND = 2
-    NON_FINITE = 3  # the model returned NaN or Inf before anything was found
-    UNVERIFIED = 4  # found, but a fresh forward pass did not confirm it
-    NO_START = 5  # the attack needs a starting point and found none
-    STOPPED = 6  # the model answered no more before this sample was done: its queries were spent, or it failed
+    #: The model returned NaN or Inf before anything was found.
+    NON_FINITE = 3
+    #: Something was found, but a fresh forward pass did not confirm it.
+    UNVERIFIED = 4
+    #: The attack needs a starting point and found none.
+    NO_START = 5
+    #: The model answered no more before this sample was done: its queries were spent, or it failed.
+    STOPPED = 6

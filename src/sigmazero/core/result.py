@@ -34,7 +34,7 @@ class Result(ResultFace):
     In a space with groups `l0` counts each of them once. `cost` is what the changes cost together: their number, unless
     the space has costs. `judged` is how often the space's `accept` was asked, which is no query of the model.
 
-    `x` are the clean inputs, where the result knows them.
+    `x` are the clean inputs, and `classes` the names of the classes, where the result knows them.
     """
 
     x_adv: Tensor
@@ -57,6 +57,7 @@ class Result(ResultFace):
     seconds: float = 0.0
     own: "Result | None" = None
     x: Tensor | None = None
+    classes: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         """Nothing was given up, and every change costs 1, where nobody says otherwise."""
@@ -146,6 +147,10 @@ class Result(ResultFace):
             rows = int((self.given_up > 0).sum())
             lines.append(f"{records} records of {rows} samples given up: fresh answers did not hold them")
         return "\n".join(lines)
+
+    def class_name(self, number: int) -> str:
+        """What a class is called; its number where nobody named it."""
+        return self.classes[number] if self.classes is not None and 0 <= number < len(self.classes) else str(number)
 
     def take(self, rows: Tensor) -> "Result":
         """The same report about some of the samples."""

@@ -3,7 +3,9 @@
 from sigmazero.core.extras import MissingExtra
 from sigmazero.data.encoder import Encoder, Standardize
 from sigmazero.data.errors import DataError, MissingData, MissingNotes
+from sigmazero.data.given import rows_of
 from sigmazero.data.load import is_data_file, load
+from sigmazero.data.pictures import is_folder
 from sigmazero.data.registry import DATASETS, Dataset
 from sigmazero.data.rows import PAPER_SEED, Rows, RowSpec, choose, paper_subset, parse_rows
 from sigmazero.data.tables import open_table
@@ -24,8 +26,10 @@ __all__ = [
     "choose",
     "from_torch",
     "is_data_file",
+    "is_folder",
     "load",
     "open_table",
     "paper_subset",
     "parse_rows",
+    "rows_of",
 ]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from sigmazero.data import cifar, embedded, idx, imagenet, npz
+from sigmazero.data import cifar, embedded, idx, imagenet, npz, pictures
 from sigmazero.data.errors import DataError
 from sigmazero.data.places import candidate_dirs, first_match, missing
 from sigmazero.data.registry import DATASETS, Dataset
@@ -41,7 +41,9 @@ def load(
     seed: int | None = None,
     data_dir: str | Path | None = None,
 ) -> Rows:
-    """Load the chosen rows of a data set known by name, of an `.npz` file, or of a table (CSV, ARFF, Parquet).
+    """Load the chosen rows of a data set known by name, an `.npz` file, a table (CSV, ARFF, Parquet) or a folder.
+
+    A folder holds pictures of one size in a sub-folder for each class, whose name is the name of the class.
 
     `rows` is "0:100", "5,7,9", a slice or a sequence; `limit` then keeps at most that many of them, the first ones
     or, with a seed, a random choice that is the same everywhere. Files are looked for in `data_dir`,
@@ -62,7 +64,8 @@ def load(
         tensor /= 255
     ids = np.array(chosen, dtype=np.int64) if source.ids is None else source.ids[chosen].astype(np.int64)
     labels = torch.from_numpy(source.labels[chosen])
-    return Rows(tensor, labels, torch.from_numpy(ids), title, source.space, source.names, source.classes)
+    scaled = images.dtype == np.uint8
+    return Rows(tensor, labels, torch.from_numpy(ids), title, source.space, source.names, source.classes, scaled)
 
 
 def is_data_file(name: str | Path) -> bool:
@@ -78,10 +81,13 @@ def _open(name: str | Path, data_dir: str | Path | None) -> tuple[Source, str]:
         path = Path(name).expanduser()
         return open_table(path).source(), path.name
     dataset = DATASETS.get(str(name))
+    if dataset is None and pictures.is_folder(name):
+        path = Path(name).expanduser()
+        return pictures.read(path), path.resolve().name
     if dataset is None:
         raise DataError(
             f"no data set is called {str(name)!r}; use one of {', '.join(DATASETS)}, "
-            f"or a path ending in {', '.join(FILES)}"
+            f"a path ending in {', '.join(FILES)}, or a folder with a sub-folder of pictures for each class"
         )
     if dataset.name in _BUNDLED:
         return _BUNDLED[dataset.name](), dataset.name

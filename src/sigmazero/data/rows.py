@@ -33,6 +33,7 @@ class Rows:
     space    what may change in these inputs, where the data says so
     names    of the features, in the order of the flat input; those of the space where only it has some
     classes  names of the classes, by label
+    scaled   whether the values were 8-bit ones, which were divided by 255
     """
 
     images: Tensor
@@ -42,6 +43,7 @@ class Rows:
     space: Space | None = None
     names: tuple[str, ...] | None = None
     classes: tuple[str, ...] | None = None
+    scaled: bool = False
 
     def __post_init__(self) -> None:
         """Refuse tensors that do not describe the same rows."""

@@ -20,6 +20,7 @@ from sigmazero.core.oracle import Model
 from sigmazero.core.outputs import logits_in
 from sigmazero.core.space import Space
 from sigmazero.models.any import understood
+from sigmazero.models.doctor_scale import examine_scale
 from sigmazero.models.doctor_space import examine_space
 
 ROWS = 64  # enough to tell chance from skill, few enough to be unnoticed before an attack
@@ -146,8 +147,10 @@ def _check_answers(model: Model, x: Tensor, y: Tensor, claimed: float | None) ->
     if label_problems:
         return findings + label_problems
     findings += _check_chance(first, y) or _check_claim(first, y, claimed)
-    # A model that says it has no gradients is asked for none.
-    return findings + (_check_gradient(model, x, y.long()) if ability_of(model) == "gradients" else [])
+    # A model that says it has no gradients is asked for none, and for nothing that is only suspected.
+    if ability_of(model) != "gradients":
+        return findings
+    return [*findings, *examine_scale(model, x, y, first), *_check_gradient(model, x, y.long())]
 
 
 def _read(answer: Any) -> Any:

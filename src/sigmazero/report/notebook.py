@@ -34,6 +34,9 @@ def frame(result: Result) -> Any:
     held = {name: getattr(result, name) for name in COLUMNS}
     columns = {name: value.detach().cpu().numpy() for name, value in held.items() if value is not None}
     columns["outcome"] = [Outcome(int(value)).name.lower() for value in columns["outcome"]]
+    if result.classes is not None:
+        for name in ("clean_prediction", "prediction"):
+            columns[name] = [result.class_name(int(number)) for number in columns[name]]
     return pandas.DataFrame(columns, index=pandas.Index(result.ids.cpu().numpy(), name="id"))
 
 

@@ -178,7 +178,11 @@ class Session:
 
         def ask(rows: Tensor) -> Tensor:
             points = problem.x[rows]
-            logits = [check_logits(each, problem.take(rows)) for each in self._verifier.ask(points)]
+            try:
+                logits = [check_logits(each, problem.take(rows)) for each in self._verifier.ask(points)]
+            except RuntimeError as error:
+                _refuse_other_numbers(self.model, problem.x, error)
+                raise
             if points._version or not torch.equal(points, problem.x[rows]):  # x.clamp_(0, 1) may change no value here
                 self._protect()
             return torch.stack(logits, 1)  # a copy: some models give the same memory again each time
@@ -355,6 +359,15 @@ def _asking(problem: Problem, answers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         raise ValueError("the model returned NaN or Inf for every clean input; check weights and normalisation")
     already = torch.stack([problem.reached(logits) for logits in answers.unbind(1)])
     return finite & ~already.all(0), finite, already
+
+
+def _refuse_other_numbers(model: Model, x: Tensor, error: RuntimeError) -> None:
+    """Say in a line that inputs and weights have different number formats, where that is why a model failed."""
+    weights = next(model.parameters(), None) if isinstance(model, nn.Module) else None
+    if weights is not None and weights.is_floating_point() and weights.dtype != x.dtype and "type" in str(error):
+        own, fix = str(weights.dtype).removeprefix("torch."), "x.float()" if x.dtype == torch.float64 else "x.double()"
+        given = str(x.dtype).removeprefix("torch.")
+        raise TypeError(f"the inputs are {given} and the model's weights {own}; give {fix}") from error
 
 
 def _check_model(model: Model, problem: Problem, gradients: bool) -> None:

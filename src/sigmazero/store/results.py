@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 from dataclasses import fields
 from pathlib import Path
@@ -16,6 +17,7 @@ from sigmazero.core.problem import Unit
 from sigmazero.core.result import Result
 
 RECORD = "record"  # where a result comes from, as the bytes of a text
+CLASSES = "classes"  # their names, as the bytes of a list
 OWN = "own_"  # before the names of the points that a method returns by its own rule
 UNITS: tuple[Unit, ...] = ("feature", "pixel")
 _TENSORS = {field.name for field in fields(Result) if field.type in (Tensor, "Tensor")}
@@ -25,6 +27,8 @@ NAMES = _TENSORS - {"given_up", "cost"}  # which files from before there were su
 def save_result(path: Path, result: Result, **more: Tensor | None) -> None:
     """Write every tensor of a result, and those given by name (labels, targets), into one `.npz` file."""
     held = {name: getattr(result, name) for name in _TENSORS}
+    if result.classes is not None:
+        held[CLASSES] = as_record(json.dumps(result.classes))[RECORD]
     plain = {name: value.detach().cpu().numpy() for name, value in {**held, **more}.items() if value is not None}
     with replacing(path) as part, part.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **plain)
@@ -78,7 +82,17 @@ def _joined(path: Path, held: dict[str, Tensor]) -> Result:
         budget=None if budget < 0 else budget,
         seconds=float(held.get("seconds", 0.0)),
         own=_joined(path, own) if own else None,
+        classes=_classes(path, held.get(CLASSES)),
     )
+
+
+def _classes(path: Path, held: Tensor | None) -> tuple[str, ...] | None:
+    if held is None:
+        return None
+    try:
+        return tuple(str(name) for name in json.loads(held.cpu().numpy().tobytes().decode()))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} is a damaged result: its names of classes ({error}); name another file") from None
 
 
 def keep_result(path: Path, result: Result) -> Path:

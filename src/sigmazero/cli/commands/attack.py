@@ -1,6 +1,7 @@
 """`sigmazero attack`: any model, any data set, any attack."""
 
 import warnings
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from sigmazero.cli import findings, options
 from sigmazero.cli.allowed import allowed, show_changes
 from sigmazero.cli.console import INTERRUPTED, show_path, tell
 from sigmazero.cli.results import show_figures, show_findings, write_result
+from sigmazero.cli.rows import load_rows
 from sigmazero.cli.targets import away_from_target, targets_for
 from sigmazero.cli.unfinished import BATCH_SIZE, Keeper
 from sigmazero.core.findings import Finding
@@ -68,14 +70,14 @@ def attack(
       sigmazero attack --model net.py:build --weights net.pt --data mine.npz --out res/
       sigmazero attack --model net.py:build --data adult.npz --space adult.toml --attack sigma-swap
     """
-    method = sz.get(attack_name, **options.settings(attack_name, steps, setting or []))
+    method = options.attack(attack_name, steps, setting or [])
     read: dict[str, Any] = {"data": data_name, "weights": weights, "targets": targets, "space": space, "mask": mask}
     path = options.destination(out, **read, model=options.code_file(model))
     counted, place = options.unit(unit), options.device(device)
     hardware = options.hardware(precision, fuse, max_memory, prepare)
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     method = options.with_surrogate(method, model_dir, place)
-    chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
+    chosen = load_rows(data_name, rows, limit, seed, data_dir)
     chosen, goals = _with_goals(chosen, targets_for(chosen, targets, target_class, targeted))
     may = allowed(chosen, space, bounds, mask)
     how: Any = {"unit": counted, "budget": budget, "seed": seed or 0, "ids": chosen.ids, "margin": margin}
@@ -83,18 +85,18 @@ def attack(
     problem, found = _posed(network, chosen, goals, may, place, **how)
     size = at_most(network, BATCH_SIZE) if (batch_size, place) == (None, "cpu") and path is not None else batch_size
     keeper = None if path is None else Keeper(path, ModelSpec(model, model, normalize=normalize), chosen, goals, may)
-    result = _searched(Session(method, network, hardware, batch_size=size), problem, keeper)
+    result = _searched(Session(method, network, hardware, batch_size=size), problem, keeper, chosen.classes)
     _tell(path, goals, result, chosen, method, problem, f"{method.name} against {model} on {chosen.name}")
     findings.end(found, allow)
 
 
-def _searched(session: Session, problem: Problem, keeper: Keeper | None) -> sz.Result:
+def _searched(session: Session, problem: Problem, keeper: Keeper | None, classes: tuple[str, ...] | None) -> sz.Result:
     """The result of the search; after Ctrl-C what is finished is kept, and there is none."""
     with session:
         result = _warned(session, problem) if keeper is None else keeper.run(session, problem)
     if result is None:
         raise typer.Exit(INTERRUPTED)
-    return result
+    return replace(result, classes=classes)
 
 
 def _warned(session: Session, problem: Problem) -> sz.Result:

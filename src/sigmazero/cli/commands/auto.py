@@ -6,12 +6,13 @@ from typing import Annotated, Any
 import typer
 
 import sigmazero as sz
-from sigmazero import data, models
+from sigmazero import models
 from sigmazero.auto.document import GateModel
 from sigmazero.auto.gating import examined
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.cli import findings, gate, options
 from sigmazero.cli.allowed import allowed
+from sigmazero.cli.rows import load_rows
 
 Eps = Annotated[int | None, typer.Option(metavar="K", help="Changes allowed; without it, as few as possible.")]
 VersionName = Annotated[str, typer.Option("--version", metavar="NAME", help="standard or quick.")]
@@ -68,7 +69,7 @@ def auto(
     files.check(**read)
     counted, place, size = options.unit(unit), options.device(device), 250 if batch_size is None else batch_size
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
-    chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
+    chosen = load_rows(data_name, rows, limit, seed, data_dir)
     may = allowed(chosen, space, bounds, mask)
     how: Any = {"device": place, "unit": counted, "precision": options.precision(precision), "verbose": not quiet}
     how |= {"bounds": may.bounds, "mask": may.mask, "space": may.space}

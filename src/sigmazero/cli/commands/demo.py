@@ -33,6 +33,15 @@ BESIDE = ("sigma-zero", "fmn", "vfga")
 ON_TABLE = ("sigma-swap", "sigma-zero")
 NETWORKS: tuple[str, ...] = ("adult-mlp", "adult-mlp-robust")
 BUDGET = 24  # of attacks that need one
+NEXT = {
+    "sigmazero demo --tabular": "a table: what would have to change, by name and at what cost",
+    "sigmazero attack --model net.py:build --data photos/": "a model and pictures of your own (docs/quickstart.md)",
+    "sigmazero list attacks": "other attacks; add a name to read about one",
+}
+NEXT_TABLE = {
+    "sigmazero space draft mine.csv": "a first description of a table of your own (docs/tables.md)",
+    "sigmazero attack --model net.py:build --data mine.csv --attack sigma-swap": "then an attack on it",
+}
 MARK = "demo"  # in the description of a cell, says that the store is ours to remove
 
 
@@ -118,6 +127,7 @@ def show(cells: list[Cell], store: Store, rows: Rows, out: Path, steps: int, cle
     console.out().print(rich_table(table, down=True))
     console.show_path(picture)
     console.show_path(page)
+    suggest(NEXT | {f"sigmazero view {store.path} --open": "this run in the browser, sample by sample"})
 
 
 def show_table(cells: list[Cell], store: Store, rows: Rows, out: Path, steps: int, clean: Clean) -> None:
@@ -136,6 +146,15 @@ def show_table(cells: list[Cell], store: Store, rows: Rows, out: Path, steps: in
     console.say(f"what {first.attack} changed to fool {first.model}:")
     show_changes(results[0], rows, rows.space)
     console.show_path(page)
+    suggest(NEXT_TABLE)
+
+
+def suggest(commands: dict[str, str]) -> None:
+    """Say what to try next."""
+    console.say("next:")
+    width = max(map(len, commands))
+    for command, why in commands.items():
+        console.say(f"  {command:<{width}}  # {why}")
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """`sigmazero docs`: the pages that are made from the code, so that they cannot disagree with it."""
 
 import inspect
+import textwrap
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from sigmazero.attacks import ATTACKS
+from sigmazero.bench import plan, plan_words
+from sigmazero.cli import attack_words
 from sigmazero.cli.catalogue import attack_rows, counts_pixels, dataset_rows, model_rows, without
 from sigmazero.cli.console import show_path, tell
 from sigmazero.core.attack import Attack
@@ -24,7 +27,7 @@ def docs(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit code 1 if a page is stale.")] = False,
     folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where the pages are.")] = Path("docs"),
 ) -> None:
-    """Write the pages on commands, attacks, models and the doctor, for people who change sigmazero.
+    """Write the pages on commands, attacks, models, plans and the doctor, for people who change sigmazero.
 
     \b
     Example:
@@ -57,6 +60,7 @@ def pages(command: Any) -> dict[str, str]:
             "[a table](tables.md).",
             markdown(without(dataset_rows(), "needs")),
         ),
+        "plans.md": _page("Plans", *_plan_sections()),
         "doctor.md": _page(
             "The doctor",
             "Before an attack the model is examined on a few rows (`sigmazero doctor MODEL DATA` does only that). Each "
@@ -64,6 +68,26 @@ def pages(command: Any) -> dict[str, str]:
             markdown([{"code": code, "what it means": text} for code, text in CODES.items()]),
         ),
     }
+
+
+def _plan_sections() -> Iterator[str]:
+    """The words of plans, table by table, under what the module that reads them says."""
+    yield (
+        "A plan is a TOML file that says which attacks meet which models on which rows. `sigmazero validate PLAN` "
+        "checks one and runs nothing, `sigmazero run PLAN --dry-run` lists its cells with the estimated time, and "
+        "`sigmazero run PLAN` does what the store lacks. [Reproducing the paper](reproducing.md) lists those "
+        "of the paper; [the quickstart](quickstart.md) has one for a network of your own."
+    )
+    first, _, rest = inspect.cleandoc(plan.__doc__ or "").partition("\n\n")
+    del first
+    code, _, words = rest.partition("\n\n`attack = ")
+    yield f"```toml\n{textwrap.dedent(code)}\n```"
+    yield f"`attack = {words}".replace(" (docs/bridges.md)", ", see [bridges](bridges.md)").replace(
+        " (bench.plan_space)", ", see [spaces](spaces.md)"
+    )
+    for title, keys in plan_words.TABLES.items():
+        yield f"## `{title}`" if "[" in title else f"## {title}"
+        yield markdown([{"word": f"`{key}`", "meaning": meaning} for key, meaning in keys.items()])
 
 
 def _read(path: Path) -> str | None:
@@ -75,15 +99,31 @@ def _page(title: str, *sections: str) -> str:
 
 
 def _attack_sections() -> Iterator[str]:
-    # A method of our own has a page beside this one instead of a paper.
-    rows = [row | {"paper": row["paper"].removeprefix("docs/")} for row in attack_rows()]
-    yield markdown(without(rows, "defaults"))
+    yield (
+        "Which one to use: [which attack should I use?](which-attack.md). Every one is run in the same way, "
+        '`sz.get("NAME", steps=...).run(model, x, y)` or `sigmazero attack --attack NAME`. `sigmazero list attacks '
+        "NAME` shows what is on this page. A query is a row that goes through the model, forwards or backwards."
+    )
+    yield markdown(
+        [row | {"name": f"[{row['name']}](#{row['name']})", "paper": _paper(row["paper"])} for row in attack_rows()]
+    )
     for attack in ATTACKS.values():
         yield f"## {attack.name}"
+        yield f"{attack_words.idea(attack)} {_paper(attack.paper, 'Paper', 'More')}."
         yield _describe(attack)
-        yield markdown(
-            [{"parameter": f"`{key}`", "default": f"`{value!r}`"} for key, value in attack.parameters().items()]
-        )
+        yield markdown([row | _as_code(row) for row in attack_words.parameter_rows(attack)])
+
+
+def _as_code(row: dict[str, str]) -> dict[str, str]:
+    return {name: f"`{row[name]}`" for name in ("parameter", "default")}
+
+
+def _paper(place: str, paper: str = "", page: str = "") -> str:
+    """A link to the paper; a method of our own has a page beside this one instead."""
+    own = place.removeprefix("docs/")
+    shown = place.removeprefix("https://").removeprefix("arxiv.org/abs/").removeprefix("github.com/")
+    words = ("arXiv " if "arxiv" in place else "") + shown
+    return f"[{page or own}]({own})" if own != place else f"[{f'{paper}: {words}' if paper else words}]({place})"
 
 
 def _describe(attack: Attack) -> str:

@@ -4,11 +4,12 @@ from typing import Annotated
 
 import typer
 
-from sigmazero import data, models
+from sigmazero import models
 from sigmazero.cli import options
 from sigmazero.cli.allowed import allowed
 from sigmazero.cli.console import say
 from sigmazero.cli.findings import Claimed, claim
+from sigmazero.cli.rows import load_rows
 from sigmazero.core.findings import render
 from sigmazero.models.doctor import examine
 
@@ -36,7 +37,7 @@ def doctor(
     """
     place = options.device(device)
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
-    chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
+    chosen = load_rows(data_name, rows, limit, seed, data_dir)
     may = allowed(chosen, space, bounds)
     images, labels = chosen.images.to(place), chosen.labels.to(place)
     findings = examine(network, images, labels, bounds=may.bounds, space=may.space, claimed=claim(model, claimed))

@@ -4,12 +4,15 @@ from typing import Annotated
 
 import typer
 
+import sigmazero as sz
+from sigmazero.cli import attack_words
 from sigmazero.cli.catalogue import WORDS, attack_rows, dataset_rows, model_rows, without
-from sigmazero.cli.console import out
+from sigmazero.cli.console import out, say
 from sigmazero.core.ability import ABILITIES, Ability
 from sigmazero.report.tables.text import rich_table
 
 app = typer.Typer(no_args_is_help=True)
+AttackWanted = Annotated[str | None, typer.Argument(metavar="[NAME]", help="One attack, to read about it.")]
 Needs = Annotated[
     str | None, typer.Option(metavar="WORD", help="Those alone that need gradients, scores or labels of a model.")
 ]
@@ -26,8 +29,8 @@ def top() -> None:
 
 
 @app.command()
-def attacks(needs: Needs = None) -> None:
-    """Every attack by name, with the defaults of its parameters.
+def attacks(name: AttackWanted = None, needs: Needs = None) -> None:
+    """Every attack by name; or of one what it does, and its parameters with their defaults.
 
     What needs less works on a model that has more: a model with scores alone can be attacked by what needs scores or
     labels.
@@ -35,12 +38,25 @@ def attacks(needs: Needs = None) -> None:
     \b
     Example:
       sigmazero list attacks
+      sigmazero list attacks sigma-zero
       sigmazero list attacks --needs scores
     """
-    rows = attack_rows(_ability(needs))
-    out().print(rich_table(without(rows, "defaults", "paper"), left=WORDS))
-    for row in rows:
-        out().print(f"{row['name']}: {row['defaults']}\n  {row['paper']}")
+    if name is not None:
+        _describe(sz.get(name))
+        return
+    out().print(rich_table(without(attack_rows(_ability(needs)), "goals", "paper"), left=WORDS))
+    say("sigmazero list attacks NAME: what one does, and its parameters")
+
+
+def _describe(attack: sz.Attack) -> None:
+    """Print what there is to know of an attack before one uses it."""
+    say(attack.name, style="bold")
+    out().print(attack_words.idea(attack))
+    goals = " and ".join(attack.goals)
+    say(f"{attack.kind}, {goals}; needs {attack.needs}; {attack_words.cost(attack)}".replace("`", "").rstrip("; "))
+    say(attack.paper)
+    out().print(rich_table(attack_words.parameter_rows(attack), left=("parameter", "default", "meaning")))
+    say(f"change one with: --set KEY=VALUE, or in Python sz.get({attack.name!r}, KEY=VALUE)")
 
 
 @app.command()

@@ -1,0 +1,82 @@
+"""Rows out of what people have in Python."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
+
+from sigmazero import data
+
+X = torch.rand(7, 3, 2, 2, generator=torch.Generator().manual_seed(0))
+Y = torch.arange(7) % 3
+
+
+class Pictures(list):
+    classes = ("ant", "bee", "cat")
+
+
+def test_tensors_arrays_and_lists_are_the_same_rows():
+    held = [data.rows_of(each) for each in ((X, Y), (X.numpy(), Y.numpy()), (X, Y.tolist()), (X, Y.int()))]
+    assert len({rows.content_hash for rows in held}) == 1
+    assert held[0].ids.tolist() == list(range(7))
+    assert data.rows_of((X, Y), limit=2).labels.tolist() == [0, 1]
+    assert data.rows_of(held[0]) is held[0]
+    assert len(data.rows_of("digits-8x8", limit=3)) == 3
+
+
+def test_a_loader_gives_its_rows_in_an_order_that_stays():
+    dataset = TensorDataset(X, Y)
+    for loader in (DataLoader(dataset, batch_size=3), DataLoader(dataset, batch_size=2, shuffle=True)):
+        rows = data.rows_of(loader)
+        assert torch.equal(rows.images, X)
+        assert torch.equal(rows.labels, Y)
+    assert data.rows_of(DataLoader(dataset, batch_size=3), limit=4).labels.tolist() == [0, 1, 2, 0]
+    part = data.rows_of(DataLoader(Subset(dataset, [5, 1]), batch_size=2))
+    assert part.labels.tolist() == [2, 1]
+
+
+def test_pictures_with_names_of_classes():
+    colours = [Image.new("RGB", (4, 2), (255, 0, 51)), Image.new("RGBA", (4, 2)), Image.new("P", (4, 2))]
+    dataset = Pictures((picture, label) for label, picture in enumerate(colours))
+    with pytest.warns(UserWarning, match="divided by 255"):
+        rows = data.rows_of(dataset)
+    assert rows.images.shape == (3, 3, 2, 4)
+    assert rows.images[0, :, 0, 0].tolist() == pytest.approx([1, 0, 0.2])
+    assert rows.classes == ("ant", "bee", "cat")
+    whole = Pictures((torch.rand(3), label) for label in (0, 2))
+    assert data.rows_of(Subset(whole, [1])).classes == rows.classes  # also those of the data set that it is a part of
+    assert data.rows_of(DataLoader(whole)).classes == rows.classes
+    assert data.rows_of(Pictures([(torch.rand(3), 3)])).classes is None  # a name is missing
+
+
+def test_8_bit_values_are_scaled_with_a_word():
+    with pytest.warns(UserWarning, match="8-bit values: they were divided by 255"):
+        rows = data.rows_of(((X * 255).byte().numpy(), Y))
+    assert rows.scaled
+    assert float(rows.images.max()) <= 1
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(())
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((X, Y, Y), "a tuple of 3; give"),
+        (X, "a Tensor without labels"),
+        (Stream(), "a Stream; give"),
+        (3, "a int; give"),
+        ((np.array(["a", "b"]), Y), "inputs are a ndarray that holds no numbers"),
+        (DataLoader(Stream()), "the loader has no batches"),
+        (DataLoader(X), "batch 0 of the loader is a Tensor, not a pair"),
+        ((X.long(), Y), "inputs have dtype torch.int64"),
+        ((X, Y.float()), "labels have dtype"),
+        ((X, Y[:3]), "labels have shape"),
+    ],
+)
+def test_what_holds_no_rows_is_named(given, said):
+    with pytest.raises((ValueError, TypeError), match=said):
+        data.rows_of(given)
