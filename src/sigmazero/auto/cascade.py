@@ -176,7 +176,8 @@ class SparseAutoAttack:
         problem = self._pose(x_orig, y_orig, bs)
         doctor = self._examined(problem) if self.doctor else []
         report = self._evaluate(problem, self.members, bs, None if state_path is None else Path(state_path))
-        self._report = replace(report, findings=(*doctor, *report.findings))
+        found = (*doctor, *report.findings)
+        self._report = replace(report, findings=found, result=replace(report.result, findings=tuple(gating(found))))
         for finding in self._report.findings:
             self._log(render([finding]))
             warnings.warn(render([finding]), stacklevel=2)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, cast
 from torch import Tensor, nn
 
 from sigmazero.core.ability import Ability
+from sigmazero.core.findings import render
 from sigmazero.core.inputs import Bounds, make_problem
 from sigmazero.core.layout import Order, facing, turned_back
 from sigmazero.core.oracle import Model, Oracle
@@ -156,7 +157,11 @@ class Attack(ABC):
         problem = asked(space=space, budget=budget, seed=seed, ids=ids, start=start, pool=pool, margin=margin)
         hardware = Hardware(precision, capture, fuse, max_memory, prepare)
         with Session(self, _asked(model, layout), hardware, batch_size=batch_size) as session:
-            return _noticed(replace(turned_back(session.run(problem, progress=progress), layout), x=x), targeted)
+            result = session.run(problem, progress=progress)
+            findings = session.doubts()
+        for each in findings:
+            warnings.warn(render([each]), stacklevel=2)
+        return _noticed(replace(turned_back(result, layout), x=x, findings=findings), targeted)
 
     def check(self, problem: Problem) -> None:
         """Refuse a question that this attack does not answer."""

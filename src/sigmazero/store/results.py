@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,24 @@ import torch
 from torch import Tensor
 
 from sigmazero.core.files import replacing
+from sigmazero.core.findings import Finding
 from sigmazero.core.problem import Unit
 from sigmazero.core.result import Result
 
 RECORD = "record"  # where a result comes from, as the bytes of a text
+FINDINGS = "findings"  # what makes the figures doubtful, in the same way
 OWN = "own_"  # before the names of the points that a method returns by its own rule
 UNITS: tuple[Unit, ...] = ("feature", "pixel")
 _TENSORS = {field.name for field in fields(Result) if field.type in (Tensor, "Tensor")}
+_FINDING = [field.name for field in fields(Finding)]
 NAMES = _TENSORS - {"given_up", "cost"}  # which files from before there were such numbers have too
 
 
 def save_result(path: Path, result: Result, **more: Tensor | None) -> None:
     """Write every tensor of a result, and those given by name (labels, targets), into one `.npz` file."""
     held = {name: getattr(result, name) for name in _TENSORS}
+    if result.findings:
+        held |= {FINDINGS: _bytes(json.dumps([asdict(each) for each in result.findings]))}
     plain = {name: value.detach().cpu().numpy() for name, value in {**held, **more}.items() if value is not None}
     with replacing(path) as part, part.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **plain)
@@ -41,13 +47,21 @@ def names(path: Path) -> set[str]:
 
 def as_record(text: str) -> dict[str, Tensor]:
     """A text that says where a result comes from, to be given to `save_result` beside it; `record_of` reads it."""
-    return {RECORD: torch.from_numpy(np.frombuffer(text.encode(), dtype=np.uint8).copy())}
+    return {RECORD: _bytes(text)}
+
+
+def _bytes(text: str) -> Tensor:
+    return torch.from_numpy(np.frombuffer(text.encode(), dtype=np.uint8).copy())
 
 
 def record_of(path: str | Path) -> str | None:
     """The text in a result's file that says where it comes from; None if it has none."""
     held = arrays(Path(path)).get(RECORD)
-    return None if held is None else held.numpy().tobytes().decode()
+    return None if held is None else _text(held)
+
+
+def _text(held: Tensor) -> str:
+    return held.cpu().numpy().tobytes().decode()
 
 
 def arrays(path: Path) -> dict[str, Tensor]:
@@ -78,7 +92,15 @@ def _joined(path: Path, held: dict[str, Tensor]) -> Result:
         budget=None if budget < 0 else budget,
         seconds=float(held.get("seconds", 0.0)),
         own=_joined(path, own) if own else None,
+        findings=_findings(path, held[FINDINGS]) if FINDINGS in held else (),
     )
+
+
+def _findings(path: Path, held: Tensor) -> tuple[Finding, ...]:
+    try:
+        return tuple(Finding(**{name: str(each[name]) for name in _FINDING}) for each in json.loads(_text(held)))  # type: ignore[arg-type]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path} is a damaged result: its findings cannot be read ({error}); name another") from None
 
 
 def keep_result(path: Path, result: Result) -> Path:

@@ -1,6 +1,7 @@
 """`sigmazero attack`: any model, any data set, any attack."""
 
 import warnings
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from sigmazero.cli.console import INTERRUPTED, show_path, tell
 from sigmazero.cli.results import show_figures, show_findings, write_result
 from sigmazero.cli.targets import away_from_target, targets_for
 from sigmazero.cli.unfinished import BATCH_SIZE, Keeper
-from sigmazero.core.findings import Finding
+from sigmazero.core.findings import Finding, gating
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem
 from sigmazero.models.doctor import examine
@@ -83,18 +84,18 @@ def attack(
     problem, found = _posed(network, chosen, goals, may, place, **how)
     size = at_most(network, BATCH_SIZE) if (batch_size, place) == (None, "cpu") and path is not None else batch_size
     keeper = None if path is None else Keeper(path, ModelSpec(model, model, normalize=normalize), chosen, goals, may)
-    result = _searched(Session(method, network, hardware, batch_size=size), problem, keeper)
+    result = _searched(Session(method, network, hardware, batch_size=size), problem, keeper, found)
     _tell(path, goals, result, chosen, method, problem, f"{method.name} against {model} on {chosen.name}")
     findings.end(found, allow)
 
 
-def _searched(session: Session, problem: Problem, keeper: Keeper | None) -> sz.Result:
-    """The result of the search; after Ctrl-C what is finished is kept, and there is none."""
+def _searched(session: Session, problem: Problem, keeper: Keeper | None, found: list[Finding]) -> sz.Result:
+    """The result, with what the doctor found; after Ctrl-C what is finished is kept, and there is none."""
     with session:
         result = _warned(session, problem) if keeper is None else keeper.run(session, problem)
     if result is None:
         raise typer.Exit(INTERRUPTED)
-    return result
+    return replace(result, findings=tuple(gating(found)))
 
 
 def _warned(session: Session, problem: Problem) -> sz.Result:
