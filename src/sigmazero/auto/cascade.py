@@ -213,6 +213,8 @@ class SparseAutoAttack:
         problem = self.allowed.pose(x, y, unit=self.unit, layout=self.layout, budget=self.eps, seed=self.seed)
         if self.version.name in VERSIONS and len(problem) and not _slopes(self.model, problem):
             self._choose(self.version.name, ability="scores")
+        if self.version.number:
+            self.members = self.version.fitting(self.eps, problem)
         return problem
 
     def _examined(self, problem: Problem) -> list[Finding]:

@@ -17,7 +17,7 @@ class Noticed:
     def see(self, look: FirstLook, ids: Tensor, clean: Tensor, strict: bool) -> None:
         """Keep what a batch showed; `clean` is what the model said before, when it was asked about the clean inputs.
 
-        A search that is not `strict` computes in coarser numbers, and may well be told something else.
+        A search that is not `strict` asks a copy, or in coarser numbers, and may well be told something else.
         """
         if look.counts is not None:
             self._counts.append(look.counts)

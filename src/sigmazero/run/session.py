@@ -236,7 +236,8 @@ class Session:
             oracle = prepared.oracle(part, size, self.attack.needs)
             with numbers.flags():
                 found = search(phases, oracle, self.compact, recheck, advance)
-            self._noticed.see(oracle.look, part.ids, clean[rows], prepared.hardware.strict(self._numbers))
+            strict = prepared.hardware.strict(self._numbers) and not prepared.searches_a_copy
+            self._noticed.see(oracle.look, part.ids, clean[rows], strict)
             return self._verifier.report(problem.take(rows), _outward(part, found), clean[rows])
 
         return self._cut(problem, asking, attack, known)
