@@ -43,10 +43,12 @@ class Version:
     def fitting(self, eps: int | None, problem: Problem) -> tuple[Attack, ...]:
         """The members for these inputs: where the new ones would cost too much, the last one gets fewer queries."""
         members = self.members(eps)
+        if not self.older:
+            return members
         new = [member for member in members[self.older : -1] if not too_large(member, problem)]
         left = int(MORE * most_queries(members[: self.older], problem)) - most_queries(new, problem)
         excess = most_queries(members[-1:], problem) - left
-        if not self.older or excess <= 0:
+        if excess <= 0:
             return members
         return (*members[:-1], replace(members[-1], steps=max(1, members[-1].steps - excess)))
 
