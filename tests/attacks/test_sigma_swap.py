@@ -180,7 +180,8 @@ def test_refine_returns_what_it_cannot_use():
         return torch.stack([1 + 0 * x.sum(1), 0 * x.sum(1)], 1)
 
     x, start = torch.rand(3, 5), torch.rand(3, 5)
-    assert torch.equal(sz.refine(steadfast, x, torch.zeros(3, dtype=torch.int64), start, queries=40), start)
+    with pytest.warns(UserWarning, match="SZ004"):
+        assert torch.equal(sz.refine(steadfast, x, torch.zeros(3, dtype=torch.int64), start, queries=40), start)
 
 
 @pytest.mark.parametrize("queries", [5, 9, 10, 11, 40])

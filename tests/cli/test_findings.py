@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+import sigmazero as sz
+
 ROUNDS = """
 import torch
 
@@ -75,3 +77,8 @@ def test_a_claim_that_does_not_hold(sigmazero, own):
     assert "6 of 12 rows (50.0%) are right; 99 % is claimed" in done.stderr
     assert sigmazero(*mine, "--claimed", 199).exit_code == 2
     assert sigmazero("doctor", "net.py:build", "mine.npz", "--claimed", 99).exit_code == 1
+
+
+def test_the_file_of_an_attack_carries_what_was_found(sigmazero, rounding):
+    assert sigmazero(*ATTACK, "--out", "res.npz", "--allow", "SZ004").exit_code == 0
+    assert [each.code for each in sz.load_result(rounding / "res.npz").findings] == ["SZ004"]

@@ -176,7 +176,8 @@ class SparseAutoAttack:
         problem = self._pose(x_orig, y_orig, bs)
         doctor = self._examined(problem) if self.doctor else []
         report = self._evaluate(problem, self.members, bs, None if state_path is None else Path(state_path))
-        self._report = replace(report, findings=(*doctor, *report.findings))
+        found = (*doctor, *report.findings)
+        self._report = replace(report, findings=found, result=replace(report.result, findings=tuple(gating(found))))
         for finding in self._report.findings:
             self._log(render([finding]))
             warnings.warn(render([finding]), stacklevel=2)
@@ -212,6 +213,8 @@ class SparseAutoAttack:
         problem = self.allowed.pose(x, y, unit=self.unit, layout=self.layout, budget=self.eps, seed=self.seed)
         if self.version.name in VERSIONS and len(problem) and not _slopes(self.model, problem):
             self._choose(self.version.name, ability="scores")
+        if self.version.number:
+            self.members = self.version.fitting(self.eps, problem)
         return problem
 
     def _examined(self, problem: Problem) -> list[Finding]:

@@ -7,6 +7,7 @@ is asked. A model that draws from elsewhere still answers, but an evaluation of 
 import logging
 import math
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -52,11 +53,16 @@ class Expected(nn.Module):
 
     def draw(self, x: Tensor, number: int) -> Tensor:
         """The answer in one draw. All rows get the same one where torch can do that: a row's company is no matter."""
-        if self._alike is None:
-            self._alike = self._can_be_alike(x)
+        alike = self.alike(x)
         with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
             torch.manual_seed(self.seed * 1_000_003 + number)
-            return self._rowwise(x) if self._alike else logits_in(self.model(x))
+            return self._rowwise(x) if alike else logits_in(self.model(x))
+
+    def alike(self, x: Tensor) -> bool:
+        """Whether all rows can be given the same draw; found out once."""
+        if self._alike is None:
+            self._alike = self._can_be_alike(x)
+        return self._alike
 
     def _rowwise(self, x: Tensor) -> Tensor:
         def one(row: Tensor) -> Tensor:
@@ -74,6 +80,30 @@ class Expected(nn.Module):
             log.warning("rows draw each for itself (%s): results may depend on the batch", one_line(error))
             return False
         return True
+
+
+class Voted(nn.Module):
+    """A random model as one that is not: how many of some draws, always the same ones, name each class."""
+
+    ability = "scores"
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model, self._draws = model, Expected(model, TRIALS, seed=0)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
+        """The model's own: its weights are known by their hash."""
+        return self.model.state_dict(*args, **kwargs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The votes, as numbers; a row's company is no matter."""
+        with torch.no_grad():
+            parts = [x] if len(x) and self._draws.alike(x) else torch.split(x, 1)
+            return torch.cat([self._votes(part) for part in parts])
+
+    def _votes(self, x: Tensor) -> Tensor:
+        logits = torch.stack([self._draws.draw(x, number) for number in range(TRIALS)])
+        return nn.functional.one_hot(logits.argmax(2), logits.shape[2]).sum(0).to(x.dtype)
 
 
 def confirmed(result: Result, problem: Problem, model: Expected) -> Result:

@@ -31,7 +31,7 @@ from sigmazero.auto.watch import GateWatch, Watch
 from sigmazero.bench.allowed import USUAL, Allowed
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.core.attack import Attack, Precision
-from sigmazero.core.findings import Finding
+from sigmazero.core.findings import Finding, gating
 from sigmazero.core.inputs import Bounds, check_inputs, check_labels
 from sigmazero.core.layout import Order, channels_first
 from sigmazero.core.problem import Unit
@@ -120,7 +120,8 @@ def judge(
             cascade.watch, cascade.doctor = Watch(), True
     every = [found for found in (*findings, *cascade.report.findings) if found.code not in cascade.copes]
     found = document(cascade, rows, model, terms, every, began)
-    return GateVerdict(found, replace(cascade.report, result=replace(cascade.report.result, ids=rows.ids)))
+    result = replace(cascade.report.result, ids=rows.ids, findings=tuple(gating(every)))
+    return GateVerdict(found, replace(cascade.report, result=result))
 
 
 def examined(cascade: SparseAutoAttack, rows: Rows, claimed: float | None = None) -> list[Finding]:

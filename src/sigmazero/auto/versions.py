@@ -4,7 +4,7 @@ Whatever changes a number here gets a new `number`, which every report and every
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sigmazero.adapters.foreign import attack_of
@@ -23,6 +23,7 @@ class Version:
 
     small  the members for a budget of at most 4 changes; None if they are those of any budget
     draws  how many answers of a random model are averaged for one; 1 for a model that is not random
+    older  how many members were there before: the others together cost at most 0.3 of what these cost
     """
 
     name: str
@@ -31,12 +32,25 @@ class Version:
     minimum: tuple[Attack, ...]
     small: tuple[Attack, ...] | None = None
     draws: int = 1
+    older: int = 0
 
     def members(self, eps: int | None) -> tuple[Attack, ...]:
         """The members that answer this question."""
         if eps is None:
             return self.minimum
         return self.small if self.small is not None and eps <= SMALL else self.budget
+
+    def fitting(self, eps: int | None, problem: Problem) -> tuple[Attack, ...]:
+        """The members for these inputs: where the new ones would cost too much, the last one gets fewer queries."""
+        members = self.members(eps)
+        if not self.older:
+            return members
+        new = [member for member in members[self.older : -1] if not too_large(member, problem)]
+        left = int(MORE * most_queries(members[: self.older], problem)) - most_queries(new, problem)
+        excess = most_queries(members[-1:], problem) - left
+        if excess <= 0:
+            return members
+        return (*members[:-1], replace(members[-1], steps=max(1, members[-1].steps - excess)))
 
     def __str__(self) -> str:
         """Name and number, as reports show them."""
@@ -56,7 +70,7 @@ FOUR_MINIMUM = (
     get("spgd-unprojected-min", steps=5000),
     get("sparse-rs-min", steps=5000),
 )
-# What comes after them may cost 0.3 of what they cost a sample that stands: no more than 8,700 queries.
+MORE = 0.3  # of what they cost a sample that stands may be added by what comes after them: 8,700 queries
 CORNERS = get("corner-at", steps=266)  # all corners of 1,024 pixels of three channels, and what is guided after them
 
 VERSIONS: dict[str, Version] = {
@@ -68,6 +82,7 @@ VERSIONS: dict[str, Version] = {
             budget=(*FOUR, get("query-swap", steps=4000), get("sparse-rs-inner", steps=4000)),
             minimum=(*FOUR_MINIMUM, get("corner", steps=100), get("query-swap", steps=2000)),
             small=(*FOUR, CORNERS, get("sparse-rs-inner", steps=2000)),
+            older=len(FOUR),
         ),
         Version(
             "quick",
@@ -121,7 +136,10 @@ BLACK_BOX: dict[str, dict[Ability, Version]] = {
 
 def too_large(member: Attack, problem: Problem) -> bool:
     """Whether a member that asks about every single change would take more steps for them than it has."""
-    return isinstance(member, Corner) and member.needed(problem) > member.steps
+    if not isinstance(member, Corner):
+        return False
+    many = problem.form is None and problem.sites > member.steps * member.width  # known without listing them
+    return many or member.needed(problem) > member.steps
 
 
 def most_queries(members: Sequence[Attack], problem: Problem, draws: int = 1) -> int:

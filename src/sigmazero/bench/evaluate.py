@@ -24,13 +24,14 @@ from sigmazero.bench.run import execute
 from sigmazero.bench.verify import Verification, verify
 from sigmazero.core.ability import Ability, ability_of
 from sigmazero.core.attack import Goal
+from sigmazero.core.findings import Finding, render
 from sigmazero.core.inputs import Bounds, check_margin, hint
 from sigmazero.core.layout import Order, channels_first, check_layout, facing
 from sigmazero.core.problem import Unit, whole
 from sigmazero.core.space import Space
 from sigmazero.data import Rows, rows_of
 from sigmazero.models.any import WrappedModel, understood, wrap
-from sigmazero.report import measure
+from sigmazero.report import doubts, measure
 from sigmazero.report.tables.overview import store_rows
 from sigmazero.report.tables.text import markdown
 from sigmazero.store.facts import Facts
@@ -68,6 +69,12 @@ class Evaluation:
         caption, rows = store_rows(self.records(ks, over=over))
         return f"{caption}\n\n{markdown(rows)}" if rows else "no samples yet"
 
+    @property
+    def findings(self) -> list[Finding]:
+        """What makes these figures doubtful: what the doctor found, and what the facts say against themselves."""
+        with Store(self.store) as store:
+            return doubts.errors(doubts.findings(store, measure.load(store, self.keys)))
+
     def facts(self, key: str) -> Facts:
         """Per-sample facts of a cell, perturbations included."""
         with Store(self.store) as store:
@@ -79,8 +86,8 @@ class Evaluation:
             return verify(store, self._loader or Loader(), keys=self.keys)
 
     def __str__(self) -> str:
-        """The table."""
-        return self.table()
+        """The table, and what makes it doubtful."""
+        return "\n\n".join([self.table(), *(render([each]) for each in self.findings)])
 
 
 def evaluate(
@@ -204,12 +211,16 @@ def _run(questions: Sequence[Question], path: Path, loader: Loader, keeps: bool,
         if keeps:
             keep(store, without_target(loader.rows(questions[0].data), questions[0].target))
         report = execute(cells, store, loader, title=questions[0].model.name, progress=progress)
+        keys = tuple(dict.fromkeys(cell.info.key for cell in cells))
+        found = doubts.errors(doubts.findings(store, measure.load(store, keys)))
+    for each in found:
+        warnings.warn(render([each]), stacklevel=3)
     for key, error in report.failed.items():
         label = next(cell.info.attack for cell in cells if cell.info.key == key)
         warnings.warn(f"{label} failed: {error}", RuntimeWarning, stacklevel=3)
     if report.interrupted:
         raise KeyboardInterrupt  # as Python code expects; the store keeps what is finished
-    return Evaluation(path, tuple(dict.fromkeys(cell.info.key for cell in cells)), report.failed, loader)
+    return Evaluation(path, keys, report.failed, loader)
 
 
 def _allowed(turned: int | None, bounds: Bounds, mask: Tensor | None, space: Space | None) -> Allowed:

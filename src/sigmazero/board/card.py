@@ -12,7 +12,7 @@ from sigmazero.models import find
 
 TOLD = ("title", "authors", "license", "architecture", "trained_on", "trained_against", "note")
 LINKS = ("paper", "code")
-KEYS = ("name", "model", "weights", "normalize", "sha256", "boards", "accuracy", "lower", *TOLD, *LINKS)
+KEYS = ("name", "model", "weights", "normalize", "sha256", "boards", "accuracy", "random", "lower", *TOLD, *LINKS)
 LONGEST = 1 << 16  # bytes of a card
 _HASH, _FILE = re.compile(r"[0-9a-f]{64}"), re.compile(r"[\w][\w.+-]*")
 
@@ -33,6 +33,7 @@ class ModelCard:
     boards      the boards it stands on
     sha256      of its weights, whatever file they are in
     accuracy    what it is said to have on clean inputs, in %
+    random      whether it answers differently when asked twice: what counts is then the vote of some draws
     """
 
     name: str
@@ -45,6 +46,7 @@ class ModelCard:
     lower: Lower | None
     told: dict[str, str]
     links: dict[str, str]
+    random: bool = False
 
     @property
     def spec(self) -> ModelSpec:
@@ -87,7 +89,17 @@ def read_card(path: Path) -> ModelCard:
     told = {key.replace("_", " "): said for key in TOLD if (said := table.text(key)) is not None}
     weights, accuracy = table.text("weights"), table.number("accuracy", 0.0)
     card = ModelCard(
-        name, model, sha256, tuple(boards), weights, table.text("normalize"), accuracy, _lower(table), told, links
+        name,
+        model,
+        sha256,
+        tuple(boards),
+        weights,
+        table.text("normalize"),
+        accuracy,
+        _lower(table),
+        told,
+        links,
+        table.flag("random"),
     )
     for file in card.files:
         if not _FILE.fullmatch(file):

@@ -7,6 +7,7 @@ import shutil
 import warnings
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sigmazero.auto.cascade import SparseAutoAttack
+from sigmazero.auto.draws import Voted
 from sigmazero.bench.allowed import Allowed, keep
 from sigmazero.bench.cells import Loader
 from sigmazero.bench.identity import hash_file
@@ -22,18 +24,19 @@ from sigmazero.bench.provenance import provenance
 from sigmazero.board.card import ModelCard, read_card
 from sigmazero.board.entry import CLEAN, cells_on, describe, held, load_network, lower_bounds, on_device
 from sigmazero.board.folder import CARD, POINTS, BoardError, BoardRules, Leaderboard, slug_of
-from sigmazero.board.points import Claim, about_models, claims
+from sigmazero.board.points import Claim, about_models, claims, said_of
 from sigmazero.core.ability import ability_of
-from sigmazero.core.findings import CODES, Finding
+from sigmazero.core.findings import CODES, Finding, gating
 from sigmazero.core.result import Outcome, Result
 from sigmazero.data import Rows
+from sigmazero.models import find
 from sigmazero.models.doctor import examine
 from sigmazero.report.measure import changes
 from sigmazero.run.check import check
 from sigmazero.store.facts import Facts, Floats
 from sigmazero.store.store import Store
 
-RANDOM = "SZ003"  # such a model answers otherwise when asked again: nothing can be replayed
+STRAYS = "SZ003"  # such a model answers otherwise when asked again: nothing can be replayed
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,9 @@ def add(
 ) -> list[Change]:
     """Add a model by its card, with the points of these stores and of the cascade of that version (None for none).
 
-    A model that is there already keeps its points and gets this card, if the weights are the same. What the doctor
-    finds wrong is refused, unless `allow` has its code; the page shows it then.
+    A model that is there already keeps its points and gets this card, if the weights are the same. A finding of
+    severity error, of the doctor, the cascade or the stores, is refused, unless `allow` has its code; the page shows it
+    then. Nothing is written before that is known.
     """
     made, slug = read_card(card), slug_of(read_card(card).name)
     for name in made.boards:
@@ -68,21 +72,26 @@ def add(
             raise BoardError(f"{card}: there is no board {name!r}; there are {', '.join(board.boards) or 'none'}")
     with board.changing():
         network = load_network(made, card.parent, loader)
-        findings = {name: _examined(board, name, network, loader, allow) for name in made.boards}
         old = board.entry(slug)
         if (old / CARD).exists() and board.card(slug).sha256 != made.sha256:
             raise BoardError(f"{old / CARD} is another model of that name, with other weights; choose another name")
+        if (old / CARD).exists() and board.card(slug).random != made.random:
+            raise BoardError(f"{card}: random is otherwise in {old / CARD}, whose points stay; choose another name")
+        findings = {name: _examined(board, name, made, network, loader) for name in made.boards}
+        told = [each for path in stores for each in said_of(path, made.sha256)]
+        _refuse([*told, *(each for found in findings.values() for each in found)], allow)
+        attacked = {name: _cascade(board, name, network, loader, version, batch_size) for name in made.boards}
+        _refuse([each for _, found in attacked.values() for each in found], allow)
         if (old / POINTS).exists():
             board.refuse_broken(slug, POINTS)
         _place(board, card, made, slug)
         with board.points(slug) as store:
             run = store.begin(provenance(loader.device))
             for name, found in findings.items():
-                _begin(store, made, board.boards[name], board.rows(name, loader), network, loader, found, run)
+                every = list({each.code: each for each in (*attacked[name][1], *told, *found)}.values())
+                _begin(store, made, board.boards[name], board.rows(name, loader), network, loader, every, run)
         done = [each for path in stores for each in _submit(board, path, loader, by, None, made.name)]
-        for name in made.boards if version is not None else ():
-            rows, rules, allowed = board.rows(name, loader), board.boards[name], board.allowed(name, loader)
-            points = cascade(network, rows, rules, allowed, version or "", loader, batch_size)
+        for name, (points, _) in attacked.items() if version is not None else ():
             done.append(_merge(board, slug, made, name, network, loader, by, points))
         return done
 
@@ -123,38 +132,57 @@ def _submit(
     return done
 
 
-def cascade(
-    network: nn.Module, rows: Rows, rules: BoardRules, allowed: Allowed, version: str, loader: Loader, batch_size: int
-) -> list[Claim]:
-    """What SparseAutoAttack finds, by the names of its members."""
+def _cascade(
+    board: Leaderboard, name: str, network: nn.Module, loader: Loader, version: str | None, batch_size: int
+) -> tuple[list[Claim], list[Finding]]:
+    """What SparseAutoAttack finds, by the names of its members, and what makes its figures doubtful."""
+    if version is None:
+        return [], []
+    rows, rules, allowed = board.rows(name, loader), board.boards[name], board.allowed(name, loader)
+    random = isinstance(network, Voted)
     how = {"bounds": allowed.bounds, "space": allowed.space, "unit": rules.unit, "device": loader.device}
-    adversary = SparseAutoAttack(network, "L0", None, version=version, verbose=False, **how)  # type: ignore[arg-type]
+    adversary = SparseAutoAttack(
+        network.model if random else network,
+        *("L0", None),
+        version="rand" if random else version,
+        verbose=False,
+        **how,  # type: ignore[arg-type]
+    )
+    adversary.doctor = False  # it was asked already
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="SZ")  # the doctor was asked already
+        warnings.filterwarnings("ignore", message="SZ")  # they are gathered here
         points = adversary.run_standard_evaluation(*on_device(rows, loader), bs=batch_size).cpu()
     names = adversary.report.found_by
     said = f"SparseAutoAttack {adversary.report.version}"
-    return [
+    claims = [
         Claim(f"{member} ({said})", places, points[torch.from_numpy(places)])
         for member in dict.fromkeys(name for name in names if name)
         for places in [np.array([place for place, name in enumerate(names) if name == member], np.int64)]
     ]
+    return claims, list(adversary.report.findings)
 
 
-def _examined(
-    board: Leaderboard, name: str, network: nn.Module, loader: Loader, allow: Collection[str]
-) -> list[Finding]:
+def _examined(board: Leaderboard, name: str, card: ModelCard, network: nn.Module, loader: Loader) -> list[Finding]:
+    """What the doctor says of a model; one that is random must be said to be, and its vote may not be random."""
     images, labels = on_device(board.rows(name, loader), loader)
-    allowed = board.allowed(name, loader)
-    found = examine(network, images, labels, bounds=allowed.bounds, space=allowed.space)
-    for each in found:
-        if each.code == RANDOM:
-            raise BoardError(
-                f"{each.code}: {each.title}: no point can be replayed on it; fix the seed inside the model"
-            )
-        if each.severity == "error" and each.code not in allow:
-            raise BoardError(f"{each.code}: {each.title}; {each.detail}; {each.fix}; or allow {each.code} and say so")
-    return found
+    allowed, entry = board.allowed(name, loader), find(card.model)
+    known = None if entry is None else entry.clean_accuracy or entry.implied_accuracy
+    asked = partial(examine, images=images, labels=labels, bounds=allowed.bounds, space=allowed.space)
+    found = asked(network, claimed=known if card.accuracy is None else card.accuracy)
+    if any(each.code == STRAYS for each in found):
+        why = "it draws from elsewhere than torch's generators" if card.random else "say random = true in its card"
+        raise BoardError(f"{STRAYS}: the model answers differently when asked twice, and cannot be replayed; {why}")
+    if not isinstance(network, Voted):
+        return found
+    alone = asked(network.model)
+    if all(each.code != STRAYS for each in alone):
+        raise BoardError(f"{card.name} says random = true and answers the same when asked twice; leave it out")
+    return found + [each for each in alone if each.code not in (STRAYS, *(same.code for same in found))]
+
+
+def _refuse(findings: Iterable[Finding], allow: Collection[str]) -> None:
+    for each in gating(findings, allow):
+        raise BoardError(f"{each.code}: {each.title}; {each.detail}; {each.fix}; or allow {each.code} and say so")
 
 
 def _place(board: Leaderboard, card: Path, made: ModelCard, slug: str) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from sigmazero import models
+from sigmazero.auto.draws import Voted
 from sigmazero.bench import identity
 from sigmazero.bench.allowed import Allowed
 from sigmazero.bench.cells import Loader, about
@@ -31,7 +32,10 @@ FORMAT = "board 1"
 
 
 def load_network(card: ModelCard, folder: Path, loader: Loader) -> nn.Module:
-    """The model of a card, whose files lie in a folder; refused if it is code that is not trusted, or other weights."""
+    """The model of a card, whose files lie in a folder; refused if it is code that is not trusted, or other weights.
+
+    A random model comes as the vote of its draws, which can be asked again.
+    """
     refuse_untrusted([card.spec], loader.trust)
     spec = card.model if card.code_file is None else f"{folder / card.model}"
     weights = None if card.weights is None else folder / card.weights
@@ -43,7 +47,7 @@ def load_network(card: ModelCard, folder: Path, loader: Loader) -> nn.Module:
             f"{folder}: the weights of {card.name} here have sha256 {found}, its card says {card.sha256[:12]}...; "
             "the card or the weights are other ones"
         )
-    return network
+    return Voted(network).eval() if card.random else network
 
 
 def describe(
@@ -59,7 +63,7 @@ def describe(
         **({"space": said["space"]} if said["space"] else {}),
         "format": FORMAT,
         "attack": {"class": "Submission", "version": 1, "parameters": parameters},
-        "model": {"weights": card.sha256, "code": {}},
+        "model": {"weights": card.sha256, "code": {"random": True} if card.random else {}},
         "data": rows.content_hash,
         "ids": identity.hash_integers(rows.ids),
         "targets": None,

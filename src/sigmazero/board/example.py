@@ -53,7 +53,7 @@ def build_example(folder: Path, loader: Loader, *, rows: int = 20, version: str 
         with tempfile.TemporaryDirectory() as place:
             card = Path(place) / "card.toml"
             card.write_text(card_text(model, hash_weights(network), names), encoding="utf-8")
-            done = add(Leaderboard(folder), card, loader, by=BY, version=version)
+            done = add(Leaderboard(folder), card, loader, by=BY, version=version, allow=["SZ014"])
         yield f"{model}: " + ", ".join(
             f"{change.board} {count(len(change.lowered), 'sample')} fooled" for change in done
         )

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sigmazero.board.folder import BoardError
+from sigmazero.core.findings import Finding
 from sigmazero.core.outcome import Outcome
 from sigmazero.data import Rows
+from sigmazero.report import doubts, measure
 from sigmazero.store.results import arrays
 from sigmazero.store.store import Store
 
@@ -49,6 +51,15 @@ def about_models(path: Path) -> set[str]:
         return set()
     with Store(path) as store:
         return {info.model_sha256 for info in store.cells()}
+
+
+def said_of(path: Path, sha256: str) -> list[Finding]:
+    """What makes the figures of a store about this model doubtful; an .npz file does not say."""
+    if path.suffix == ".npz" or not path.is_file():
+        return []
+    with Store(path) as store:
+        keys = [info.key for info in store.cells() if info.model_sha256 == sha256]
+        return doubts.errors(doubts.findings(store, measure.load(store, keys)))
 
 
 def _of_cell(store: Store, key: str, rows: Rows) -> Iterator[Claim]:

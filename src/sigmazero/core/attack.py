@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, cast
 from torch import Tensor, nn
 
 from sigmazero.core.ability import Ability
+from sigmazero.core.findings import render
 from sigmazero.core.inputs import Bounds, make_problem
 from sigmazero.core.layout import Order, facing, turned_back
 from sigmazero.core.oracle import Model, Oracle
@@ -119,7 +120,11 @@ class Attack(ABC):
         hardware = Hardware(precision, capture, fuse, max_memory, prepare)
         more: dict[str, Any] = {"x": x, "classes": _named(model)}
         with Session(self, _asked(model, layout), hardware, batch_size=batch_size) as session:
-            return _noticed(replace(turned_back(session.run(problem, progress=progress), layout), **more), targeted)
+            result = session.run(problem, progress=progress)
+            findings = session.doubts()
+        for each in findings:
+            warnings.warn(render([each]), stacklevel=2)
+        return _noticed(replace(turned_back(result, layout), findings=findings, **more), targeted)
 
     def check(self, problem: Problem) -> None:
         """Refuse a question that this attack does not answer."""

@@ -6,6 +6,10 @@ from typing import Literal
 
 Severity = Literal["error", "warning"]
 
+MANY = 0.25  # of the rows: gradients that vanish there decide the figure
+STEADY = "switch the randomness off, or fix its seed inside the model; else evaluate it with version='rand' of auto"
+LOOK_FOR = "look for saturated outputs, hard rounding or clipping; more precision or plain logits often help"
+
 CODES: dict[str, str] = {
     "SZ001": "The outputs look like probabilities: attacks need logits, whose gradients do not vanish.",
     "SZ002": "The model is in training mode: dropout and batch statistics change its answers.",

@@ -20,6 +20,7 @@ from torch import Tensor
 from sigmazero.core import ops
 from sigmazero.core.ability import Ability
 from sigmazero.core.batched import put, take
+from sigmazero.core.look import FirstLook
 from sigmazero.core.outputs import logits_in
 from sigmazero.core.problem import Problem
 from sigmazero.core.tally import Tally
@@ -94,6 +95,7 @@ class Oracle:
         self._tables: dict[int, tuple[Tensor, Tensor]] = {}
         self._counted: tuple[Tensor, Tensor] | None = None
         self._open: tuple[Tensor, Tensor] | None = None
+        self.look = FirstLook()
 
     def logits(self, x: Tensor, copies: int | None = None) -> Tensor:
         """Logits at one point per sample, or at `copies` of them: x is (N, copies, ...), so is the answer."""
@@ -262,6 +264,7 @@ class Oracle:
         (grad,) = torch.autograd.grad(logits, point, slope.to(logits.dtype), retain_graph=again)
         if not again:
             self._open = None
+        self.look.note(self.problem, point, logits, slope, grad, self.tally.alive)
         return grad.contiguous()  # a copy with channels last has gradients so, and a recorded step knows one layout
 
     @property

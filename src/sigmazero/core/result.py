@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sigmazero.core import metrics
+from sigmazero.core.findings import Finding
 from sigmazero.core.outcome import Outcome
 from sigmazero.core.problem import Unit
 from sigmazero.core.result_face import ResultFace
@@ -34,7 +35,8 @@ class Result(ResultFace):
     In a space with groups `l0` counts each of them once. `cost` is what the changes cost together: their number, unless
     the space has costs. `judged` is how often the space's `accept` was asked, which is no query of the model.
 
-    `x` are the clean inputs, and `classes` the names of the classes, where the result knows them.
+    `x` are the clean inputs, and `classes` the names of the classes, where the result knows them. `findings` are errors
+    that the doctor found in the model: with them these figures may mean nothing.
     """
 
     x_adv: Tensor
@@ -58,6 +60,7 @@ class Result(ResultFace):
     own: "Result | None" = None
     x: Tensor | None = None
     classes: tuple[str, ...] | None = None
+    findings: tuple[Finding, ...] = ()
 
     def __post_init__(self) -> None:
         """Nothing was given up, and every change costs 1, where nobody says otherwise."""
@@ -128,10 +131,14 @@ class Result(ResultFace):
             if self.budget is not None
             else (f"{s['asr']:.1%} fooled, median l0 {s['median_l0']:g}, mean {s['mean_l0']:.4g} {unit}")
         )
-        return f"<Result of {len(self)} samples: {found}, {s['queries']:.0f} queries each>"
+        return f"<Result of {len(self)} samples: {found}, {s['queries']:.0f} queries each{self._doubts}>"
+
+    @property
+    def _doubts(self) -> str:
+        return "".join(f"; {each.code}: doubtful" for each in self.findings)
 
     def __str__(self) -> str:
-        """A line per figure."""
+        """A line per figure, and one per finding."""
         unit = "pixels" if self.unit == "pixel" else "features"
         s = self.summary()
         within = "" if self.budget is None else f" within {self.budget} {unit}"
@@ -146,7 +153,7 @@ class Result(ResultFace):
         if records := int(self.given_up.sum()):
             rows = int((self.given_up > 0).sum())
             lines.append(f"{records} records of {rows} samples given up: fresh answers did not hold them")
-        return "\n".join(lines)
+        return "\n".join(lines + [f"{each.code}: {each.title}. {each.detail}" for each in self.findings])
 
     def class_name(self, number: int) -> str:
         """What a class is called; its number where nobody named it."""

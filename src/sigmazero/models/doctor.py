@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from sigmazero.core.ability import ability_of
-from sigmazero.core.findings import Finding, coded
+from sigmazero.core.findings import LOOK_FOR, MANY, STEADY, Finding, coded
 from sigmazero.core.inputs import Bounds
 from sigmazero.core.layout import looks_last
+from sigmazero.core.look import ROUNDING
 from sigmazero.core.oracle import Model
 from sigmazero.core.outputs import logits_in
 from sigmazero.core.space import Space
@@ -26,12 +27,9 @@ from sigmazero.models.doctor_space import examine_space
 ROWS = 64  # enough to tell chance from skill, few enough to be unnoticed before an attack
 CHANCE = 0.15  # guessing does at least this well with this probability: the score says nothing
 
-MANY = 0.25  # of the rows: gradients that vanish there decide the figure
 TINY = 1e-3  # of the margin: what all features together could move it by, to first order
 BELOW = 0.1  # by which the accuracy may fall short of what is claimed, beyond what chance explains
 SURE = 1e-3  # probability with which chance does explain it
-
-STEADY = "switch the randomness off, or fix its seed inside the model; else evaluate it with version='rand' of auto"
 
 
 def examine(
@@ -212,7 +210,7 @@ def _check_random(first: Tensor, second: Tensor) -> list[Finding]:
     if not bool(finite.any()):
         return []
     gap, scale = (first - second)[finite].abs().max(), first[finite].abs().max().clamp_min(1.0)
-    if float(gap / scale) <= 1e3 * torch.finfo(first.dtype).eps:
+    if float(gap / scale) <= ROUNDING * torch.finfo(first.dtype).eps:
         return []
     return [coded("SZ003", f"Two calls on the same rows differ by up to {float(gap):.3g}.", STEADY)]
 
@@ -275,8 +273,7 @@ def _check_gradient(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
     zero, broken = int((flat == 0).all(dim=1).sum()), int((~flat.isfinite()).any(dim=1).sum())
     if zero:
         detail = f"{zero} of {len(x)} rows ({zero / len(x):.0%}) have no gradient at all."
-        fix = "look for saturated outputs, hard rounding or clipping; more precision or plain logits often help"
-        findings.append(coded("SZ004", detail, fix, "error" if zero > MANY * len(x) else "warning"))
+        findings.append(coded("SZ004", detail, LOOK_FOR, "error" if zero > MANY * len(x) else "warning"))
     # What moving every feature by as much as the rows show of it could change, to first order.
     reach = (flat.detach().abs() * (x.detach().amax(0) - x.detach().amin(0)).flatten()).sum(1)
     tiny = int(((reach > 0) & (reach < TINY * margin.detach().abs())).sum())

@@ -23,6 +23,7 @@ from torch.nn.parameter import is_lazy
 from sigmazero.core import faults
 from sigmazero.core.ability import check_ability
 from sigmazero.core.attack import Attack
+from sigmazero.core.findings import Finding
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, integer, unit_box
 from sigmazero.core.result import Outcome, Result
@@ -30,6 +31,7 @@ from sigmazero.core.stopping import Stopped
 from sigmazero.core.tally import Tally
 from sigmazero.run.hardware import Hardware
 from sigmazero.run.memory import at_most, choose_batch_size, limited, out_of_memory
+from sigmazero.run.noticed import Noticed
 from sigmazero.run.numbers import Numbers
 from sigmazero.run.precision import search_numbers
 from sigmazero.run.prepared import Prepared
@@ -69,6 +71,7 @@ class Session:
         self.attack, self.model, self.size, self.compact = attack, model, batch_size, compact
         self._shares = prepared is not None
         self.prepared = Prepared(model, hardware or Hardware()) if prepared is None else prepared
+        self._noticed = Noticed()
         self._exact: Prepared | None = None  # for a second search of what a coarse one misjudged
 
     def __enter__(self) -> "Session":
@@ -97,6 +100,10 @@ class Session:
         rows, result = _joined(parts)
         with torch.inference_mode(False):
             return replace(result.take(rows.argsort()), x=problem.x)
+
+    def doubts(self) -> tuple[Finding, ...]:
+        """What the searches of this session saw that makes its results doubtful; nothing is asked for it."""
+        return self._noticed.findings()
 
     def _rest(self, problem: Problem, parts: list[tuple[Tensor, Result]], error: Stopped) -> tuple[Tensor, Result]:
         """The rows that no batch has brought."""
@@ -230,8 +237,11 @@ class Session:
             prepared.batches_left = -(-int((asking > rows[-1]).sum()) // size)
             phases = prepared.phases(self.attack, inner, size)
             recheck = None if exact else self._verifier.recheck
+            oracle = prepared.oracle(part, size, self.attack.needs)
             with numbers.flags():
-                found = search(phases, prepared.oracle(part, size, self.attack.needs), self.compact, recheck, advance)
+                found = search(phases, oracle, self.compact, recheck, advance)
+            strict = prepared.hardware.strict(self._numbers) and not prepared.searches_a_copy
+            self._noticed.see(oracle.look, part.ids, clean[rows], strict)
             return self._verifier.report(problem.take(rows), _outward(part, found), clean[rows])
 
         return self._cut(problem, asking, attack, known)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,17 @@ import torch
 from torch import Tensor
 
 from sigmazero.core.files import replacing
+from sigmazero.core.findings import Finding
 from sigmazero.core.problem import Unit
 from sigmazero.core.result import Result
 
 RECORD = "record"  # where a result comes from, as the bytes of a text
 CLASSES = "classes"  # their names, as the bytes of a list
+FINDINGS = "findings"  # what makes the figures doubtful, in the same way
 OWN = "own_"  # before the names of the points that a method returns by its own rule
 UNITS: tuple[Unit, ...] = ("feature", "pixel")
 _TENSORS = {field.name for field in fields(Result) if field.type in (Tensor, "Tensor")}
+_FINDING = [field.name for field in fields(Finding)]
 NAMES = _TENSORS - {"given_up", "cost"}  # which files from before there were such numbers have too
 
 
@@ -28,7 +31,9 @@ def save_result(path: Path, result: Result, **more: Tensor | None) -> None:
     """Write every tensor of a result, and those given by name (labels, targets), into one `.npz` file."""
     held = {name: getattr(result, name) for name in _TENSORS}
     if result.classes is not None:
-        held[CLASSES] = as_record(json.dumps(result.classes))[RECORD]
+        held |= {CLASSES: _bytes(json.dumps(result.classes))}
+    if result.findings:
+        held |= {FINDINGS: _bytes(json.dumps([asdict(each) for each in result.findings]))}
     plain = {name: value.detach().cpu().numpy() for name, value in {**held, **more}.items() if value is not None}
     with replacing(path) as part, part.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **plain)
@@ -45,13 +50,21 @@ def names(path: Path) -> set[str]:
 
 def as_record(text: str) -> dict[str, Tensor]:
     """A text that says where a result comes from, to be given to `save_result` beside it; `record_of` reads it."""
-    return {RECORD: torch.from_numpy(np.frombuffer(text.encode(), dtype=np.uint8).copy())}
+    return {RECORD: _bytes(text)}
+
+
+def _bytes(text: str) -> Tensor:
+    return torch.from_numpy(np.frombuffer(text.encode(), dtype=np.uint8).copy())
 
 
 def record_of(path: str | Path) -> str | None:
     """The text in a result's file that says where it comes from; None if it has none."""
     held = arrays(Path(path)).get(RECORD)
-    return None if held is None else held.numpy().tobytes().decode()
+    return None if held is None else _text(held)
+
+
+def _text(held: Tensor) -> str:
+    return held.cpu().numpy().tobytes().decode()
 
 
 def arrays(path: Path) -> dict[str, Tensor]:
@@ -83,6 +96,7 @@ def _joined(path: Path, held: dict[str, Tensor]) -> Result:
         seconds=float(held.get("seconds", 0.0)),
         own=_joined(path, own) if own else None,
         classes=_classes(path, held.get(CLASSES)),
+        findings=_findings(path, held[FINDINGS]) if FINDINGS in held else (),
     )
 
 
@@ -93,6 +107,13 @@ def _classes(path: Path, held: Tensor | None) -> tuple[str, ...] | None:
         return tuple(str(name) for name in json.loads(held.cpu().numpy().tobytes().decode()))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path} is a damaged result: its names of classes ({error}); name another file") from None
+
+
+def _findings(path: Path, held: Tensor) -> tuple[Finding, ...]:
+    try:
+        return tuple(Finding(**{name: str(each[name]) for name in _FINDING}) for each in json.loads(_text(held)))  # type: ignore[arg-type]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path} is a damaged result: its findings cannot be read ({error}); name another") from None
 
 
 def keep_result(path: Path, result: Result) -> Path:

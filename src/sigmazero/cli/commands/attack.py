@@ -20,7 +20,7 @@ from sigmazero.cli.results import show_figures, show_findings, write_result
 from sigmazero.cli.rows import load_rows
 from sigmazero.cli.targets import away_from_target, targets_for
 from sigmazero.cli.unfinished import BATCH_SIZE, Keeper
-from sigmazero.core.findings import Finding
+from sigmazero.core.findings import Finding, gating
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem
 from sigmazero.models.doctor import examine
@@ -85,18 +85,19 @@ def attack(
     problem, found = _posed(network, chosen, goals, may, place, **how)
     size = at_most(network, BATCH_SIZE) if (batch_size, place) == (None, "cpu") and path is not None else batch_size
     keeper = None if path is None else Keeper(path, ModelSpec(model, model, normalize=normalize), chosen, goals, may)
-    result = _searched(Session(method, network, hardware, batch_size=size), problem, keeper, chosen.classes)
+    result = _searched(Session(method, network, hardware, batch_size=size), problem, keeper)
+    result = replace(result, classes=chosen.classes, findings=tuple(gating(found)))
     _tell(path, goals, result, chosen, method, problem, f"{method.name} against {model} on {chosen.name}")
     findings.end(found, allow)
 
 
-def _searched(session: Session, problem: Problem, keeper: Keeper | None, classes: tuple[str, ...] | None) -> sz.Result:
+def _searched(session: Session, problem: Problem, keeper: Keeper | None) -> sz.Result:
     """The result of the search; after Ctrl-C what is finished is kept, and there is none."""
     with session:
         result = _warned(session, problem) if keeper is None else keeper.run(session, problem)
     if result is None:
         raise typer.Exit(INTERRUPTED)
-    return replace(result, classes=classes)
+    return result
 
 
 def _warned(session: Session, problem: Problem) -> sz.Result:

@@ -17,7 +17,7 @@ from sigmazero.report.html.tables import HtmlCell, HtmlTable
 from sigmazero.report.measure import axis
 from sigmazero.report.site.index import own, pairs, word
 from sigmazero.report.site.ranking import Criterion
-from sigmazero.report.site.scores import MAIN, EntryCard, Score, ScoreBoard
+from sigmazero.report.site.scores import MAIN, RANDOM, EntryCard, Score, ScoreBoard
 from sigmazero.report.tables.text import number
 
 LEAD = (
@@ -29,6 +29,8 @@ BOUNDS = (
     "Small figures below a share: its 95 % interval and, after ≥, the share that is certified to stay right, where "
     "lower bounds are known. The truth for these rows lies between the certified share and the large figure."
 )
+BLIND = " These models give no gradients, so fewer attacks apply to them."
+VOTES = " These models are random: the answer that most of 64 draws give counts, always the same draws."
 PALETTE = style.OTHERS
 
 
@@ -82,7 +84,7 @@ def section(board: ScoreBoard, drawn: Chart) -> Html:
     )
     rows = len(board.scores[0].rows)
     told = f"{rows:,} rows of {board.data}, counted by {board.unit}, rows' SHA-256 {board.sha256[:12]}"
-    apart = "" if board.track == MAIN else " These models give no gradients, so fewer attacks apply to them."
+    apart = {MAIN: "", RANDOM: VOTES}.get(board.track, BLIND)
     return element(
         "section",
         element("h2", board.title),

@@ -13,7 +13,7 @@ from sigmazero.report.intervals import Interval, wilson
 from sigmazero.report.site.ranking import FIRST, Criterion
 from sigmazero.store.facts import Floats, Integers
 
-MAIN = "main"
+MAIN, RANDOM = "main", "random"
 
 
 @dataclass(frozen=True)
