@@ -77,22 +77,33 @@ def _matrix(layer: nn.Linear | nn.Conv2d, shape: tuple[int, ...]) -> Affine:
     return Affine(answer.flatten(1).T.contiguous(), bias.flatten().clone())
 
 
-def float32_error(layers: list[Affine]) -> float:
-    """By how much a difference of two logits can be off when the network runs in float32, for any input in the box.
+def float32_error(layers: list[Affine], x: Tensor, changes: int) -> Tensor:
+    """By how much each logit can be off when the network runs in float32, at x with at most so many changes.
 
     A sum of n products, in whatever order, is off by at most γ(n) = n·u / (1 − n·u) of the sum of their sizes, with
     u = 2^−24; what was off before passes through the layer's weights. A ReLU makes nothing worse.
     """
-    low = torch.zeros(layers[0].weight.shape[1], dtype=DOUBLE)
-    high, error = torch.ones_like(low), torch.zeros_like(low)
-    for weight, bias in layers:
-        terms = (weight != 0).sum(1) + 2
-        gamma = terms * 2.0**-24 / (1 - terms * 2.0**-24)
-        error = weight.abs() @ error + gamma * (weight.abs() @ (high + error) + bias.abs())
+    (weight, bias), *others = layers
+    size = weight.abs() @ x + _best(weight.abs() * (1 - x), changes)
+    down, up = (_best(torch.maximum(each * x, each * (x - 1)), changes) for each in (weight, -weight))
+    low, high = weight @ x + bias - down, weight @ x + bias + up
+    error = _gamma(weight) * (size + bias.abs())
+    for weight, bias in others:
+        low, high = low.clamp_min(0), high.clamp_min(0)
+        error = weight.abs() @ error + _gamma(weight) * (weight.abs() @ (high + error) + bias.abs())
         plus, minus = weight.clamp_min(0), weight.clamp_max(0)
         low, high = plus @ low + minus @ high + bias, plus @ high + minus @ low + bias
-        low, high = low.clamp_min(0), high.clamp_min(0)
-    return float(2 * error.max())
+    return error
+
+
+def _best(gains: Tensor, count: int) -> Tensor:
+    return gains.topk(min(count, gains.shape[1]), dim=1).values.sum(1)
+
+
+def _gamma(weight: Tensor) -> Tensor:
+    """The relative error of each of a layer's sums, the shift and the rounding of the result among its terms."""
+    part = ((weight != 0).sum(1) + 2) * 2.0**-24
+    return part / (1 - part)
 
 
 class Local:
@@ -100,10 +111,15 @@ class Local:
 
     def __init__(self, layers: list[Affine], x: Tensor, y: int) -> None:
         self.x, self.y = x.flatten().to(DOUBLE), y
-        last, classes = layers[-1], len(layers[-1].bias)
-        others = [k for k in range(classes) if k != y]
-        ahead = Affine(last.weight[y] - last.weight[others], last.bias[y] - last.bias[others])
+        last, self.network = layers[-1], layers
+        self.others = [k for k in range(len(last.bias)) if k != y]
+        ahead = Affine(last.weight[y] - last.weight[self.others], last.bias[y] - last.bias[self.others])
         self.layers = [*layers[:-1], ahead]
+
+    def slack(self, changes: int) -> Tensor:
+        """What each lead must be, at the least, to be one in float32 as well, with so many changes."""
+        error = float32_error(self.network, self.x, changes)
+        return error[self.y] + error[self.others]
 
     def margins(self, points: Tensor) -> Tensor:
         """The lead of the true class over each other one, at points (n, features)."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from sigmazero.truth.dense import DOUBLE, FREE, OPEN, STAYS, Local, Nodes, float32_error, matrices
+from sigmazero.truth.dense import DOUBLE, FREE, OPEN, STAYS, Local, Nodes, matrices
 
 BATCH = 128  # nodes bounded at once
 NARROW = 2.0**-16  # an interval that is not halved again
@@ -56,14 +56,14 @@ def solve(model: nn.Sequential, x: Tensor, y: int, witness: Tensor | None = None
 
     `witness` is a point that is known to fool it: then only that no fewer changes do is left to prove.
     """
-    local, near = _local(model, x, y)
+    local = Local(matrices(model, tuple(x.shape)), x, y)
     if bool((local.margins(local.x[None]) <= 0).any()):
         return Optimum(0, 0, x, 0)
     upper = x.numel() + 1 if witness is None else int((witness != x).sum())
     total, lower = 0, 1
     tried = upper - 1 if witness is not None else 1
     while lower < upper:
-        found = search(local, tried, near, most)
+        found = search(local, tried, most)
         total += found.nodes
         if found.witness is not None:
             candidate = found.witness.view_as(x).to(x.dtype)
@@ -79,14 +79,9 @@ def solve(model: nn.Sequential, x: Tensor, y: int, witness: Tensor | None = None
     return Optimum(lower, upper, witness, total)
 
 
-def _local(model: nn.Sequential, x: Tensor, y: int) -> tuple[Local, float]:
-    layers = matrices(model, tuple(x.shape))
-    return Local(layers, x, y), float32_error(layers)
-
-
-def search(local: Local, changes: int, near: float, most: int) -> Searched:
-    """Whether some point with at most so many changes fools; proofs hold by more than `near`, and so do points."""
-    stack = root(local.x, changes)
+def search(local: Local, changes: int, most: int) -> Searched:
+    """Whether some point with at most so many changes fools; proofs hold in float32 as well, and so do points."""
+    stack, slack = root(local.x, changes), local.slack(changes)
     nodes = 0
     while len(stack.left):
         if nodes >= most:
@@ -94,14 +89,14 @@ def search(local: Local, changes: int, near: float, most: int) -> Searched:
         stack, part = _rows(stack, slice(None, -BATCH)), _rows(stack, slice(-BATCH, None))
         nodes += len(part.left)
         margins, slopes = local.bound(part)
-        worst = margins.argmin(1)
-        failing = margins.gather(1, worst[:, None]).squeeze(1) <= near
+        worst = (margins - slack).argmin(1)
+        failing = (margins <= slack).any(1)
         if not bool(failing.any()):
             continue
         part = _rows(part, failing)
         slope = slopes[failing, worst[failing]]
         points = lowest(local, part, slope)
-        fooled = (local.margins(points) < -near).any(1)
+        fooled = (local.margins(points) < -slack).any(1)
         if bool(fooled.any()):
             return Searched(False, points[fooled][0], nodes)
         children = split(local, part, slope)
