@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ import torch
 from torch import Tensor
 
 import sigmazero as sz
+from sigmazero.core.files import replacing
 from sigmazero.truth.digits import FOLDER, NAMES, digits, network
 from sigmazero.truth.exact import solve
 
@@ -44,9 +47,10 @@ def start(name: str, seeds: int) -> Answers:
     return {"lower": lower.numpy(), "upper": counts.numpy(), "witness": points.flatten(1).numpy()}
 
 
-def work(name: str, known: Answers, nodes: int) -> None:
+def work(name: str, known: Answers, nodes: int, save: Callable[[], None]) -> None:
     """Solve what is open, one digit after the other."""
     ours, model = digits(), network(name)
+    saved = time.perf_counter()
     for k in np.flatnonzero(known["lower"] < known["upper"]):
         x, began = ours.images[k], time.perf_counter()
         point = torch.from_numpy(known["witness"][k]).view_as(x) if known["upper"][k] <= FEATURES else None
@@ -58,6 +62,19 @@ def work(name: str, known: Answers, nodes: int) -> None:
         told = f"{name} {k}: {found.lower} to {found.upper}, attack {before}, {found.nodes} nodes"
         sys.stdout.write(f"{told}, {time.perf_counter() - began:.1f} s\n")
         sys.stdout.flush()
+        if time.perf_counter() - saved > 30:
+            save()
+            saved = time.perf_counter()
+    save()
+
+
+def keep(path: Path, name: str, known: Answers) -> None:
+    """Write what is known of a network beside what is known of the others."""
+    saved: Answers = dict(np.load(path, allow_pickle=False)) if path.exists() else {}
+    for kind, values in known.items():
+        saved[f"{name}/{kind}"] = values.astype(np.float32 if kind == "witness" else np.uint8)
+    with replacing(path) as part, part.open("wb") as file:
+        np.savez_compressed(file, **saved)
 
 
 def main() -> None:
@@ -78,9 +95,7 @@ def main() -> None:
             known |= {kind: known[kind].astype(np.int64) for kind in ("lower", "upper")}
         else:
             known = start(name, options.seeds)
-        work(name, known, options.nodes)
-        saved |= {f"{name}/{kind}": known[kind].astype(np.float32 if kind == "witness" else np.uint8) for kind in kinds}
-        np.savez_compressed(options.out, **saved)
+        work(name, known, options.nodes, partial(keep, options.out, name, known))
         solved = int((known["lower"] == known["upper"]).sum())
         sys.stdout.write(f"{name}: {solved} of {len(known['lower'])} solved, {options.out.stat().st_size} bytes\n")
 

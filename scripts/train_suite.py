@@ -13,6 +13,7 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -73,7 +74,7 @@ def interval_logits(model: nn.Sequential, images: Tensor, labels: Tensor, change
     first, *others = model
     assert isinstance(first, nn.Conv2d)
     units = torch.eye(64).view(64, *images.shape[1:])
-    slopes = F.conv2d(units, first.weight, None, first.stride, first.padding).flatten(1).T  # type: ignore[arg-type]
+    slopes = F.conv2d(units, first.weight, None, first.stride, first.padding).flatten(1).T
     x, answer = images.flatten(1)[:, None], first(images)
     down, up = (torch.maximum(each * x, each * (x - 1)).topk(changes, 2).values.sum(2) for each in (slopes, -slopes))
     low, high = answer - down.view_as(answer), answer + up.view_as(answer)
@@ -83,7 +84,7 @@ def interval_logits(model: nn.Sequential, images: Tensor, labels: Tensor, change
             if isinstance(layer, nn.Linear):
                 spread = F.linear(half, layer.weight.abs())
             else:
-                spread = F.conv2d(half, layer.weight.abs(), None, layer.stride, layer.padding)  # type: ignore[arg-type]
+                spread = F.conv2d(half, layer.weight.abs(), None, layer.stride, layer.padding)
             low, high = centre - spread, centre + spread
         else:
             low, high = layer(low), layer(high)
@@ -118,7 +119,7 @@ def train(name: str, images: Tensor, labels: Tensor, seed: int) -> nn.Sequential
     step = 0
     for _ in range(EPOCHS[kind]):
         for rows in torch.split(torch.randperm(len(labels), generator=noise), 64):
-            loss = loss_of(kind, model, images[rows], labels[rows], step / total, noise)
+            loss: Any = loss_of(kind, model, images[rows], labels[rows], step / total, noise)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

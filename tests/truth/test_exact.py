@@ -1,5 +1,6 @@
 """Branch and bound over supports, against brute force on tiny networks; and the bounds, against sampling."""
 
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
 
@@ -8,23 +9,20 @@ import torch
 from torch import nn
 
 from sigmazero.truth import exact
-from sigmazero.truth.dense import DOUBLE, FREE, OPEN, STAYS, Local, Nodes, matrices
+from sigmazero.truth.dense import DOUBLE, FREE, OPEN, STAYS, Local, matrices
+
+NEVER = torch.full((2,), torch.inf, dtype=DOUBLE)  # no lead is enough
 
 
 def tiny(seed, convolutional=False):
     torch.manual_seed(seed)
     if convolutional:
-        layers = (
-            nn.Conv2d(1, 3, 2),
-            nn.ReLU(),
-            nn.Conv2d(3, 2, 2, padding=1),
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Linear(12, 3),
-        )
+        convolutions = (nn.Conv2d(1, 3, 2), nn.ReLU(), nn.Conv2d(3, 2, 2, padding=1), nn.ReLU())
+        model = nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(12, 3))
     else:
-        layers = (nn.Flatten(), nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 3))
-    model = nn.Sequential(*layers).requires_grad_(False)
+        linear = (nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 6), nn.ReLU())
+        model = nn.Sequential(nn.Flatten(), *linear, nn.Linear(6, 3))
+    model.requires_grad_(False)
     for layer in model:
         if isinstance(layer, nn.Linear | nn.Conv2d):
             layer.weight *= 2.5
@@ -71,11 +69,13 @@ def test_there_are_many_answers_among_them():
     assert {1, 2} < answers
 
 
-def nodes(count, generator):
+def nodes(local, count, generator):
     state = torch.randint(0, 3, (count, 6), generator=generator).to(torch.int8)
     ends = torch.rand(2, count, 6, generator=generator, dtype=DOUBLE).sort(0).values
     lower, upper = torch.where(state == FREE, ends[0], 0.0), torch.where(state == FREE, ends[1], 1.0)
-    return Nodes(state, lower, upper, torch.randint(0, 4, (count,), generator=generator))
+    root = local.root(0).take(torch.zeros(count).long())
+    left = torch.randint(0, 4, (count,), generator=generator)
+    return replace(root, state=state, lower=lower, upper=upper, left=left)
 
 
 def drawn(local, node, count, generator):
@@ -94,16 +94,34 @@ def violations(seeds):
         model, x, y = tiny(seed, convolutional=seed % 3 == 0)
         local = Local(matrices(model, (1, 2, 3)), x, y)
         generator = torch.Generator().manual_seed(seed)
-        some = nodes(20, generator)
-        least, _ = local.bound(some)
+        some = nodes(local, 20, generator)
+        least = local.bound(some, NEVER)[0].lead
         for k in range(20):
-            node = Nodes(some.state[k], some.lower[k], some.upper[k], some.left[k])
+            node = some.take(torch.tensor(k))
             wrong += int((local.margins(drawn(local, node, 200, generator)) < least[k] - 1e-9).any())
     return wrong
 
 
 def test_no_point_is_below_its_bound():
     assert violations(range(9)) == 0
+
+
+def test_what_is_known_of_a_node_is_used_for_its_parts():
+    """Bounds of parts that begin with their node's: no point is below them, and they are no lower than afresh."""
+    model, x, y = tiny(4)
+    local, generator = Local(matrices(model, (1, 2, 3)), x, y), torch.Generator().manual_seed(0)
+    whole, slopes = local.bound(nodes(local, 30, generator), NEVER)
+    parted = exact.split(
+        local,
+        whole.take((whole.left > 0) & (whole.state == OPEN).any(1)),
+        slopes[:, 0][(whole.left > 0) & (whole.state == OPEN).any(1)],
+    )
+    assert parted is not None
+    least = local.bound(parted, NEVER)[0].lead
+    assert (least >= parted.lead).all()
+    for k in range(len(parted.left)):
+        points = drawn(local, parted.take(torch.tensor(k)), 100, generator)
+        assert (local.margins(points) >= least[k] - 1e-9).all()
 
 
 def test_a_wrong_relaxation_is_noticed(monkeypatch):
@@ -119,16 +137,14 @@ def test_children_hold_all_points_of_a_node():
     model, x, y = tiny(1)
     local = Local(matrices(model, (1, 2, 3)), x, y)
     generator = torch.Generator().manual_seed(0)
-    some = nodes(40, generator)
-    _, slopes = local.bound(some)
+    some, slopes = local.bound(nodes(local, 40, generator), NEVER)
     for k in range(40):
-        node = Nodes(*(getattr(some, name)[k : k + 1] for name in ("state", "lower", "upper", "left")))
+        node = some.take(slice(k, k + 1))
         if not (node.state == FREE).any() and not (int(node.left) and (node.state == OPEN).any()):
             continue
         children = exact.split(local, node, slopes[k : k + 1, 0])
         assert children is not None
-        flat = Nodes(node.state[0], node.lower[0], node.upper[0], node.left[0])
-        for point in drawn(local, flat, 50, generator):
+        for point in drawn(local, some.take(torch.tensor(k)), 50, generator):
             assert held(local, children, point).any()
 
 

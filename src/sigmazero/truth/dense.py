@@ -1,10 +1,10 @@
 """A small network as matrices in float64, and linear bounds of what it answers near an input.
 
-The bounds are those of CROWN and of intervals, whichever is tighter, over points of which few features change: a linear
+The bounds are those of CROWN, over points of which few features change: a linear
 form is as low as its few best features make it (the top-t lemma, https://arxiv.org/abs/2511.10576).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import torch
@@ -35,13 +35,26 @@ class Nodes:
     """Sets of points near an input x in the unit box, one per row.
 
     `state` (nodes, features) says of a feature that it is FREE between `lower` and `upper`, that it STAYS as it is in
-    x, or that it is OPEN; of those that are open at most `left` (nodes,) change, to any value of the box.
+    x, or that it is OPEN; of those that are open at most `left` (nodes,) change, to any value of the box. What is known
+    of a node holds for every part of it: each neuron before its ReLU is between `low` and `high` (nodes, neurons), and
+    the true class is ahead by `lead` (nodes, classes − 1) or more.
     """
 
     state: Tensor
     lower: Tensor
     upper: Tensor
     left: Tensor
+    low: Tensor
+    high: Tensor
+    lead: Tensor
+
+    def take(self, rows: slice | Tensor) -> "Nodes":
+        """Some of them."""
+        return Nodes(*(getattr(self, each.name)[rows] for each in fields(self)))
+
+    def join(self, other: "Nodes") -> "Nodes":
+        """These and others."""
+        return Nodes(*(torch.cat([getattr(self, each.name), getattr(other, each.name)]) for each in fields(self)))
 
 
 def matrices(model: nn.Sequential, shape: tuple[int, ...]) -> list[Affine]:
@@ -127,49 +140,69 @@ class Local:
             points = (points @ weight.T + bias).clamp_min(0)
         return points @ self.layers[-1].weight.T + self.layers[-1].bias
 
-    def bound(self, nodes: Nodes) -> tuple[Tensor, Tensor]:
-        """Least leads over all points of each node (nodes, classes − 1), and the slopes behind them over the input."""
-        relaxed: list[Relaxed] = []
-        before: tuple[Tensor, Tensor] | None = None
-        for depth in range(len(self.layers) - 1):
-            low, _ = self._backward(depth, relaxed, nodes, 1)
-            high = -self._backward(depth, relaxed, nodes, -1)[0]
-            if before is not None:
-                weight, bias = self.layers[depth]
-                plus, minus = weight.clamp_min(0).T, weight.clamp_max(0).T
-                low = torch.maximum(low, before[0] @ plus + before[1] @ minus + bias)
-                high = torch.minimum(high, before[1] @ plus + before[0] @ minus + bias)
-            relaxed.append(_relaxed(low, high))
-            before = low.clamp_min(0), high.clamp_min(0)
-        return self._backward(len(self.layers) - 1, relaxed, nodes, 1)
+    def root(self, changes: int) -> Nodes:
+        """All points with at most so many changes; nothing is known of them."""
+        lower = torch.zeros(1, len(self.x), dtype=DOUBLE)
+        neurons = torch.full((1, sum(len(layer.bias) for layer in self.layers[:-1])), torch.inf, dtype=DOUBLE)
+        lead = torch.full((1, len(self.others)), -torch.inf, dtype=DOUBLE)
+        state = torch.full((1, len(self.x)), OPEN, dtype=torch.int8)
+        return Nodes(state, lower, lower + 1, torch.tensor([changes]), -neurons, neurons, lead)
 
-    def _backward(self, depth: int, relaxed: list[Relaxed], nodes: Nodes, sign: int) -> tuple[Tensor, Tensor]:
-        """The least value of `sign` times each number that a layer computes, and its slopes over the input."""
-        slope, constant = sign * self.layers[depth].weight[None], sign * self.layers[depth].bias[None]
+    def bound(self, nodes: Nodes, slack: Tensor) -> tuple[Nodes, Tensor]:
+        """The same nodes with all that can be told of them, and slopes over the input (nodes, classes − 1, features).
+
+        Neurons that are known to be on or off, and leads above `slack`, are left as they are: they cost nothing.
+        """
+        relaxed: list[Relaxed] = []
+        sizes = [len(layer.bias) for layer in self.layers[:-1]]
+        lows, highs = (list(known.split(sizes, 1)) if sizes else [] for known in (nodes.low, nodes.high))
+        for depth in range(len(sizes)):
+            row, neuron = ((lows[depth] < 0) & (highs[depth] > 0)).nonzero(as_tuple=True)
+            least, _ = self._backward(depth, relaxed, nodes, row, neuron, 1)
+            most, _ = self._backward(depth, relaxed, nodes, row, neuron, -1)
+            low, high = lows[depth].clone(), highs[depth].clone()
+            low[row, neuron] = torch.maximum(low[row, neuron], least)
+            high[row, neuron] = torch.minimum(high[row, neuron], -most)
+            lows[depth], highs[depth] = low, high
+            relaxed.append(_relaxed(low, high))
+        row, other = (nodes.lead <= slack).nonzero(as_tuple=True)
+        least, slope = self._backward(len(sizes), relaxed, nodes, row, other, 1)
+        lead, slopes = nodes.lead.clone(), torch.zeros(*nodes.lead.shape, len(self.x), dtype=DOUBLE)
+        lead[row, other] = torch.maximum(lead[row, other], least)
+        slopes[row, other] = slope
+        known = {"low": torch.cat(lows, 1), "high": torch.cat(highs, 1)} if sizes else {}
+        return replace(nodes, lead=lead, **known), slopes
+
+    def _backward(
+        self, depth: int, relaxed: list[Relaxed], nodes: Nodes, row: Tensor, number: Tensor, sign: int
+    ) -> tuple[Tensor, Tensor]:
+        """The least values of `sign` times some numbers that a layer computes in some nodes, and their slopes."""
+        slope, constant = sign * self.layers[depth].weight[number], sign * self.layers[depth].bias[number]
         for layer, line in zip(reversed(self.layers[:depth]), reversed(relaxed), strict=True):
             plus, minus = slope.clamp_min(0), slope.clamp_max(0)
-            constant = constant + (minus * line.shift[:, None]).sum(2)
-            slope = plus * line.low[:, None] + minus * line.high[:, None]
+            constant = constant + (minus * line.shift[row]).sum(1)
+            slope = plus * line.low[row] + minus * line.high[row]
             constant = constant + slope @ layer.bias
             slope = slope @ layer.weight
-        return self._least(slope, nodes) + constant, slope.expand(len(nodes.left), -1, -1)
+        return self._least(slope, nodes, row) + constant, slope
 
-    def _least(self, slope: Tensor, nodes: Nodes) -> Tensor:
-        """The least value of linear forms over the points of each node."""
+    def _least(self, slope: Tensor, nodes: Nodes, row: Tensor) -> Tensor:
+        """The least value of each linear form over the points of its node."""
         free = nodes.state == FREE
-        value = (slope * torch.where(free, 0.0, self.x)[:, None]).sum(2)
-        low, high = torch.where(free, nodes.lower, 0.0), torch.where(free, nodes.upper, 0.0)
-        value = value + (slope.clamp_min(0) * low[:, None]).sum(2) + (slope.clamp_max(0) * high[:, None]).sum(2)
-        most = min(int(nodes.left.max()), len(self.x))
-        if most:
-            best = (self.gains(slope) * (nodes.state == OPEN)[:, None]).topk(most, dim=2).values
-            counted = torch.arange(most) < nodes.left[:, None]
-            value = value - (best * counted[:, None]).sum(2)
+        low, high = torch.where(free, nodes.lower, self.x), torch.where(free, nodes.upper, self.x)
+        value = (slope.clamp_min(0) * low[row]).sum(1) + (slope.clamp_max(0) * high[row]).sum(1)
+        left = nodes.left[row]
+        gains = self.gains(slope).masked_fill_((nodes.state != OPEN)[row], 0.0)
+        # One after the other: sorting would cost more than these few.
+        for k in range(min(int(left.max()), len(self.x)) if len(left) else 0):
+            best, place = gains.max(1)
+            value = value - best.masked_fill(left <= k, 0.0)
+            gains.scatter_(1, place[:, None], 0.0)
         return value
 
     def gains(self, slope: Tensor) -> Tensor:
         """By how much each feature alone can lower linear forms."""
-        return torch.maximum(slope * self.x, slope * (self.x - 1))
+        return slope * self.x - slope.clamp_max(0)
 
 
 def _relaxed(low: Tensor, high: Tensor) -> Relaxed:

@@ -13,14 +13,14 @@ as it runs.
 (2, 2)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from sigmazero.truth.dense import DOUBLE, FREE, OPEN, STAYS, Local, Nodes, matrices
 
-BATCH = 128  # nodes bounded at once
+BATCH = 256  # nodes bounded at once
 NARROW = 2.0**-16  # an interval that is not halved again
 
 
@@ -81,20 +81,19 @@ def solve(model: nn.Sequential, x: Tensor, y: int, witness: Tensor | None = None
 
 def search(local: Local, changes: int, most: int) -> Searched:
     """Whether some point with at most so many changes fools; proofs hold in float32 as well, and so do points."""
-    stack, slack = root(local.x, changes), local.slack(changes)
+    stack, slack = local.root(changes), local.slack(changes)
     nodes = 0
     while len(stack.left):
         if nodes >= most:
             return Searched(False, None, nodes)
-        stack, part = _rows(stack, slice(None, -BATCH)), _rows(stack, slice(-BATCH, None))
+        stack, part = stack.take(slice(None, -BATCH)), stack.take(slice(-BATCH, None))
         nodes += len(part.left)
-        margins, slopes = local.bound(part)
-        worst = (margins - slack).argmin(1)
-        failing = (margins <= slack).any(1)
+        part, slopes = local.bound(part, slack)
+        failing = (part.lead <= slack).any(1)
         if not bool(failing.any()):
             continue
-        part = _rows(part, failing)
-        slope = slopes[failing, worst[failing]]
+        part, worst = part.take(failing), (part.lead - slack).argmin(1)[failing]
+        slope = slopes[failing, worst]
         points = lowest(local, part, slope)
         fooled = (local.margins(points) < -slack).any(1)
         if bool(fooled.any()):
@@ -102,16 +101,8 @@ def search(local: Local, changes: int, most: int) -> Searched:
         children = split(local, part, slope)
         if children is None:
             return Searched(False, None, nodes)
-        stack = _joined(stack, children)
+        stack = stack.join(children)
     return Searched(True, None, nodes)
-
-
-def root(x: Tensor, changes: int) -> Nodes:
-    """All points with at most so many changes."""
-    state = torch.full((1, len(x)), OPEN, dtype=torch.int8)
-    return Nodes(
-        state, torch.zeros(1, len(x), dtype=DOUBLE), torch.ones(1, len(x), dtype=DOUBLE), torch.tensor([changes])
-    )
 
 
 def lowest(local: Local, nodes: Nodes, slope: Tensor) -> Tensor:
@@ -127,28 +118,22 @@ def split(local: Local, nodes: Nodes, slope: Tensor) -> Nodes | None:
     """Two nodes for each, which together hold its points; None where one cannot be split any more."""
     gain = torch.where((nodes.state == OPEN) & (nodes.left > 0)[:, None], local.gains(slope), -1.0)
     by_feature = gain.amax(1) >= 0
-    some, rest = _rows(nodes, by_feature), _rows(nodes, ~by_feature)
-    chosen = torch.nn.functional.one_hot(gain[by_feature].argmax(1), gain.shape[1]).bool()
-    free = Nodes(torch.where(chosen, FREE, some.state).to(torch.int8), some.lower, some.upper, some.left - 1)
-    stays = Nodes(torch.where(chosen, STAYS, some.state).to(torch.int8), some.lower, some.upper, some.left)
-    children = _joined(stays, free)
+    some, rest = nodes.take(by_feature), nodes.take(~by_feature)
+    chosen = _only(gain[by_feature].argmax(1), gain.shape[1])
+    free = replace(some, state=some.state.masked_fill(chosen, FREE), left=some.left - 1)
+    children = replace(some, state=some.state.masked_fill(chosen, STAYS)).join(free)
     if not len(rest.left):
         return children
     width = torch.where(rest.state == FREE, rest.upper - rest.lower, 0.0)
     counts = width * (slope[~by_feature].abs() + 1e-3)  # slopes alone would leave some intervals whole for ever
-    chosen = torch.nn.functional.one_hot(counts.argmax(1), counts.shape[1]).bool()
+    chosen = _only(counts.argmax(1), counts.shape[1])
     if bool((width[chosen] < NARROW).any()):
         return None
     middle = (rest.lower + rest.upper) / 2
-    below = Nodes(rest.state, rest.lower, torch.where(chosen, middle, rest.upper), rest.left)
-    above = Nodes(rest.state, torch.where(chosen, middle, rest.lower), rest.upper, rest.left)
-    return _joined(children, _joined(below, above))
+    below = replace(rest, upper=torch.where(chosen, middle, rest.upper))
+    above = replace(rest, lower=torch.where(chosen, middle, rest.lower))
+    return children.join(below).join(above)
 
 
-def _rows(nodes: Nodes, index: slice | Tensor) -> Nodes:
-    return Nodes(nodes.state[index], nodes.lower[index], nodes.upper[index], nodes.left[index])
-
-
-def _joined(one: Nodes, other: Nodes) -> Nodes:
-    pairs = ((one.state, other.state), (one.lower, other.lower), (one.upper, other.upper), (one.left, other.left))
-    return Nodes(*(torch.cat(pair) for pair in pairs))
+def _only(place: Tensor, size: int) -> Tensor:
+    return torch.nn.functional.one_hot(place, size).bool()
