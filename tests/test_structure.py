@@ -22,13 +22,27 @@ ALLOWED: dict[str, set[str]] = {
     "adapters": {"core", "attacks"},
     "data": {"core"},
     "models": {"core", "data"},
+    "truth": {"core", "run", "attacks", "data", "models"},
     "store": {"core"},
     "report": {"core", "store"},
     "bench": {"core", "run", "attacks", "adapters", "data", "models", "store", "report"},
     "auto": {"core", "run", "attacks", "adapters", "data", "models", "store", "report", "bench"},
     "testing": {"core", "run", "attacks", "adapters", "data", "models", "store", "report", "bench", "auto"},
     "board": {"core", "run", "attacks", "adapters", "data", "models", "store", "report", "bench", "auto"},
-    "cli": {"core", "run", "attacks", "adapters", "data", "models", "store", "report", "bench", "auto", "board"},
+    "cli": {
+        "core",
+        "run",
+        "attacks",
+        "adapters",
+        "data",
+        "models",
+        "store",
+        "report",
+        "bench",
+        "auto",
+        "board",
+        "truth",
+    },
 }
 # Loaded when a function is called, not with the module: the contract opens a session and asks what a model is, and a
 # result is drawn and saved.

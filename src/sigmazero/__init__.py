@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sigmazero.models.any import wrap
     from sigmazero.run.check import check
     from sigmazero.store.results import load_result
+    from sigmazero.truth.ablation import smooth
 
 __version__ = "0.1.0"
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "refine",
     "register",
     "sigma_zero",
+    "smooth",
     "wrap",
 ]
 
@@ -59,10 +61,11 @@ _LATER = {
     "evaluate": "sigmazero.bench.evaluate",
     "foreign": "sigmazero.adapters.foreign",
     "gate": "sigmazero.auto.gating",
+    "smooth": "sigmazero.truth.ablation",
     "wrap": "sigmazero.models.any",
 }
 # Packages to import from: sigmazero.models, sigmazero.data and so on. What is not named here is our own business.
-_PACKAGES = ("adapters", "attacks", "auto", "bench", "data", "models", "report", "store", "testing")
+_PACKAGES = ("adapters", "attacks", "auto", "bench", "data", "models", "report", "store", "testing", "truth")
 
 
 def __getattr__(name: str) -> object:

@@ -1,0 +1,161 @@
+"""The exact suite: how far an attack is from the truth, on networks whose fewest changes are known.
+
+>>> from sigmazero.truth import suite
+>>> suite.run("sigma-zero", ["mlp-standard"], queries=200, limit=3)[0].images
+3
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sigmazero.attacks import ATTACKS, get
+from sigmazero.core.attack import Attack
+from sigmazero.core.result import Result
+from sigmazero.truth.digits import FOLDER, NAMES, digits, network
+
+FEATURES = 64
+ROUNDS = 100  # steps, or fewer: then a step asks many times, and the attack keeps its own number
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What is proved of a network: `lower` to `upper` changes, the same where it is solved, and points with `upper`.
+
+    Where no point is known that fools the network, `upper` is one more than the number of features.
+    """
+
+    lower: Tensor
+    upper: Tensor
+    witness: Tensor
+
+    @property
+    def exact(self) -> Tensor:
+        """Where the fewest changes are known."""
+        return self.lower == self.upper
+
+
+@dataclass(frozen=True)
+class Score:
+    """An attack on a network of the suite, or on several.
+
+    gap      mean of changes over fewest changes − 1, of the images that are right; an image that was not fooled counts
+             as one with all features changed. Where an image is open, the fewest known stand for the fewest
+    gap_most the same where the fewest that are not ruled out stand for the fewest
+    optimal  share of the images that are right and solved on which the attack needs no more than the fewest
+    asr, median_l0  of all images, as everywhere
+    queries  mean number of forwards and backwards for an image
+    better   images on which it needs fewer changes than were known
+    """
+
+    attack: str
+    network: str
+    images: int
+    gap: float
+    gap_most: float
+    optimal: float
+    asr: float
+    median_l0: float
+    queries: float
+    seconds: float
+    better: int = 0
+
+
+@cache
+def answers(name: str) -> Answers:
+    """What is proved of a network of the suite."""
+    if name not in NAMES:
+        raise ValueError(f"the suite has no network {name!r}; it has {', '.join(NAMES)}")
+    with np.load(FOLDER / "answers.npz", allow_pickle=False) as file:
+        lower, upper = (torch.from_numpy(file[f"{name}/{kind}"].astype(np.int64)) for kind in ("lower", "upper"))
+        return Answers(lower, upper, torch.from_numpy(file[f"{name}/witness"]).view(-1, 1, 8, 8))
+
+
+def entrants() -> list[str]:
+    """The attacks that can enter: those that look for the fewest changes."""
+    return [name for name, attack in ATTACKS.items() if attack.kind == "minimum-norm"]
+
+
+def run(
+    attack: str | Attack,
+    networks: Sequence[str] = NAMES,
+    *,
+    queries: int = 1000,
+    limit: int | None = None,
+    seed: int = 0,
+) -> list[Score]:
+    """An attack on networks of the suite: a score for each, and where there are several one for all.
+
+    attack   a name, which gets the steps that `queries` allow (see `fitted`), or an attack, run as it is
+    limit    the first so many of the 200 images
+    """
+    method = fitted(attack, queries) if isinstance(attack, str) else attack
+    if method.kind != "minimum-norm":
+        raise ValueError(f"{method.name} works with a fixed budget and has no fewest changes; try {method.name}-min")
+    ours = digits()
+    if limit is not None and not 1 <= limit <= len(ours.labels):
+        raise ValueError(f"limit={limit!r} must be a whole number, 1 to {len(ours.labels)}")
+    some = slice(0, limit)
+    parts = []
+    for name in networks:
+        known = answers(name)
+        known = Answers(known.lower[some], known.upper[some], known.witness[some])
+        found = method.run(network(name), ours.images[some], ours.labels[some], seed=seed, ids=ours.rows[some])
+        parts.append((name, known, found))
+    scores = [score(method.name, *part) for part in parts]
+    if len(parts) > 1:
+        joined = Answers(*(torch.cat([getattr(known, f.name) for _, known, _ in parts]) for f in fields(Answers)))
+        scores.append(score(method.name, "all", joined, Result.join([found for _, _, found in parts])))
+    return scores
+
+
+def fitted(name: str, queries: int) -> Attack:
+    """An attack with about so many queries: as its `queries`, or as steps of 2 (with gradients) or 1 (without)."""
+    attack = get(name)
+    if queries < 20:
+        raise ValueError(f"queries={queries!r} must be a whole number, 20 or more")
+    changed: dict[str, Any] = {}
+    if "queries" in attack.parameters():
+        changed = {"queries": queries}
+    elif attack.steps > ROUNDS:
+        changed = {"steps": queries // 2 if attack.gradients else queries}
+    return replace(attack, **changed)
+
+
+def score(attack: str, name: str, known: Answers, found: Result) -> Score:
+    """The figures of a result, against what is proved."""
+    l0 = found.l0.double()
+    wrong = l0 < known.lower
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0])
+        raise RuntimeError(
+            f"{attack} fools {name} with {l0[row]:g} changes at image {row}, where {int(known.lower[row])} are proved "
+            "to be needed: the suite or the attack's check is wrong, please report it"
+        )
+    right = known.upper > 0
+    needed = torch.where(found.success, l0, FEATURES)[right]
+    least, most = known.upper[right].clamp_max(FEATURES), known.lower[right]
+    solved = known.exact[right]
+    return Score(
+        attack=attack,
+        network=name,
+        images=len(found),
+        gap=_mean(needed / least - 1),
+        gap_most=_mean(needed / most - 1),
+        optimal=_mean((found.success[right] & (needed == least))[solved].double()),
+        asr=found.asr(),
+        median_l0=found.median_l0,
+        queries=_mean((found.forwards + found.backwards).double()),
+        seconds=found.seconds,
+        better=int((found.success & (l0 < known.upper)).sum()),
+    )
+
+
+def _mean(values: Tensor) -> float:
+    return float(values.mean()) if len(values) else math.nan
