@@ -8,26 +8,16 @@ that stands in for the model (a surrogate) may say how its own margin falls; how
     h    the surrogate's slopes                         c        what they are worth: num / den, never below 0
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from sigmazero.attacks._budget import by_site
 from sigmazero.core import ops
-from sigmazero.core.oracle import Oracle
-from sigmazero.core.parameters import Kind, NamedModel
 from sigmazero.core.problem import Problem
 
-Network = Callable[[Tensor], Tensor]
-Surrogate = (
-    Annotated[Network, Kind(nn.Module, "a network")] | Annotated[NamedModel, Kind(NamedModel, "a name in a plan")]
-)
-CHUNK = 1024  # points a surrogate is asked about at once
-LOOKS = 16  # sites that a surrogate is asked about between two queries, or two steps of them
 SPREAD = 0.5  # what a neighbour learns, where a feature learns 1
 NOISE = 0.1  # how much of a difference is not laid on anything: slopes are not the same everywhere
 FADE = 0.98  # weight of a surrogate's past, where its last prediction has weight 1
@@ -59,14 +49,29 @@ def begin(p: Problem, guided: bool) -> Slopes:
     return Slopes(g, torch.ones_like(g), zero if guided else None, zero.clone() if guided else None)
 
 
-def learn(s: Slopes, p: Problem, z: Tensor, rise: Tensor, h: Tensor | None) -> Slopes:
-    """The slopes after the margin rose by `rise` along z; a rise that is not finite teaches nothing."""
+def trusted(s: Slopes, rise: Tensor, guess: Tensor) -> Slopes:
+    """What is known after a surrogate guessed `guess` where the margin rose by `rise`."""
+    if s.num is None or s.den is None:
+        return s
+    known = rise.isfinite() & guess.isfinite()
+    rise, guess = torch.where(known, rise, 0.0), torch.where(known, guess, 0.0)
+    return Slopes(s.g, s.doubt, FADE * s.num + rise * guess, FADE * s.den + guess * guess)
+
+
+def learn(s: Slopes, p: Problem, z: Tensor, rise: Tensor, guess: Tensor | None = None) -> Slopes:
+    """The slopes after the margin rose by `rise` along z; a rise that is not finite teaches nothing.
+
+    Where a surrogate guessed a rise, the slopes explain the rest.
+    """
     known = rise.isfinite() & (z != 0).flatten(1).any(1)
     rise = torch.where(known, rise, 0.0)
-    if h is not None and s.num is not None and s.den is not None:
-        guess = (h * z).flatten(1).sum(1) * known
-        s = Slopes(s.g, s.doubt, FADE * s.num + rise * guess, FADE * s.den + guess * guess)
-    missed = torch.where(known, rise - (s.total(h) * z).flatten(1).sum(1), 0.0)
+    expected = (s.g * z).flatten(1).sum(1)
+    if guess is not None and s.num is not None:
+        guess = torch.where(known & guess.isfinite(), guess, 0.0)
+        s = trusted(s, rise, guess)
+        assert s.trust is not None  # with a surrogate
+        expected = expected + s.trust * guess
+    missed = torch.where(known, rise - expected, 0.0)
     root = s.doubt.sqrt()
     share, own = root * _spread(root * z, p), s.doubt * z * z
     scale = ((z * share).flatten(1).sum(1) + NOISE * own.flatten(1).sum(1)).clamp(min=1e-30)
@@ -80,42 +85,6 @@ def _spread(v: Tensor, p: Problem) -> Tensor:
         return v
     row = v.new_tensor([SPREAD, 1.0, SPREAD])
     return F.conv2d(v.reshape(-1, 1, *p.x.shape[2:]), torch.outer(row, row)[None, None], padding=1).view_as(v)
-
-
-def tangents(surrogate: Network | None, p: Problem) -> Tensor | None:
-    """A surrogate's slopes at the clean input, by sites; the model is not asked."""
-    if surrogate is None:
-        return None
-    slope = Oracle(surrogate, p).value_and_grad(p.x, p.margin).grad
-    return by_site(p, torch.where(slope.isfinite(), slope, 0.0))
-
-
-def secants(surrogate: Network, p: Problem, h: Tensor, a: Tensor, where: Tensor, value: Tensor) -> Tensor:
-    """The surrogate's slopes h, with those of some sites (rows, number) told by moving each alone to its value.
-
-    Of a move across the whole box a robust network's gradient says little, and such a move says more.
-    Points are (rows, features of a site, sites), values (rows, features of a site, number).
-    """
-    n = where.shape[1]
-    there = where[:, None].expand_as(value)
-    z = value - a.gather(2, there)
-    places = where[:, :, None, None].expand(-1, -1, a.shape[1], 1)
-    moved = a[:, None].expand(-1, n, -1, -1).scatter(3, places, value.transpose(1, 2)[..., None])
-    points = p.outward(torch.cat([a[:, None], moved], 1).view(len(a), n + 1, *p.x.shape[1:])).flatten(0, 1)
-    with torch.no_grad():
-        logits = torch.cat([surrogate(part) for part in torch.split(points, CHUNK)]).to(a.dtype)
-    margins = torch.stack([p.margin(one) for one in logits.view(len(a), n + 1, -1).unbind(1)], 1)
-    rise = margins[:, 1:] - margins[:, :1]
-    slope = z * (rise / (z * z).sum(1).clamp(min=1e-30))[:, None]
-    return h.scatter(2, there, torch.where((z != 0) & slope.isfinite(), slope, h.gather(2, there)))
-
-
-def check_surrogate(name: str, surrogate: object) -> None:
-    """Refuse a surrogate that cannot be asked as it is."""
-    if isinstance(surrogate, NamedModel):
-        raise ValueError(f"{name}: surrogate is a name, {surrogate.name!r}; load that network and pass it instead")
-    if isinstance(surrogate, nn.Module) and surrogate.training:
-        raise ValueError(f"{name}: the surrogate is in training mode; call surrogate.eval() first")
 
 
 def grid(p: Problem, most: int) -> tuple[int, int]:

@@ -21,18 +21,25 @@ from torch import Tensor
 
 from sigmazero.attacks import _sites as sites
 from sigmazero.attacks import _slopes as slopes
+from sigmazero.attacks import _surrogate as surrogates
 from sigmazero.attacks import _swap
 from sigmazero.attacks._probe import Probe, probes
 from sigmazero.attacks._probe import State as Probed
-from sigmazero.attacks._sites import Box
-from sigmazero.attacks._slopes import Slopes, Surrogate
-from sigmazero.attacks._swap import Judged, SwapSearch
+from sigmazero.attacks._sites import Box, Ends
+from sigmazero.attacks._slopes import Slopes
+from sigmazero.attacks._surrogate import Surrogate
+from sigmazero.attacks._swap import Draws, Judged, SwapSearch
+from sigmazero.attacks._transfer import HALVINGS, WAYS, Transfer
+from sigmazero.attacks._transfer import State as Transferred
 from sigmazero.core import noise, ops
 from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, NamedModel, Share, Whole
 from sigmazero.core.problem import Problem
+
+SCREENED = 8  # draws for each proposal of which the surrogate chooses one
+MANY = 8  # with so many queries for each tile they are asked about in spite of a surrogate
 
 
 @dataclass
@@ -52,9 +59,9 @@ class QuerySearch(SwapSearch):
 
     needs: ClassVar[Ability] = "scores"
 
-    def follow(self, oracle: Oracle, before: Probed) -> State:  # type: ignore[override]
+    def follow(self, oracle: Oracle, before: Probed | Transferred) -> State:  # type: ignore[override]
         """Begin at the best point known, with what the first phase learnt."""
-        known = before.slopes()
+        known = before.known
         first = self._begin(oracle, known.total(before.h), torch.full_like(before.m, sites.USUAL * self.choices))
         mine = {f.name: getattr(first, f.name) for f in fields(first)}
         oracle.retire(first.done)
@@ -67,10 +74,9 @@ class QuerySearch(SwapSearch):
         u = noise.drawn(s.luck, i, p.sites + 2 * k + 2, p.x.dtype)
         wave, luck, fate, size, turn = torch.split(u, [p.sites, k, k, 1, 1], 1)
         box = sites.box(p)
-        h = self._looked(s, box, wave, p)
-        s = replace(s, g=s.known.total(h), h=h)
+        s = replace(s, g=s.known.total(s.h))
         ends = sites.ends(p, box, s.g)
-        draws = self._draw(s, box, ends, sites.either(p, box, i), wave, fate, oracle)
+        draws, guess = self._drawn(i, s, box, ends, wave, fate, oracle)
         draws = draws._replace(joining=sites.joining(p, i))
         slack = 1 - heat * s.stuck[:, None] * torch.log1p(-luck)
         chosen = self._chosen(s, turn[:, 0])
@@ -86,7 +92,8 @@ class QuerySearch(SwapSearch):
             now = p.margin(oracle.logits(one.point))
             # Equal gains may make a choice too large, and so may what joined in to keep a rule.
             m = now.masked_fill(oracle.worth(one.point) >= one.best, torch.inf) if last or p.tied else now
-            known = slopes.learn(s.known, p, (one.point - s.a).view_as(box.x), now - s.now, h)
+            z = (one.point - s.a).view_as(box.x)
+            known = slopes.learn(s.known, p, z, now - s.now, self._guessed(j, s, z, guess, chosen & last))
             moved, draws, verdict = self._judge(one, m, allowed, s, draws, oracle)
             assert isinstance(moved, State)
             s = replace(moved, known=known, now=torch.where(verdict.kept, now, s.now))
@@ -95,25 +102,59 @@ class QuerySearch(SwapSearch):
         assert isinstance(wiser, State)
         return wiser
 
-    def _looked(self, s: State, box: Box, wave: Tensor, p: Problem) -> Tensor | None:
-        """The surrogate's slopes, told anew for sites that promise most, for some changed ones, and for some others."""
+    def _drawn(
+        self, i: Tensor, s: State, box: Box, ends: Ends, wave: Tensor, fate: Tensor, oracle: Oracle
+    ) -> tuple[Draws, Tensor | None]:
+        """The sites of all proposals, and by how much the surrogate's margin would rise with each.
+
+        With a surrogate many are drawn: the first one is kept, and of the others those that promise most.
+        """
+        p, k = oracle.problem, self.proposals
+        either = sites.either(p, box, i)
         if s.h is None or self.surrogate is None or isinstance(self.surrogate, NamedModel):
-            return s.h
-        a = s.a.view_as(box.x)
-        changed, each = (a != box.x).any(1), min(slopes.LOOKS // 4, p.sites)
-        ends = sites.ends(p, box, s.known.total(s.h))
-        hopeful = ends.gain.masked_fill(changed, 0) * (0.5 + wave)
-        order = torch.cat(
-            [
-                hopeful.topk(2 * each if 2 * each <= p.sites else each, 1).indices,
-                (changed + wave).topk(each, 1).indices,
-                wave.topk(each, 1).indices,
-            ],
-            1,
+            return self._draw(s, box, ends, either, wave, fate, oracle), None
+        many = replace(self, proposals=k * SCREENED)
+        fates = noise.uniform(p.seed, p.ids, i, (many.proposals,), stream=5, dtype=p.x.dtype)
+        draws = many._draw(s, box, ends, either, wave, fates, oracle)
+        swap = (s.count < oracle.tally.best_l0)[:, None, None]
+        a, value = s.a.view_as(box.x), torch.where(swap, draws.value, draws.clean)
+        old, new = (v[:, None].expand(-1, a.shape[1], -1) for v in (draws.old, draws.new))
+        back = box.x.gather(2, old)
+        points = _exchanged(a, draws.old, back, draws.new, value)
+        said = surrogates.answers(self.surrogate, p, torch.cat([a[:, None], points], 1))
+        guess = surrogates.rises(p, said)
+        slope = s.known.g
+        learnt = (slope.gather(2, old) * (back - a.gather(2, old))).sum(1)
+        learnt = learnt + (slope.gather(2, new) * (value - a.gather(2, new))).sum(1) * (draws.old != draws.new)
+        trust = s.known.trust
+        assert trust is not None  # with a surrogate
+        hope = learnt + trust[:, None] * guess
+        hope[:, 0] = -torch.inf
+        best = hope.topk(k, 1, largest=False).indices
+        wide = best[:, None]
+        chosen = Draws(
+            new=draws.new.gather(1, best),
+            old=draws.old.gather(1, best),
+            value=draws.value.gather(2, wide.expand(-1, draws.value.shape[1], -1)),
+            clean=draws.clean.gather(2, wide.expand(-1, draws.clean.shape[1], -1)),
+            credit=draws.credit.gather(2, wide.expand(-1, draws.credit.shape[1], -1)),
+            joining=None,
         )
-        there = order[:, None].expand(-1, a.shape[1], -1)
-        value = torch.where(changed.gather(1, order)[:, None], box.at(order).x, ends.end.gather(2, there))
-        return slopes.secants(self.surrogate, p, s.h, a, order, value)
+        return chosen, guess.gather(1, best)
+
+    def _guessed(self, j: int, s: State, z: Tensor, guess: Tensor | None, whole: Tensor) -> Tensor | None:
+        """The surrogate's guess at a rise of the margin: of a whole choice what its slopes say."""
+        if guess is None or s.h is None:
+            return None
+        return torch.where(whole, (s.h * z).flatten(1).sum(1), guess[:, j])
+
+
+def _exchanged(a: Tensor, old: Tensor, back: Tensor, new: Tensor, value: Tensor) -> Tensor:
+    """Points that have an old site put back and a new one changed: (rows, number, features of a site, sites)."""
+    n, per = old.shape[1], a.shape[1]
+    before, after = (v[:, :, None, None].expand(-1, -1, per, 1) for v in (old, new))
+    points = a[:, None].expand(-1, n, -1, -1).scatter(3, before, back.transpose(1, 2)[..., None])
+    return points.scatter(3, after, value.transpose(1, 2)[..., None])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,16 +178,22 @@ class QuerySwap(QuerySearch):
     def check(self, problem: Problem) -> None:
         """Refuse a surrogate that cannot be asked."""
         super().check(problem)
-        slopes.check_surrogate(self.name, self.surrogate)
+        surrogates.check(self.name, self.surrogate)
 
     def phases(self, problem: Problem | None = None) -> tuple[Attack, ...]:
         """A look at all sites, which also gets the queries that do not fill a step of the search; then the search."""
-        most = max(16, int(self.share * self.steps))
-        look = (most + 1 if problem is None else probes(problem, most)) + self.openings
-        searches = max(0, self.steps - look) // self.proposals
         assert not isinstance(self.surrogate, NamedModel)  # as checked
+        most = max(16, int(self.share * self.steps))
+        tiles = (most + 1 if problem is None else probes(problem, most)) - 1
+        look = 1 + tiles + self.openings
+        if self.surrogate is not None:
+            tiles = tiles if MANY * tiles <= self.steps else 0
+            look = 1 + WAYS + HALVINGS + (tiles and tiles + self.openings // 2)
+        searches = max(0, self.steps - look) // self.proposals
         steps = self.steps - searches * self.proposals
-        first = Probe(steps=steps, most=most, jitter=self.jitter, surrogate=self.surrogate)
+        first: Attack = Probe(steps=steps, most=most, jitter=self.jitter)
+        if self.surrogate is not None:
+            first = Transfer(steps=steps - 1, tiles=tiles, jitter=self.jitter, surrogate=self.surrogate)
         if searches == 0:
             return (first,)
         mine = {f.name: getattr(self, f.name) for f in fields(QuerySearch) if f.name != "name"}

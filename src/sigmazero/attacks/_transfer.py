@@ -1,0 +1,143 @@
+"""The first phase of a search without gradients that has a surrogate: whole choices that fool the surrogate.
+
+The surrogate alone says in which order sites had best change: one way for its own margin, others towards the classes
+that the model itself holds for likeliest. The model is asked about the same number of sites on each way, then about
+more of them on the best way until that succeeds, then about fewer, halving what lies between success and failure.
+Where queries are many, tiles follow as without a surrogate, and whole choices by what both told: a surrogate may be
+wrong.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from sigmazero.attacks import _sites as sites
+from sigmazero.attacks import _slopes as slopes
+from sigmazero.attacks import _surrogate as surrogates
+from sigmazero.attacks._probe import told
+from sigmazero.attacks._slopes import Slopes
+from sigmazero.attacks._surrogate import Network
+from sigmazero.core import noise
+from sigmazero.core.ability import Ability
+from sigmazero.core.attack import Attack
+from sigmazero.core.oracle import Oracle
+
+FIRST = 16  # sites on each way at first
+RIVALS = 2  # classes with a way of their own
+WAYS = 1 + RIVALS
+HALVINGS = 6  # questions about the best way
+
+
+@dataclass
+class State:
+    """One row per sample.
+
+    m      margin of the clean input                    low    sites of the largest choice that failed
+    h      the surrogate's slopes there                 value  where each site goes
+    ways   sites in order, (rows, ways, length)         least  lowest margin on the ways so far, and on which of them
+    guess  the surrogate's margin of the clean input
+    """
+
+    known: Slopes
+    m: Tensor
+    h: Tensor
+    value: Tensor
+    ways: Tensor
+    least: Tensor
+    best: Tensor
+    guess: Tensor
+    low: Tensor
+    luck: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transfer(Attack):
+    """The clean input, then points on the surrogate's ways, each of them one query."""
+
+    name: str = "query-swap"
+    steps: int
+    tiles: int
+    jitter: float
+    surrogate: Network
+
+    paper: ClassVar[str] = "docs/blackbox.md"
+    needs: ClassVar[Ability] = "scores"
+    unroll: ClassVar[int] = 1
+
+    def init(self, oracle: Oracle) -> State:
+        """Ask about the clean input, and the surrogate about everything else."""
+        p = oracle.problem
+        box, net = sites.box(p), self.surrogate
+        logits = oracle.logits(p.x)
+        every = torch.arange(p.sites, device=p.x.device).expand(len(p), -1)
+        value = surrogates.far(net, p, box)
+        rivals: list[Tensor | None] = [None]
+        if not p.narrow:
+            likely = logits.scatter(1, p.y[:, None], -torch.inf).topk(min(RIVALS, logits.shape[1] - 1), 1).indices
+            rivals += list(likely.unbind(1))
+        alone = surrogates.singles(net, p, box.x, every, value)
+        rises = [surrogates.rises(p, alone, rival) for rival in rivals]
+        ways = [surrogates.way(net, p, box, value, rise, rival) for rise, rival in zip(rises, rivals, strict=True)]
+        z = value - box.x
+        return State(
+            known=slopes.begin(p, guided=True),
+            m=p.margin(logits),
+            h=z * (rises[0] / (z * z).sum(1).clamp(min=1e-30))[:, None],
+            value=value,
+            ways=torch.stack(ways, 1),
+            least=p.x.new_full((len(p),), torch.inf),
+            best=torch.zeros_like(p.y),
+            guess=surrogates.margins(p, alone[:, :1])[:, 0],
+            low=p.x.new_full((len(p),), FIRST),
+            luck=noise.source(p.seed, p.ids),
+        )
+
+    def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
+        """Ask about the first sites of a way, a tile, or a whole choice."""
+        p, box, paths, length = oracle.problem, sites.box(oracle.problem), *s.ways.shape[1:]
+        racing, turn = i < paths, i - paths - HALVINGS
+        tiling, after = (turn >= 0) & (turn < self.tiles), turn >= self.tiles
+        wave = noise.drawn(s.luck, i, length + p.sites, p.x.dtype)
+        low, size = self._size(s, oracle)
+        size = torch.where(racing, torch.full_like(size, FIRST), size)
+        which = torch.where(racing, i.clamp(max=paths - 1), s.best)
+        along = self._along(s, box, which, size, wave[:, :length] * ~racing)
+        ends = sites.ends(p, box, s.known.total(s.h))
+        n = size if p.costs is not None else size.long()
+        choice = sites.whole_choice(box, ends, n, wave[:, length:], self.jitter, p.costs)
+        point = torch.where(((size > length) | after)[:, None, None], choice, along)
+        mine = slopes.tiles(p, max(1, self.tiles)) == turn
+        point = torch.where(tiling, torch.where(mine, s.value, box.x), point)
+        point, before = p.legal(point.view_as(p.x)), oracle.tally.best_cost
+        m = p.margin(oracle.logits(point))
+        z, failed = (point - p.x).view_as(box.x), oracle.tally.best_cost >= before
+        said = surrogates.answers(self.surrogate, p, point.view_as(box.x)[:, None])
+        guess = surrogates.margins(p, said)[:, 0] - s.guess
+        known = slopes.trusted(s.known, m - s.m, guess)
+        assert known.trust is not None  # with a surrogate
+        better = racing & (m < s.least)
+        failing = torch.where(racing, torch.where(m < 0, FIRST / 2, s.low), torch.where(failed, size, low))
+        return replace(
+            s,
+            known=told(known, z * tiling, m - s.m - known.trust * guess, mine & tiling),
+            least=torch.where(better, m, s.least),
+            best=torch.where(better, i, s.best),
+            low=torch.where(tiling, s.low, failing),
+        )
+
+    def _size(self, s: State, oracle: Oracle) -> tuple[Tensor, Tensor]:
+        """The largest choice that failed, as far as it still counts, and how large the next one is."""
+        p, best = oracle.problem, oracle.tally.best_l0.to(s.low)
+        found = best <= p.sites
+        low = torch.where(found & (best - s.low <= (best / 8).clamp(min=1)), best / 2, s.low)
+        return low, torch.where(found, (low + best) / 2, 2 * low).clamp(min=1)
+
+    def _along(self, s: State, box: sites.Box, which: Tensor, size: Tensor, wave: Tensor) -> Tensor:
+        """The first sites of a way moved, in an order that is varied a little."""
+        way = s.ways.gather(1, which.expand(len(s.ways))[:, None, None].expand(-1, 1, s.ways.shape[2]))[:, 0]
+        turn = torch.arange(1, way.shape[1] + 1, device=way.device) * (1 + 2 * self.jitter * wave)
+        first = turn.argsort(1).argsort(1) < size[:, None]
+        chosen = torch.zeros_like(box.x[:, 0], dtype=torch.bool).scatter(1, way, first)
+        return torch.where(chosen[:, None], s.value, box.x)
