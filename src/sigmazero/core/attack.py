@@ -120,11 +120,8 @@ class Attack(ABC):
         hardware = Hardware(precision, capture, fuse, max_memory, prepare)
         more: dict[str, Any] = {"x": x, "classes": _named(model)}
         with Session(self, _asked(model, layout), hardware, batch_size=batch_size) as session:
-            result = session.run(problem, progress=progress)
-            findings = session.doubts()
-        for each in findings:
-            warnings.warn(render([each]), stacklevel=2)
-        return _noticed(replace(turned_back(result, layout), findings=findings, **more), targeted)
+            result = turned_back(session.run(problem, progress=progress), layout)
+            return _noticed(replace(result, findings=session.doubts(), **more), targeted)
 
     def check(self, problem: Problem) -> None:
         """Refuse a question that this attack does not answer."""
@@ -186,7 +183,9 @@ class Attack(ABC):
 
 
 def _noticed(result: Result, targeted: bool) -> Result:
-    """The same result; where the goals look like the true labels, that is said."""
+    """The same result; what makes it doubtful is said, and where the goals look like the true labels, that."""
+    for each in result.findings:
+        warnings.warn(render([each]), stacklevel=3)
     if targeted and len(result) > 1 and bool((result.outcome == Outcome.ALREADY).all()):
         advice = "with targeted=True pass the classes to reach"
         warnings.warn(f"all targets equal the prediction, so nothing was searched; {advice}", stacklevel=3)

@@ -85,19 +85,24 @@ def attack(
     problem, found = _posed(network, chosen, goals, may, place, **how)
     size = at_most(network, BATCH_SIZE) if (batch_size, place) == (None, "cpu") and path is not None else batch_size
     keeper = None if path is None else Keeper(path, ModelSpec(model, model, normalize=normalize), chosen, goals, may)
-    result = _searched(Session(method, network, hardware, batch_size=size), problem, keeper)
-    result = replace(result, classes=chosen.classes, findings=tuple(gating(found)))
+    result = _searched(Session(method, network, hardware, batch_size=size), problem, keeper, chosen.classes, found)
     _tell(path, goals, result, chosen, method, problem, f"{method.name} against {model} on {chosen.name}")
     findings.end(found, allow)
 
 
-def _searched(session: Session, problem: Problem, keeper: Keeper | None) -> sz.Result:
-    """The result of the search; after Ctrl-C what is finished is kept, and there is none."""
+def _searched(
+    session: Session,
+    problem: Problem,
+    keeper: Keeper | None,
+    classes: tuple[str, ...] | None,
+    found: list[Finding],
+) -> sz.Result:
+    """The result of the search, with names and findings; after Ctrl-C what is finished is kept, and there is none."""
     with session:
         result = _warned(session, problem) if keeper is None else keeper.run(session, problem)
     if result is None:
         raise typer.Exit(INTERRUPTED)
-    return result
+    return replace(result, classes=classes, findings=tuple(gating(found)))
 
 
 def _warned(session: Session, problem: Problem) -> sz.Result:
