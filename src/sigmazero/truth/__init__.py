@@ -1,0 +1,1 @@
+"""How near the truth is: proofs that fewer changes cannot fool a network."""
