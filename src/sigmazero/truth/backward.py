@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from sigmazero.truth.forms import Forms, Shape
+from sigmazero.truth.forms import Crop, Forms, Shape
 from sigmazero.truth.graph import Network
 from sigmazero.truth.layers import Add, Conv, Layer, MaxPool, Relu, Reshape, Scale, overlay
 from sigmazero.truth.regions import Region
@@ -16,14 +16,15 @@ from sigmazero.truth.rounding import TINY, gamma
 
 @dataclass(eq=False)
 class Known:
-    """What is known of the layers so far: lines of those that bend (with a ring of zeros), and for each task how wide
-    the widest interval of a layer is, from which the error of rounding is computed.
+    """What is known of the layers so far: lines of those that bend (with a ring of zeros) and where they move at all,
+    and for each task how wide the widest interval of a layer is, from which the error of rounding is computed.
     """
 
     network: Network
     region: Region
     lines: dict[int, Lines] = field(default_factory=dict)
     widths: dict[int, Tensor] = field(default_factory=dict)
+    crops: dict[int, Crop] = field(default_factory=dict)
 
 
 def least(known: Known, place: int, forms: Forms) -> Tensor:
@@ -38,6 +39,7 @@ def least(known: Known, place: int, forms: Forms) -> Tensor:
         size = here.a.abs().flatten(1).sum(1)
         width = known.widths[at]
         if isinstance(layer, Relu | MaxPool):
+            here = here.cropped(known.crops[at])  # outside it all lines are 0
             here, offset = _straight(layer, known.lines[at], here)
             constant = constant + offset
             width = width + known.lines[at].largest + known.widths[layer.sources[0]]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sigmazero.truth import relax
 from sigmazero.truth.backward import Known, least
-from sigmazero.truth.forms import Forms, ringed
+from sigmazero.truth.forms import Crop, Forms, ringed
 from sigmazero.truth.graph import Network
 from sigmazero.truth.layers import Conv, Input, Interval, Layer, MaxPool, Relu
 from sigmazero.truth.regions import Region
@@ -39,13 +39,14 @@ class Bounder:
         self._straight = _straight(network)
         self._costs = [_cost(network, place) for place in range(len(network.layers))]
 
-    def margins(self, clean: Clean, rows: Tensor, labels: Tensor, region: Region) -> Tensor:
+    def margins(self, clean: Clean, rows: Tensor, labels: Tensor, region: Region, *, quick: bool = False) -> Tensor:
         """A number for each task and class that own logit minus the class's is above, all over the region.
 
         `rows` says which clean input is a task's; a task's own class has infinity.
+        `quick` leaves the intervals of inner layers as they are.
         """
         with torch.inference_mode():
-            known = self._layers(clean, rows, region)
+            known = self._layers(clean, rows, region, quick)
             logits, errors = (t[-1][rows][:, 0, 0] for t in (clean.values, clean.errors))
             classes = logits.shape[1]
             tasks = torch.arange(len(rows), device=rows.device).repeat_interleave(classes)
@@ -62,7 +63,7 @@ class Bounder:
             result[tasks, other] = own - its + found - slack
         return result
 
-    def _layers(self, clean: Clean, rows: Tensor, region: Region) -> Known:
+    def _layers(self, clean: Clean, rows: Tensor, region: Region, quick: bool) -> Known:
         """Lines and widths of all layers."""
         known = Known(self.network, region)
         intervals: dict[int, Interval] = {}
@@ -73,8 +74,9 @@ class Bounder:
             elif isinstance(layer, Relu | MaxPool):
                 source = layer.sources[0]
                 z, error = clean.values[source][rows], clean.errors[source][rows]
-                wanted = self._wanted(place, layer, z, error, intervals[source])
-                intervals[source] = self._better(known, source, z, error, intervals[source], wanted, layer)
+                if not quick or self._straight[source]:
+                    wanted = self._wanted(place, layer, z, error, intervals[source])
+                    intervals[source] = self._better(known, source, z, error, intervals[source], wanted, layer)
                 lines, moved = (
                     (relax.relu_lines(layer, z, error, intervals[source]), relax.relu_deviations)
                     if isinstance(layer, Relu)
@@ -82,6 +84,8 @@ class Bounder:
                 )
                 known.lines[place] = relax.Lines(ringed(lines.packed), lines.slopes, lines.largest)
                 intervals[place] = moved(layer, z, error, intervals[source])
+                lo, hi = intervals[place]
+                known.crops[place] = Crop.around((hi > lo).any(3))
             else:
                 given = [intervals[source] for source in layer.sources]
                 intervals[place] = layer.deviations(*given)

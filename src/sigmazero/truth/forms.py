@@ -53,6 +53,25 @@ class Forms:
         y, z = (y >= 0) & (y < shape[0]), (z >= 0) & (z < shape[1])
         return Forms(self.a * (y[:, :, None] & z[:, None])[..., None], self.tasks, self.origin)
 
+    def cropped(self, box: "Crop") -> "Forms":
+        """Without the coefficients outside each task's box, where that is smaller than the window."""
+        (high, wide), (y, z) = self.a.shape[1:3], box.size
+        if high * wide * 3 <= y * z * 4:
+            return self
+        return Forms(self._shifted(box.origin[self.tasks], box.size), self.tasks, box.origin[self.tasks])
+
+    def _shifted(self, origin: Tensor, size: tuple[int, int]) -> Tensor:
+        """The coefficients in windows of another origin and size."""
+        a, (n, _, _, c) = self.a, self.a.shape
+        for axis in (1, 2):
+            begin = 0 if self.origin is None else self.origin[:, axis - 1, None]
+            index = torch.arange(size[axis - 1], device=a.device) + origin[:, axis - 1, None] - begin
+            good = (index >= 0) & (index < a.shape[axis])
+            view = (n, -1, 1, 1) if axis == 1 else (n, 1, -1, 1)
+            target = (n, size[0], a.shape[2], c) if axis == 1 else (n, size[0], size[1], c)
+            a = a.gather(axis, index.clamp(0, a.shape[axis] - 1).view(view).expand(target)) * good.view(view)
+        return a
+
     def settled(self, shape: Shape) -> "Forms":
         """Over the whole layer, where the window is as large as that."""
         if self.origin is None or (self.a.shape[1] < shape[0] or self.a.shape[2] < shape[1]):
@@ -63,15 +82,7 @@ class Forms:
         """Over the whole layer."""
         if self.origin is None:
             return self
-        a, (n, high, wide, c) = self.a, self.a.shape
-        for axis, size, given in ((1, shape[0], high), (2, shape[1], wide)):
-            index = torch.arange(size, device=a.device) - self.origin[:, axis - 1, None]
-            good = (index >= 0) & (index < given)
-            places = index.clamp(0, given - 1)
-            view = (n, size, 1, 1) if axis == 1 else (n, 1, size, 1)
-            target = (n, size, a.shape[2], c) if axis == 1 else (n, a.shape[1], size, c)
-            a = a.gather(axis, places.view(view).expand(target)) * good.view(view)
-        return Forms(a, self.tasks)
+        return Forms(self._shifted(torch.zeros_like(self.origin), shape[:2]), self.tasks)
 
     def plus(self, other: "Forms", shape: Shape) -> "Forms":
         """The sum of two batches of forms of the same tasks."""
@@ -86,6 +97,28 @@ class Forms:
         for part, top, left in ((self.a, max(0, -y), max(0, -z)), (other.a, max(0, y), max(0, z))):
             a[:, top : top + part.shape[1], left : left + part.shape[2]] += part
         return Forms(a, self.tasks, torch.minimum(self.origin, other.origin))
+
+
+@dataclass(frozen=True, eq=False)
+class Crop:
+    """The part of a layer that moves at all: where it begins for each task, and a size that holds every task's."""
+
+    origin: Tensor
+    size: tuple[int, int]
+
+    @staticmethod
+    def around(moves: Tensor) -> "Crop":
+        """The smallest boxes around what is true (tasks, height, width)."""
+        origins, sizes = [], []
+        for axis in (1, 2):
+            line = moves.any(3 - axis)
+            length = line.shape[1]
+            first = line.to(torch.int8).argmax(1)
+            last = length - 1 - line.flip(1).to(torch.int8).argmax(1)
+            size = max(1, int((last - first).max()) + 1) if bool(line.any()) else 1
+            sizes.append(min(size, length))
+            origins.append(first.clamp_max(length - sizes[-1]))
+        return Crop(torch.stack(origins, 1), (sizes[0], sizes[1]))
 
 
 def ringed(x: Tensor) -> Tensor:
