@@ -24,11 +24,12 @@ ALLOWED: dict[str, set[str]] = {
     "models": {"core", "data"},
     "store": {"core"},
     "report": {"core", "store"},
+    "truth": {"core", "run", "attacks", "data", "models"},
     "bench": {"core", "run", "attacks", "adapters", "data", "models", "store", "report"},
     "auto": {"core", "run", "attacks", "adapters", "data", "models", "store", "report", "bench"},
     "testing": {"core", "run", "attacks", "adapters", "data", "models", "store", "report", "bench", "auto"},
     "board": {"core", "run", "attacks", "adapters", "data", "models", "store", "report", "bench", "auto"},
-    "cli": {"core", "run", "attacks", "adapters", "data", "models", "store", "report", "bench", "auto", "board"},
+    "cli": {"core", "run", "attacks", "adapters", "data", "models", "store", "report", "bench", "auto", "board", "truth"},
 }
 # Loaded when a function is called, not with the module: the contract opens a session and asks what a model is, and a
 # result is drawn and saved.

@@ -22,17 +22,21 @@ if TYPE_CHECKING:
     from sigmazero.models.any import wrap
     from sigmazero.run.check import check
     from sigmazero.store.results import load_result
+    from sigmazero.truth.certificates import Certificates
+    from sigmazero.truth.certify import certify
 
 __version__ = "0.1.0"
 __all__ = [
     "ATTACKS",
     "Attack",
+    "Certificates",
     "Formula",
     "Outcome",
     "Result",
     "Rule",
     "Space",
     "SparseAutoAttack",
+    "certify",
     "check",
     "evaluate",
     "foreign",
@@ -52,6 +56,8 @@ _LATER = {
     **dict.fromkeys(("Outcome", "Result"), "sigmazero.core.result"),
     **dict.fromkeys(("Formula", "Rule"), "sigmazero.core.space_rules"),
     "Attack": "sigmazero.core.attack",
+    "Certificates": "sigmazero.truth.certificates",
+    "certify": "sigmazero.truth.certify",
     "Space": "sigmazero.core.space",
     "load_result": "sigmazero.store.results",
     "SparseAutoAttack": "sigmazero.auto",
@@ -62,7 +68,7 @@ _LATER = {
     "wrap": "sigmazero.models.any",
 }
 # Packages to import from: sigmazero.models, sigmazero.data and so on. What is not named here is our own business.
-_PACKAGES = ("adapters", "attacks", "auto", "bench", "data", "models", "report", "store", "testing")
+_PACKAGES = ("adapters", "attacks", "auto", "bench", "data", "models", "report", "store", "testing", "truth")
 
 
 def __getattr__(name: str) -> object:

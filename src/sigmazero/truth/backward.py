@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from sigmazero.truth.forms import Crop, Forms, Shape
-from sigmazero.truth.graph import Network
+from sigmazero.truth.graph import Layered
 from sigmazero.truth.layers import Add, Conv, Layer, MaxPool, Relu, Reshape, Scale, overlay
 from sigmazero.truth.regions import Region
-from sigmazero.truth.relax import Lines
+from sigmazero.truth.relax import Straight
 from sigmazero.truth.rounding import TINY, gamma
 
 
@@ -20,9 +20,9 @@ class Known:
     and for each task how wide the widest interval of a layer is, from which the error of rounding is computed.
     """
 
-    network: Network
+    network: Layered
     region: Region
-    lines: dict[int, Lines] = field(default_factory=dict)
+    lines: dict[int, Straight] = field(default_factory=dict)
     widths: dict[int, Tensor] = field(default_factory=dict)
     crops: dict[int, Crop] = field(default_factory=dict)
 
@@ -62,13 +62,13 @@ def _terms(layer: Layer) -> int:
     return 4
 
 
-def _straight(layer: Relu | MaxPool, lines: Lines, forms: Forms) -> tuple[Forms, Tensor]:
+def _straight(layer: Relu | MaxPool, lines: Straight, forms: Forms) -> tuple[Forms, Tensor]:
     """Forms below those given, of the inputs of the layer, and their constants: a positive coefficient takes the lower
     line, a negative one the upper.
     """
     a, n, c = forms.a, lines.slopes, lines.channels
     packed = forms.take(lines.packed, ring=True)
-    low, high, under, over = packed.split((n * c, n * c, c, c), 3)
+    low, high, under, over = packed.tensor_split((n * c, 2 * n * c, 2 * n * c + c), 3)
     up = a > 0
     offset = (a * torch.where(up, under, over)).flatten(1).sum(1)
     if isinstance(layer, Relu):

@@ -12,34 +12,35 @@ from torch import Tensor
 from sigmazero.truth import relax
 from sigmazero.truth.backward import Known, least
 from sigmazero.truth.forms import Crop, Forms, ringed
-from sigmazero.truth.graph import Network
-from sigmazero.truth.layers import Conv, Input, Interval, Layer, MaxPool, Relu
+from sigmazero.truth.graph import Layered
+from sigmazero.truth.layers import Conv, Input, Layer, MaxPool, Reach, Relu
 from sigmazero.truth.regions import Region
 from sigmazero.truth.rounding import UNIT
 
 
 @dataclass(frozen=True, eq=False)
-class Clean:
+class Unchanged:
     """Every layer's values for some inputs, and by how much they may be off."""
 
     values: list[Tensor]
     errors: list[Tensor]
 
     @staticmethod
-    def of(network: Network, x: Tensor) -> "Clean":
+    def of(network: Layered, x: Tensor) -> "Unchanged":
         """The values for inputs (rows, height, width, channels)."""
-        return Clean(*network.values(x))
+        return Unchanged(*network.values(x))
 
 
 class Bounder:
     """Bounds margins of one network. `room` is how many numbers the coefficients of a batch of forms may have."""
 
-    def __init__(self, network: Network, room: int = 2**21) -> None:
+    def __init__(self, network: Layered, room: int = 2**21) -> None:
         self.network, self.room = network, room
         self._straight = _straight(network)
         self._costs = [_cost(network, place) for place in range(len(network.layers))]
+        self.size = sum(_size(network, place) for place in range(len(network.layers)))
 
-    def margins(self, clean: Clean, rows: Tensor, labels: Tensor, region: Region, *, quick: bool = False) -> Tensor:
+    def margins(self, clean: Unchanged, rows: Tensor, labels: Tensor, region: Region, *, quick: bool = False) -> Tensor:
         """A number for each task and class that own logit minus the class's is above, all over the region.
 
         `rows` says which clean input is a task's; a task's own class has infinity.
@@ -63,10 +64,10 @@ class Bounder:
             result[tasks, other] = own - its + found - slack
         return result
 
-    def _layers(self, clean: Clean, rows: Tensor, region: Region, quick: bool) -> Known:
-        """Lines and widths of all layers."""
+    def _layers(self, clean: Unchanged, rows: Tensor, region: Region, quick: bool) -> Known:
+        """Straight and widths of all layers."""
         known = Known(self.network, region)
-        intervals: dict[int, Interval] = {}
+        intervals: dict[int, Reach] = {}
         readers = self.network.readers
         for place, layer in enumerate(self.network.layers):
             if isinstance(layer, Input):
@@ -77,15 +78,7 @@ class Bounder:
                 if not quick or self._straight[source]:
                     wanted = self._wanted(place, layer, z, error, intervals[source])
                     intervals[source] = self._better(known, source, z, error, intervals[source], wanted, layer)
-                lines, moved = (
-                    (relax.relu_lines(layer, z, error, intervals[source]), relax.relu_deviations)
-                    if isinstance(layer, Relu)
-                    else (relax.pool_lines(layer, z, error, intervals[source]), relax.pool_deviations)
-                )
-                known.lines[place] = relax.Lines(ringed(lines.packed), lines.slopes, lines.largest)
-                intervals[place] = moved(layer, z, error, intervals[source])
-                lo, hi = intervals[place]
-                known.crops[place] = Crop.around((hi > lo).any(3))
+                self._bend(known, place, layer, z, error, intervals)
             else:
                 given = [intervals[source] for source in layer.sources]
                 intervals[place] = layer.deviations(*given)
@@ -96,7 +89,20 @@ class Bounder:
                     intervals.pop(source, None)
         return known
 
-    def _wanted(self, place: int, layer: Layer, z: Tensor, error: Tensor, interval: Interval) -> Tensor:
+    def _bend(
+        self, known: Known, place: int, layer: Relu | MaxPool, z: Tensor, error: Tensor, intervals: dict[int, Reach]
+    ) -> None:
+        """The lines of a layer that bends, and how far its outputs can move."""
+        given = intervals[layer.sources[0]]
+        if isinstance(layer, Relu):
+            lines, moved = relax.relu_lines(layer, z, error, given), relax.relu_deviations(layer, z, error, given)
+        else:
+            lines, moved = relax.pool_lines(layer, z, error, given), relax.pool_deviations(layer, z, error, given)
+        known.lines[place] = relax.Straight(ringed(lines.packed), lines.slopes, lines.largest)
+        intervals[place] = moved
+        known.crops[place] = Crop.around((moved[1] > moved[0]).any(3))
+
+    def _wanted(self, place: int, layer: Layer, z: Tensor, error: Tensor, interval: Reach) -> Tensor:
         """Of which neurons better intervals are worth their cost."""
         source = layer.sources[0]
         if self._straight[source] and not isinstance(self.network.layers[source], Input):
@@ -113,9 +119,9 @@ class Bounder:
         return wanted
 
     def _better(
-        self, known: Known, place: int, z: Tensor, error: Tensor, interval: Interval, wanted: Tensor, layer: Layer
-    ) -> Interval:
-        """Intervals that are narrower where that is wanted: first the end nearer to the bend, then, if it bends, both."""
+        self, known: Known, place: int, z: Tensor, error: Tensor, interval: Reach, wanted: Tensor, layer: Layer
+    ) -> Reach:
+        """Intervals that are narrower where that is wanted: first the end nearer to the bend; the other if it bends."""
         if isinstance(self.network.layers[place], Input | Relu | MaxPool):
             return interval
         lo, hi = interval
@@ -141,7 +147,9 @@ class Bounder:
         end[tasks, y, x, c] = torch.maximum(now, found) if sign > 0 else torch.minimum(now, -found)
         return end
 
-    def _least(self, known: Known, place: int, a: "Tensor | tuple[Tensor, float]", tasks: Tensor, origin: Tensor | None) -> Tensor:
+    def _least(
+        self, known: Known, place: int, a: "Tensor | tuple[Tensor, float]", tasks: Tensor, origin: Tensor | None
+    ) -> Tensor:
         """The least values of forms, a part of them at a time; forms may be given as a channel and a sign."""
         step = max(1, self.room // self._costs[place])
         found = []
@@ -158,7 +166,7 @@ class Bounder:
         return torch.cat(found)
 
 
-def _straight(network: Network) -> list[bool]:
+def _straight(network: Layered) -> list[bool]:
     """Which layers depend on the input without a bend between."""
     found: list[bool] = []
     for layer in network.layers:
@@ -166,7 +174,21 @@ def _straight(network: Network) -> list[bool]:
     return found
 
 
-def _cost(network: Network, place: int) -> int:
+def _size(network: Layered, place: int) -> int:
+    """Roughly how many numbers a layer holds for one task."""
+    layer = network.layers[place]
+    h, w, c = layer.shape
+    if isinstance(layer, Conv):
+        return (
+            h * w * layer.kernel[0] * layer.kernel[1] * layer.weight.shape[4] * layer.weight.shape[0] // 4
+            + 4 * h * w * c
+        )
+    if isinstance(layer, MaxPool):
+        return h * w * c * 10 * layer.kernel[0] * layer.kernel[1]
+    return 10 * h * w * c
+
+
+def _cost(network: Layered, place: int) -> int:
     """The most numbers that a form of a layer takes on its way back."""
     sizes: dict[int, tuple[int, int]] = {place: (1, 1)}
     most = 1
@@ -178,7 +200,9 @@ def _cost(network: Network, place: int) -> int:
         most = max(most, h * w * channels * (5 if isinstance(layer, Relu) else 1))
         if isinstance(layer, Conv | MaxPool):
             inner = network.layers[layer.sources[0]].shape[2]
-            most = max(most, h * w * layer.kernel[0] * layer.kernel[1] * inner * (3 if isinstance(layer, MaxPool) else 1))
+            most = max(
+                most, h * w * layer.kernel[0] * layer.kernel[1] * inner * (3 if isinstance(layer, MaxPool) else 1)
+            )
             h, w = (
                 (n - 1) * s + (k - 1) * d + 1
                 for n, s, k, d in zip((h, w), layer.stride, layer.kernel, layer.dilation, strict=True)

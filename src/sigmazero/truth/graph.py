@@ -15,7 +15,7 @@ from sigmazero.core.text import one_line
 from sigmazero.truth.layers import Input, Layer
 from sigmazero.truth.operations import OPERATIONS, ROWS, Traced, UnknownOperation, image, start
 
-__all__ = ["Network", "UnknownOperation", "image", "trace"]
+__all__ = ["Layered", "UnknownOperation", "image", "trace"]
 
 KNOWN = (
     "Conv2d, Linear, ReLU, LeakyReLU, BatchNorm in eval mode, average and max pooling, flatten, sums, and numbers "
@@ -24,7 +24,7 @@ KNOWN = (
 
 
 @dataclass(frozen=True)
-class Network:
+class Layered:
     """Layers in the order in which they are computed; the first is the input, the last the logits."""
 
     layers: tuple[Layer, ...]
@@ -50,7 +50,7 @@ class Network:
         return values, errors
 
 
-def trace(model: nn.Module, x: Tensor) -> Network:
+def trace(model: nn.Module, x: Tensor) -> Layered:
     """The network that a model is for inputs like these, in float64 and on their device."""
     if x.ndim not in (2, 3, 4):
         raise ValueError(f"inputs have shape {tuple(x.shape)}; vectors and images can be certified")
@@ -65,7 +65,7 @@ def trace(model: nn.Module, x: Tensor) -> Network:
     return network
 
 
-def _same(model: nn.Module, network: Network, x: Tensor) -> None:
+def _same(model: nn.Module, network: Layered, x: Tensor) -> None:
     """Refuse a model that answers otherwise than its operations, or otherwise each time."""
     noise = torch.rand(ROWS, *x.shape[1:], generator=torch.Generator().manual_seed(0)).to(x)
     for points in (x[:ROWS], noise):
@@ -78,7 +78,7 @@ def _same(model: nn.Module, network: Network, x: Tensor) -> None:
             raise UnknownOperation("the model answers otherwise than its traced operations; its course depends on data")
 
 
-def _read(program: Any, sample: Tensor) -> Network:
+def _read(program: Any, sample: Tensor) -> Layered:
     """The layers of a traced program."""
     layers = start(sample)
     known: dict[Any, Any] = {}
@@ -100,7 +100,7 @@ def _read(program: Any, sample: Tensor) -> Network:
         raise UnknownOperation("the model's answer is no row of logits for each input")
     if found.place != len(layers.found) - 1:  # something else was computed after it
         layers.scale(found.sample, found.place, 1.0)
-    return Network(tuple(layers.found))
+    return Layered(tuple(layers.found))
 
 
 def _called(layers: Any, target: Any, args: Any, kwargs: Any) -> Any:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sigmazero.truth.rounding import UNIT, gamma, outward
 
-Interval = tuple[Tensor, Tensor]
+Reach = tuple[Tensor, Tensor]
 Pair = tuple[int, int]
 
 
@@ -49,7 +49,7 @@ class Conv:
     @property
     def terms(self) -> int:
         """How many products are summed, in either direction."""
-        groups, out, high, wide, inner = self.weight.shape
+        _, out, high, wide, inner = self.weight.shape
         return max(out, inner) * high * wide
 
     def __call__(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -71,7 +71,7 @@ class Conv:
         spread = self(slack * x.abs() + error * (1 + slack), self.weight.abs())
         return y, (spread + slack * self.bias.abs()) * (1 + slack) + UNIT * y.abs()
 
-    def deviations(self, interval: Interval) -> Interval:
+    def deviations(self, interval: Reach) -> Reach:
         """What deviations of the inputs within an interval around 0 can do to the outputs."""
         lo, hi = interval
         middle, width = self((lo + hi) / 2), self((hi - lo) / 2, self.weight.abs())
@@ -109,7 +109,7 @@ class Scale:
         y = x * self.factor + self.shift
         return y, (self.factor.abs() * error + 8 * UNIT * (self.size + (x * self.factor).abs())) * (1 + 8 * UNIT)
 
-    def deviations(self, interval: Interval) -> Interval:
+    def deviations(self, interval: Reach) -> Reach:
         """What deviations of the inputs can do to the outputs."""
         one, other = interval[0] * self.factor, interval[1] * self.factor
         return outward(torch.minimum(one, other), torch.maximum(one, other), 16 * UNIT)
@@ -127,7 +127,7 @@ class Add:
         y = x + other
         return y, (error + more) * (1 + 4 * UNIT) + UNIT * y.abs()
 
-    def deviations(self, one: Interval, other: Interval) -> Interval:
+    def deviations(self, one: Reach, other: Reach) -> Reach:
         """What deviations of the inputs can do to the outputs."""
         return outward(one[0] + other[0], one[1] + other[1], 4 * UNIT)
 
@@ -149,7 +149,7 @@ class Reshape:
         """Values, and by how much they may be off."""
         return self(x), self(error)
 
-    def deviations(self, interval: Interval) -> Interval:
+    def deviations(self, interval: Reach) -> Reach:
         """The same."""
         return self(interval[0]), self(interval[1])
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sigmazero.truth.bounds import Clean
-from sigmazero.truth.question import Question
+from sigmazero.truth.bounds import Unchanged
+from sigmazero.truth.inquiry import Inquiry
+from sigmazero.truth.operations import image
 from sigmazero.truth.regions import Groups
 
 NARROW = 2.0**-14  # of the width of the box: a part that is neither proved nor a witness is given up
@@ -36,18 +37,16 @@ class Boxes:
         return torch.clamp(((self.low + self.high) / 2).float().double(), self.low, self.high)
 
 
-def whole_boxes(question: Question, rows: Tensor, sites: Tensor) -> Boxes:
+def whole_boxes(inquiry: Inquiry, rows: Tensor, sites: Tensor) -> Boxes:
     """All values that the sites may have."""
-    channels = question.points.shape[3] if question.pixels else 1
-    ends = [image_ends(question, t, channels)[rows[:, None], sites] for t in (question.lower, question.upper)]
+    channels = inquiry.points.shape[3] if inquiry.pixels else 1
+    ends = [image_ends(inquiry, t, channels)[rows[:, None], sites] for t in (inquiry.lower, inquiry.upper)]
     return Boxes(rows, sites, *ends)
 
 
-def image_ends(question: Question, ends: Tensor, channels: int) -> Tensor:
+def image_ends(inquiry: Inquiry, ends: Tensor, channels: int) -> Tensor:
     """The ends of the box by site (rows, sites, features)."""
-    from sigmazero.truth.operations import image
-
-    return image(ends.double()).reshape(len(ends), -1, channels).expand(len(question.x), -1, -1)
+    return image(ends.double()).reshape(len(ends), -1, channels).expand(len(inquiry.x), -1, -1)
 
 
 def join(parts: list[Boxes]) -> Boxes:
@@ -55,15 +54,15 @@ def join(parts: list[Boxes]) -> Boxes:
     return Boxes(*(torch.cat([getattr(part, name) for part in parts]) for name in ("rows", "sites", "low", "high")))
 
 
-def points(question: Question, boxes: Boxes, values: Tensor) -> Tensor:
+def points(inquiry: Inquiry, boxes: Boxes, values: Tensor) -> Tensor:
     """Inputs with these values (boxes, t, features) at the boxes' sites."""
-    base = question.points[boxes.rows]
+    base = inquiry.points[boxes.rows]
     flat = base.reshape(len(base), -1, values.shape[2])
     index = boxes.sites[:, :, None].expand_as(values)
     return flat.scatter(1, index, values).view_as(base)
 
 
-def corners(question: Question, boxes: Boxes) -> tuple[Tensor, Tensor]:
+def corners(inquiry: Inquiry, boxes: Boxes) -> tuple[Tensor, Tensor]:
     """Points at corners of the boxes that fool the model, and their rows: one for each input at most."""
     features = boxes.low[0].numel()
     count = min(CORNERS, 2**features)
@@ -73,36 +72,47 @@ def corners(question: Question, boxes: Boxes) -> tuple[Tensor, Tensor]:
     bits = (code[:, None] >> torch.arange(features, device=code.device) & 1).bool().view(count, *boxes.low.shape[1:])
     found, rows = [], []
     for corner in bits:
-        tried = question.outside(points(question, boxes, torch.where(corner, boxes.high, boxes.low)))
-        good = question.fooled(tried, boxes.rows)
+        tried = inquiry.outside(points(inquiry, boxes, torch.where(corner, boxes.high, boxes.low)))
+        good = inquiry.fooled(tried, boxes.rows)
         found.append(tried[good])
         rows.append(boxes.rows[good])
     return torch.cat(found), torch.cat(rows)
 
 
-def judged(question: Question, boxes: Boxes) -> tuple[Tensor, Tensor, Tensor]:
-    """Which boxes are proved, which have a middle that fools the model, and the middles in torch's shape."""
+def middles(inquiry: Inquiry, boxes: Boxes) -> Tensor:
+    """The inputs in the middle of each box, in torch's shape."""
+    return inquiry.outside(points(inquiry, boxes, boxes.middle))
+
+
+def proved(inquiry: Inquiry, boxes: Boxes, quick: bool) -> Tensor:
+    """Which boxes hold no input that fools the network."""
     middle = boxes.middle
-    base = points(question, boxes, middle)
+    base = points(inquiry, boxes, middle)
     with torch.inference_mode():
-        clean = Clean.of(question.bounder.network, base)
+        clean = Unchanged.of(inquiry.bounder.network, base)
     rows = torch.arange(len(boxes), device=boxes.rows.device)
-    labels = question.y[boxes.rows]
     ends = []
     for end in (boxes.low, boxes.high):
         flat = torch.zeros_like(base).reshape(len(base), -1, middle.shape[2])
         ends.append(flat.scatter(1, boxes.sites[:, :, None].expand_as(middle), end - middle).view_as(base))
-    region = Groups(boxes.sites[:, :, None], *ends, rows, question.pixels)
-    proved = question.bounder.margins(clean, rows, labels, region).amin(1) > 0
-    tried = question.outside(base)
-    return proved, question.fooled(tried, boxes.rows) & ~proved, tried
+    region = Groups(boxes.sites[:, :, None], ends[0], ends[1], rows, inquiry.pixels)
+    return inquiry.bounder.margins(clean, rows, inquiry.y[boxes.rows], region, quick=quick).amin(1) > 0
 
 
-def halved(question: Question, boxes: Boxes) -> tuple[Boxes, Tensor]:
+def _widths(inquiry: Inquiry, boxes: Boxes) -> Tensor:
+    """The widths of the boxes as shares of the whole (boxes, features)."""
+    whole = whole_boxes(inquiry, boxes.rows, boxes.sites)
+    return ((boxes.high - boxes.low) / (whole.high - whole.low).clamp_min(1e-30)).flatten(1)
+
+
+def levels(inquiry: Inquiry, boxes: Boxes) -> Tensor:
+    """How often each box was halved, as a number below 0."""
+    return _widths(inquiry, boxes).clamp_min(1e-9).log2().sum(1).floor().long().clamp_max(-1)
+
+
+def halved(inquiry: Inquiry, boxes: Boxes) -> tuple[Boxes, Tensor]:
     """The halves of boxes at the widest feature, and the rows of boxes that are too narrow for that."""
-    channels = boxes.low.shape[2]
-    full = [image_ends(question, t, channels)[boxes.rows[:, None], boxes.sites] for t in (question.lower, question.upper)]
-    width = ((boxes.high - boxes.low) / (full[1] - full[0]).clamp_min(1e-30)).flatten(1)
+    width = _widths(inquiry, boxes)
     widest, place = width.max(1)
     good = widest > NARROW
     kept, place = boxes.take(good), place[good]
@@ -110,4 +120,4 @@ def halved(question: Question, boxes: Boxes) -> tuple[Boxes, Tensor]:
     middle = kept.middle
     lower = Boxes(kept.rows, kept.sites, kept.low, torch.where(cut, middle, kept.high))
     upper = Boxes(kept.rows, kept.sites, torch.where(cut, middle, kept.low), kept.high)
-    return join([lower, upper]), boxes.rows[~good].unique()
+    return join([lower, upper]), boxes.rows[~good]

@@ -41,8 +41,8 @@ class Layers:
     def scale(self, sample: Tensor, place: int, factor: Any, shift: Any = 0.0) -> int:
         """Take in a product with a number, or one number for each value, and a sum with another."""
         like = self.like.new_ones(1, dtype=torch.float64)
-        numbers = [like * n for n in (factor, shift)]
-        return self.add(Scale(shape_of(sample), (place,), *numbers, numbers[1].abs()))
+        numbers = like * factor, like * shift
+        return self.add(Scale(shape_of(sample), (place,), numbers[0], numbers[1], numbers[1].abs()))
 
 
 def image(x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sigmazero.truth.forms import Forms, ringed
-from sigmazero.truth.layers import Interval
+from sigmazero.truth.layers import Reach
 from sigmazero.truth.rounding import gamma
 
 
@@ -42,7 +42,7 @@ class Groups:
     @cached_property
     def _whole(self) -> Tensor:
         """The group of every site (tasks, height, width, channels or 1), -1 for sites of none."""
-        n, groups, places = self.sites.shape
+        n, groups = self.sites.shape[:2]
         h, w, c = self.lo.shape[1:]
         c = 1 if self.pixels else c
         label = torch.full((n, h * w * c + 1), -1, dtype=torch.int8, device=self.sites.device)
@@ -63,7 +63,7 @@ class Groups:
         return bool((self._first != groups).any())
 
     @cached_property
-    def interval(self) -> Interval:
+    def interval(self) -> Reach:
         """How far each feature may move at all (tasks, height, width, channels)."""
         free = self._whole >= 0
         return tuple(torch.where(free, t[self.rows], 0.0) for t in (self.lo, self.hi))  # type: ignore[return-value]
@@ -148,7 +148,7 @@ class TopSites:
         return h, w, c
 
     @cached_property
-    def _ends(self) -> Interval:
+    def _ends(self) -> Reach:
         """How far each feature may move (tasks, sites, features)."""
         channels = self.lo.shape[3] if self.pixels else 1
         may = ((self.free | self.other)[:, :, None]).to(self.lo.dtype)
@@ -156,7 +156,7 @@ class TopSites:
         return lo, hi
 
     @cached_property
-    def interval(self) -> Interval:
+    def interval(self) -> Reach:
         """How far each feature may move at all (tasks, height, width, channels)."""
         shape = (len(self), *self.lo.shape[1:])
         return self._ends[0].reshape(shape), self._ends[1].reshape(shape)

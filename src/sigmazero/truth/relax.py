@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sigmazero.truth.layers import Interval, MaxPool, Relu
+from sigmazero.truth.layers import MaxPool, Reach, Relu
 from sigmazero.truth.rounding import UNIT
 
 TURN = 1 + 8 * UNIT
 
 
 @dataclass(frozen=True, eq=False)
-class Lines:
+class Straight:
     """Slopes and offsets of the two lines for every value, side by side as (tasks, height, width, parts).
 
     `slopes` counts the slopes of one line: 1 for a ReLU, the places of the window for a max pool.
@@ -33,20 +33,20 @@ class Lines:
         return self.packed.shape[3] // (2 * self.slopes + 2)
 
 
-def ends(z: Tensor, error: Tensor, interval: Interval) -> tuple[Tensor, Tensor, Tensor]:
+def ends(z: Tensor, error: Tensor, interval: Reach) -> tuple[Tensor, Tensor, Tensor]:
     """Smallest and largest value, moved outward by all that rounding can do, and by how much that is."""
     lo, hi = interval
     slack = error + 8 * UNIT * (z.abs() + torch.maximum(hi, -lo))
     return z + lo - slack, z + hi + slack, 2 * slack
 
 
-def unstable(layer: Relu, z: Tensor, error: Tensor, interval: Interval) -> Tensor:
+def unstable(layer: Relu, z: Tensor, error: Tensor, interval: Reach) -> Tensor:
     """Where a ReLU bends within the interval."""
     low, high, _ = ends(z, error, interval)
     return (low < 0) & (high > 0) & (interval[1] > interval[0])
 
 
-def relu_lines(layer: Relu, z: Tensor, error: Tensor, interval: Interval) -> Lines:
+def relu_lines(layer: Relu, z: Tensor, error: Tensor, interval: Reach) -> Straight:
     """The triangle of a ReLU; the lower line is that of the larger part of the interval."""
     low, high, slack = ends(z, error, interval)
     moves = interval[1] > interval[0]
@@ -58,10 +58,10 @@ def relu_lines(layer: Relu, z: Tensor, error: Tensor, interval: Interval) -> Lin
     value = layer(z)
     over = torch.where(bends, steep * (z - low) + layer.slope * low - value + slack, 0.0)
     under = torch.where(bends, down * z - value - slack, 0.0)
-    return Lines(torch.cat((down, up, under, over), 3), 1, _largest(under, over))
+    return Straight(torch.cat((down, up, under, over), 3), 1, _largest(under, over))
 
 
-def relu_deviations(layer: Relu, z: Tensor, error: Tensor, interval: Interval) -> Interval:
+def relu_deviations(layer: Relu, z: Tensor, error: Tensor, interval: Reach) -> Reach:
     """How far the output of a ReLU can move."""
     low, high, slack = ends(z, error, interval)
     value, moves = layer(z), interval[1] > interval[0]
@@ -71,7 +71,7 @@ def relu_deviations(layer: Relu, z: Tensor, error: Tensor, interval: Interval) -
     return torch.where(moves, lo, 0.0).clamp_max(0.0), torch.where(moves, hi, 0.0).clamp_min(0.0)
 
 
-def _seen(layer: MaxPool, z: Tensor, error: Tensor, interval: Interval) -> tuple[Tensor, ...]:
+def _seen(layer: MaxPool, z: Tensor, error: Tensor, interval: Reach) -> tuple[Tensor, ...]:
     """Values, ends, slack and whether it moves, for every place of every window."""
     low, high, slack = ends(z, error, interval)
     moves = (interval[1] > interval[0]).to(z.dtype)
@@ -79,7 +79,7 @@ def _seen(layer: MaxPool, z: Tensor, error: Tensor, interval: Interval) -> tuple
     return (*(layer.seen(t, out) for t in (z, low, high)), layer.seen(slack, 0.0), layer.seen(moves, 0.0) > 0)
 
 
-def contested(layer: MaxPool, z: Tensor, error: Tensor, interval: Interval) -> Tensor:
+def contested(layer: MaxPool, z: Tensor, error: Tensor, interval: Reach) -> Tensor:
     """Which inputs of a max pool may or may not be the largest of their window."""
     _, low, high, _, moves = _seen(layer, z, error, interval)
     rivals = high > low.amax(3, keepdim=True)
@@ -101,7 +101,7 @@ def _spread(layer: MaxPool, seen: Tensor, shape: torch.Size) -> Tensor:
     return total[:, top : top + h, left : left + w]
 
 
-def pool_lines(layer: MaxPool, z: Tensor, error: Tensor, interval: Interval) -> Lines:
+def pool_lines(layer: MaxPool, z: Tensor, error: Tensor, interval: Reach) -> Straight:
     """A max pool from below by one of its inputs; from above by a plane over the rivals, or by the largest end."""
     z, low, high, slack, moves = _seen(layer, z, error, interval)
     slack = slack.amax(3)
@@ -123,10 +123,10 @@ def pool_lines(layer: MaxPool, z: Tensor, error: Tensor, interval: Interval) -> 
     up = torch.where(contested_[:, :, :, None], up, chosen)
     over = torch.where(contested_, torch.minimum(over, flat), 0.0)
     under = torch.where(contested_, torch.where(own, z, 0.0).sum(3) - value - slack, 0.0)
-    return Lines(torch.cat((chosen.flatten(3), up.flatten(3), under, over), 3), len(places), _largest(under, over))
+    return Straight(torch.cat((chosen.flatten(3), up.flatten(3), under, over), 3), len(places), _largest(under, over))
 
 
-def pool_deviations(layer: MaxPool, z: Tensor, error: Tensor, interval: Interval) -> Interval:
+def pool_deviations(layer: MaxPool, z: Tensor, error: Tensor, interval: Reach) -> Reach:
     """How far the output of a max pool can move."""
     z, low, high, slack, moves = _seen(layer, z, error, interval)
     value, slack, moves = z.amax(3), slack.amax(3), moves.any(3)

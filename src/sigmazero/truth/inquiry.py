@@ -6,14 +6,14 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from sigmazero.truth.bounds import Bounder, Clean
+from sigmazero.truth.bounds import Bounder, Unchanged
 from sigmazero.truth.operations import image
 from sigmazero.truth.rounding import UNIT
 from sigmazero.truth.tasks import curve
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class Inquiry:
     """Inputs of torch's shape with their classes, inside a box of the inputs' shape."""
 
     model: nn.Module
@@ -36,10 +36,10 @@ class Question:
         return lo * (1 + 4 * UNIT), hi * (1 + 4 * UNIT)
 
     @cached_property
-    def clean(self) -> Clean:
+    def clean(self) -> Unchanged:
         """Every layer's values for the inputs."""
         with torch.inference_mode():
-            return Clean.of(self.bounder.network, self.points)
+            return Unchanged.of(self.bounder.network, self.points)
 
     @cached_property
     def order(self) -> Tensor:
