@@ -98,8 +98,6 @@ def _network(model: object) -> nn.Module:
 def _check_box(problem: Problem, up_to: int) -> None:
     if up_to > problem.sites:
         raise ValueError(f"up_to={up_to} is more than the {problem.sites} {problem.unit}s of an input")
-    if not bool(((problem.x >= problem.lower) & (problem.x <= problem.upper)).all()):
-        raise ValueError("an input lies outside the box; give bounds that hold every input")
     if not problem.bounded:
         raise ValueError("the box has no end for some feature; give finite bounds")
 

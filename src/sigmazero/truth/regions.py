@@ -106,7 +106,9 @@ class Groups:
             value, place = mine.max(1)
             best.append(value)
             if self.twins:
-                gain = gain.scatter(1, place[:, None], 0.0)
+                # Its next twin takes another site; where nothing was gained the place is any, perhaps another group's.
+                kept = torch.where(value > 0, 0.0, gain.gather(1, place[:, None])[:, 0])
+                gain = gain.scatter(1, place[:, None], kept[:, None])
         return -_total(torch.stack(best, 1), self)
 
     def _best(self, gain: Tensor, tasks: Tensor) -> Tensor:

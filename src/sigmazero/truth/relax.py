@@ -52,9 +52,10 @@ def relu_lines(layer: Relu, z: Tensor, error: Tensor, interval: Reach) -> Straig
     moves = interval[1] > interval[0]
     bends = (low < 0) & (high > 0) & moves
     steep = ((high - layer.slope * low) / (high - low) * TURN).clamp_max(1.0)
-    straight = torch.where(low >= 0, 1.0, layer.slope) * moves
+    slope = torch.full_like(z, layer.slope)  # in float64, which a number of Python would not be
+    straight = torch.where(low >= 0, 1.0, slope) * moves
     up = torch.where(bends, steep, straight)
-    down = torch.where(bends, torch.where(high > -low, 1.0, layer.slope), straight)
+    down = torch.where(bends, torch.where(high > -low, 1.0, slope), straight)
     value = layer(z)
     over = torch.where(bends, steep * (z - low) + layer.slope * low - value + slack, 0.0)
     under = torch.where(bends, down * z - value - slack, 0.0)

@@ -160,6 +160,8 @@ class Search:
     def _values(self, boxes: Boxes) -> None:
         """Prove boxes of values, or find a witness in them, or halve them."""
         boxes = boxes.take(self._alive(boxes.rows))
+        if not len(boxes):
+            return
         middle = leaves.middles(self.inquiry, boxes)
         fooled = self.inquiry.fooled(middle, boxes.rows)
         self.tally.meet(middle[fooled], boxes.rows[fooled])
