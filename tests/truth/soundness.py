@@ -1,4 +1,4 @@
-"""Random tiny networks of all kinds of layers, and what their margins really are on regions: nothing may be below a bound."""
+"""Random tiny networks of all kinds of layers, and what their margins really are: none may be below a bound."""
 
 from dataclasses import dataclass
 

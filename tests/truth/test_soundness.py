@@ -8,7 +8,6 @@ from sigmazero.truth.regions import Groups
 from sigmazero.truth.relax import Straight
 from tests.truth.soundness import examined
 
-
 SEEDS = (467, 601, 737, *range(1, 60))  # the first are those of networks on which a mistake was once seen
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,8 @@ from sigmazero.truth.tactics import Tactics
 
 QUERIES = 300  # of the attack that goes before, by default
 BLOCK = {"cpu": 10, "cuda": 256}  # inputs that are searched together, and stored together
-ROOM = {"cpu": (2**21, 2**22), "cuda": (2**27, 2**29)}  # numbers: of the forms, and of the tasks, of one batch
+PLAIN: dict[str, Any] = {"prepare": "fold", "fuse": False}  # an attack this short does not pay for a compiler
+ROOM = {"cpu": (2**21, 2**22), "cuda": (2**28, 2**30)}  # numbers: of the forms, and of the tasks, of one batch
 
 
 def certify(
@@ -38,6 +40,7 @@ def certify(
     bounds: Bounds = (0.0, 1.0),
     mask: Tensor | None = None,
     time_limit: float | None = None,
+    total_limit: float | None = None,
     attack: Attack | str | None = "sigma-swap",
     block_size: int | None = None,
     resume: str | Path | None = None,
@@ -52,6 +55,7 @@ def certify(
     bounds      the box: scalars, or tensors that broadcast to one sample
     mask        true where a feature may change
     time_limit  seconds of search for one input, its share of what is computed for several at once; None for no limit
+    total_limit seconds for all inputs together; those that are not reached are waiting
     attack      goes first, so that nothing is proved where an example is known: an attack, its name, or None
     block_size  inputs that are searched together
     resume      a file to keep the rows that are done in, and to go on from where it is there
@@ -64,12 +68,13 @@ def certify(
     >>> found.lower.tolist(), found.upper.tolist(), found.status
     ([2], [2.0], ['exact'])
     """
-    _check(up_to, time_limit, block_size)
+    _check(up_to, time_limit, total_limit, block_size)
+    end = math.inf if total_limit is None else time.perf_counter() + total_limit
     problem = make_problem(x, y, bounds=bounds, unit=unit, mask=mask)
     network = _network(model)
     _check_box(problem, up_to)
     method = get(attack, queries=QUERIES) if isinstance(attack, str) else attack
-    certifier = _Certifier(network, trace(network, problem.x), problem, up_to, time_limit, method, block_size)
+    certifier = _Certifier(network, trace(network, problem.x), problem, up_to, time_limit, end, method, block_size)
     found = certifier.begin(None if resume is None else Path(resume))
     left = int((~found.done).sum())
     with bar("certify", left, progress, "inputs") as advance:
@@ -79,11 +84,12 @@ def certify(
     return found
 
 
-def _check(up_to: int, time_limit: float | None, block_size: int | None) -> None:
+def _check(up_to: int, time_limit: float | None, total_limit: float | None, block_size: int | None) -> None:
     if not integer(up_to) or up_to < 1:
         raise ValueError(f"up_to={up_to!r} must be a whole number of changes, 1 or more")
-    if time_limit is not None and not time_limit > 0:
-        raise ValueError(f"time_limit={time_limit} must be more than 0 seconds; leave it out for no limit")
+    for name, limit in (("time_limit", time_limit), ("total_limit", total_limit)):
+        if limit is not None and not limit > 0:
+            raise ValueError(f"{name}={limit} must be more than 0 seconds; leave it out for no limit")
     if block_size is not None and (not integer(block_size) or block_size < 1):
         raise ValueError(f"block_size={block_size!r} must be a whole number of inputs, 1 or more")
 
@@ -111,6 +117,7 @@ class _Certifier:
     problem: Problem
     up_to: int
     time_limit: float | None
+    end: float  # on the clock of time.perf_counter
     attack: Attack | None
     block_size: int | None
 
@@ -148,6 +155,8 @@ class _Certifier:
         step = self.block_size or BLOCK.get(kind, 256)
         for begin in range(0, len(rows), step):
             block = rows[begin : begin + step]
+            if time.perf_counter() > self.end:
+                return
             self._block(found, block, tactics)
             advance(len(block))
             yield found
@@ -176,7 +185,7 @@ class _Certifier:
         box = (problem.lower[0], problem.upper[0]) if not problem.own_box else None
         mask = None if box is not None else problem.lower < problem.upper
         ends = box or (problem.lower.amin(0), problem.upper.amax(0))
-        result = self.attack.run(self.model, problem.x, problem.y, bounds=ends, mask=mask, unit=problem.unit)
+        result = self.attack.run(self.model, problem.x, problem.y, bounds=ends, mask=mask, unit=problem.unit, **PLAIN)
         fooled = result.success
         upper[good[fooled]] = result.changes[fooled].double()
         best[good[fooled]] = result.x_adv[fooled]
@@ -193,11 +202,11 @@ class _Certifier:
         tally = Spending.new(inquiry)
         tally.seconds += spent
         limit = math.inf if self.time_limit is None else self.time_limit
-        batch = max(16, min(4096, numbers // bounder.size))
+        how = {"batch": max(16, min(4096, numbers // bounder.size)), "limit": limit, "end": self.end}
         for t in range(1, self.up_to + 1):
             rows = ((lower == t) & (upper > t) & ~tally.open).nonzero()[:, 0]
             if len(rows):
-                proved = Search(inquiry, tally, t, batch, limit, tactics.setdefault(t, Tactics())).run(rows)
+                proved = Search(inquiry, tally, t, **how, tactics=tactics.setdefault(t, Tactics())).run(rows)
                 lower[proved] = t + 1
                 met = rows[tally.found[rows]]
                 best[met] = tally.witness[met]

@@ -1,5 +1,6 @@
 """The search: tasks from a stack, many at a time and of many inputs at once, until every input is decided."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,12 +52,22 @@ class Search:
     """Decides for some inputs whether t changes can fool the model."""
 
     def __init__(
-        self, inquiry: Inquiry, tally: Spending, t: int, batch: int, limit: float, plan: Tactics | None = None
+        self,
+        inquiry: Inquiry,
+        tally: Spending,
+        t: int,
+        *,
+        batch: int,
+        limit: float = math.inf,
+        end: float = math.inf,
+        tactics: Tactics | None = None,
     ) -> None:
-        self.inquiry, self.tally, self.t, self.batch, self.limit = inquiry, tally, t, batch, limit
+        """`limit` are seconds for one input, `end` is when all must be over, on the clock of `time.perf_counter`."""
+        self.inquiry, self.tally, self.t, self.batch = inquiry, tally, t, batch
+        self.limit, self.end = limit, end
         self.stack: list[Tasks] = []
         self.boxes: list[Boxes] = []
-        self.plan = Tactics() if plan is None else plan
+        self.plan = Tactics() if tactics is None else tactics
 
     def run(self, rows: Tensor) -> Tensor:
         """Search until nothing is left; the rows for which it is proved that no t changes fool the model."""
@@ -102,7 +113,7 @@ class Search:
 
     def _alive(self, rows: Tensor) -> Tensor:
         """Which tasks still matter: their input is undecided and has time left."""
-        late = self.tally.seconds > self.limit
+        late = self.tally.seconds > (-1.0 if time.perf_counter() > self.end else self.limit)
         self.tally.open |= late & ~self.tally.found
         return ~(self.tally.found | self.tally.open)[rows]
 
