@@ -4,8 +4,8 @@
 
 The folder holds mnist_test.npz and cifar10_test2000.npz (`images`, `labels`), the weights of M1, M2 and the
 PreActResNet-18, and in calzone/ the networks of Calzone and CoVerD. The first images that a network gets right are
-asked about, in pixels. Each number of changes is a row of its own, with all that is below it; `--row-seconds` ends a row,
-and images that are not decided by then are open.
+asked about, in pixels. Each number of changes is a row of its own, with all that is below it; `--row-seconds` ends
+a row, and images that are not decided by then are open.
 """
 
 import argparse
