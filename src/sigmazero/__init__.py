@@ -23,17 +23,21 @@ if TYPE_CHECKING:
     from sigmazero.run.check import check
     from sigmazero.store.results import load_result
     from sigmazero.truth.ablation import smooth
+    from sigmazero.truth.certificates import Certificates
+    from sigmazero.truth.certify import certify
 
 __version__ = "0.1.0"
 __all__ = [
     "ATTACKS",
     "Attack",
+    "Certificates",
     "Formula",
     "Outcome",
     "Result",
     "Rule",
     "Space",
     "SparseAutoAttack",
+    "certify",
     "check",
     "evaluate",
     "foreign",
@@ -54,6 +58,8 @@ _LATER = {
     **dict.fromkeys(("Outcome", "Result"), "sigmazero.core.result"),
     **dict.fromkeys(("Formula", "Rule"), "sigmazero.core.space_rules"),
     "Attack": "sigmazero.core.attack",
+    "Certificates": "sigmazero.truth.certificates",
+    "certify": "sigmazero.truth.certify",
     "Space": "sigmazero.core.space",
     "load_result": "sigmazero.store.results",
     "SparseAutoAttack": "sigmazero.auto",

@@ -1,0 +1,87 @@
+"""`sigmazero certify`: how many changes a network is proved to withstand."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import sigmazero as sz
+from sigmazero import data, models
+from sigmazero.cli import options
+from sigmazero.cli.console import say, show_path
+from sigmazero.core.files import same_file, writable
+
+UpTo = Annotated[int, typer.Option("--up-to", metavar="T", help="Prove nothing about more changes than this.")]
+Seconds = Annotated[
+    float | None, typer.Option("--time-limit", metavar="S", help="Seconds of search for one input; none by default.")
+]
+ProofFile = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="An .npz file for the certificates; what it has is not done again."),
+]
+Each = Annotated[bool, typer.Option("--each", help="A line for every input.")]
+First = Annotated[str, typer.Option("--attack", metavar="NAME", help="The attack that goes first; none for no attack.")]
+
+
+def certify(
+    model: options.ModelName,
+    data_name: options.DataName,
+    up_to: UpTo = 1,
+    weights: options.WeightsFile = None,
+    model_dir: options.ModelDir = None,
+    data_dir: options.DataDir = None,
+    normalize: options.MeanAndStd = None,
+    bounds: options.BoxEnds = None,
+    unit: options.UnitName = "feature",
+    attack: First = "sigma-swap",
+    time_limit: Seconds = None,
+    limit: options.Limit = None,
+    rows: options.RowNumbers = None,
+    seed: options.Seed = None,
+    device: options.DeviceName = "auto",
+    out: ProofFile = None,
+    each: Each = False,
+) -> None:
+    """Prove for each input how many changes are needed at least before a network is wrong.
+
+    With --out a run may be interrupted or killed: the same command goes on with the inputs that are not done.
+
+    \b
+    Example:
+      sigmazero certify demo mnist-5k-heldout --limit 20
+      sigmazero certify net.onnx mine.npz --up-to 2 --time-limit 60 --out proofs.npz
+    """
+    if out is not None:
+        _check_out(out, data_name, weights)
+    counted, place = options.unit(unit), options.device(device)
+    network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
+    chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
+    found = sz.certify(
+        network,
+        chosen.images.to(place),
+        chosen.labels.to(place),
+        up_to=up_to,
+        unit=counted,
+        bounds=(0.0, 1.0) if bounds is None else bounds,
+        time_limit=time_limit,
+        attack=None if attack == "none" else attack,
+        resume=out,
+        progress=True,
+    )
+    if each:
+        lines = zip(chosen.ids.tolist(), found.lower.tolist(), found.upper.tolist(), found.status, strict=True)
+        for row, lower, upper, status in lines:
+            say(f"{row}: at least {lower}, at most {upper:g}: {status}")
+    say(found.table())
+    if out is not None:
+        show_path(out)
+
+
+def _check_out(out: Path, data_name: str, weights: Path | None) -> None:
+    """Refuse a file that is read, or cannot be written, before the work."""
+    if out.suffix != ".npz":
+        raise ValueError(f"--out {out} must end in .npz")
+    for given in (data_name, weights):
+        if given is not None and same_file(out, Path(given)):
+            raise ValueError(f"--out {out} would write over what is read; name another file")
+    writable(out)

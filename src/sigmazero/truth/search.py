@@ -1,0 +1,203 @@
+"""The search: tasks from a stack, many at a time and of many inputs at once, until every input is decided."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sigmazero.truth import leaves
+from sigmazero.truth.inquiry import Inquiry
+from sigmazero.truth.leaves import Boxes
+from sigmazero.truth.regions import Groups
+from sigmazero.truth.tactics import Tactics, level
+from sigmazero.truth.tasks import Tasks, join, whole
+
+PROBED = 8  # tasks of a level that are tried before the search, and some more where a batch is large
+
+
+@dataclass(eq=False)
+class Spending:
+    """What is known of each input: a witness, whether it is given up, and the time and boxes spent."""
+
+    witness: Tensor
+    found: Tensor
+    open: Tensor
+    seconds: Tensor
+    boxes: Tensor
+
+    @staticmethod
+    def new(inquiry: Inquiry) -> "Spending":
+        """Nothing yet."""
+        n, place = len(inquiry.x), inquiry.x.device
+        flag = torch.zeros(n, dtype=torch.bool, device=place)
+        count = torch.zeros(n, dtype=torch.float64, device=place)
+        return Spending(inquiry.x.clone(), flag, flag.clone(), count, count.clone())
+
+    def spend(self, rows: Tensor, seconds: float) -> None:
+        """Share time spent among the tasks of a batch."""
+        each = torch.full_like(rows, 1, dtype=torch.float64)
+        self.boxes.index_add_(0, rows, each)
+        self.seconds.index_add_(0, rows, each * (seconds / max(1, len(rows))))
+
+    def meet(self, points: Tensor, rows: Tensor) -> None:
+        """Take witnesses in."""
+        self.witness[rows], self.found[rows] = points, True
+
+
+class Search:
+    """Decides for some inputs whether t changes can fool the model."""
+
+    def __init__(
+        self,
+        inquiry: Inquiry,
+        tally: Spending,
+        t: int,
+        *,
+        batch: int,
+        limit: float = math.inf,
+        end: float = math.inf,
+        tactics: Tactics | None = None,
+    ) -> None:
+        """`limit` are seconds for one input, `end` is when all must be over, on the clock of `time.perf_counter`."""
+        self.inquiry, self.tally, self.t, self.batch = inquiry, tally, t, batch
+        self.limit, self.end = limit, end
+        self.stack: list[Tasks] = []
+        self.boxes: list[Boxes] = []
+        self.plan = Tactics() if tactics is None else tactics
+
+    def run(self, rows: Tensor) -> Tensor:
+        """Search until nothing is left; the rows for which it is proved that no t changes fool the model."""
+        if len(rows) and not self.plan.quick:
+            self._probe(rows)
+        # The first row's tasks lie on top, so that inputs are done one after the other.
+        self._push(whole(rows.flip(0), self.inquiry.sites, self.t))
+        while self.stack or self.boxes:
+            if self.boxes:
+                self._values(_pop(self.boxes, self.batch, leaves.join))
+            else:
+                self._sites(_pop(self.stack, self.batch, join))
+        return rows[~self.tally.found[rows] & ~self.tally.open[rows]]
+
+    def _probe(self, rows: Tensor) -> None:
+        """Try some tasks of several levels: from a middle one down if few succeed, and up as long as that pays."""
+        top = level(self.inquiry.sites)
+        start = min(3, top)
+        for at in range(start, -1, -1):
+            self._try(rows, at)
+            quick, full = self.plan.quick[at], self.plan.full.get(at)
+            if quick.failure * (1.0 if full is None else full.failure) < 0.7:
+                break
+        vain = 0
+        for at in range(start + 1, top + 1):
+            self._try(rows, at)
+            vain = vain + 1 if self.plan.choose(at) == (False, False) else 0
+            if vain == 2 or not self.plan.known(at):
+                return
+
+    def _try(self, rows: Tensor, at: int) -> None:
+        """Try tasks of one level, spread over inputs and sites."""
+        count = max(PROBED, min(256, self.batch // 4))
+        sites, generator = self.inquiry.sites, torch.Generator().manual_seed(at)
+        size = max(1, min(sites, 2**at) * 3 // 4 if at > 1 else 2**at)
+        slots = sites // size
+        pick = torch.rand(count, slots, generator=generator).argsort(1)[:, : self.t]
+        pick = pick if slots >= self.t else torch.zeros(count, self.t, dtype=torch.long)
+        begin = (pick.sort(1).values * size).to(rows)
+        mine = rows[torch.randint(len(rows), (count,), generator=generator).to(rows)]
+        tasks = Tasks(mine, begin, begin + size)
+        self._bounded(tasks.take(self._alive(tasks.rows)), at, (True, True))
+
+    def _alive(self, rows: Tensor) -> Tensor:
+        """Which tasks still matter: their input is undecided and has time left."""
+        late = self.tally.seconds > (-1.0 if time.perf_counter() > self.end else self.limit)
+        self.tally.open |= late & ~self.tally.found
+        return ~(self.tally.found | self.tally.open)[rows]
+
+    def _bounded(self, tasks: Tasks, at: int, how: tuple[bool, bool]) -> Tensor:
+        """Which tasks of a level are proved, by the bounds that are chosen."""
+        inquiry = self.inquiry
+
+        def ask(some: Tasks, quick: bool) -> Tensor:
+            region = Groups(some.sites(inquiry.order), *inquiry.ends, some.rows, inquiry.pixels)
+            labels = inquiry.y[some.rows]
+            margins = inquiry.bounder.margins(inquiry.clean, some.rows, labels, region, quick=quick)
+            return margins.amin(1) > 0
+
+        return self._staged(tasks, at, how, ask)
+
+    def _staged(self, tasks: Any, at: int, how: tuple[bool, bool], ask: Callable[[Any, bool], Tensor]) -> Tensor:
+        """Which tasks or boxes are proved by the quick bound or, where that fails, by the full one; both are scored."""
+        proved = torch.zeros(len(tasks), dtype=torch.bool, device=tasks.rows.device)
+        for full in (False, True):
+            left = (~proved).nonzero()[:, 0]
+            if how[full] and len(left):
+                some, begin = tasks.take(left), time.perf_counter()
+                good = ask(some, not full)
+                proved[left] = good
+                count, seconds = int(good.sum()), time.perf_counter() - begin
+                self.plan.note(at, full, len(left), count, seconds)
+                self.tally.spend(some.rows, seconds)
+        return proved
+
+    def _sites(self, tasks: Tasks) -> None:
+        """Prove tasks, or make smaller ones of them."""
+        tasks = tasks.take(self._alive(tasks.rows))
+        longest = tasks.longest
+        levels = longest.double().log2().ceil().long()
+        for at in sorted(set(levels.tolist())):
+            some = tasks.take(levels == at)
+            how = self.plan.choose(at)
+            proved = self._bounded(some, at, how)
+            failed = some.take(~proved)
+            if at == 0 and len(failed):
+                self._enter(leaves.whole_boxes(self.inquiry, failed.rows, self.inquiry.order[failed.begin]))
+            elif at > 0:
+                self._push(failed.halved())
+
+    def _push(self, tasks: Tasks) -> None:
+        if len(tasks):
+            self.stack.append(tasks)
+
+    def _enter(self, boxes: Boxes) -> None:
+        """Begin with the values of chosen sites: their corners may fool the model already."""
+        points, rows = leaves.corners(self.inquiry, boxes)
+        self.tally.meet(points, rows)
+        self.boxes.append(leaves.halved(self.inquiry, boxes)[0])
+
+    def _values(self, boxes: Boxes) -> None:
+        """Prove boxes of values, or find a witness in them, or halve them."""
+        boxes = boxes.take(self._alive(boxes.rows))
+        if not len(boxes):
+            return
+        middle = leaves.middles(self.inquiry, boxes)
+        fooled = self.inquiry.fooled(middle, boxes.rows)
+        self.tally.meet(middle[fooled], boxes.rows[fooled])
+        boxes = boxes.take(~fooled)
+        levels = leaves.levels(self.inquiry, boxes)
+        for at in sorted(set(levels.tolist())):
+            some = boxes.take(levels == at)
+            proved = self._staged(
+                some, at, self.plan.choose(at), lambda b, quick: leaves.proved(self.inquiry, b, quick)
+            )
+            smaller, given_up = leaves.halved(self.inquiry, some.take(~proved))
+            self.tally.open[given_up] |= ~self.tally.found[given_up]
+            if len(smaller):
+                self.boxes.append(smaller)
+
+
+def _pop(stack: list[Any], batch: int, join_: Callable[[list[Any]], Any]) -> Any:
+    """As many tasks or boxes as fit into a batch, from the top of a stack."""
+    taken, count = [], 0
+    while stack and count < batch:
+        top = stack.pop()
+        room = batch - count
+        if len(top) > room:
+            stack.append(top.take(slice(0, len(top) - room)))
+            top = top.take(slice(len(top) - room, len(top)))
+        taken.append(top)
+        count += len(top)
+    return join_(taken)

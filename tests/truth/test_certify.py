@@ -1,0 +1,211 @@
+"""Certificates: exact on tiny networks, kept in a file, refused where nothing can be proved."""
+
+import math
+from itertools import combinations, product
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from typer.testing import CliRunner
+
+import sigmazero as sz
+from sigmazero.cli import app
+from sigmazero.truth.certificates import Certificates
+from sigmazero.truth.search import Search
+from tests.children import Children
+
+
+def tiny(seed: int = 0, features: int = 6) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(features, 8), nn.ReLU(), nn.Linear(8, 3)).requires_grad_(False).eval()
+
+
+def inputs(model: nn.Module, count: int = 8, shape: tuple[int, ...] = (6,)):
+    x = torch.rand(count, *shape, generator=torch.Generator().manual_seed(3))
+    return x, model(x).argmax(1)
+
+
+def fewest(model: nn.Module, x: torch.Tensor, y: int, most: int, grid: int = 9) -> float:
+    """The fewest features that fool a model, by trying all sets of them on a grid of values."""
+    values = torch.linspace(0, 1, grid)
+    for t in range(1, most + 1):
+        for sites in combinations(range(x.numel()), t):
+            filled = torch.tensor(list(product(values.tolist(), repeat=t)))
+            points = x.flatten().repeat(len(filled), 1)
+            points[:, list(sites)] = filled
+            if bool((model(points.view(-1, *x.shape)).argmax(1) != y).any()):
+                return t
+    return math.inf
+
+
+def test_exact_on_tiny_networks():
+    for seed in range(3):
+        model = tiny(seed)
+        x, y = inputs(model)
+        found = sz.certify(model, x, y, up_to=3, attack=None)
+        truth = [fewest(model, each, int(label), 3) for each, label in zip(x, y, strict=True)]
+        for lower, upper, least, status in zip(found.lower, found.upper, truth, found.status, strict=True):
+            assert status in ("exact", "proved")
+            assert lower == min(4, upper)
+            assert upper <= least, "a grid of values found fewer changes"
+        met = found.upper <= 3
+        assert bool((model(found.x_adv[met]).argmax(1) != y[met]).all())
+        assert bool(((found.x_adv != x).sum(1)[met] == found.upper[met]).all())
+
+
+def test_an_attack_first_spares_the_search():
+    model = tiny(1)
+    x, y = inputs(model)
+    alone, after = (sz.certify(model, x, y, up_to=2, attack=attack) for attack in (None, "sigma-swap"))
+    assert alone.lower.tolist() == after.lower.tolist()
+    assert int(after.boxes.sum()) < int(alone.boxes.sum())
+
+
+def test_pixels_count_once():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 2)).eval()
+    x, y = inputs(model.requires_grad_(False), 6, (3, 4, 4))
+    found = sz.certify(model, x, y, up_to=2, unit="pixel", attack=None)
+    features = sz.certify(model, x, y, up_to=2, attack=None)
+    assert bool((found.lower <= features.lower).all())
+    assert bool((found.lower < features.lower).any())
+    met = found.upper <= 2
+    assert bool((model(found.x_adv[met]).argmax(1) != y[met]).all())
+    assert (found.x_adv != x).any(1).flatten(1).sum(1)[met].tolist() == found.upper[met].tolist()
+
+
+def test_wrong_inputs_need_no_change():
+    model = tiny()
+    x, y = inputs(model)
+    y[0] = (y[0] + 1) % 3
+    found = sz.certify(model, x, y, up_to=1, attack=None)
+    assert (int(found.lower[0]), float(found.upper[0]), found.status[0]) == (0, 0.0, "exact")
+    assert found.correct.tolist() == [False] + [True] * 7
+
+
+def test_features_that_may_not_change_do_not():
+    model = tiny(1)
+    x, y = inputs(model)
+    mask = torch.tensor([True, False, True, False, True, False])
+    found = sz.certify(model, x, y, up_to=2, mask=mask)
+    assert bool((found.x_adv[:, ~mask] == x[:, ~mask]).all())
+    assert bool((found.lower >= sz.certify(model, x, y, up_to=2).lower).all())
+
+
+def test_a_short_time_leaves_inputs_open():
+    model = tiny(2, 40)
+    x, y = inputs(model, 3, (40,))
+    found = sz.certify(model, x, y, up_to=3, time_limit=1e-9, attack=None)
+    assert found.lower.tolist() == [1, 1, 1]
+    assert set(found.status) == {"open"}
+
+
+def test_the_batch_does_not_matter():
+    model = tiny(1)
+    x, y = inputs(model)
+    one, all_ = (sz.certify(model, x, y, up_to=2, attack=None, block_size=size) for size in (1, 8))
+    assert one.lower.tolist() == all_.lower.tolist()
+
+
+def test_saved_and_loaded(tmp_path):
+    model = tiny()
+    x, y = inputs(model)
+    found = sz.certify(model, x, y, up_to=2, attack=None, resume=tmp_path / "proofs.npz")
+    again = Certificates.load(tmp_path / "proofs.npz")
+    assert again.lower.tolist() == found.lower.tolist()
+    assert repr(again) == repr(found)
+    assert again.table() == found.table()
+    assert "8 of 8 inputs" in found.table()
+    with pytest.raises(ValueError, match="another question"):
+        sz.certify(model, x, y, up_to=1, attack=None, resume=tmp_path / "proofs.npz")
+    (tmp_path / "no.npz").write_bytes(b"no")
+    with pytest.raises(ValueError, match="holds no certificates"):
+        Certificates.load(tmp_path / "no.npz")
+
+
+def certified(place: Path) -> Certificates:
+    """Four inputs, each stored by itself."""
+    model = tiny()
+    x, y = inputs(model, 4)
+    return sz.certify(model, x, y, up_to=1, attack=None, block_size=1, resume=place)
+
+
+def test_a_killed_run_goes_on(tmp_path, children: Children, monkeypatch):
+    """Killed when the file of the second input has taken its place: what is stored is not done again."""
+    place = tmp_path / "proofs.npz"
+    assert children.killed("file.replaced:3", certified, place)  # the first is that of no input
+    assert Certificates.load(place).done.tolist() == [True, True, False, False]
+    assert Certificates.load(place).status[2] == "waiting"
+    asked = []
+    run = Search.run
+    monkeypatch.setattr(Search, "run", lambda self, rows: asked.append(len(rows)) or run(self, rows))
+    found = certified(place)
+    assert len(asked) == 2
+    assert found.lower.tolist() == certified(tmp_path / "whole.npz").lower.tolist()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"up_to": 0}, "up_to=0 must be a whole number"),
+        ({"up_to": 7}, "more than the 6 features"),
+        ({"time_limit": 0}, "time_limit=0 must be more than 0"),
+        ({"time_limit": -1.0}, "must be more than 0 seconds"),
+        ({"block_size": 0}, "block_size=0"),
+        ({"bounds": (0.5, 1.0)}, "outside the bounds"),
+    ],
+)
+def test_wrong_settings(change, message):
+    model = tiny()
+    x, y = inputs(model)
+    with pytest.raises(ValueError, match=message) as caught:
+        sz.certify(model, x, y, **change)
+    assert "\n" not in str(caught.value)
+
+
+class Odd(nn.Module):
+    """Something that no bounds are known for."""
+
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (nn.Sequential(nn.Linear(6, 3), nn.Sigmoid()), "aten.sigmoid"),
+        (nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.5), nn.Linear(4, 3)), "dropout is active"),
+        (nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)), "batch norm is in training mode"),
+        (Odd(lambda x: x[:, :3] * x[:, 3:]), "is not known here"),
+        (Odd(lambda x: x if x.sum() > 0 else -x), "cannot be traced"),
+        (Odd(lambda x: nn.functional.linear(x, torch.ones(3, 6)) + torch.rand(3)), "otherwise"),
+    ],
+)
+def test_what_cannot_be_proved_is_refused(model, message):
+    x = torch.rand(4, 6)
+    model.train()
+    with pytest.raises(ValueError, match=message) as caught:
+        sz.certify(model, x, torch.zeros(4, dtype=torch.long), attack=None)
+    assert "\n" not in str(caught.value)
+
+
+def test_something_else_than_a_network_is_refused():
+    with pytest.raises(TypeError, match="only a torch network"):
+        sz.certify(lambda x: x, torch.rand(2, 3), torch.tensor([0, 1]))
+
+
+def test_the_command(tmp_path):
+    arguments = ["certify", "demo", "mnist-5k-heldout", "--limit", "1", "--device", "cpu", "--each"]
+    out = tmp_path / "proofs.npz"
+    said = CliRunner().invoke(app, [*arguments, "--attack", "none", "--time-limit", "0.0001", "--out", str(out)])
+    assert said.exit_code == 0, said.output
+    assert "at least 1" in said.output
+    assert "1 of 1 inputs" in said.output
+    assert Certificates.load(out).lower.tolist() == [1]
+    assert CliRunner().invoke(app, [*arguments, "--time-limit", "0"]).exit_code == 2
+    assert CliRunner().invoke(app, [*arguments, "--out", "proofs.txt"]).exit_code == 2

@@ -1,0 +1,57 @@
+"""No bound may be above what a point of its region has, on random networks of all kinds of layers."""
+
+import pytest
+import torch
+
+from sigmazero.truth import relax
+from sigmazero.truth.regions import Groups
+from sigmazero.truth.relax import Straight
+from tests.truth.soundness import examined
+
+SEEDS = (467, 601, 737, *range(1, 60))  # the first are those of networks on which a mistake was once seen
+
+
+@pytest.mark.parametrize("first", range(0, 100, 20))
+def test_bounds_hold(first):
+    found = [examined(seed) for seed in range(first, first + 20)]
+    assert sum(each.wrong for each in found) == 0
+    assert min(each.nearest for each in found) < 0.05, "the points never come near a bound: nothing is tested"
+
+
+def test_bounds_hold_where_they_once_did_not():
+    assert not any(examined(seed).wrong for seed in SEEDS[:3])
+
+
+def _flipped(lines: Straight, part: int) -> Straight:
+    """Lines with the offset of the lower (0) or upper (1) one gone."""
+    packed = lines.packed.clone()
+    c = lines.channels
+    start = 2 * lines.slopes * c + part * c
+    packed[..., start : start + c] = 0
+    return Straight(packed, lines.slopes, lines.largest)
+
+
+@pytest.mark.parametrize(("name", "part"), [("relu_lines", 0), ("relu_lines", 1), ("pool_lines", 0), ("pool_lines", 1)])
+def test_a_wrong_line_is_caught(monkeypatch, name, part):
+    right = getattr(relax, name)
+    monkeypatch.setattr(relax, name, lambda *given: _flipped(right(*given), part))
+    assert any(examined(seed).wrong for seed in SEEDS)
+
+
+def test_a_wrong_slope_is_caught(monkeypatch):
+    right = relax.relu_lines
+
+    def steep(layer, z, error, interval):
+        lines = right(layer, z, error, interval)
+        c = lines.channels
+        low, high, rest = lines.packed[..., :c], lines.packed[..., c : 2 * c], lines.packed[..., 2 * c :]
+        return Straight(torch.cat((high, low, rest), 3), 1, lines.largest)
+
+    monkeypatch.setattr(relax, "relu_lines", steep)
+    assert any(examined(seed).wrong for seed in SEEDS)
+
+
+def test_a_sum_of_too_few_gains_is_caught(monkeypatch):
+    right = Groups._best
+    monkeypatch.setattr(Groups, "_best", lambda self, gain, tasks: right(self, gain, tasks) * 0.5)
+    assert any(examined(seed).wrong for seed in SEEDS)
