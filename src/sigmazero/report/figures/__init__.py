@@ -17,5 +17,6 @@ FIGURES: tuple[Figure, ...] = tuple(
         "heat",
         "effort",
         "agreement",
+        "transfer",
     )
 )
