@@ -18,5 +18,6 @@ FIGURES: tuple[Figure, ...] = tuple(
         "effort",
         "agreement",
         "transfer",
+        "path",
     )
 )

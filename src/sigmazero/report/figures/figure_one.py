@@ -31,10 +31,11 @@ START, FOUND, LINES = "#D62728", "#2CA02C", "#8C8C8C"
 
 @dataclass(frozen=True)
 class Recorded:
-    """A search that found something, and the cell it belongs to."""
+    """A search that found something, the cell it belongs to, and the position of its row in the cell."""
 
     info: CellInfo
     trace: Trace
+    position: int = 0
 
 
 def draw_figure_one(store: Store) -> Any:
@@ -54,7 +55,7 @@ def recorded(store: Store) -> Iterator[Recorded]:
         for position in np.flatnonzero(store.traced(info.key)).tolist():
             trace = store.trace(info.key, position)
             if trace.records and trace.l0[trace.records[-1]] > 0:
-                yield Recorded(info, trace)
+                yield Recorded(info, trace, position)
 
 
 def highlights(trace: Trace) -> list[int]:
