@@ -84,11 +84,10 @@ def cell(attack: str, labels: Any, seed: int) -> tuple[CellInfo, Facts]:
     columns |= {"target": np.full(n, -1), "outcome": np.full(n, Outcome.FOUND, np.int8), "cost": np.full(n, np.nan)}
     columns |= {"l0": l0.astype(float), "l0_pixel": l0.astype(float), "forwards": np.full(n, 300)}
     facts = Facts(**columns, offsets=offsets, index=index, value=rng.random(len(index), np.float32))
-    info = CellInfo(
-        **{"key": attack, "model": "made up", "dataset": "digits", "attack": attack, "parameters": {"steps": 300}},
-        **{"version": 1, "steps": 300, "unit": "feature", "goal": "untargeted", "budget": None, "seed": 0, "rows": n},
-        **{"precision": "fp32", "model_sha256": "0" * 64, "data_hash": "1" * 64, "about": {"shape": list(SHAPE)}},
-    )
+    asked: dict[str, Any] = {"key": attack, "model": "made up", "dataset": "digits", "attack": attack, "rows": n}
+    asked |= {"parameters": {"steps": 300}, "version": 1, "steps": 300, "unit": "feature", "goal": "untargeted"}
+    asked |= {"budget": None, "seed": 0, "precision": "fp32", "model_sha256": "0" * 64, "data_hash": "1" * 64}
+    info = CellInfo(**asked, about={"shape": list(SHAPE)})
     return info, replace(facts, returned=np.full(n, np.nan))
 
 

@@ -21,7 +21,7 @@ def no_data(_):
 def large(tmp_path_factory):
     folder = tmp_path_factory.mktemp("large")
     rng = np.random.default_rng(0)
-    path = fill(folder / "a.db", [cell("M", name, rng.geometric(0.1, ROWS)) for name in ("fmn", "bb")])
+    path = fill(folder / "a.db", [cell("M", name, rng.geometric(0.1, ROWS).tolist()) for name in ("fmn", "bb")])
     with Store(path) as store:
         save_page(folder / "a.html", make_page(store, no_data, limit=ROWS))
     return folder / "a.html"

@@ -55,7 +55,7 @@ def test_a_path_is_a_file_that_ends_with_what_was_found(store, tmp_path):
     trace = store.trace(info.key, rows[-1])
     with Image.open(io.BytesIO(path.read_bytes())) as image:
         assert image.format == "GIF"
-        assert image.n_frames <= len(questions(trace))  # frames that look the same are one
+        assert getattr(image, "n_frames", 0) <= len(questions(trace))  # frames that look the same are one
     with pytest.raises(ValueError, match="no successful search of row 99"):
         FIGURE.write(Request(tmp_path / "b.gif", store, load(store), clean(store), options={"row": 99}))
     with pytest.raises(ValueError, match=r"end the name in one of \.gif"):

@@ -22,8 +22,6 @@ from sigmazero.run.check import check
 from sigmazero.store.facts import CellInfo, Facts, Integers
 from sigmazero.store.store import Store
 
-Told = Callable[[CellInfo], None]
-
 
 def pairs(store: Store) -> Iterator[tuple[CellInfo, CellInfo]]:
     """Every untargeted run, and what a cell of its examples on each other model of the same rows would be."""
@@ -52,7 +50,7 @@ def _described(source: CellInfo, other: CellInfo) -> CellInfo:
     )
 
 
-def transfer(store: Store, loader: Loader, told: Told = lambda _: None) -> int:
+def transfer(store: Store, loader: Loader, told: Callable[[CellInfo], None] = lambda _: None) -> int:
     """Ask the models about what is not stored yet; the number of rows that were asked about."""
     asked, run = 0, None
     # The rows and the model of a loader stay until others are asked for: by rows, then by model.

@@ -27,6 +27,7 @@ HOW = "sigmazero run experiments/figure-1.toml makes one"
 LEVELS = 26
 FINE = 4  # points drawn per stored one, since the grooves of the objective are narrower than that
 NUMBERS = "①②③"
+BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13)}
 START, FOUND, LINES = "#D62728", "#2CA02C", "#8C8C8C"
 
 
@@ -80,7 +81,11 @@ def draw(plane: Recorded, image: Recorded) -> Any:
     for axis, text in zip(axes[:, 0], ("adversarial", "perturbation"), strict=True):
         axis.set_ylabel(text, fontsize=9)
     right.suptitle("What it asks about an image, from many changes to few", fontsize=10)
-    style.change_key(figure, "outside lower right")
+    middle = axes[1, len(shown) // 2]  # a key of the figure's own would not come out the same every time
+    place = {**BELOW, "bbox_to_anchor": (0.5, -0.06)}
+    key = middle.legend(handles=style.change_patches(), fontsize=8, ncols=2, frameon=False, **place)
+    key.set_in_layout(False)  # it is wider than its axis
+    right.supxlabel(" ", fontsize=13)  # room for it
     return figure
 
 
@@ -146,7 +151,7 @@ def _plane(axis: Any, plane: Recorded) -> None:
     axis.plot(*path[-1], "*", color=FOUND, markeredgecolor="white", markersize=15, zorder=4, label="what was found")
     axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="feature 1", ylabel="feature 2")
     axis.set_title("The search with two features", fontsize=10)
-    axis.legend(fontsize=7, ncols=3, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13))
+    axis.legend(fontsize=7, ncols=3, frameon=False, **BELOW)
 
 
 FIGURE = Figure(
