@@ -3,6 +3,7 @@
 import re
 import shutil
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -282,20 +283,24 @@ def test_an_address_opens_its_sample(page, made):
     assert page.execute_async_script("navigator.clipboard.readText().then(arguments[0])").endswith("#sample-0-4")
 
 
+def saved(page: Chrome, folder: Path, kind: str) -> bytes:
+    """What the one file of that kind holds, once the browser has it; until then its name ends otherwise."""
+    (path,) = WebDriverWait(page, 60).until(lambda _: list(folder.glob(f"*.{kind}")))
+    return WebDriverWait(page, 60).until(lambda _: path.read_bytes())
+
+
 def test_figures_and_data_are_saved(page, made, tmp_path):
     page.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
     starts = {"svg": b"<svg", "png": b"\x89PNG", "csv": b"k,sigma-zero,sigma-zero low,sigma-zero high,"}
     for kind, start in starts.items():
         press(page, f"Save {kind.upper()}", ".chart")
-        (path,) = WebDriverWait(page, 60).until(lambda _, kind=kind: list(tmp_path.glob(f"*.{kind}")))
-        WebDriverWait(page, 60).until(lambda _, path=path, start=start: path.read_bytes().startswith(start))
+        assert saved(page, tmp_path, kind).startswith(start)
     rates = next(tmp_path.glob("*.csv")).read_text().splitlines()
     assert "best of all" in rates[0]
     shutil.rmtree(tmp_path)
     tmp_path.mkdir()
     press(page, "Save CSV", ".picker")
-    (path,) = WebDriverWait(page, 60).until(lambda _: list(tmp_path.glob("*.csv")))
-    lines = WebDriverWait(page, 60).until(lambda _: path.read_text().splitlines())
+    lines = saved(page, tmp_path, "csv").decode().splitlines()
     assert len(lines) == 1 + 6 * 6
     assert lines[0].startswith("row,class,model,attack")
 

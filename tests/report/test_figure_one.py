@@ -42,9 +42,10 @@ def test_the_figure_shows_the_traces(store):
         plane, image = recorded(opened)
         facts = [opened.facts(one.info.key) for one in (plane, image)]
     figure = draw(plane, image)
-    first, *images = figure.axes
+    first, bar, *images = figure.axes
+    assert bar.get_ylabel().startswith("what is made small")
     assert len(images) == 6
-    start, found = (next(line for line in first.lines if line.get_label() == name) for name in ("x", "x*"))
+    start, found = (next(line for line in first.lines if line.get_label() == name) for name in ("the input", "what was found"))
     assert start.get_xydata()[0] == pytest.approx(two_dimensions.START)
     expected = np.array(two_dimensions.START)
     expected[facts[0].index] = facts[0].value

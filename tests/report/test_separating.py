@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 
 from sigmazero.cli.commands.report import show_table
@@ -90,5 +89,5 @@ def test_the_paper_beside_ours_fits_80_columns():
     }
     assert {row["paper"] for row in rows[-6:]} == {"–"}  # the paper does not know the other model
     assert "Caution: with n = 4 " in captured.get()
-    many = compare(layout.build("minimum-norm", [cell("M1", "sigma-zero", np.full(600, 9.0))]))
+    many = compare(layout.build("minimum-norm", [cell("M1", "sigma-zero", [9.0] * 600)]))
     assert caution(many) == ""

@@ -25,6 +25,7 @@ from sigmazero.bench.verify import ROUNDING, Disagreement, Verification, load
 from sigmazero.bench.worker import forced
 from sigmazero.core.attack import Attack
 from sigmazero.core.problem import Problem, Unit
+from sigmazero.report.measure import TRANSFER
 from sigmazero.run import Hardware, Session
 from sigmazero.run.numbers import Numbers
 from sigmazero.store.facts import CellInfo, Facts
@@ -42,7 +43,9 @@ def rerun(store: Store, loader: Loader, share: float | int, done: Verification, 
     seed    for the draw of cells and batches; cells that `done` could not check, or found at fault, are not drawn
     """
     out = {one.cell.key for one in (*done.skipped, *done.disagreements) if one.cell is not None and one.row is None}
-    held = [one.cell for one in store.status() if one.done and one.cell.key not in out]
+    # What was found on other models is no run of an attack, so there is nothing to run again.
+    every = [one.cell for one in store.status() if one.done and TRANSFER not in one.cell.origin]
+    held = [info for info in every if info.key not in out]
     if not held:
         done.notes.append("no cell could be run again")
         return 0

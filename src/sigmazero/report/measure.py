@@ -28,6 +28,7 @@ NAMES = ("model", "dataset", "attack", "version", "steps", "unit", "goal", "budg
 ALIKE = {"version": "attack", "precision": None, "unit": None, "data_hash": "dataset", "model_sha256": "model"}
 
 
+TRANSFER = "transfer"  # in the origin of a cell whose points were found on another model: the key of that cell
 COST = "cost"  # the unit of cells whose changes are counted by what they cost
 
 
@@ -46,8 +47,11 @@ class MixtureError(ValueError):
 
 
 def load(store: Store, keys: Collection[str] | None = None) -> list[Measured]:
-    """The cells that have facts, without perturbations: enough for every figure."""
-    chosen = [info for info in store.cells() if keys is None or info.key in keys]
+    """The cells of attacks that have facts, without perturbations: enough for every figure.
+
+    Cells of examples that were found on other models (`bench.transfer`) are no attacks of their own, and left out.
+    """
+    chosen = [info for info in store.cells() if TRANSFER not in info.origin and (keys is None or info.key in keys)]
     pairs = [(info, store.facts(info.key, perturbations=False)) for info in chosen]
     return [(info, facts) for info, facts in pairs if len(facts)]
 

@@ -170,7 +170,7 @@ def agreement(first: Measured, second: Measured) -> Agreement:
     one, two = (facts.take(_places(facts.row, common)) for _, facts in (first, second))
     left, right = (measure.changes(each, first[0].unit) for each in (one, two))
     both = (one.outcome == Outcome.FOUND) & (two.outcome == Outcome.FOUND)
-    shared = np.bincount(np.intersect1d(_numbered(one), _numbered(two)) // FAR, minlength=len(common))
+    shared = np.bincount(np.intersect1d(_numbered(one), _numbered(two), True) // FAR, minlength=len(common))
     either = np.diff(one.offsets) + np.diff(two.offsets) - shared
     overlap = metrics.average(shared[both] / np.maximum(either[both], 1))
     return Agreement(overlap, metrics.average(left < right), metrics.average(left == right))

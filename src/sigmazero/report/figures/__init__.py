@@ -17,5 +17,7 @@ FIGURES: tuple[Figure, ...] = tuple(
         "heat",
         "effort",
         "agreement",
+        "transfer",
+        "path",
     )
 )

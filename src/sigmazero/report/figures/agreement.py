@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,10 @@ def pairs(store: Store, group: Sequence[Measured]) -> tuple[list[str], Any, Any]
     free = [(info, store.facts(info.key)) for info, _ in group if info.budget is None]
     named = names([info for info, _ in group])
     overlap, fewer = np.full((2, len(free), len(free)), np.nan)
-    for row, first in enumerate(free):
-        for column, second in enumerate(free):
-            if row != column:
-                found = patterns.agreement(first, second)
-                overlap[row, column], fewer[row, column] = found.overlap, found.fewer
+    for row, column in combinations(range(len(free)), 2):
+        found = patterns.agreement(free[row], free[column])
+        overlap[row, column] = overlap[column, row] = found.overlap
+        fewer[row, column], fewer[column, row] = found.fewer, 1 - found.fewer - found.same
     return [named[info.key] for info, _ in free], overlap, fewer
 
 

@@ -60,7 +60,7 @@ class Figure:
 
     name     of its option, which takes a file
     help     what the option says of itself
-    draw     makes a matplotlib figure or the text of a file; or several, by their paths
+    draw     makes a matplotlib figure, or the text or the bytes of a file; or several, by their paths
     formats  how the file's name may end
     inputs   whether it shows clean inputs
     """
@@ -78,9 +78,9 @@ class Figure:
         drawn = self.draw(request)
         files: Mapping[Path, Any] = drawn if isinstance(drawn, Mapping) else {request.path: drawn}
         for path, one in files.items():
-            if isinstance(one, str):
+            if isinstance(one, str | bytes):
                 with replacing(path) as part:
-                    part.write_text(one, encoding="utf-8")
+                    part.write_bytes(one.encode() if isinstance(one, str) else one)
             else:
                 style.save(one, path)
         return list(files)

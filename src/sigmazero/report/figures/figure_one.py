@@ -18,6 +18,7 @@ from torch import Tensor
 from sigmazero.report.figures import style
 from sigmazero.report.figures.figure import Figure
 from sigmazero.report.figures.images import faint, is_image, mark, show
+from sigmazero.report.patterns import class_name
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 from sigmazero.store.trace import Trace
@@ -26,15 +27,17 @@ HOW = "sigmazero run experiments/figure-1.toml makes one"
 LEVELS = 26
 FINE = 4  # points drawn per stored one, since the grooves of the objective are narrower than that
 NUMBERS = "①②③"
+BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13)}
 START, FOUND, LINES = "#D62728", "#2CA02C", "#8C8C8C"
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A search that found something, and the cell it belongs to."""
+    """A search that found something, the cell it belongs to, and the position of its row in the cell."""
 
     info: CellInfo
     trace: Trace
+    position: int = 0
 
 
 def draw_figure_one(store: Store) -> Any:
@@ -54,7 +57,7 @@ def recorded(store: Store) -> Iterator[Recorded]:
         for position in np.flatnonzero(store.traced(info.key)).tolist():
             trace = store.trace(info.key, position)
             if trace.records and trace.l0[trace.records[-1]] > 0:
-                yield Recorded(info, trace)
+                yield Recorded(info, trace, position)
 
 
 def highlights(trace: Trace) -> list[int]:
@@ -67,27 +70,30 @@ def highlights(trace: Trace) -> list[int]:
 
 def draw(plane: Recorded, image: Recorded) -> Any:
     """The landscape with the path at the left, the images at the right."""
-    figure = style.figure(9.6, 4.1)
-    left, right = figure.subfigures(1, 2, width_ratios=[1.0, 1.25])
+    figure = style.figure(10.6, 4.3)
+    left, right = figure.subfigures(1, 2, width_ratios=[1.0, 1.1])
     _plane(left.add_subplot(), plane)
     shown = highlights(image.trace)
     axes = right.subplots(2, len(shown), squeeze=False)
     clean = torch.from_numpy(image.trace.clean)
     for place, question in enumerate(shown):
-        _image(axes[:, place], clean, image.trace, question, NUMBERS[place])
+        _image(axes[:, place], clean, image, question, NUMBERS[place])
     for axis, text in zip(axes[:, 0], ("adversarial", "perturbation"), strict=True):
         axis.set_ylabel(text, fontsize=9)
-    right.suptitle(_about(image.info), fontsize=9)
+    right.suptitle("What it asks about an image, from many changes to few", fontsize=10)
+    middle = axes[1, len(shown) // 2]  # a key of the figure's own would not come out the same every time
+    place = {**BELOW, "bbox_to_anchor": (0.5, -0.06)}
+    key = middle.legend(handles=style.change_patches(), fontsize=8, ncols=2, frameon=False, **place)
+    key.set_in_layout(False)  # it is wider than its axis
+    right.supxlabel(" ", fontsize=13)  # room for it
     return figure
 
 
-def _about(info: CellInfo) -> str:
-    return style.plain(f"{info.attack} against {info.model} on {info.dataset}")
-
-
-def _image(axes: Any, clean: Tensor, trace: Trace, question: int, number: str) -> None:
+def _image(axes: Any, clean: Tensor, image: Recorded, question: int, number: str) -> None:
+    trace = image.trace
+    became = class_name(image.info.about.get("classes"), int(trace.prediction[question]))
     point = torch.from_numpy(trace.point(question))
-    show(axes[0], point, f"predicted {trace.prediction[question]}")
+    show(axes[0], point, style.plain(f"predicted {became}"))
     axes[0].set_title(f"{number} query {question}", fontsize=9, pad=3)
     show(axes[1], faint(clean), f"l0 {trace.l0[question]}")
     mark(axes[1], clean, point)
@@ -120,7 +126,13 @@ def _plane(axis: Any, plane: Recorded) -> None:
     along, height = objective(trace, plane.info.parameters.get("smoothing"))
     # Levels are closest at the bottom: where the goal is reached only the shallow grooves of the l0 norm are left.
     levels = height.min() + (height.max() - height.min()) * np.linspace(0, 1, LEVELS) ** 2
-    axis.contourf(along, along, height, levels=levels, cmap="Blues", norm=PowerNorm(0.5))
+    drawn = axis.contourf(along, along, height, levels=levels, cmap="Blues", norm=PowerNorm(0.5))
+    bar = axis.figure.colorbar(drawn, ax=axis, shrink=0.85, format="%.2g")
+    smooth = plane.info.parameters.get("smoothing") is not None
+    bar.set_label(
+        "what is made small: margin and smooth l0" if smooth else "margin: below 0 the model is wrong", fontsize=8
+    )
+    bar.ax.tick_params(labelsize=7)
     side = np.linspace(0, 1, len(trace.landscape))
     axis.contour(side, side, trace.landscape, levels=[0], colors="black", linewidths=1.4)
     x = trace.clean.flatten()
@@ -135,11 +147,11 @@ def _plane(axis: Any, plane: Recorded) -> None:
         axis.plot(*point, "o", color="white", markeredgecolor="#333333", markersize=5, zorder=3)
         away = (6, 6) if question == end else (-14, 4)  # clear of the path, and of the star
         axis.annotate(number, point, away, textcoords="offset points", fontsize=11, zorder=5)
-    axis.plot(*x, "o", color=START, markersize=9, zorder=4, label="x")
-    axis.plot(*path[-1], "*", color=FOUND, markeredgecolor="white", markersize=15, zorder=4, label="x*")
+    axis.plot(*x, "o", color=START, markersize=9, zorder=4, label="the input")
+    axis.plot(*path[-1], "*", color=FOUND, markeredgecolor="white", markersize=15, zorder=4, label="what was found")
     axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="feature 1", ylabel="feature 2")
-    axis.set_title(_about(plane.info), fontsize=9)
-    axis.legend(fontsize=7, ncols=3, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13))
+    axis.set_title("The search with two features", fontsize=10)
+    axis.legend(fontsize=7, ncols=3, frameon=False, **BELOW)
 
 
 FIGURE = Figure(

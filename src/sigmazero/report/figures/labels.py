@@ -17,7 +17,7 @@ TURNS = 12  # so many times farther away a place is looked for
 
 
 @dataclass(frozen=True)
-class Box:
+class LabelBox:
     """A rectangle in points."""
 
     left: float
@@ -25,13 +25,13 @@ class Box:
     right: float
     top: float
 
-    def meets(self, other: Box) -> bool:
+    def meets(self, other: LabelBox) -> bool:
         """Whether the two overlap."""
         return (
             self.left < other.right and other.left < self.right and self.bottom < other.top and other.bottom < self.top
         )
 
-    def inside(self, other: Box) -> bool:
+    def inside(self, other: LabelBox) -> bool:
         """Whether the other holds all of it."""
         return (
             other.left <= self.left
@@ -41,14 +41,16 @@ class Box:
         )
 
 
-Spot = tuple[float, float]
+LabelSpot = tuple[float, float]
 
 
-def place(points: Sequence[Spot], texts: Sequence[str], frame: Box, line: Sequence[Spot] = ()) -> list[Box]:
+def place(
+    points: Sequence[LabelSpot], texts: Sequence[str], frame: LabelBox, line: Sequence[LabelSpot] = ()
+) -> list[LabelBox]:
     """A box for the text of each point, inside the frame and clear of points, of each other and of a line of steps."""
-    marks = [Box(x - CLEAR, y - CLEAR, x + CLEAR, y + CLEAR) for x, y in points]
-    marks += [Box(min(a, c) - 1, min(b, d) - 1, max(a, c) + 1, max(b, d) + 1) for (a, b), (c, d) in pairwise(line)]
-    taken: list[Box] = []
+    marks = [LabelBox(x - CLEAR, y - CLEAR, x + CLEAR, y + CLEAR) for x, y in points]
+    marks += [LabelBox(min(a, c) - 1, min(b, d) - 1, max(a, c) + 1, max(b, d) + 1) for (a, b), (c, d) in pairwise(line)]
+    taken: list[LabelBox] = []
     for point, text in zip(points, texts, strict=True):
         found = list(_around(point, WIDE * len(text)))
         free = [box for box in found if not any(map(box.meets, [*marks, *taken]))]
@@ -56,7 +58,7 @@ def place(points: Sequence[Spot], texts: Sequence[str], frame: Box, line: Sequen
     return taken
 
 
-def _around(point: Spot, width: float) -> Iterator[Box]:
+def _around(point: LabelSpot, width: float) -> Iterator[LabelBox]:
     for turn in range(TURNS):
         away = CLEAR + 1 + 0.8 * HIGH * turn
         for angle in ROUND:
@@ -64,20 +66,20 @@ def _around(point: Spot, width: float) -> Iterator[Box]:
             # The side of the box that faces the point touches the circle.
             left = x - width * (1 - math.cos(angle)) / 2
             bottom = y - HIGH * (1 - math.sin(angle)) / 2
-            yield Box(left, bottom, left + width, bottom + HIGH)
+            yield LabelBox(left, bottom, left + width, bottom + HIGH)
 
 
 def write(
-    axis: Any, points: Sequence[Spot], texts: Sequence[str], colours: Sequence[str], line: Sequence[Spot] = ()
+    axis: Any, points: Sequence[LabelSpot], texts: Sequence[str], colours: Sequence[str], line: Sequence[LabelSpot] = ()
 ) -> None:
     """Write the names of points in the coordinates of an axis whose place, scales and limits stand already."""
     scale = 72 / axis.figure.dpi
 
-    def drawn(spots: Sequence[Spot], how: Any) -> list[Spot]:
+    def drawn(spots: Sequence[LabelSpot], how: Any) -> list[LabelSpot]:
         return [(float(x * scale), float(y * scale)) for x, y in (how.transform(spot) for spot in spots)]
 
     at, (low, high) = drawn(points, axis.transData), drawn([(0, 0), (1, 1)], axis.transAxes)
-    boxes = place(at, texts, Box(*low, *high), drawn(line, axis.transData))
+    boxes = place(at, texts, LabelBox(*low, *high), drawn(line, axis.transData))
     for point, (x, y), box, text, colour in zip(points, at, boxes, texts, colours, strict=True):
         middle = (box.bottom + box.top) / 2
         aside = max(box.left - x, 0.0, x - box.right), max(box.bottom - y, 0.0, y - box.top)

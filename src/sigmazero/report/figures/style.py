@@ -129,12 +129,16 @@ def tidy(axis: Any) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def change_key(figure: Any, loc: str = "outside lower left") -> None:
-    """What the two colours of changes mean."""
+def change_patches() -> list[Any]:
+    """The two colours of changes with what they mean, for a legend."""
     from matplotlib.patches import Patch
 
-    handles = [Patch(color=MORE, label="more: the value rose"), Patch(color=LESS, label="less: the value fell")]
-    figure.legend(handles=handles, loc=loc, ncols=2, fontsize=8, frameon=False, handlelength=1.0)
+    return [Patch(color=MORE, label="more: the value rose"), Patch(color=LESS, label="less: the value fell")]
+
+
+def change_key(figure: Any, loc: str = "outside lower left") -> None:
+    """What the two colours of changes mean."""
+    figure.legend(handles=change_patches(), loc=loc, ncols=2, fontsize=8, frameon=False, handlelength=1.0)
 
 
 def legend(axis: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sigmazero.report import measure, patterns
-from sigmazero.report.figures import agreement, classes, curves, effort, window
+from sigmazero.report.figures import agreement, classes, curves, effort, transfer, window
 from sigmazero.report.html import charts, colours, drawings, tables
 from sigmazero.report.html.charts import Chart
 from sigmazero.report.html.shell import Html, element
@@ -53,9 +53,29 @@ def build(store: Store, cells: Sequence[Measured], mix: bool = False) -> list[Ht
     """A fold per model, the first of them open."""
     groups = curves.panels(cells, mix)
     titles = curves.panel_titles(groups)
-    return [
+    return [*transfers(store, cells)] + [
         element("details", element("summary", title), *_model(store, group, place), open=place == 0, class_="fold")
         for place, (group, title) in enumerate(zip(groups, titles, strict=True))
+    ]
+
+
+def transfers(store: Store, cells: Sequence[Measured]) -> list[Html]:
+    """Whether examples fool other models, where the models were asked."""
+    held = transfer.matrices(store, cells)
+    about = "{share} % of what fools {row} fools {column}"
+    drawn = [
+        (
+            drawings.grid(one.shares, (one.rows, one.columns), f"Transfer on {one.title}", about),
+            f"{one.title}: from (down) to (across)",
+        )
+        for one in held
+    ]
+    if not drawn:
+        return []
+    return [
+        element("h3", "What fools others, too"),
+        element("p", transfer.NOTE, class_="note"),
+        drawings.figures(drawn, "grids"),
     ]
 
 

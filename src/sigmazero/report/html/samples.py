@@ -18,7 +18,7 @@ from sigmazero.core.outcome import Outcome
 from sigmazero.report import measure, spaces
 from sigmazero.report.figures import curves
 from sigmazero.report.figures.images import is_image
-from sigmazero.report.html import colours
+from sigmazero.report.html import colours, paths
 from sigmazero.report.inputs import Clean, CleanRows
 from sigmazero.report.measure import Measured
 from sigmazero.store.facts import CellInfo, Facts
@@ -78,6 +78,8 @@ def _group(store: Store, infos: Sequence[CellInfo], clean: Clean, limit: int | N
         made = _cell(info, each, chosen, named[info.key], pictures=pictures)
         if inputs is not None and spaces.is_table(info):
             made |= _words(info, each, inputs, made["rows"])
+        if pictures and (played := paths.build(store, info, made["rows"])):
+            made["paths"] = played
         data["cells"].append(made)
     return Group(infos[0].dataset, data, len(chosen), len(rows), lack)
 

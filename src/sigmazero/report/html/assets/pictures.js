@@ -83,5 +83,5 @@ window.sigmazero.pictures = (() => {
     }
   };
 
-  return { decode, clean, changes, adversarial, paint, paintChanges };
+  return { bytes, decode, clean, changes, adversarial, paint, paintChanges };
 })();

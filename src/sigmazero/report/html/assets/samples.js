@@ -27,6 +27,48 @@
 
   const pair = (name, value) => [make("dt", {}, name), make("dd", {}, String(value))];
 
+  // The search, question by question, on the canvases of its card.
+  const player = (group, place, path, [image, map]) => {
+    const clean = pictures.clean(group, place);
+    const frames = path.map(([question, l0, prediction, index, value]) => {
+      const [places, values] = [new Uint32Array(pictures.bytes(index).buffer), pictures.bytes(value)];
+      return { text: `query ${question}: l0 ${l0}, ${named(group, prediction)}`, changed: Array.from(places, (at, k) => [at, values[k]]) };
+    });
+    const slider = make("input", { type: "range", min: 0, max: frames.length - 1, value: frames.length - 1, aria: { label: "Question of the search" } });
+    const text = make("output", {}, `${frames.length} of the search’s questions`);
+    const button = make("button", { type: "button" }, "▶ Play the search");
+    let timer = null;
+    const draw = () => {
+      const frame = frames[Number(slider.value)];
+      pictures.paint(image, group.shape, pictures.adversarial(clean, frame.changed));
+      pictures.paintChanges(map, group.shape, clean, frame.changed);
+      text.textContent = frame.text;
+      slider.setAttribute("aria-valuetext", frame.text);
+    };
+    const stop = () => {
+      clearInterval(timer);
+      timer = null;
+      button.textContent = "▶ Play the search";
+    };
+    button.addEventListener("click", () => {
+      if (timer !== null) return stop();
+      slider.value = 0;
+      draw();
+      button.textContent = "■ Stop";
+      timer = setInterval(() => {
+        if (!button.isConnected || Number(slider.value) >= frames.length - 1) return stop();
+        slider.value = Number(slider.value) + 1;
+        return draw();
+      }, 160);
+      return undefined;
+    });
+    slider.addEventListener("input", () => {
+      stop();
+      draw();
+    });
+    return make("div", { className: "player" }, button, slider, text);
+  };
+
   const card = (group, place, cell) => {
     const at = cell.where.get(group.rows[place]);
     const name = cell.budget === null ? cell.attack : `${cell.attack}, budget ${cell.budget}`;
@@ -46,6 +88,8 @@
         figure(image, `Row ${group.rows[place]} after ${name}: ${outcomes[outcome]}, classified as ${named(group, after)}`, "adversarial"),
         figure(map, `Changed pixels: ${changed.length} of ${clean.length} values differ`, "changes")));
     }
+    const path = cell.paths?.[group.rows[place]];
+    if (path) children.push(player(group, place, path, children.at(-1).querySelectorAll("canvas")));
     if (cell.changes) children.push(cell.changes[at].length ? changeList(cell.changes[at]) : make("p", { className: "empty" }, "Nothing is changed."));
     const goal = cell.target ? pair("target", named(group, cell.target[at])) : [];
     const price = cell.cost ? pair("cost", cell.cost[at] ?? "∞") : [];

@@ -1,0 +1,67 @@
+"""Examples of one model shown to another: asked once, kept, verified, and left out of tables."""
+
+import numpy as np
+import pytest
+
+from sigmazero.bench.rerun import rerun
+from sigmazero.bench.transfer import transfer
+from sigmazero.bench.verify import verify
+from sigmazero.core.outcome import Outcome
+from sigmazero.core.outputs import logits_in
+from sigmazero.report.figures.figure import Request
+from sigmazero.report.figures.transfer import FIGURE, matrices
+from sigmazero.report.html.page import make_page
+from sigmazero.report.measure import TRANSFER, load
+from sigmazero.store.store import Store
+from tests.plans import PLAN, clean, run, trusting
+
+TWO = PLAN.replace("steps = 30", "steps = 8").replace('["sigma-zero", "fmn", "vfga"]', '["sigma-zero"]')
+
+
+def test_every_point_is_judged_by_the_other_model_and_kept(folder):
+    run(TWO, folder / "a.db")
+    loader = trusting()
+    with Store(folder / "a.db", write=True) as store:
+        attacked = [info.key for info in store.cells()]
+        assert transfer(store, loader) == 2 * 24
+        assert transfer(store, loader) == 0
+        asked = [info for info in store.cells() if TRANSFER in info.origin]
+        assert [info.key for info, _ in load(store)] == attacked  # in tables there are attacks alone
+        assert sorted(info.attack for info in asked) == ["sigma-zero from net.py:build", "sigma-zero from net.py:other"]
+        rows = clean(store, loader)(store.cell(attacked[0])).images
+        for info in asked:
+            found, there = store.facts(info.origin[TRANSFER]), store.facts(info.key)
+            network = loader.model(next(i for i in map(origin_model, store.cells()) if i.name == info.model))
+            says = logits_in(network(found.rebuild(rows))).argmax(1).numpy()
+            judged = (found.outcome == Outcome.FOUND) & (there.outcome != Outcome.ALREADY)
+            assert ((there.outcome == Outcome.FOUND) == (judged & (says != there.label)))[judged].all()
+        done = verify(store, loader)
+        assert (done.rows, done.disagreements, done.skipped) == (4 * 24, [], [])
+        assert rerun(store, loader, 1.0, done) > 0  # attacks are run again, and nothing else
+        assert (done.disagreements, done.skipped) == ([], [])
+
+
+def origin_model(info):
+    from sigmazero.bench.cells import origin
+
+    return origin(info).model
+
+
+def test_the_matrix_counts_what_the_other_model_had_right(folder):
+    run(TWO, folder / "a.db")
+    with Store(folder / "a.db", write=True) as store:
+        cells = load(store)
+        with pytest.raises(ValueError, match="sigmazero transfer STORE asks the models first"):
+            FIGURE.draw(Request(folder / "t.png", store, cells, clean(store)))
+        assert "What fools others" not in make_page(store, clean(store))
+        transfer(store, trusting())
+        (one,) = matrices(store, cells)
+        assert np.diag(one.shares).tolist() == [1.0, 1.0]
+        for row, (info, facts) in enumerate(cells):
+            held = next(i for i in store.cells() if i.origin.get(TRANSFER) == info.key)
+            there = store.facts(held.key)
+            known = (facts.outcome == Outcome.FOUND) & (there.outcome != Outcome.ALREADY)
+            assert one.shares[row, 1 - row] == pytest.approx((there.outcome[known] == Outcome.FOUND).mean())
+        (path,) = FIGURE.write(Request(folder / "t.png", store, cells, clean(store)))
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert "What fools others, too" in make_page(store, clean(store))
