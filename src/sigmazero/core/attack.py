@@ -118,7 +118,8 @@ class Attack(ABC):
         asked = partial(make_problem, x, y, targeted=targeted, bounds=bounds, unit=unit, layout=layout, mask=mask)
         problem = asked(space=space, budget=budget, seed=seed, ids=ids, start=start, pool=pool, margin=margin)
         hardware = Hardware(precision, capture, fuse, max_memory, prepare)
-        more: dict[str, Any] = {"x": x, "classes": _named(model)}
+        names = None if space is None or space.names is None else tuple(space.names)
+        more: dict[str, Any] = {"x": x, "classes": _named(model), "names": names}
         with Session(self, _asked(model, layout), hardware, batch_size=batch_size) as session:
             result = turned_back(session.run(problem, progress=progress), layout)
             return _noticed(replace(result, findings=session.doubts(), **more), targeted)
