@@ -61,7 +61,7 @@ class Result(ResultFace):
     x: Tensor | None = None
     classes: tuple[str, ...] | None = None
     findings: tuple[Finding, ...] = ()
-    names: tuple[str, ...] | None = None
+    names: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         """Nothing was given up, and every change costs 1, where nobody says otherwise."""
@@ -69,6 +69,7 @@ class Result(ResultFace):
             object.__setattr__(self, "given_up", torch.zeros_like(self.forwards))
         if cast(Any, self.cost) is None:
             object.__setattr__(self, "cost", self.changes)
+        object.__setattr__(self, "names", None if self.names is None else tuple(self.names))
 
     def __len__(self) -> int:
         """Number of samples."""
