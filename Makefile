@@ -8,10 +8,10 @@ ifneq ($(filter C POSIX,$(LC_ALL)),)
 export LC_ALL := C.UTF-8
 endif
 
-.PHONY: help demo test lint types unit rest peers nightly format pages docs clean
+.PHONY: help demo test lint types unit rest peers nightly first-hour format pages docs clean
 
 help:            ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
 $(VENV)/.demo: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -60,6 +60,9 @@ peers: $(PEERS)/.done  ## the bridges to other libraries, with these libraries
 SEED ?= $(shell date +%Y%m%d)
 nightly: $(VENV)/.dev  ## the hard tests with a hundred times as many cases; takes hours
 	HYPOTHESIS_PROFILE=nightly SIGMAZERO_SEED=$(SEED) $(BIN)/pytest -q --hypothesis-seed=$(SEED) tests/hard
+
+first-hour: $(VENV)/.dev  ## the quickstart from an empty environment, installation included, timed; takes minutes
+	SIGMAZERO_FIRST_HOUR=1 $(BIN)/pytest -q -s -n 0 tests/docs/test_first_hour.py
 
 format: $(VENV)/.dev  ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .

@@ -61,7 +61,8 @@ def texts(notebook: Notebook) -> list[str]:
 
 def _outputs(source: str, names: dict[str, Any], where: str) -> list[dict[str, Any]]:
     tree, printed, value = ast.parse(source), io.StringIO(), None
-    linecache.cache[where] = len(source), None, source.splitlines(keepends=True), where  # as Jupyter does: code has a text
+    # As Jupyter does, so that the text of functions can be read.
+    linecache.cache[where] = len(source), None, source.splitlines(keepends=True), where
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     with contextlib.redirect_stdout(printed):
         exec(compile(tree, where, "exec"), names)

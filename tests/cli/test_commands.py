@@ -86,7 +86,9 @@ def test_demo_writes_its_picture_and_its_page(sigmazero, tmp_path):
         assert done.exit_code == 0, done.output
         lines = done.stdout.splitlines()
         assert lines[0] == f"{attack}, {others[0]} and {others[1]} against the bundled network, 4 digits, 10 steps"
-        assert lines[-2:] == [f"wrote {out / 'demo.png'}", f"wrote {out / 'report.html'}"]
+        end = lines.index("next:")
+        assert lines[end - 2 : end] == [f"wrote {out / 'demo.png'}", f"wrote {out / 'report.html'}"]
+        assert lines[-1].startswith(f"  sigmazero view {out / 'demo.db'} --open ")
         assert lines[2].split() == ["attack", attack, *others]
         assert (out / "demo.png").read_bytes().startswith(b"\x89PNG")
         page = (out / "report.html").read_text(encoding="utf-8")

@@ -1,5 +1,7 @@
 """Rows out of what people have in Python."""
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,7 @@ X = torch.rand(7, 3, 2, 2, generator=torch.Generator().manual_seed(0))
 Y = torch.arange(7) % 3
 
 
-class Pictures(list):
+class Pictures(list[Any]):
     classes = ("ant", "bee", "cat")
 
 
@@ -44,7 +46,7 @@ def test_pictures_with_names_of_classes():
     assert rows.images.shape == (3, 3, 2, 4)
     assert rows.images[0, :, 0, 0].tolist() == pytest.approx([1, 0, 0.2])
     assert rows.classes == ("ant", "bee", "cat")
-    whole = Pictures((torch.rand(3), label) for label in (0, 2))
+    whole: Any = Pictures((torch.rand(3), label) for label in (0, 2))
     assert data.rows_of(Subset(whole, [1])).classes == rows.classes  # also those of the data set that it is a part of
     assert data.rows_of(DataLoader(whole)).classes == rows.classes
     assert data.rows_of(Pictures([(torch.rand(3), 3)])).classes is None  # a name is missing
@@ -57,7 +59,7 @@ def test_8_bit_values_are_scaled_with_a_word():
     assert float(rows.images.max()) <= 1
 
 
-class Stream(IterableDataset):
+class Stream(IterableDataset[Any]):
     def __iter__(self):
         return iter(())
 
@@ -71,7 +73,7 @@ class Stream(IterableDataset):
         (3, "a int; give"),
         ((np.array(["a", "b"]), Y), "inputs are a ndarray that holds no numbers"),
         (DataLoader(Stream()), "the loader has no batches"),
-        (DataLoader(X), "batch 0 of the loader is a Tensor, not a pair"),
+        (DataLoader(cast(Any, X)), "batch 0 of the loader is a Tensor, not a pair"),
         ((X.long(), Y), "inputs have dtype torch.int64"),
         ((X, Y.float()), "labels have dtype"),
         ((X, Y[:3]), "labels have shape"),

@@ -1,5 +1,6 @@
 """Folders of pictures, one sub-folder per class."""
 
+import io
 import sys
 
 import numpy as np
@@ -69,3 +70,25 @@ def test_a_picture_that_asks_for_too_much_is_refused(photos, monkeypatch):
     monkeypatch.setattr("PIL.Image.MAX_IMAGE_PIXELS", 4)
     with pytest.raises(DataError, match="not a readable picture"):
         data.load(photos)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "JPEG", "PPM"])
+def test_a_damaged_picture_is_refused_in_a_line(kind, tmp_path):
+    """Bytes at random places; what can still be read is read."""
+    rng = np.random.default_rng(0)
+    file = io.BytesIO()
+    Image.fromarray(rng.integers(0, 256, (6, 7, 3), dtype=np.uint8)).save(file, kind)
+    place = tmp_path / "all" / "a" / f"x.{kind.lower()}"
+    place.parent.mkdir(parents=True)
+    refused = 0
+    for _ in range(40):
+        damaged = np.frombuffer(file.getvalue(), dtype=np.uint8).copy()
+        damaged[rng.integers(0, len(damaged), 8)] = rng.integers(0, 256, 8)
+        place.write_bytes(damaged[: rng.integers(1, len(damaged) + 1)].tobytes())
+        try:
+            data.load(tmp_path / "all")
+        except DataError as error:
+            refused += 1
+            assert place.name in str(error)
+            assert "\n" not in str(error)
+    assert refused > 10

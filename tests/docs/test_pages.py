@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from sigmazero.cli import app
 from sigmazero.cli.commands import docs
+from sigmazero.cli.commands.demo import NEXT
 
 ROOT = Path(__file__).parents[2]
 WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -71,3 +72,8 @@ def test_commands_in_the_readme_exist():
 def test_links_lead_somewhere(path):
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text(encoding="utf-8")):
         assert target.startswith("https://") or (path.parent / target).exists(), target
+
+
+def test_the_readme_shows_what_the_demo_says_at_its_end():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert all(re.search(rf"^  {re.escape(command)} +# {re.escape(why)}$", text, re.M) for command, why in NEXT.items())

@@ -292,8 +292,8 @@ def test_randomness_is_an_error_that_names_the_way_out(net: nn.Module, data: tup
 def test_a_missing_normalisation_is_suspected(data: tuple[Tensor, Tensor], net: nn.Module) -> None:
     """A network made for normalised inputs, asked with plain ones, and the same with the normalisation in front."""
     mean, std = (torch.tensor(value).view(1, 1, 1, 1) for value in (0.1307, 0.3081))
-    flat = net[1]
     assert isinstance(net, nn.Sequential)
+    flat = net[1]
     assert isinstance(flat, nn.Linear)
     blind = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)).eval()
     blind.load_state_dict(net.state_dict())

@@ -1,4 +1,7 @@
+from dataclasses import replace
+
 import numpy as np
+import pytest
 import torch
 
 import sigmazero as sz
@@ -14,3 +17,22 @@ def test_every_tensor_is_saved(tmp_path):
         assert saved["labels"].tolist() == y.tolist()
         assert np.array_equal(saved["x_adv"], result.x_adv.numpy())
         assert np.array_equal(saved["outcome"], result.outcome.numpy())
+
+
+def test_names_are_kept(tmp_path):
+    class Named(torch.nn.Linear):
+        classes = ("no", "yes")
+
+    model = Named(3, 2)
+    x = torch.rand(4, 3, generator=torch.Generator().manual_seed(0))
+    space = sz.Space(names=["age", "income", "debt"])
+    result = sz.get("sigma-zero", steps=5).run(model, x, model(x).argmax(1), space=space)
+    assert (result.classes, result.names) == (("no", "yes"), ("age", "income", "debt"))
+    assert [result.class_name(number) for number in (1, 7)] == ["yes", "7"]
+    again = sz.load_result(result.save(tmp_path / "r"))
+    assert (again.classes, again.names) == (result.classes, result.names)
+    assert sz.load_result(replace(result, classes=None, names=None).save(tmp_path / "s")).classes is None
+    with np.load(tmp_path / "r.npz") as held:
+        np.savez(tmp_path / "t.npz", **{**held, "classes": np.array([1, 2], dtype=np.uint8)})
+    with pytest.raises(ValueError, match="damaged result: its names"):
+        sz.load_result(tmp_path / "t.npz")

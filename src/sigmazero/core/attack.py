@@ -118,10 +118,10 @@ class Attack(ABC):
         asked = partial(make_problem, x, y, targeted=targeted, bounds=bounds, unit=unit, layout=layout, mask=mask)
         problem = asked(space=space, budget=budget, seed=seed, ids=ids, start=start, pool=pool, margin=margin)
         hardware = Hardware(precision, capture, fuse, max_memory, prepare)
-        more: dict[str, Any] = {"x": x, "classes": _named(model)}
         with Session(self, _asked(model, layout), hardware, batch_size=batch_size) as session:
             result = turned_back(session.run(problem, progress=progress), layout)
-            return _noticed(replace(result, findings=session.doubts(), **more), targeted)
+            result = replace(result, findings=session.doubts(), x=x, classes=_named(model))
+        return _noticed(replace(result, names=None if space is None else space.names), targeted)
 
     def check(self, problem: Problem) -> None:
         """Refuse a question that this attack does not answer."""

@@ -35,8 +35,8 @@ class Result(ResultFace):
     In a space with groups `l0` counts each of them once. `cost` is what the changes cost together: their number, unless
     the space has costs. `judged` is how often the space's `accept` was asked, which is no query of the model.
 
-    `x` are the clean inputs, and `classes` the names of the classes, where the result knows them. `findings` are errors
-    that the doctor found in the model: with them these figures may mean nothing.
+    `x` are the clean inputs, `classes` and `names` what classes and features are called, where the result knows it.
+    `findings` are errors that the doctor found in the model: with them these figures may mean nothing.
     """
 
     x_adv: Tensor
@@ -61,6 +61,7 @@ class Result(ResultFace):
     x: Tensor | None = None
     classes: tuple[str, ...] | None = None
     findings: tuple[Finding, ...] = ()
+    names: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         """Nothing was given up, and every change costs 1, where nobody says otherwise."""
@@ -68,6 +69,7 @@ class Result(ResultFace):
             object.__setattr__(self, "given_up", torch.zeros_like(self.forwards))
         if cast(Any, self.cost) is None:
             object.__setattr__(self, "cost", self.changes)
+        object.__setattr__(self, "names", None if self.names is None else tuple(self.names))
 
     def __len__(self) -> int:
         """Number of samples."""

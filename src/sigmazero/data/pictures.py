@@ -13,7 +13,7 @@ from sigmazero.core.text import one_line
 from sigmazero.data.errors import DataError
 from sigmazero.data.source import Array, Source, afford, refuse_disguise
 
-ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm")
 GREY = ("1", "L", "LA")  # Pillow's modes with one value per pixel, or one and its transparency
 
 

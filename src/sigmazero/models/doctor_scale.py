@@ -45,4 +45,4 @@ def _by_chance(heads: int, tosses: int) -> float:
     >>> _by_chance(2, 2), _by_chance(0, 3)
     (0.25, 1.0)
     """
-    return sum(math.comb(tosses, k) for k in range(heads, tosses + 1)) / 2**tosses
+    return float(sum(math.comb(tosses, k) for k in range(heads, tosses + 1)) / 2**tosses)

@@ -72,7 +72,7 @@ def plot_examples(result: Result, x: Tensor | None, count: int) -> Any:
     figure, axes = _pyplot().subplots(2, len(rows), figsize=(1.4 * len(rows), 3.2), squeeze=False, layout="constrained")
     for (above, below), row in zip(axes.T, rows, strict=True):
         before, after = clean[row].cpu(), result.x_adv[row].cpu()
-        show(above, before, f"class {int(result.clean_prediction[row])}")
+        show(above, before, f"class {result.class_name(int(result.clean_prediction[row]))}")
         show(below, after, _words(result, row))
         mark(below, before, after)
     figure.suptitle("before, and after", fontsize=9)
@@ -97,6 +97,8 @@ def plot_changes(result: Result, x: Tensor | None, axis: Any, count: int) -> Any
     axis.barh([str(int(k)) for k in top], (100 * flat[top]).tolist(), color=style.NEUTRAL)
     axis.set(xlabel="changed in % of the successes", ylabel="feature")
     style.tidy(axis)
+    if result.names is not None and len(result.names) == len(flat):
+        axis.set_yticks(range(len(top)), [result.names[int(k)] for k in top])
     return axis
 
 
@@ -157,8 +159,8 @@ def _picture(image: Tensor) -> Html:
 
 def _words(result: Result, row: int) -> str:
     if not result.success[row]:
-        return f"{int(result.clean_prediction[row])}: not fooled"
-    before, after = int(result.clean_prediction[row]), int(result.prediction[row])
+        return f"{result.class_name(int(result.clean_prediction[row]))}: not fooled"
+    before, after = (result.class_name(int(each[row])) for each in (result.clean_prediction, result.prediction))
     return f"{before} → {after}, {float(result.changes[row]):g} changed"
 
 

@@ -18,7 +18,7 @@ from sigmazero.core.problem import Unit
 from sigmazero.core.result import Result
 
 RECORD = "record"  # where a result comes from, as the bytes of a text
-CLASSES = "classes"  # their names, as the bytes of a list
+CLASSES, FEATURES = "classes", "names"  # what they are called, as the bytes of a list
 FINDINGS = "findings"  # what makes the figures doubtful, in the same way
 OWN = "own_"  # before the names of the points that a method returns by its own rule
 UNITS: tuple[Unit, ...] = ("feature", "pixel")
@@ -30,8 +30,9 @@ NAMES = _TENSORS - {"given_up", "cost"}  # which files from before there were su
 def save_result(path: Path, result: Result, **more: Tensor | None) -> None:
     """Write every tensor of a result, and those given by name (labels, targets), into one `.npz` file."""
     held = {name: getattr(result, name) for name in _TENSORS}
-    if result.classes is not None:
-        held |= {CLASSES: _bytes(json.dumps(result.classes))}
+    for word, called in ((CLASSES, result.classes), (FEATURES, result.names)):
+        if called is not None:
+            held |= {word: _bytes(json.dumps(called))}
     if result.findings:
         held |= {FINDINGS: _bytes(json.dumps([asdict(each) for each in result.findings]))}
     plain = {name: value.detach().cpu().numpy() for name, value in {**held, **more}.items() if value is not None}
@@ -95,18 +96,19 @@ def _joined(path: Path, held: dict[str, Tensor]) -> Result:
         budget=None if budget < 0 else budget,
         seconds=float(held.get("seconds", 0.0)),
         own=_joined(path, own) if own else None,
-        classes=_classes(path, held.get(CLASSES)),
+        classes=_called(path, held.get(CLASSES)),
+        names=_called(path, held.get(FEATURES)),
         findings=_findings(path, held[FINDINGS]) if FINDINGS in held else (),
     )
 
 
-def _classes(path: Path, held: Tensor | None) -> tuple[str, ...] | None:
+def _called(path: Path, held: Tensor | None) -> tuple[str, ...] | None:
     if held is None:
         return None
     try:
         return tuple(str(name) for name in json.loads(held.cpu().numpy().tobytes().decode()))
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{path} is a damaged result: its names of classes ({error}); name another file") from None
+        raise ValueError(f"{path} is a damaged result: its names ({error}); name another file") from None
 
 
 def _findings(path: Path, held: Tensor) -> tuple[Finding, ...]:

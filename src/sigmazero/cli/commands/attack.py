@@ -77,15 +77,14 @@ def attack(
     hardware = options.hardware(precision, fuse, max_memory, prepare)
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     method = options.with_surrogate(method, model_dir, place)
-    chosen = load_rows(data_name, rows, limit, seed, data_dir)
-    chosen, goals = _with_goals(chosen, targets_for(chosen, targets, target_class, targeted))
+    chosen, goals = _with_goals(load_rows(data_name, rows, limit, seed, data_dir), targets, target_class, targeted)
     may = allowed(chosen, space, bounds, mask)
     how: Any = {"unit": counted, "budget": budget, "seed": seed or 0, "ids": chosen.ids, "margin": margin}
     how |= {"doctor": not no_doctor, "claimed": findings.claim(model, claimed)}
     problem, found = _posed(network, chosen, goals, may, place, **how)
     size = at_most(network, BATCH_SIZE) if (batch_size, place) == (None, "cpu") and path is not None else batch_size
     keeper = None if path is None else Keeper(path, ModelSpec(model, model, normalize=normalize), chosen, goals, may)
-    result = _searched(Session(method, network, hardware, batch_size=size), problem, keeper, chosen.classes, found)
+    result = _searched(Session(method, network, hardware, batch_size=size), problem, keeper, chosen, found)
     _tell(path, goals, result, chosen, method, problem, f"{method.name} against {model} on {chosen.name}")
     findings.end(found, allow)
 
@@ -94,7 +93,7 @@ def _searched(
     session: Session,
     problem: Problem,
     keeper: Keeper | None,
-    classes: tuple[str, ...] | None,
+    chosen: data.Rows,
     found: list[Finding],
 ) -> sz.Result:
     """The result of the search, with names and findings; after Ctrl-C what is finished is kept, and there is none."""
@@ -102,7 +101,7 @@ def _searched(
         result = _warned(session, problem) if keeper is None else keeper.run(session, problem)
     if result is None:
         raise typer.Exit(INTERRUPTED)
-    return replace(result, classes=classes, findings=tuple(gating(found)))
+    return replace(result, classes=chosen.classes, names=chosen.names, findings=tuple(gating(found)))
 
 
 def _warned(session: Session, problem: Problem) -> sz.Result:
@@ -163,8 +162,11 @@ def _posed(
     return pose() if problem is None else problem, found
 
 
-def _with_goals(chosen: data.Rows, goals: Tensor | None) -> tuple[data.Rows, Tensor | None]:
-    """Leave out the rows that are of their target class already, and say how many."""
+def _with_goals(
+    chosen: data.Rows, file: Path | None, single: str | None, targeted: bool
+) -> tuple[data.Rows, Tensor | None]:
+    """The classes to reach. Rows that are of their target class already are left out, and it is said how many."""
+    goals = targets_for(chosen, file, single, targeted)
     if goals is None:
         return chosen, None
     kept, goals = away_from_target(chosen, goals)

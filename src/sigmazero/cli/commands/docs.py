@@ -123,7 +123,7 @@ def _paper(place: str, paper: str = "", page: str = "") -> str:
     own = place.removeprefix("docs/")
     shown = place.removeprefix("https://").removeprefix("arxiv.org/abs/").removeprefix("github.com/")
     words = ("arXiv " if "arxiv" in place else "") + shown
-    return f"[{page or own}]({own})" if own != place else f"[{f'{paper}: {words}' if paper else words}]({place})"
+    return f"[{page or 'our own'}]({own})" if own != place else f"[{f'{paper}: {words}' if paper else words}]({place})"
 
 
 def _describe(attack: Attack) -> str:
