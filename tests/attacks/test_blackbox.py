@@ -141,16 +141,34 @@ def test_a_surrogate_helps_and_is_not_counted():
 
 
 def test_a_surrogate_that_says_nothing_true_does_little_harm():
-    model, x, y = linear_problem((60,), 12)
+    model, x, y = linear_problem((60,), 12)  # with few queries it does: all of them go where it leads
     wrong = linear_problem((60,), 12, seed=9)[0].eval()
     blind, misled = (sz.get("query-swap", steps=300, surrogate=s).run(model, x, y) for s in (None, wrong))
     assert misled.l0.mean() <= 1.25 * blind.l0.mean()
+
+
+@pytest.mark.parametrize("kind", ["rgb", "conv"])
+def test_a_surrogate_guides_in_any_kind_of_input(kind):
+    """Pixels, features and the targets of classes, from two queries on; what was asked stays within the steps."""
+    net, other = TinyNet(kind), TinyNet(kind).eval()
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for weight in other.parameters():
+            weight.add_(0.1 * weight.std(correction=0) * torch.randn_like(weight))
+    x, y = net.x[:4], net.y[:4]
+    for steps, more in ((2, {}), (12, {}), (160, {"unit": "pixel"}), (40, {"targeted": True})):
+        goal = (y + 1) % net(x).shape[1] if more.get("targeted") else y
+        result = sz.get("query-swap", steps=steps, surrogate=other).run(net, x, goal, **more)
+        assert int(result.forwards.max()) <= steps + 2
+        assert steps < 160 or result.success.all()
 
 
 def test_surrogates_that_cannot_be_asked_are_refused():
     net = TinyNet("conv")
     with pytest.raises(ValueError, match=r"the surrogate is in training mode; call surrogate\.eval"):
         sz.get("query-swap", surrogate=net.train()).run(net, net.x, net.y)
+    with pytest.raises(ValueError, match="steps=1 are too few with a surrogate; pass steps=2 or more"):
+        sz.get("query-swap", steps=1, surrogate=net.eval()).run(net, net.x, net.y)
     with pytest.raises(ValueError, match="surrogate='M2' must be a network"):
         sz.get("query-swap", surrogate="M2")
 

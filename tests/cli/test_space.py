@@ -93,6 +93,9 @@ def test_draft_and_check(sigmazero, folder):
     assert "not all legal" in wrong.stdout
     (folder / "loans.space.toml").write_text(loans.SPACE)
     assert "the data comes with this space" in sigmazero("space", "draft", "loans.npz").stderr
+    np.savez("grey.npz", images=np.arange(48, dtype="uint8").reshape(3, 4, 4), labels=np.zeros(3, dtype=int))
+    grey = sigmazero("space", "draft", "grey.npz").stdout.splitlines()
+    assert grey == ["# every pixel goes from 0 to 1 in steps of 1/255", f"grid = {1 / 255}"]
 
 
 @pytest.mark.usefixtures("folder")

@@ -41,6 +41,13 @@ def test_what_looks_wrong_is_named(space):
     assert (found.code, found.detail) == ("SZ020", "Feature 'gain' costs 1e+06 and 'age' costs 1.")
 
 
+def test_pixels_have_one_unit_and_tables_do_not():
+    images = torch.rand(8, 1, 3, 3)
+    images[..., 0, 0] /= 1000  # as at the border of a digit
+    assert codes(sz.Space(), images) == []
+    assert codes(sz.Space(), images.flatten(1)) == [("SZ019", "warning")]
+
+
 def test_features_that_no_row_may_change():
     space = sz.Space(names=["a", "b"], direction={"a": "up"}, lower=0, upper=1)
     assert codes(space, torch.tensor([[1.0, 0.5]] * 3)) == [("SZ018", "warning")]

@@ -2,7 +2,7 @@
 
 A query tells how the margin differs between two points. What the slopes known so far do not explain of it is laid on
 the features in which the points differ: most on those of which the least is known, some on their neighbours. A network
-that stands in for the model (a surrogate) may say how its own margin falls; how much that is worth is learnt as well.
+that stands in for the model (a surrogate) may guess such differences; how much that is worth is learnt as well.
 
     g    slopes, (rows, features of a site, sites)      doubt    how little is known of each, from 1 on down
     h    the surrogate's slopes                         c        what they are worth: num / den, never below 0
@@ -33,13 +33,15 @@ class Slopes:
     den: Tensor | None
 
     @property
-    def trust(self) -> Tensor | None:
-        """How much a surrogate's slopes are worth: what fits its predictions to the answers best."""
-        return None if self.num is None or self.den is None else (self.num / self.den.clamp(min=1e-30)).clamp(min=0)
+    def trust(self) -> Tensor:
+        """How much a surrogate's guesses are worth: what fits them to the answers best; 0 without a surrogate."""
+        if self.num is None or self.den is None:
+            return torch.zeros_like(self.g[:, 0, 0])
+        return (self.num / self.den.clamp(min=1e-30)).clamp(min=0)
 
     def total(self, h: Tensor | None) -> Tensor:
         """The slopes with the surrogate's share of them."""
-        return self.g if self.trust is None or h is None else self.g + ops.per_row(self.trust, h) * h
+        return self.g if h is None else self.g + ops.per_row(self.trust, h) * h
 
 
 def begin(p: Problem, guided: bool) -> Slopes:
@@ -69,7 +71,6 @@ def learn(s: Slopes, p: Problem, z: Tensor, rise: Tensor, guess: Tensor | None =
     if guess is not None and s.num is not None:
         guess = torch.where(known & guess.isfinite(), guess, 0.0)
         s = trusted(s, rise, guess)
-        assert s.trust is not None  # with a surrogate
         expected = expected + s.trust * guess
     missed = torch.where(known, rise - expected, 0.0)
     root = s.doubt.sqrt()

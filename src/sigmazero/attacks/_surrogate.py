@@ -5,7 +5,7 @@ Points by site are (rows, features of a site, sites), several of each sample (ro
 """
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,13 @@ CHUNK = 1024  # points a surrogate is asked about at once
 GROWTH = (4, 4, 4, 4, 8, 8, 16, 16)  # sites that join a way at once, before the others are asked about again
 LENGTH = sum(GROWTH)
 HOPEFUL = 128  # sites that are asked about again: those that do most alone
+
+
+class Way(NamedTuple):
+    """Sites in the order in which they best change, and whether each of them helps then: (rows, length)."""
+
+    order: Tensor
+    helps: Tensor
 
 
 def check(name: str, surrogate: object) -> None:
@@ -60,7 +67,7 @@ def singles(surrogate: Network, p: Problem, a: Tensor, where: Tensor, value: Ten
     Sites are (rows, number), values (rows, features of a site, number).
     """
     found, each = [answers(surrogate, p, a[:, None])], max(1, CHUNK // len(a))
-    for sites_, values in zip(where.split(each, 1), value.split(each, 2), strict=True):
+    for sites_, values in zip(torch.split(where, each, 1), torch.split(value, each, 2), strict=True):
         places = sites_[:, :, None, None].expand(-1, -1, a.shape[1], 1)
         points = a[:, None].expand(-1, sites_.shape[1], -1, -1).scatter(3, places, values.transpose(1, 2)[..., None])
         found.append(answers(surrogate, p, points))
@@ -82,13 +89,13 @@ def far(surrogate: Network, p: Problem, b: Box) -> Tensor:
     return torch.where(p.form.layout.one_hot, sites.ends(p, b, by_site(p, slope)).end, b.far)
 
 
-def way(surrogate: Network, p: Problem, b: Box, value: Tensor, rise: Tensor, rival: Tensor | None) -> Tensor:
-    """The order in which sites best change, by the surrogate: (rows, length); `rise` is what each does alone."""
+def way(surrogate: Network, p: Problem, b: Box, value: Tensor, rise: Tensor, rival: Tensor | None) -> Way:
+    """The order in which sites best change, by the surrogate; `rise` is what each does alone."""
     price = torch.ones_like(rise) if p.costs is None else p.costs.to(rise).expand_as(rise)
     stuck = (value == b.x).all(1)
     some = (rise / price).masked_fill(stuck, torch.inf).topk(min(HOPEFUL, p.sites), 1, largest=False).indices
     ends, price, shut = value.gather(2, _wide(some, value)), price.gather(1, some), stuck.gather(1, some)
-    rise, a, order = rise.gather(1, some), b.x, some[:, :0]
+    rise, a, order, helps = rise.gather(1, some), b.x, some[:, :0], shut[:, :0]
     for n in GROWTH:
         n = min(n, some.shape[1] - order.shape[1])
         if n == 0:
@@ -96,10 +103,27 @@ def way(surrogate: Network, p: Problem, b: Box, value: Tensor, rise: Tensor, riv
         if order.shape[1]:
             rise = rises(p, singles(surrogate, p, a, some, ends), rival)
         at = (rise / price).masked_fill(shut, torch.inf).topk(n, 1, largest=False).indices
-        new, shut = some.gather(1, at), shut.scatter(1, at, True)
-        order = torch.cat([order, new], 1)
-        a = a.scatter(2, _wide(new, value), value.gather(2, _wide(new, value)))
-    return order
+        new, falls = some.gather(1, at), rise.gather(1, at) < 0
+        order, helps, shut = torch.cat([order, new], 1), torch.cat([helps, falls], 1), shut.scatter(1, at, True)
+        there = _wide(new, value)
+        a = a.scatter(2, there, torch.where(falls[:, None], value.gather(2, there), a.gather(2, there)))
+    return Way(order, helps)
+
+
+def exchanges(surrogate: Network, p: Problem, a: Tensor, b: Box, old: Tensor, new: Tensor, value: Tensor) -> Tensor:
+    """By how much the margin rises where old sites are put back and new ones get a value, each pair alone."""
+    places, ends = (v[:, :, None, None].expand(-1, -1, a.shape[1], 1) for v in (old, new))
+    back = b.x.gather(2, _wide(old, a)).transpose(1, 2)[..., None]
+    points = a[:, None].expand(-1, old.shape[1], -1, -1).scatter(3, places, back)
+    points = points.scatter(3, ends, value.transpose(1, 2)[..., None])
+    return rises(p, answers(surrogate, p, torch.cat([a[:, None], points], 1)))
+
+
+def slide(g: Tensor, a: Tensor, b: Box, old: Tensor, new: Tensor, value: Tensor) -> Tensor:
+    """The same by slopes; where a site is old and new at once, its value counts."""
+    back, to = _wide(old, a), _wide(new, a)
+    fall = (g.gather(2, back) * (b.x.gather(2, back) - a.gather(2, back))).sum(1) * (old != new)
+    return fall + (g.gather(2, to) * (value - a.gather(2, to))).sum(1)
 
 
 def _wide(where: Tensor, like: Tensor) -> Tensor:

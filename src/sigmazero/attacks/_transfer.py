@@ -23,8 +23,9 @@ from sigmazero.core import noise
 from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
+from sigmazero.core.problem import Problem
 
-FIRST = 16  # sites on each way at first
+FIRST = 16  # sites on each way at first, at most
 RIVALS = 2  # classes with a way of their own
 WAYS = 1 + RIVALS
 HALVINGS = 6  # questions about the best way
@@ -37,7 +38,7 @@ class State:
     m      margin of the clean input                    low    sites of the largest choice that failed
     h      the surrogate's slopes there                 value  where each site goes
     ways   sites in order, (rows, ways, length)         least  lowest margin on the ways so far, and on which of them
-    guess  the surrogate's margin of the clean input
+    guess  the surrogate's margin of the clean input    helps  whether they help the surrogate's margin to fall
     """
 
     known: Slopes
@@ -45,6 +46,7 @@ class State:
     h: Tensor
     value: Tensor
     ways: Tensor
+    helps: Tensor
     least: Tensor
     best: Tensor
     guess: Tensor
@@ -86,11 +88,12 @@ class Transfer(Attack):
             m=p.margin(logits),
             h=z * (rises[0] / (z * z).sum(1).clamp(min=1e-30))[:, None],
             value=value,
-            ways=torch.stack(ways, 1),
+            ways=torch.stack([way.order for way in ways], 1),
+            helps=torch.stack([way.helps for way in ways], 1),
             least=p.x.new_full((len(p),), torch.inf),
             best=torch.zeros_like(p.y),
             guess=surrogates.margins(p, alone[:, :1])[:, 0],
-            low=p.x.new_full((len(p),), FIRST),
+            low=p.x.new_full((len(p),), first(p)),
             luck=noise.source(p.seed, p.ids),
         )
 
@@ -101,7 +104,7 @@ class Transfer(Attack):
         tiling, after = (turn >= 0) & (turn < self.tiles), turn >= self.tiles
         wave = noise.drawn(s.luck, i, length + p.sites, p.x.dtype)
         low, size = self._size(s, oracle)
-        size = torch.where(racing, torch.full_like(size, FIRST), size)
+        size = torch.where(racing, torch.full_like(size, first(p)), size)
         which = torch.where(racing, i.clamp(max=paths - 1), s.best)
         along = self._along(s, box, which, size, wave[:, :length] * ~racing)
         ends = sites.ends(p, box, s.known.total(s.h))
@@ -116,9 +119,8 @@ class Transfer(Attack):
         said = surrogates.answers(self.surrogate, p, point.view_as(box.x)[:, None])
         guess = surrogates.margins(p, said)[:, 0] - s.guess
         known = slopes.trusted(s.known, m - s.m, guess)
-        assert known.trust is not None  # with a surrogate
         better = racing & (m < s.least)
-        failing = torch.where(racing, torch.where(m < 0, FIRST / 2, s.low), torch.where(failed, size, low))
+        failing = torch.where(racing, torch.where(m < 0, first(p) / 2, s.low), torch.where(failed, size, low))
         return replace(
             s,
             known=told(known, z * tiling, m - s.m - known.trust * guess, mine & tiling),
@@ -132,12 +134,20 @@ class Transfer(Attack):
         p, best = oracle.problem, oracle.tally.best_l0.to(s.low)
         found = best <= p.sites
         low = torch.where(found & (best - s.low <= (best / 8).clamp(min=1)), best / 2, s.low)
-        return low, torch.where(found, (low + best) / 2, 2 * low).clamp(min=1)
+        length = s.ways.shape[2]
+        more = torch.where(low < length, (2 * low).clamp(max=length), 2 * low)
+        return low, torch.where(found, (low + best) / 2, more).clamp(min=1)
 
     def _along(self, s: State, box: sites.Box, which: Tensor, size: Tensor, wave: Tensor) -> Tensor:
         """The first sites of a way moved, in an order that is varied a little."""
-        way = s.ways.gather(1, which.expand(len(s.ways))[:, None, None].expand(-1, 1, s.ways.shape[2]))[:, 0]
+        mine = which.expand(len(s.ways))[:, None, None].expand(-1, 1, s.ways.shape[2])
+        way, helps = (v.gather(1, mine)[:, 0] for v in (s.ways, s.helps))
         turn = torch.arange(1, way.shape[1] + 1, device=way.device) * (1 + 2 * self.jitter * wave)
-        first = turn.argsort(1).argsort(1) < size[:, None]
-        chosen = torch.zeros_like(box.x[:, 0], dtype=torch.bool).scatter(1, way, first)
+        taken = (turn.argsort(1).argsort(1) < size[:, None]) & helps
+        chosen = torch.zeros_like(box.x[:, 0], dtype=torch.bool).scatter(1, way, taken)
         return torch.where(chosen[:, None], s.value, box.x)
+
+
+def first(p: Problem) -> int:
+    """How many sites of each way are tried at first."""
+    return max(1, min(FIRST, p.sites // 4))

@@ -2,8 +2,9 @@ r"""Query swap: σ-swap's search on a model that gives scores and no gradients (
 
 The search exchanges changed sites as swap search does (see _swap), guided by slopes that it learns from its own
 queries (see _slopes) instead of the model's gradient. It begins with a coarse look at all sites (see _probe). Where a
-network is at hand that resembles the model, pass it as `surrogate`: its gradients are a first guess of the slopes, to
-be believed as far as they fit the answers. The surrogate is asked as often as it helps, and is not counted.
+network is at hand that resembles the model, pass it as `surrogate`: the search then begins with what fools that network
+(see _transfer), draws many exchanges and makes those that promise most by network and slopes together. How far the
+network is believed is learnt from the answers. What it is asked is not counted.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -117,29 +118,16 @@ class QuerySearch(SwapSearch):
         fates = noise.uniform(p.seed, p.ids, i, (many.proposals,), stream=5, dtype=p.x.dtype)
         draws = many._draw(s, box, ends, either, wave, fates, oracle)
         swap = (s.count < oracle.tally.best_l0)[:, None, None]
-        a, value = s.a.view_as(box.x), torch.where(swap, draws.value, draws.clean)
-        old, new = (v[:, None].expand(-1, a.shape[1], -1) for v in (draws.old, draws.new))
-        back = box.x.gather(2, old)
-        points = _exchanged(a, draws.old, back, draws.new, value)
-        said = surrogates.answers(self.surrogate, p, torch.cat([a[:, None], points], 1))
-        guess = surrogates.rises(p, said)
-        slope = s.known.g
-        learnt = (slope.gather(2, old) * (back - a.gather(2, old))).sum(1)
-        learnt = learnt + (slope.gather(2, new) * (value - a.gather(2, new))).sum(1) * (draws.old != draws.new)
-        trust = s.known.trust
-        assert trust is not None  # with a surrogate
-        hope = learnt + trust[:, None] * guess
+        value = torch.where(swap, draws.value, draws.clean)
+        guess = surrogates.exchanges(self.surrogate, p, s.a.view_as(box.x), box, draws.old, draws.new, value)
+        hope = guess * s.known.trust[:, None]
+        hope = hope + surrogates.slide(s.known.g, s.a.view_as(box.x), box, draws.old, draws.new, value)
         hope[:, 0] = -torch.inf
         best = hope.topk(k, 1, largest=False).indices
-        wide = best[:, None]
-        chosen = Draws(
-            new=draws.new.gather(1, best),
-            old=draws.old.gather(1, best),
-            value=draws.value.gather(2, wide.expand(-1, draws.value.shape[1], -1)),
-            clean=draws.clean.gather(2, wide.expand(-1, draws.clean.shape[1], -1)),
-            credit=draws.credit.gather(2, wide.expand(-1, draws.credit.shape[1], -1)),
-            joining=None,
+        value, clean, credit = (
+            v.gather(2, best[:, None].expand(-1, v.shape[1], -1)) for v in (draws.value, draws.clean, draws.credit)
         )
+        chosen = Draws(draws.new.gather(1, best), draws.old.gather(1, best), value, clean, credit, None)
         return chosen, guess.gather(1, best)
 
     def _guessed(self, j: int, s: State, z: Tensor, guess: Tensor | None, whole: Tensor) -> Tensor | None:
@@ -147,14 +135,6 @@ class QuerySearch(SwapSearch):
         if guess is None or s.h is None:
             return None
         return torch.where(whole, (s.h * z).flatten(1).sum(1), guess[:, j])
-
-
-def _exchanged(a: Tensor, old: Tensor, back: Tensor, new: Tensor, value: Tensor) -> Tensor:
-    """Points that have an old site put back and a new one changed: (rows, number, features of a site, sites)."""
-    n, per = old.shape[1], a.shape[1]
-    before, after = (v[:, :, None, None].expand(-1, -1, per, 1) for v in (old, new))
-    points = a[:, None].expand(-1, n, -1, -1).scatter(3, before, back.transpose(1, 2)[..., None])
-    return points.scatter(3, after, value.transpose(1, 2)[..., None])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,12 +153,14 @@ class QuerySwap(QuerySearch):
     openings: Whole = 20
 
     paper: ClassVar[str] = "docs/blackbox.md"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def check(self, problem: Problem) -> None:
-        """Refuse a surrogate that cannot be asked."""
+        """Refuse a surrogate that cannot be asked, or that would leave no query."""
         super().check(problem)
         surrogates.check(self.name, self.surrogate)
+        if self.surrogate is not None and self.steps < 2:
+            raise ValueError(f"{self.name}: steps={self.steps} are too few with a surrogate; pass steps=2 or more")
 
     def phases(self, problem: Problem | None = None) -> tuple[Attack, ...]:
         """A look at all sites, which also gets the queries that do not fill a step of the search; then the search."""

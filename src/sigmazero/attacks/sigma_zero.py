@@ -34,6 +34,7 @@ from sigmazero.core.problem import Problem
 
 ALONE = 0.2  # share of the steps before the walk in a space looks elsewhere
 FEW = 4  # changes of an example of which parts are looked for
+JOIN = 1.5  # sites that join a part, on average, where changes have costs
 BACK, STAY = 0.5, 0.1  # chances that a site is put back, and that it stays as it is; the others get any legal value
 
 
@@ -106,7 +107,10 @@ class SigmaZero(Attack):
             elsewhere = turn & (nothing | (best <= FEW))
             if p.x.is_cuda or bool(elsewhere.any()):
                 around = torch.where(ops.per_row(nothing, s.a), s.a, oracle.tally.best)
-                point = torch.where(ops.per_row(elsewhere, s.a), self.varied(i, around, nothing, p), s.a)
+                varied = self.varied(i, around, nothing, p)
+                if p.costs is not None:
+                    varied = self.cheaper(i, varied, nothing, oracle)
+                point = torch.where(ops.per_row(elsewhere, s.a), varied, s.a)
                 there = elsewhere & nothing
         answer = oracle.value_and_grad(point, losses.named(self.loss, p))
         if there is not None:  # the walk goes on from the first example
@@ -124,6 +128,19 @@ class SigmaZero(Attack):
         back = torch.where(ops.per_row(anything, a), BACK / 2, BACK)
         return torch.where(fate < back, p.x, torch.where(fate < back + STAY, a, drawn))
 
+    def cheaper(self, i: Tensor, a: Tensor, anything: Tensor, oracle: Oracle) -> Tensor:
+        """The point with some more sites at any legal value, where it still costs less than the best example.
+
+        A cheap example may change other sites than the best one known, and more of them.
+        """
+        p, shape = oracle.problem, tuple(oracle.problem.x.shape[1:])
+        fate, values = (noise.uniform(p.seed, p.ids, i, shape, stream=k, dtype=a.dtype) for k in (7, 8))
+        fate = fate[:, :1] if p.grouped else fate
+        drawn = forms.some(p, values)
+        drawn = torch.where(drawn.isfinite() & ~p.changed(a), drawn, a)
+        more = p.legal(torch.where(fate * p.sites < JOIN, drawn, a))
+        return torch.where(ops.per_row(anything | (p.cost(more) >= oracle.tally.best_cost), a), a, more)
+
     def descend(self, i: Tensor, s: State, g: Tensor, fooled: Tensor, oracle: Oracle) -> State:
         """Go downhill and prune, given the gradient of the loss at s.a."""
         p = oracle.problem
@@ -140,7 +157,8 @@ class SigmaZero(Attack):
         if self.adaptive_threshold:
             τ = self.adapt(i, τ, fooled, self.threshold_rate * η_τ)
         if self.projection:
-            a = torch.where(p.join((a - p.x).abs()) < ops.per_row(τ, a), p.x, a)
+            least = ops.per_row(τ, a) if p.costs is None else ops.per_row(τ, a) * prices(p)
+            a = torch.where(p.join((a - p.x).abs()) < least, p.x, a)
         return State(a, τ, m, v)
 
     def l0_gradient(self, δ: Tensor, p: Problem) -> Tensor:
@@ -149,10 +167,16 @@ class SigmaZero(Attack):
         # The quotient rule as autograd applies it, not σ / (s + σ)²: the two differ by rounding, which the attack
         # amplifies, and the authors' iterates come from this form.
         c = s + self.smoothing
-        share = 1 / p.sites
+        share = 1 / p.sites if p.costs is None else prices(p) / p.sites
         return 2 * δ * (share / c) - 2 * δ * (share * (s / c / c))
 
     def adapt(self, i: Tensor, τ: Tensor, fooled: Tensor, move: Tensor) -> Tensor:
         """Raise τ where the point is adversarial, lower it elsewhere."""
         moved = τ + torch.where(fooled, move, -move)
         return moved.clamp(0, 1) if self.order == "released" else torch.where(i > 0, moved, τ)
+
+
+def prices(p: Problem) -> Tensor:
+    """What a change of each site costs where the mean is 1, shaped to stand beside the inputs."""
+    assert p.costs is not None
+    return (p.costs / p.costs.mean()).to(p.x).view(1, *((1, *p.x.shape[2:]) if p.grouped else p.x.shape[1:]))

@@ -109,7 +109,7 @@ class Space:
 
     @classmethod
     def infer(cls, x: Any, names: Sequence[str] | None = None) -> "Space":
-        """A first draft from data (rows of flat features): kinds, ends and one-hot groups as the rows show them."""
+        """A first draft from data: kinds, ends and one-hot groups as the rows show them; pixels are all alike."""
         from sigmazero.core.space_file import draft
 
         return draft(x, names)

@@ -46,6 +46,7 @@ _USUAL: dict[str, Any] = {
     "cost": 1.0,
 }
 LARGE = 1e15  # whole numbers up to here are written without a dot
+EIGHT_BITS = 1e-4  # how far 255 times a value may be from a whole number: float32 rounds
 _SENSES = {"at_most": "<=", "at_least": ">=", "equals": "="}
 
 
@@ -166,13 +167,19 @@ def written(space: Space) -> str:
 
 
 def draft(x: Any, names: Sequence[str] | None) -> Space:
-    """A first draft: kinds and ends as the rows show them; neighbours that always sum to 1 are a one-hot group."""
+    """A first draft: kinds and ends as the rows show them; neighbours that always sum to 1 are a one-hot group.
+
+    Images get one line for all pixels.
+    """
     rows = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x, dtype=np.float64)
-    if rows.ndim != 2 or not rows.size:
-        raise ValueError(f"space: data of shape {rows.shape}; a draft needs rows of flat features, (N, features)")
+    if rows.ndim < 2 or not rows.size:
+        raise ValueError(f"space: data of shape {rows.shape}; a draft needs rows of features, (N, features)")
+    shape, rows = rows.shape, rows.reshape(len(rows), -1)
     if not np.isfinite(rows).all():
         row, k = (int(v) for v in np.argwhere(~np.isfinite(rows))[0])
         raise ValueError(f"space: feature {names[k] if names else k} of row {row} is NaN or Inf; clean the data first")
+    if len(shape) > 2 and names is None:
+        return _draft_of_images(rows)
     labels = [f"x{k}" for k in range(rows.shape[1])] if names is None else list(names)
     binary = ((rows == 0) | (rows == 1)).all(0)
     whole = (rows == np.round(rows)).all(0)
@@ -186,6 +193,15 @@ def draft(x: Any, names: Sequence[str] | None) -> Space:
         k += max(size, 1)
     lower, upper = np.where(binary, 0.0, rows.min(0)).tolist(), np.where(binary, 1.0, rows.max(0)).tolist()
     return Space(kind=kind, lower=lower, upper=upper, one_hot=groups, names=labels)
+
+
+def _draft_of_images(rows: Any) -> Space:
+    """One line for all pixels: they have one unit. Values of 8 bits have a grid."""
+    low, high = float(rows.min()), float(rows.max())
+    if low < 0 or high > 1:
+        return Space(lower=low, upper=high)
+    bits = np.abs(rows * 255 - np.round(rows * 255)).max() < EIGHT_BITS
+    return Space.image8() if bits else Space()
 
 
 def _one_hot_from(rows: Any, binary: Any, first: int) -> int:

@@ -48,6 +48,8 @@ def _wide(columns: Columns, x: Tensor, free: np.ndarray[tuple[int, ...], np.dtyp
     if len(values) < FEWEST:
         return
     shown, room = np.ptp(values, axis=0), columns.upper - columns.lower
+    if x.ndim > 2:  # pixels have one unit: those at the border may show next to nothing of it
+        shown = np.full_like(shown, np.ptp(values))
     far = np.flatnonzero(free & np.isfinite(room) & (shown > 0) & (room > FAR * shown))
     if len(far):
         k = int(far[0])

@@ -52,7 +52,10 @@ def draft(data_name: DataArgument, data_dir: options.DataDir = None) -> None:
         tell(f"what its columns are: correct it, the label above all, and save it as {notes_of(Path(data_name))}")
         return
     rows = data.load(data_name, data_dir=data_dir)
-    space = Space.infer(rows.images.flatten(1), rows.names) if rows.space is None else rows.space
+    space = Space.infer(rows.images, rows.names) if rows.space is None else rows.space
+    if rows.space is None and rows.names is None and rows.images.ndim > 2:
+        grid = " in steps of 1/255" if space.grid else ""
+        pour(f"# every pixel goes from {plain(float(space.lower))} to {plain(float(space.upper))}{grid}\n")
     pour(space.to_toml())
     tell(ADVICE if rows.space is None else "the data comes with this space")
 
