@@ -155,7 +155,7 @@ class Local:
         """
         relaxed: list[Relaxed] = []
         sizes = [len(layer.bias) for layer in self.layers[:-1]]
-        lows, highs = (list(known.split(sizes, 1)) if sizes else [] for known in (nodes.low, nodes.high))
+        lows, highs = (list(torch.split(known, sizes, 1)) if sizes else [] for known in (nodes.low, nodes.high))
         for depth in range(len(sizes)):
             row, neuron = ((lows[depth] < 0) & (highs[depth] > 0)).nonzero(as_tuple=True)
             least, _ = self._backward(depth, relaxed, nodes, row, neuron, 1)

@@ -40,6 +40,15 @@ class Answers:
         """Where the fewest changes are known."""
         return self.lower == self.upper
 
+    def take(self, first: int) -> "Answers":
+        """Those of the first images."""
+        return Answers(self.lower[:first], self.upper[:first], self.witness[:first])
+
+    @staticmethod
+    def join(parts: "Sequence[Answers]") -> "Answers":
+        """Those of several networks, one after the other."""
+        return Answers(*(torch.cat([getattr(part, each.name) for part in parts]) for each in fields(Answers)))
+
 
 @dataclass(frozen=True)
 class Score:
@@ -95,24 +104,25 @@ def run(
     attack   a name, which gets the steps that `queries` allow (see `fitted`), or an attack, run as it is
     limit    the first so many of the 200 images
     """
+    found = results(attack, networks, queries=queries, limit=limit, seed=seed)
+    name = attack if isinstance(attack, str) else attack.name
+    scores = [score(name, [each], [result]) for each, result in found.items()]
+    return scores if len(found) < 2 else [*scores, score(name, list(found), list(found.values()))]
+
+
+def results(
+    attack: str | Attack, networks: Sequence[str], *, queries: int = 1000, limit: int | None = None, seed: int = 0
+) -> dict[str, Result]:
+    """What an attack finds on networks of the suite, by their names."""
     method = fitted(attack, queries) if isinstance(attack, str) else attack
     if method.kind != "minimum-norm":
         raise ValueError(f"{method.name} works with a fixed budget and has no fewest changes; try {method.name}-min")
     ours = digits()
     if limit is not None and not 1 <= limit <= len(ours.labels):
         raise ValueError(f"limit={limit!r} must be a whole number, 1 to {len(ours.labels)}")
-    some = slice(0, limit)
-    parts = []
-    for name in networks:
-        known = answers(name)
-        known = Answers(known.lower[some], known.upper[some], known.witness[some])
-        found = method.run(network(name), ours.images[some], ours.labels[some], seed=seed, ids=ours.rows[some])
-        parts.append((name, known, found))
-    scores = [score(method.name, *part) for part in parts]
-    if len(parts) > 1:
-        joined = Answers(*(torch.cat([getattr(known, f.name) for _, known, _ in parts]) for f in fields(Answers)))
-        scores.append(score(method.name, "all", joined, Result.join([found for _, _, found in parts])))
-    return scores
+    images, labels, rows = ours.images[:limit], ours.labels[:limit], ours.rows[:limit]
+    models = {name: network(name) for name in networks}
+    return {name: method.run(model, images, labels, seed=seed, ids=rows) for name, model in models.items()}
 
 
 def fitted(name: str, queries: int) -> Attack:
@@ -128,33 +138,41 @@ def fitted(name: str, queries: int) -> Attack:
     return replace(attack, **changed)
 
 
-def score(attack: str, name: str, known: Answers, found: Result) -> Score:
-    """The figures of a result, against what is proved."""
-    l0 = found.l0.double()
+def score(attack: str, networks: Sequence[str], found: Sequence[Result]) -> Score:
+    """The figures of results, one for each of these networks, against what is proved."""
+    every = Result.join(found)
+    known = Answers.join([answers(name).take(len(part)) for name, part in zip(networks, found, strict=True)])
+    name = networks[0] if len(networks) == 1 else "all"
+    gap, gap_most, optimal = gaps(known, every.l0, f"{attack} on {name}")
+    return Score(
+        attack=attack,
+        network=name,
+        images=len(every),
+        gap=gap,
+        gap_most=gap_most,
+        optimal=optimal,
+        asr=every.asr(),
+        median_l0=every.median_l0,
+        queries=_mean((every.forwards + every.backwards).double()),
+        seconds=every.seconds,
+        better=int((every.l0 < known.upper).sum()),
+    )
+
+
+def gaps(known: Answers, l0: Tensor, who: str = "this") -> tuple[float, float, float]:
+    """`gap`, `gap_most` and `optimal` of a score, from numbers of changes, infinite where an image was not fooled."""
     wrong = l0 < known.lower
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])
         raise RuntimeError(
-            f"{attack} fools {name} with {l0[row]:g} changes at image {row}, where {int(known.lower[row])} are proved "
-            "to be needed: the suite or the attack's check is wrong, please report it"
+            f"{who} fools image {row} with {float(l0[row]):g} changes, where {int(known.lower[row])} are proved to be "
+            "needed: the suite or the attack's check is wrong, please report it"
         )
     right = known.upper > 0
-    needed = torch.where(found.success, l0, FEATURES)[right]
-    least, most = known.upper[right].clamp_max(FEATURES), known.lower[right]
-    solved = known.exact[right]
-    return Score(
-        attack=attack,
-        network=name,
-        images=len(found),
-        gap=_mean(needed / least - 1),
-        gap_most=_mean(needed / most - 1),
-        optimal=_mean((found.success[right] & (needed == least))[solved].double()),
-        asr=found.asr(),
-        median_l0=found.median_l0,
-        queries=_mean((found.forwards + found.backwards).double()),
-        seconds=found.seconds,
-        better=int((found.success & (l0 < known.upper)).sum()),
-    )
+    needed = l0.double().clamp_max(FEATURES)[right]
+    fewest, least, solved = known.upper[right].clamp_max(FEATURES), known.lower[right], known.exact[right]
+    optimal = (l0[right] == known.upper[right])[solved]
+    return _mean(needed / fewest - 1), _mean(needed / least - 1), _mean(optimal.double())
 
 
 def _mean(values: Tensor) -> float:
