@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import sigmazero as sz
+from sigmazero.adapters import _callers
 from sigmazero.adapters.foreign import Foreign
 from sigmazero.bench.identity import describe_attack
 from sigmazero.bench.plan import parse_plan
@@ -259,6 +260,7 @@ def test_plans_of_a_library_that_is_not_there(monkeypatch):
     def absent(name):
         raise metadata.PackageNotFoundError(name)
 
+    _callers.named.cache_clear()  # another test may have found it already
     monkeypatch.setattr(metadata, "version", absent)
     with pytest.raises(PlanError, match=r"foolbox is not installed; install it with: pip install 'foolbox>=3.3,<4'"):
         parse_plan(PLAN.format(name="L0FMNAttack", options=""))
