@@ -49,4 +49,5 @@ def test_the_page_follows_the_facts_and_says_when_nobody_answers(chromium, tmp_p
             thread.join()
             server.server_close()
             wait.until(lambda _: "Nobody answers" in page.find_element(By.ID, "trouble").text)
+            page.get("about:blank")  # or it would ask on
             said(page)  # the browser itself complains of the silence

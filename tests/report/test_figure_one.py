@@ -45,7 +45,9 @@ def test_the_figure_shows_the_traces(store):
     first, bar, *images = figure.axes
     assert bar.get_ylabel().startswith("what is made small")
     assert len(images) == 6
-    start, found = (next(line for line in first.lines if line.get_label() == name) for name in ("the input", "what was found"))
+    start, found = (
+        next(line for line in first.lines if line.get_label() == name) for name in ("the input", "what was found")
+    )
     assert start.get_xydata()[0] == pytest.approx(two_dimensions.START)
     expected = np.array(two_dimensions.START)
     expected[facts[0].index] = facts[0].value

@@ -49,8 +49,9 @@ def plot_curve(result: Result, axis: Any, label: str | None) -> Any:
     end = max(1.0, 1.05 * float(ks[-1]))
     at, rate, low, high = (np.append(each, each[-1]) for each in (ks, 100 * rates, 100 * ends[:, 0], 100 * ends[:, 1]))
     at[-1] = end
+    shade = 0.05 if axis.lines else 0.18  # bands upon each other would be a grey: the first is seen well
     (line,) = axis.step(at, rate, where="post", linewidth=2, label=label, color=_colour(label))
-    axis.fill_between(at, low, high, step="post", color=line.get_color(), alpha=0.15, linewidth=0)
+    axis.fill_between(at, low, high, step="post", color=line.get_color(), alpha=shade, linewidth=0)
     axis.set(ylim=(0, 101), xlim=(0, max(end, axis.get_xlim()[1] if label else 0.0)))
     axis.set(xlabel=f"k, {_unit(result)} changed at most", ylabel="attack success rate, %")
     axis.set_title(f"{len(result)} samples, 95 % intervals", fontsize=9)

@@ -82,8 +82,8 @@ def draw(plane: Recorded, image: Recorded) -> Any:
         axis.set_ylabel(text, fontsize=9)
     right.suptitle("What it asks about an image, from many changes to few", fontsize=10)
     middle = axes[1, len(shown) // 2]  # a key of the figure's own would not come out the same every time
-    place = {**BELOW, "bbox_to_anchor": (0.5, -0.06)}
-    key = middle.legend(handles=style.change_patches(), fontsize=8, ncols=2, frameon=False, **place)
+    below = {**BELOW, "bbox_to_anchor": (0.5, -0.06)}
+    key = middle.legend(handles=style.change_patches(), fontsize=8, ncols=2, frameon=False, **below)
     key.set_in_layout(False)  # it is wider than its axis
     right.supxlabel(" ", fontsize=13)  # room for it
     return figure

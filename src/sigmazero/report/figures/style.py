@@ -111,8 +111,28 @@ def save(made: Any, path: Path) -> None:
     from matplotlib import rc_context
 
     kind = known(path)
+    _settle(made)
     with replacing(path) as part, rc_context(SETTINGS):
         made.savefig(part, format=kind, dpi=200, metadata=DATELESS[kind])
+
+
+def _settle(made: Any) -> None:
+    """Give everything the place that the layout found, rounded: its last digits are not the same every time."""
+    if made.get_layout_engine() is None:
+        return
+    made.draw_without_rendering()
+    held = [(axis, axis.get_position()) for axis in made.axes]
+    made.set_layout_engine("none")
+    for part in made.subfigs:
+        part._redo_transform_rel_fig(_rounded(part.bbox_relative))
+    for axis, place in held:
+        axis.set_position(_rounded(place))
+
+
+def _rounded(box: Any) -> Any:
+    from matplotlib.transforms import Bbox
+
+    return Bbox(box.get_points().round(5))
 
 
 def grid(panels: int, width: float = 5.2, height: float = 3.6) -> tuple[Any, list[Any]]:
