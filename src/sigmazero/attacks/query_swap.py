@@ -40,7 +40,7 @@ from sigmazero.core.parameters import Count, NamedModel, Share, Whole
 from sigmazero.core.problem import Problem
 
 SCREENED = 8  # draws for each proposal of which the surrogate chooses one
-MANY = 8  # with so many queries for each tile they are asked about in spite of a surrogate
+MANY = 16  # with so many queries for each tile they are asked about in spite of a surrogate
 
 
 @dataclass
