@@ -16,7 +16,7 @@ from sigmazero.truth.regions import Groups
 from sigmazero.truth.tactics import Tactics, level
 from sigmazero.truth.tasks import Tasks, join, whole
 
-PROBED = 8  # tasks of a level that are tried before the search, and some more where a batch is large
+PROBED = 4  # tasks of a level that are tried before the search, and some more where a batch is large
 
 
 @dataclass(eq=False)
@@ -83,24 +83,23 @@ class Search:
         return rows[~self.tally.found[rows] & ~self.tally.open[rows]]
 
     def _probe(self, rows: Tensor) -> None:
-        """Try some tasks of several levels: from a middle one down if few succeed, and up as long as that pays."""
+        """Try some tasks of several levels: from a middle one down if few succeed, else up as long as that pays."""
         top = level(self.inquiry.sites)
         start = min(3, top)
         for at in range(start, -1, -1):
             self._try(rows, at)
-            quick, full = self.plan.quick[at], self.plan.full.get(at)
-            if quick.failure * (1.0 if full is None else full.failure) < 0.7:
+            if self.plan.failure(at) < 0.7:
                 break
         vain = 0
         for at in range(start + 1, top + 1):
+            if vain == 2 or self.plan.failure(at - 1) > 0.7:
+                return
             self._try(rows, at)
             vain = vain + 1 if self.plan.choose(at) == (False, False) else 0
-            if vain == 2 or not self.plan.known(at):
-                return
 
     def _try(self, rows: Tensor, at: int) -> None:
         """Try tasks of one level, spread over inputs and sites."""
-        count = max(PROBED, min(256, self.batch // 4))
+        count = max(PROBED, self.batch // 16)
         sites, generator = self.inquiry.sites, torch.Generator().manual_seed(at)
         size = max(1, min(sites, 2**at) * 3 // 4 if at > 1 else 2**at)
         slots = sites // size
@@ -109,7 +108,9 @@ class Search:
         begin = (pick.sort(1).values * size).to(rows)
         mine = rows[torch.randint(len(rows), (count,), generator=generator).to(rows)]
         tasks = Tasks(mine, begin, begin + size)
-        self._bounded(tasks.take(self._alive(tasks.rows)), at, (True, True))
+        tasks = tasks.take(self._alive(tasks.rows))
+        proved = self._bounded(tasks, at, (True, False))
+        self._bounded(tasks.take(~proved).take(slice(0, count // 2)), at, (False, True))  # these may cost much more
 
     def _alive(self, rows: Tensor) -> Tensor:
         """Which tasks still matter: their input is undecided and has time left."""

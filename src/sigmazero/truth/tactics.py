@@ -45,17 +45,15 @@ class Tactics:
         if tried:
             (self.full if full else self.quick).setdefault(level, Tries()).note(tried, proved, seconds)
 
-    def known(self, level: int) -> bool:
-        """Whether anything was tried at a level."""
-        return level in self.quick or level in self.full
+    def failure(self, level: int) -> float:
+        """Share of the tasks of a level that neither bound proves; 1 where nothing was tried."""
+        if level not in self.quick:
+            return 1.0
+        return self.quick[level].failure * (self.full[level].failure if level in self.full else 1.0)
 
     def choose(self, level: int) -> tuple[bool, bool]:
         """Whether to try the quick bound at a level, and the full one where that is not enough."""
         return self._best(level)[1]
-
-    def cost(self, level: int) -> float:
-        """Seconds that a task of a level costs with all that comes of it."""
-        return self._best(level)[0]
 
     def _best(self, level: int) -> tuple[float, tuple[bool, bool]]:
         low = min([*self.quick, *self.full, level])
