@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from sigmazero.truth import exact
-from sigmazero.truth.dense import DOUBLE, FREE, OPEN, STAYS, Local, matrices
+from sigmazero.truth.dense import DOUBLE, FREE, OPEN, STAYS, Neighbourhood, matrices
 
 NEVER = torch.full((2,), torch.inf, dtype=DOUBLE)  # no lead is enough
 
@@ -48,7 +48,7 @@ def solved(seed):
 def test_the_fewest_changes_are_those_of_brute_force(seed):
     model, x, y = tiny(seed, convolutional=seed % 3 == 0)
     found = solved(seed)
-    local = Local(matrices(model, (1, 2, 3)), x, y)
+    local = Neighbourhood(matrices(model, (1, 2, 3)), x, y)
     for changes in range(1, 4):
         steps = {1: 2001, 2: 41, 3: 11}[changes]
         least = min(least_margin(local, sites, steps) for sites in combinations(range(6), changes))
@@ -92,7 +92,7 @@ def violations(seeds):
     wrong = 0
     for seed in seeds:
         model, x, y = tiny(seed, convolutional=seed % 3 == 0)
-        local = Local(matrices(model, (1, 2, 3)), x, y)
+        local = Neighbourhood(matrices(model, (1, 2, 3)), x, y)
         generator = torch.Generator().manual_seed(seed)
         some = nodes(local, 20, generator)
         least = local.bound(some, NEVER)[0].lead
@@ -109,7 +109,7 @@ def test_no_point_is_below_its_bound():
 def test_what_is_known_of_a_node_is_used_for_its_parts():
     """Bounds of parts that begin with their node's: no point is below them, and they are no lower than afresh."""
     model, x, y = tiny(4)
-    local, generator = Local(matrices(model, (1, 2, 3)), x, y), torch.Generator().manual_seed(0)
+    local, generator = Neighbourhood(matrices(model, (1, 2, 3)), x, y), torch.Generator().manual_seed(0)
     whole, slopes = local.bound(nodes(local, 30, generator), NEVER)
     parted = exact.split(
         local,
@@ -135,7 +135,7 @@ def test_a_wrong_relaxation_is_noticed(monkeypatch):
 
 def test_children_hold_all_points_of_a_node():
     model, x, y = tiny(1)
-    local = Local(matrices(model, (1, 2, 3)), x, y)
+    local = Neighbourhood(matrices(model, (1, 2, 3)), x, y)
     generator = torch.Generator().manual_seed(0)
     some, slopes = local.bound(nodes(local, 40, generator), NEVER)
     for k in range(40):
@@ -160,7 +160,7 @@ def test_matrices_answer_as_the_network_does():
         points = torch.rand(50, 1, 2, 3)
         logits = model(points)
         other = [k for k in range(3) if k != y]
-        local = Local(matrices(model, (1, 2, 3)), x, y)
+        local = Neighbourhood(matrices(model, (1, 2, 3)), x, y)
         apart = (local.margins(points.flatten(1).to(DOUBLE)) - (logits[:, [y]] - logits[:, other])).abs().amax(0)
         assert (apart < local.slack(6)).all()  # all six features may have changed
         assert (local.slack(1) <= local.slack(6)).all()

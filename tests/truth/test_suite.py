@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+import sigmazero as sz
 from sigmazero import data
 from sigmazero.truth import exact, suite
 from sigmazero.truth.digits import FOLDER, NAMES, build, digits, network
@@ -64,6 +65,14 @@ def test_some_are_proved_again(name):
     for k in some.tolist():
         found = exact.solve(model, ours.images[k], int(ours.labels[k]), most=2000)
         assert (found.lower, found.upper) == (int(known.lower[k]), int(known.upper[k]))
+
+
+@pytest.mark.parametrize("name", ["mlp-standard", "conv-standard"])
+def test_another_prover_says_the_same(name):
+    """`certify` shares no code with the search that made the answers."""
+    ours, known = digits(), suite.answers(name)
+    found = sz.certify(network(name), ours.images[:4], ours.labels[:4], up_to=1)
+    assert found.lower.tolist() == known.lower[:4].clamp_max(2).tolist()
 
 
 def test_an_attack_is_measured_against_the_truth():

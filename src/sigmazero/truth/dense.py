@@ -119,7 +119,7 @@ def _gamma(weight: Tensor) -> Tensor:
     return part / (1 - part)
 
 
-class Local:
+class Neighbourhood:
     """A network near one input: how far the true class is ahead of each other one, from below."""
 
     def __init__(self, layers: list[Affine], x: Tensor, y: int) -> None:

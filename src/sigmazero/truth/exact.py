@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from sigmazero.truth.dense import DOUBLE, FREE, OPEN, STAYS, Local, Nodes, matrices
+from sigmazero.truth.dense import DOUBLE, FREE, OPEN, STAYS, Neighbourhood, Nodes, matrices
 
 BATCH = 256  # nodes bounded at once
 NARROW = 2.0**-16  # an interval that is not halved again
@@ -56,7 +56,7 @@ def solve(model: nn.Sequential, x: Tensor, y: int, witness: Tensor | None = None
 
     `witness` is a point that is known to fool it: then only that no fewer changes do is left to prove.
     """
-    local = Local(matrices(model, tuple(x.shape)), x, y)
+    local = Neighbourhood(matrices(model, tuple(x.shape)), x, y)
     if bool((local.margins(local.x[None]) <= 0).any()):
         return Optimum(0, 0, x, 0)
     upper = x.numel() + 1 if witness is None else int((witness != x).sum())
@@ -79,7 +79,7 @@ def solve(model: nn.Sequential, x: Tensor, y: int, witness: Tensor | None = None
     return Optimum(lower, upper, witness, total)
 
 
-def search(local: Local, changes: int, most: int) -> Searched:
+def search(local: Neighbourhood, changes: int, most: int) -> Searched:
     """Whether some point with at most so many changes fools; proofs hold in float32 as well, and so do points."""
     stack, slack = local.root(changes), local.slack(changes)
     nodes = 0
@@ -105,7 +105,7 @@ def search(local: Local, changes: int, most: int) -> Searched:
     return Searched(True, None, nodes)
 
 
-def lowest(local: Local, nodes: Nodes, slope: Tensor) -> Tensor:
+def lowest(local: Neighbourhood, nodes: Nodes, slope: Tensor) -> Tensor:
     """The point of each node at which a linear form with these slopes is lowest."""
     ends = torch.where(slope > 0, nodes.lower, nodes.upper)
     points = torch.where(nodes.state == FREE, ends, local.x)
@@ -114,7 +114,7 @@ def lowest(local: Local, nodes: Nodes, slope: Tensor) -> Tensor:
     return torch.where((gain > 0) & (rank < nodes.left[:, None]), (slope < 0).to(DOUBLE), points)
 
 
-def split(local: Local, nodes: Nodes, slope: Tensor) -> Nodes | None:
+def split(local: Neighbourhood, nodes: Nodes, slope: Tensor) -> Nodes | None:
     """Two nodes for each, which together hold its points; None where one cannot be split any more."""
     gain = torch.where((nodes.state == OPEN) & (nodes.left > 0)[:, None], local.gains(slope), -1.0)
     by_feature = gain.amax(1) >= 0

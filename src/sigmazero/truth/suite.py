@@ -51,7 +51,7 @@ class Answers:
 
 
 @dataclass(frozen=True)
-class Score:
+class SuiteScore:
     """An attack on a network of the suite, or on several.
 
     gap      mean of changes over fewest changes − 1, of the images that are right; an image that was not fooled counts
@@ -98,7 +98,7 @@ def run(
     queries: int = 1000,
     limit: int | None = None,
     seed: int = 0,
-) -> list[Score]:
+) -> list[SuiteScore]:
     """An attack on networks of the suite: a score for each, and where there are several one for all.
 
     attack   a name, which gets the steps that `queries` allow (see `fitted`), or an attack, run as it is
@@ -138,13 +138,13 @@ def fitted(name: str, queries: int) -> Attack:
     return replace(attack, **changed)
 
 
-def score(attack: str, networks: Sequence[str], found: Sequence[Result]) -> Score:
+def score(attack: str, networks: Sequence[str], found: Sequence[Result]) -> SuiteScore:
     """The figures of results, one for each of these networks, against what is proved."""
     every = Result.join(found)
     known = Answers.join([answers(name).take(len(part)) for name, part in zip(networks, found, strict=True)])
     name = networks[0] if len(networks) == 1 else "all"
     gap, gap_most, optimal = gaps(known, every.l0, f"{attack} on {name}")
-    return Score(
+    return SuiteScore(
         attack=attack,
         network=name,
         images=len(every),

@@ -16,15 +16,17 @@ Entrants = Annotated[
 OnNetworks = Annotated[
     str, typer.Option("--networks", metavar="NAMES", help=f"Of {', '.join(NAMES)}, with commas between them; or all.")
 ]
-Queries = Annotated[int, typer.Option(metavar="N", help="Forwards and backwards that an attack may ask for an image.")]
-First = Annotated[int | None, typer.Option("--limit", metavar="N", help="The first N of the 200 images.")]
+AllowedQueries = Annotated[
+    int, typer.Option(metavar="N", help="Forwards and backwards that an attack may ask for an image.")
+]
+FirstImages = Annotated[int | None, typer.Option("--limit", metavar="N", help="The first N of the 200 images.")]
 
 
 def suite(
     attacks: Entrants = "sigma-zero,sigma-swap",
     networks: OnNetworks = "all",
-    queries: Queries = 1000,
-    limit: First = None,
+    queries: AllowedQueries = 1000,
+    limit: FirstImages = None,
     seed: options.Seed = None,
 ) -> None:
     """Run attacks on six small networks whose fewest changes are proved, and print how far they are from the truth.
@@ -48,7 +50,7 @@ def suite(
         say(f"{better} times an attack needs fewer changes than were known: the suite's open images can be narrowed")
 
 
-def figures(score: exact.Score) -> dict[str, str]:
+def figures(score: exact.SuiteScore) -> dict[str, str]:
     """A row of the table."""
     gap = f"{100 * score.gap:.1f}"
     most = f"{100 * score.gap_most:.1f}"
