@@ -206,7 +206,7 @@ class _Certifier:
         for t in range(1, self.up_to + 1):
             rows = ((lower == t) & (upper > t) & ~tally.open).nonzero()[:, 0]
             if len(rows):
-                proved = Search(inquiry, tally, t, **how, tactics=tactics.setdefault(t, Tactics())).run(rows)
+                proved = Search(inquiry, tally, t, **how, tactics=tactics.setdefault(t, Tactics(t))).run(rows)
                 lower[proved] = t + 1
                 met = rows[tally.found[rows]]
                 best[met] = tally.witness[met]
