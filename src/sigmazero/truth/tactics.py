@@ -7,6 +7,7 @@ tried with the quick bound, with the full one, or halved at once, whatever costs
 import math
 from dataclasses import dataclass, field
 
+
 @dataclass
 class Tries:
     """What one bound did at one level."""
