@@ -1,6 +1,7 @@
 """Random tiny networks of all kinds of layers, and what their margins really are: none may be below a bound."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,8 @@ class Residual(nn.Module):
         self.inner, self.beside = inner, beside
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.inner(x) + self.beside(x)
+        total: Tensor = self.inner(x) + self.beside(x)
+        return total
 
 
 def random_network(seed: int) -> tuple[nn.Module, tuple[int, ...]]:
@@ -34,7 +36,7 @@ def random_network(seed: int) -> tuple[nn.Module, tuple[int, ...]]:
     def pick(*choices):
         return choices[int(torch.randint(len(choices), ()))]
 
-    def bend() -> nn.Module:
+    def bend():
         return pick(nn.ReLU(), nn.ReLU(inplace=True), nn.LeakyReLU(pick(0.1, 0.4)))
 
     classes = pick(2, 3)
@@ -52,7 +54,7 @@ def random_network(seed: int) -> tuple[nn.Module, tuple[int, ...]]:
     elif middle == "down":
         layers.append(Residual(nn.Conv2d(4, 4, 3, stride=2, padding=1), nn.Conv2d(4, 4, 1, stride=2)))
     elif middle != "none":
-        how = {"conv": {}, "grouped": {"groups": 2}, "dilated": {"dilation": 2}}[middle]
+        how: Any = {"conv": {}, "grouped": {"groups": 2}, "dilated": {"dilation": 2}}[middle]
         layers += [nn.Conv2d(4, 4, 2, padding=1, **how), bend()]
     pool = pick("max", "wide", "average", "global", "none")
     pools = {"max": nn.MaxPool2d(2), "wide": nn.MaxPool2d(3, 2, 1), "average": nn.AvgPool2d(2, 1)}
@@ -71,8 +73,9 @@ def _eval(model: nn.Module) -> nn.Module:
     """With statistics of norms as training leaves them, and weights that matter."""
     for module in model.modules():
         if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
-            module.running_mean.normal_(0, 0.3)
-            module.running_var.uniform_(0.3, 2)
+            for statistic, low, high in ((module.running_mean, -0.5, 0.5), (module.running_var, 0.3, 2.0)):
+                assert statistic is not None
+                statistic.uniform_(low, high)
             nn.init.normal_(module.weight)
             nn.init.normal_(module.bias, std=0.3)
         elif isinstance(module, nn.Conv2d | nn.Linear):

@@ -202,11 +202,11 @@ class _Certifier:
         tally = Spending.new(inquiry)
         tally.seconds += spent
         limit = math.inf if self.time_limit is None else self.time_limit
-        how = {"batch": max(16, min(4096, numbers // bounder.size)), "limit": limit, "end": self.end}
+        how: dict[str, Any] = {"batch": max(16, min(4096, numbers // bounder.size)), "limit": limit, "end": self.end}
         for t in range(1, self.up_to + 1):
             rows = ((lower == t) & (upper > t) & ~tally.open).nonzero()[:, 0]
             if len(rows):
-                proved = Search(inquiry, tally, t, **how, tactics=tactics.setdefault(t, Tactics())).run(rows)
+                proved = Search(inquiry, tally, t, **how, tactics=tactics.setdefault(t, Tactics(t))).run(rows)
                 lower[proved] = t + 1
                 met = rows[tally.found[rows]]
                 best[met] = tally.witness[met]

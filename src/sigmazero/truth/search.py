@@ -67,7 +67,7 @@ class Search:
         self.limit, self.end = limit, end
         self.stack: list[Tasks] = []
         self.boxes: list[Boxes] = []
-        self.plan = Tactics() if tactics is None else tactics
+        self.plan = Tactics(t) if tactics is None else tactics
 
     def run(self, rows: Tensor) -> Tensor:
         """Search until nothing is left; the rows for which it is proved that no t changes fool the model."""

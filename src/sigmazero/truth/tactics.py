@@ -7,8 +7,6 @@ tried with the quick bound, with the full one, or halved at once, whatever costs
 import math
 from dataclasses import dataclass, field
 
-HALVES = 2.1  # tasks that come of one, on average
-
 
 @dataclass
 class Tries:
@@ -35,8 +33,12 @@ class Tries:
 
 @dataclass
 class Tactics:
-    """Scores of the quick bound and, where that failed, of the full one, by level."""
+    """Scores of the quick bound and, where that failed, of the full one, by level, for tasks of t ranges.
 
+    A task of one level is 2^t tasks of the next, when all its ranges are halved; a box of values is two.
+    """
+
+    t: int = 1
     quick: dict[int, Tries] = field(default_factory=dict)
     full: dict[int, Tries] = field(default_factory=dict)
 
@@ -61,7 +63,7 @@ class Tactics:
         cost = cheapest  # below all that is known: one quick bound is hoped to be enough
         best = (True, True)
         for at in range(low, level + 1):
-            cost, best = self._level(at, HALVES * cost)
+            cost, best = self._level(at, cost * (2**self.t if at > 0 else 2))
         return cost, best
 
     def _level(self, at: int, split: float) -> tuple[float, tuple[bool, bool]]:

@@ -20,7 +20,9 @@ ProofFile = Annotated[
     typer.Option("--out", metavar="FILE", help="An .npz file for the certificates; what it has is not done again."),
 ]
 Each = Annotated[bool, typer.Option("--each", help="A line for every input.")]
-First = Annotated[str, typer.Option("--attack", metavar="NAME", help="The attack that goes first; none for no attack.")]
+AttackFirst = Annotated[
+    str, typer.Option("--attack", metavar="NAME", help="The attack that goes first; none for no attack.")
+]
 
 
 def certify(
@@ -33,7 +35,7 @@ def certify(
     normalize: options.MeanAndStd = None,
     bounds: options.BoxEnds = None,
     unit: options.UnitName = "feature",
-    attack: First = "sigma-swap",
+    attack: AttackFirst = "sigma-swap",
     time_limit: Seconds = None,
     limit: options.Limit = None,
     rows: options.RowNumbers = None,
