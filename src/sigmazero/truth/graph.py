@@ -67,7 +67,7 @@ def trace(model: nn.Module, x: Tensor) -> Layered:
 
 def _same(model: nn.Module, network: Layered, x: Tensor) -> None:
     """Refuse a model that answers otherwise than its operations, or otherwise each time."""
-    noise = torch.rand(ROWS, *x.shape[1:], generator=torch.Generator().manual_seed(0)).to(x)
+    noise = torch.rand(ROWS, *x.shape[1:], generator=torch.Generator().manual_seed(0), device="cpu").to(x)
     for points in (x[:ROWS], noise):
         first, again = model(points), model(points)
         if not torch.equal(first, again):

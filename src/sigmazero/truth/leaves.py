@@ -65,11 +65,11 @@ def points(inquiry: Inquiry, boxes: Boxes, values: Tensor) -> Tensor:
 def corners(inquiry: Inquiry, boxes: Boxes) -> tuple[Tensor, Tensor]:
     """Points at corners of the boxes that fool the model, and their rows: one for each input at most."""
     features = boxes.low[0].numel()
-    count = min(CORNERS, 2**features)
-    code = torch.arange(count, device=boxes.rows.device)
-    if 2**features > count:  # some of them, always the same
-        code = torch.randint(2**features, (count,), generator=torch.Generator().manual_seed(0)).to(code)
-    bits = (code[:, None] >> torch.arange(features, device=code.device) & 1).bool().view(count, *boxes.low.shape[1:])
+    if 2**features <= CORNERS:
+        bits = torch.arange(2**features, device="cpu")[:, None] >> torch.arange(features, device="cpu") & 1
+    else:  # some of them, always the same
+        bits = torch.randint(2, (CORNERS, features), generator=torch.Generator().manual_seed(0), device="cpu")
+    bits = bits.bool().to(boxes.rows.device).view(-1, *boxes.low.shape[1:])
     found, rows = [], []
     for corner in bits:
         tried = inquiry.outside(points(inquiry, boxes, torch.where(corner, boxes.high, boxes.low)))

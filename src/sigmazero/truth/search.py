@@ -103,10 +103,10 @@ class Search:
         sites, generator = self.inquiry.sites, torch.Generator().manual_seed(at)
         size = max(1, min(sites, 2**at) * 3 // 4 if at > 1 else 2**at)
         slots = sites // size
-        pick = torch.rand(count, slots, generator=generator).argsort(1)[:, : self.t]
-        pick = pick if slots >= self.t else torch.zeros(count, self.t, dtype=torch.long)
+        pick = torch.rand(count, slots, generator=generator, device="cpu").argsort(1)[:, : self.t]
+        pick = pick if slots >= self.t else torch.zeros(count, self.t, dtype=torch.long, device="cpu")
         begin = (pick.sort(1).values * size).to(rows)
-        mine = rows[torch.randint(len(rows), (count,), generator=generator).to(rows)]
+        mine = rows[torch.randint(len(rows), (count,), generator=generator, device="cpu").to(rows)]
         tasks = Tasks(mine, begin, begin + size)
         tasks = tasks.take(self._alive(tasks.rows))
         proved = self._bounded(tasks, at, (True, False))

@@ -81,9 +81,9 @@ def curve(height: int, width: int, channels: int) -> Tensor:
     >>> curve(2, 4, 1).tolist()
     [0, 1, 4, 5, 2, 3, 6, 7]
     """
-    y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    y, x = torch.meshgrid(torch.arange(height, device="cpu"), torch.arange(width, device="cpu"), indexing="ij")
     code = torch.zeros_like(y)
     for bit in range(max(height, width).bit_length()):
         code |= ((y >> bit & 1) << (2 * bit + 1)) | ((x >> bit & 1) << (2 * bit))
     place = code.flatten().argsort()
-    return (place[:, None] * channels + torch.arange(channels)).flatten()
+    return (place[:, None] * channels + torch.arange(channels, device="cpu")).flatten()
