@@ -79,9 +79,10 @@ def test_features_that_may_not_change_are_never_chosen():
 
 def test_a_row_that_cannot_move_ends():
     """Constant probabilities: no gradient, and the first feature is at the lower face or at the upper one."""
-    result = sz.get("vfga", steps=100).run(
-        lambda x: x[:, :2] * 0 + torch.tensor([1.0, 0.0]), torch.rand(2, 5), torch.zeros(2).long()
-    )
+    with pytest.warns(UserWarning, match="SZ004"):
+        result = sz.get("vfga", steps=100).run(
+            lambda x: x[:, :2] * 0 + torch.tensor([1.0, 0.0]), torch.rand(2, 5), torch.zeros(2).long()
+        )
     assert not result.success.any()
     assert (result.backwards <= 5).all()
 

@@ -32,7 +32,7 @@ def bins(found: Sequence[Floats], end: float) -> Floats:
     """The edges of bars that hold the same whole numbers of changes each; the first is for those from 1 on.
 
     >>> bins([np.array([1.0, 4.0])], 4.2), bins([np.array([90.0])], 95.0)[:3]
-    (array([1., 2., 3., 4., 5.]), array([1., 5., 9.]))
+    (array([1., 2., 3., 4., 5.]), array([1., 4., 7.]))
     """
     last = max([1.0, *(float(l0[np.isfinite(l0) & (l0 <= end)].max(initial=0)) for l0 in found)])
     width = max(1, math.ceil(last / BARS))

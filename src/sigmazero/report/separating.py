@@ -13,7 +13,8 @@ from sigmazero.report.measure import COST, Measured
 
 # Round numbers, close enough to each other to choose from.
 ROUND = (
-    *(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 18, 20, 24, 30, 35, 40, 50, 60, 75),
+    *(*range(1, 11), 12, 15, 18, 20, 24, 30),
+    *(35, 40, 50, 60, 75),
     *(scale * k for scale in (100, 1000, 10_000, 100_000) for k in (1, 1.5, 2, 3, 5, 7.5)),
 )
 BANDS = ((0.05, 0.4), (0.4, 0.75), (0.75, 0.995))  # of the strongest attack's success: one number from each

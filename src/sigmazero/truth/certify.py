@@ -64,7 +64,7 @@ def certify(
     >>> import sigmazero as sz
     >>> model = torch.nn.Linear(3, 2).requires_grad_(False)
     >>> _ = model.weight.copy_(torch.tensor([[2.0, 1.0, 0.0], [0.0, 0.0, 0.0]])), model.bias.zero_()
-    >>> found = sz.certify(model, torch.tensor([[1.0, 1.0, 1.0]]), torch.tensor([0]), up_to=2, bounds=(-0.5, 1))
+    >>> found = sz.certify(model, torch.tensor([[1.0, 1.0, 1.0]]), torch.tensor([0]), up_to=2, bounds=(-0.4, 1))
     >>> found.lower.tolist(), found.upper.tolist(), found.status
     ([2], [2.0], ['exact'])
     """
