@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import sigmazero as sz
 from sigmazero.cli import app
 from sigmazero.truth.certificates import Certificates
+from sigmazero.truth.certify import _believe
 from sigmazero.truth.search import Search
 from tests.children import Children
 
@@ -214,3 +215,10 @@ def test_the_command(tmp_path):
     assert Certificates.load(out).lower.tolist() == [1]
     assert CliRunner().invoke(app, [*arguments, "--time-limit", "0"]).exit_code == 2
     assert CliRunner().invoke(app, [*arguments, "--out", "proofs.txt"]).exit_code == 2
+
+
+def test_an_example_below_a_proved_bound_is_believed_and_said():
+    lower, upper = torch.tensor([3, 2]), torch.tensor([2.0, math.inf], dtype=torch.float64)
+    with pytest.warns(UserWarning, match=r"1 inputs \(ids 7\) fool the model"):
+        _believe(lower, upper, torch.tensor([7, 8]))
+    assert lower.tolist() == [2, 2]

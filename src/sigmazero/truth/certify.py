@@ -3,6 +3,7 @@
 import hashlib
 import math
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -211,6 +212,18 @@ class _Certifier:
                 met = rows[tally.found[rows]]
                 best[met] = tally.witness[met]
                 upper[met] = problem.take(met).l0(best[met]).double()
-        # A witness that numbers of the model find below what holds without rounding is believed.
-        lower.copy_(torch.minimum(lower, upper.clamp_max(2**31).long()))
+        _believe(lower, upper, problem.ids)
         return tally
+
+
+def _believe(lower: Tensor, upper: Tensor, ids: Tensor) -> None:
+    """An example is believed, in place: by rounding the model itself may be fooled where the exact network is not."""
+    below = upper < lower
+    if bool(below.any()):
+        told = ", ".join(str(int(number)) for number in ids[below][:5])
+        warnings.warn(
+            f"{int(below.sum())} inputs (ids {told}) fool the model with fewer changes than are proved for its exact numbers: "
+            "its own rounding decides there, and the examples count",
+            stacklevel=2,
+        )
+        lower[below] = upper[below].long()
