@@ -222,8 +222,8 @@ def _believe(lower: Tensor, upper: Tensor, ids: Tensor) -> None:
     if bool(below.any()):
         told = ", ".join(str(int(number)) for number in ids[below][:5])
         warnings.warn(
-            f"{int(below.sum())} inputs (ids {told}) fool the model with fewer changes than are proved for its exact numbers: "
-            "its own rounding decides there, and the examples count",
+            f"{int(below.sum())} inputs (ids {told}) fool the model with fewer changes than are proved for its exact "
+            "numbers: its own rounding decides there, and the examples count",
             stacklevel=2,
         )
         lower[below] = upper[below].long()
