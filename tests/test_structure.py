@@ -25,10 +25,10 @@ ALLOWED: dict[str, set[str]] = {
     "truth": {"core", "run", "attacks", "data", "models"},
     "store": {"core"},
     "report": {"core", "store"},
-    "bench": {"core", "run", "attacks", "adapters", "data", "models", "store", "report"},
-    "auto": {"core", "run", "attacks", "adapters", "data", "models", "store", "report", "bench"},
-    "testing": {"core", "run", "attacks", "adapters", "data", "models", "store", "report", "bench", "auto"},
-    "board": {"core", "run", "attacks", "adapters", "data", "models", "store", "report", "bench", "auto"},
+    "bench": {"core", "run", "attacks", "adapters", "data", "models", "truth", "store", "report"},
+    "auto": {"core", "run", "attacks", "adapters", "data", "models", "truth", "store", "report", "bench"},
+    "testing": {"core", "run", "attacks", "adapters", "data", "models", "truth", "store", "report", "bench", "auto"},
+    "board": {"core", "run", "attacks", "adapters", "data", "models", "truth", "store", "report", "bench", "auto"},
     "cli": {"core", "run", "attacks", "adapters", "data", "models", "store", "report", "bench", "auto", "board"}
     | {"truth"},
 }

@@ -18,6 +18,7 @@ from sigmazero.bench.run import execute
 from sigmazero.core.space import Space
 from sigmazero.store import Store, database
 from sigmazero.store.migrations import SCHEMA
+from sigmazero.store.proofs import Proof, ProofKey, row_digests
 from tests.networks import linear_problem
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -42,6 +43,11 @@ def main() -> None:
         store.append(gaps.info.key, 2, facts.take(np.array([2])), run=1)
         store.fail(gaps.info.key, "RuntimeError: stopped on purpose", span=(3, 4), tries=3)
         store.note_progress({})
+        rows = loader.rows(cells[0].question.data)
+        about, digests = ProofKey.of_cell(cells[0].info), row_digests(rows.images, rows.labels)
+        assert about is not None
+        store.keep_digests(rows.content_hash, digests)
+        store.prove(about, {digests[0]: Proof(1, "by hand", 1, 0.5)})
     model, x, y = linear_problem((4,), 4)
     evaluate(model.float(), (x.float(), y), store=path, steps=10, name="given-net")
     evaluate(model.float(), (x.float(), y), store=path, steps=10, name="given-net", space=Space(**SPACE))

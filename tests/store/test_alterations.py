@@ -21,6 +21,7 @@ from sigmazero.store import Store, StoreError
 from sigmazero.store.facts import COLUMNS
 from sigmazero.store.migrations import SCHEMA
 from sigmazero.store.pack import pack, unpack
+from sigmazero.store.proofs import Proof, ProofKey, row_digests
 from tests.networks import linear_problem
 from tests.store.make_fixture import FIXTURES
 from tests.store.test_migrations import contents
@@ -47,6 +48,11 @@ def sound(tmp_path_factory):
         facts = store.facts(done.keys[0]).take(np.array([1, 4, 9]))
         facts.outcome[:] = Outcome.NOT_FOUND  # whatever they are, they must come back
         store.append("f" * 64, [1, 4, 9], facts, run=1, peak_device=12)
+        about = ProofKey.of_cell(info)
+        assert about is not None
+        digests = row_digests(x.float(), y)
+        store.keep_digests(info.data_hash, digests)
+        store.prove(about, {row: Proof(1, "by hand", 1, 0.25) for row in (digests[0], digests[2])})
         assert store.audit() == []
     return path
 
@@ -172,6 +178,10 @@ ROWS = {
     "a failure hidden": "DELETE FROM failures",
     "a failure made smaller": "UPDATE failures SET stop = 1",
     "answers of another cell": "UPDATE answers SET cell = -cell; UPDATE answers SET cell = 3 + cell WHERE cell > -3",
+    "a proof that says more": "UPDATE proofs SET least = 2",
+    "a proof of another model": "UPDATE proofs SET model = 'x'",
+    "a deleted proof": "DELETE FROM proofs",
+    "other rows proved": "UPDATE digests SET rows = zeroblob(160)",
     "traces exchanged": "UPDATE traces SET position = 3 WHERE cell = 1",
 }
 

@@ -59,6 +59,8 @@ def contents(path: Path):
             "findings": store.findings(),
             "failures": [vars(one) for one in store.failures()],
             "inputs": [store.inputs(info.data_hash) for info in cells],
+            "proofs": [store.proofs(key) for key in store.proof_keys()],
+            "proved": [None if (least := store.proved(info.key)) is None else least.tolist() for info in cells],
             "answers": [None if (a := store.answers(info.key)) is None else a.tolist() for info in cells],
         }
 
@@ -90,6 +92,8 @@ def test_it_is_read_without_being_written_to(kept, schema):
     if schema == SCHEMA:
         assert [1, 2, 4] in held["positions"]
         assert sum(one is not None for one in held["answers"]) == 7
+        assert len(held["proofs"]) == 1
+    assert ([1, 0, 0, 0, 0] in held["proved"]) == (schema >= 5)
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)

@@ -5,7 +5,6 @@ changes. All other code that runs, of attacks and of models, is known by its sou
 """
 
 import hashlib
-import json
 import os
 import re
 import secrets
@@ -24,6 +23,8 @@ from sigmazero.core.attack import Attack
 from sigmazero.core.inputs import Bound, Bounds
 from sigmazero.core.parameters import NamedModel
 from sigmazero.core.source import code_hash
+from sigmazero.core.text import canonical as canonical
+from sigmazero.core.text import digest as digest
 from sigmazero.data import Rows
 from sigmazero.store.facts import CellInfo
 
@@ -43,16 +44,6 @@ def _forked() -> None:
 
 if hasattr(os, "register_at_fork"):  # where there is no fork, every process imports this anew
     os.register_at_fork(after_in_child=_forked)
-
-
-def canonical(value: Any) -> str:
-    """JSON with one spelling for each value."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-
-
-def digest(value: Any) -> str:
-    """SHA-256 of a value's canonical JSON."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
 def hash_integers(values: Tensor) -> str:

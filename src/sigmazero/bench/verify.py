@@ -103,6 +103,7 @@ def verify(
         if keys is None or key in keys:
             try:
                 _verify_cell(store, info, loader, done, batch_size)
+                store.proved(key)  # raises where a point is below what is proved
             except StoreError as error:
                 if key not in damaged:  # else it was said above
                     done.disagreements.append(Disagreement(info, None, str(error)))

@@ -1,6 +1,9 @@
-"""Texts that others chose, made harmless before they reach a message, a terminal or a spreadsheet."""
+"""Texts that others chose, made harmless before they reach a message, a terminal or a spreadsheet; values as text."""
 
+import hashlib
+import json
 import re
+from typing import Any
 
 # Control characters move the cursor or send commands to a terminal; those that turn the direction of writing, and those
 # that end a line unseen, make a text look like another one. A line's end is left.
@@ -48,3 +51,13 @@ def one_line(error: BaseException) -> str:
     """The first line of what an error says, or its kind."""
     said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
     return said if said.isprintable() else ascii(said)
+
+
+def canonical(value: Any) -> str:
+    """JSON with one spelling for each value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of a value's canonical JSON."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()

@@ -34,6 +34,8 @@ TABLES: dict[str, tuple[int, tuple[str, ...]]] = {
     "writer": (1, ("one", "who")),
     "failures": (2, ("cell", "start", "stop", "tries", "error")),
     "progress": (1, ("one", "state")),
+    "proofs": (5, ("model", "code", "unit", "space", "row", "least", "method", "version", "seconds")),
+    "digests": (1, ("hash", "rows")),
 }
 WORDS = {
     "cells": "the description of cell {key!s:.12}",
@@ -47,6 +49,8 @@ WORDS = {
     "writer": "the name of the last writer",
     "failures": "why rows {start} up to {stop} failed",
     "progress": "how far the last run was",
+    "proofs": "the lower bound proved of the row with the digest {row!s:.12}",
+    "digests": "the digests of the rows with the hash {hash!s:.12}",
 }
 ALTERED = "not as it was written (another checksum)"
 

@@ -21,7 +21,7 @@ import numpy as np
 from sigmazero.core.files import replacing
 from sigmazero.core.result import Outcome
 from sigmazero.core.text import harmless
-from sigmazero.store.facts import COLUMNS, KINDS, CellInfo, Facts
+from sigmazero.store.facts import COLUMNS, KINDS, CellInfo, Facts, Integers
 from sigmazero.store.store import Store
 
 Format = Literal["csv", "jsonl", "parquet"]
@@ -45,8 +45,10 @@ CELL = {
     "model_sha256": "string",
     "data_hash": "string",
 }
+LEAST = "least"  # the changes that are proved to be needed, if somebody proved something
 CHANGES = ("index", "value")
 OUTCOMES = [outcome.name.lower() for outcome in Outcome]
+Sampled = tuple[CellInfo, Facts, Integers | None]
 FLOATS = [name for name, kind in KINDS.items() if kind is np.float64]
 
 
@@ -62,7 +64,11 @@ def export(store: Store, path: str | PathLike[str], to: Format = "csv", perturba
         raise IsADirectoryError(f"{target} is a folder; name a file in it, such as {target / f'samples.{to}'}")
     if target.exists() and target.samefile(store.path):
         raise ValueError(f"{target} is the store itself; name another file")
-    cells = ((info, facts) for info in store.cells() if len(facts := store.facts(info.key, perturbations)))
+    cells = (
+        (info, facts, store.proved(info.key))
+        for info in store.cells()
+        if len(facts := store.facts(info.key, perturbations))
+    )
     with replacing(target) as part:
         count = write(part, cells, perturbations)
         if not count:
@@ -79,7 +85,7 @@ def known(to: str) -> Format:
 
 def names(perturbations: bool = False) -> list[str]:
     """The columns of an export, in order."""
-    return [*CELL, *COLUMNS, *(CHANGES if perturbations else ())]
+    return [*CELL, *COLUMNS, LEAST, *(CHANGES if perturbations else ())]
 
 
 def _cell(info: CellInfo) -> dict[str, Any]:
@@ -95,10 +101,11 @@ def _worded(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _columns(facts: Facts, perturbations: bool) -> dict[str, list[Any]]:
+def _columns(facts: Facts, least: Integers | None, perturbations: bool) -> dict[str, list[Any]]:
     """The columns of the samples as plain Python values."""
     columns = {name: getattr(facts, name).tolist() for name in COLUMNS}
     columns["outcome"] = [OUTCOMES[code] for code in columns["outcome"]]
+    columns[LEAST] = [None] * len(facts) if least is None else [bound or None for bound in least.tolist()]
     if perturbations:
         ends = facts.offsets.tolist()
         for name in CHANGES:
@@ -107,13 +114,13 @@ def _columns(facts: Facts, perturbations: bool) -> dict[str, list[Any]]:
     return columns
 
 
-def _csv(path: Path, cells: Iterator[tuple[CellInfo, Facts]], perturbations: bool) -> int:
+def _csv(path: Path, cells: Iterator[Sampled], perturbations: bool) -> int:
     count = 0
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names(perturbations))
-        for info, facts in cells:
-            columns = _columns(facts, perturbations)
+        for info, facts, least in cells:
+            columns = _columns(facts, least, perturbations)
             for name in CHANGES if perturbations else ():
                 columns[name] = [" ".join(map(repr, each)) for each in columns[name]]
             same = [harmless(value) if isinstance(value, str) else value for value in _cell(info).values()]
@@ -122,13 +129,13 @@ def _csv(path: Path, cells: Iterator[tuple[CellInfo, Facts]], perturbations: boo
     return count
 
 
-def _jsonl(path: Path, cells: Iterator[tuple[CellInfo, Facts]], perturbations: bool) -> int:
+def _jsonl(path: Path, cells: Iterator[Sampled], perturbations: bool) -> int:
     count = 0
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        for info, facts in cells:
+        for info, facts, least in cells:
             # The cell's part of the line is the same on all, and so is written once.
             start = json.dumps({**_cell(info), "parameters": _worded(info.parameters)}, allow_nan=False)[:-1]
-            columns = _columns(facts, perturbations)
+            columns = _columns(facts, least, perturbations)
             for values in zip(*columns.values(), strict=True):
                 sample = _worded(dict(zip(columns, values, strict=True)))
                 file.write(f"{start}, {json.dumps(sample, allow_nan=False)[1:]}\n")
@@ -136,7 +143,7 @@ def _jsonl(path: Path, cells: Iterator[tuple[CellInfo, Facts]], perturbations: b
     return count
 
 
-def _parquet(path: Path, cells: Iterator[tuple[CellInfo, Facts]], perturbations: bool) -> int:
+def _parquet(path: Path, cells: Iterator[Sampled], perturbations: bool) -> int:
     try:
         # By name, as it is an extra that type checkers need not know.
         pa, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
@@ -144,15 +151,17 @@ def _parquet(path: Path, cells: Iterator[tuple[CellInfo, Facts]], perturbations:
         raise ImportError("parquet files need pyarrow: pip install pyarrow, or export to csv or jsonl") from error
     kinds = {name: pa.type_for_alias(kind) for name, kind in CELL.items()}
     kinds |= {name: pa.int64() for name in COLUMNS} | {"outcome": pa.string()}
-    kinds |= dict.fromkeys(FLOATS, pa.float64())
+    kinds |= {**dict.fromkeys(FLOATS, pa.float64()), LEAST: pa.int64()}
     if perturbations:
         kinds |= {"index": pa.list_(pa.int64()), "value": pa.list_(pa.float64())}
     schema = pa.schema([(name, kinds[name]) for name in names(perturbations)])
     count = 0
     with parquet.ParquetWriter(path, schema) as writer:
-        for info, facts in cells:
+        for info, facts, least in cells:
             same = {name: pa.repeat(pa.scalar(value, kinds[name]), len(facts)) for name, value in _cell(info).items()}
-            own = {name: pa.array(values, kinds[name]) for name, values in _columns(facts, perturbations).items()}
+            own = {
+                name: pa.array(values, kinds[name]) for name, values in _columns(facts, least, perturbations).items()
+            }
             writer.write_table(pa.table({**same, **own}, schema=schema))
             count += len(facts)
     return count

@@ -26,7 +26,7 @@ from sigmazero.store.facts import CellInfo
 from sigmazero.store.fresh import fresh
 from sigmazero.store.log import beside
 from sigmazero.store.overlap import Contradiction, Made, Piece, united
-from sigmazero.store.reading import BatchRow, CellRow
+from sigmazero.store.reading import BatchRow, CellRow, Reader
 from sigmazero.store.store import Store
 
 
@@ -61,6 +61,9 @@ def merge(paths: Sequence[Path], new: Path, *, any_plan: bool = False) -> Merged
         done = Merged()
         with fresh(new, "merged") as base:
             _write(base, stores, done)
+            whole = Reader(new, base)
+            for key in whole.cell_keys():
+                whole.proved(key)  # a point of one store may be below what another has a proof of
     return done
 
 
@@ -120,12 +123,26 @@ def _write(base: sqlite3.Connection, stores: Sequence[Store], done: Merged) -> N
         _write_cell(base, holders[info.key], number, info, runs, done)
     for hashed in sorted({name for store in stores for (name,) in store._ask("SELECT hash FROM inputs")}):
         put(base, "inputs", None, hashed, min(rows for store in stores if (rows := store.inputs(hashed)) is not None))
+    _write_proofs(base, stores)
     batches = base.execute("SELECT count(*) FROM batches").fetchone()[0]
     migrated: dict[int, str] = {}
     for schema, date, _ in sorted(row for store in stores for row in store._rows("history", None)):
         migrated.setdefault(schema, date)
     for schema, date in migrated.items():  # nobody can say any more which batches are older
         put(base, "history", None, schema, date, batches)
+
+
+def _write_proofs(base: sqlite3.Connection, stores: Sequence[Store]) -> None:
+    """Every proof: of two about one row the one that says more, and of equals always the same."""
+    digests = {row for store in stores for row in store._rows("digests", None)}
+    for data_hash, packed in sorted(digests):
+        put(base, "digests", None, data_hash, packed)
+    best: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    for row in (row for store in stores for row in store._rows("proofs", None)):
+        about, found = tuple(row[:5]), (-row[5], *row[6:])
+        best[about] = min(best.get(about, found), found)
+    for about, (least, *rest) in sorted(best.items()):
+        put(base, "proofs", None, *about, -least, *rest)
 
 
 def _described(stores: Sequence[Store], key: str) -> CellInfo:

@@ -101,9 +101,22 @@ def _spaces(base: sqlite3.Connection) -> None:
     del base
 
 
-STEPS: tuple[Migration, ...] = (_tables, _checksums, _failures, _spaces)
+def _proofs(base: sqlite3.Connection) -> None:
+    """Schema 5: proved lower bounds, by model and row, and the digests by which a cell's rows are found among them."""
+    for statement in (
+        "CREATE TABLE proofs (model TEXT NOT NULL, code TEXT NOT NULL, unit TEXT NOT NULL, space TEXT NOT NULL, "
+        "row TEXT NOT NULL, least INTEGER NOT NULL, method TEXT NOT NULL, version INTEGER NOT NULL, "
+        "seconds REAL NOT NULL, checksum BLOB NOT NULL, PRIMARY KEY (model, code, unit, space, row))",
+        "CREATE TABLE digests (hash TEXT PRIMARY KEY, rows BLOB NOT NULL, checksum BLOB NOT NULL)",
+        *(f"INSERT INTO seals VALUES ('{table}', 0, zeroblob({SIZE}))" for table in ("proofs", "digests")),
+    ):
+        base.execute(statement)
+
+
+STEPS: tuple[Migration, ...] = (_tables, _checksums, _failures, _spaces, _proofs)
 SCHEMA = len(STEPS)
-SAME_TABLES = 3  # from this schema on a store can be read as it is
+SAME_TABLES = 5  # from this schema on a store can be read as it is
+SINCE = {"proofs": 5, "digests": 5}  # the schema that brought a table, where that is later than all of schema 3
 
 
 def migrate(base: sqlite3.Connection, schema: int) -> None:
@@ -119,8 +132,9 @@ def migrate(base: sqlite3.Connection, schema: int) -> None:
 def missing(base: sqlite3.Connection, schema: int) -> list[str]:
     """The tables and columns that a store of this schema should have and has not."""
     wanted: dict[str, tuple[str, ...]] = {"cells": (), "runs": (), "batches": (), "facts": (), "writer": ()}
-    if schema >= SAME_TABLES:
-        wanted |= {table: (*columns, "checksum") for table, (_, columns) in TABLES.items()}
+    if schema >= 3:
+        here = [table for table in TABLES if SINCE.get(table, 0) <= schema]
+        wanted |= {table: (*TABLES[table][1], "checksum") for table in here}
         wanted |= {"facts": ("batch", "columns", "changes"), "seals": ("name", "count", "total")}
     found = {
         table: {name for (name,) in base.execute("SELECT name FROM pragma_table_info(?)", (table,))} for table in wanted

@@ -19,6 +19,7 @@ from sigmazero.store.checksums import Flaw
 from sigmazero.store.database import StoreError
 from sigmazero.store.facts import CellInfo, Facts, Integers
 from sigmazero.store.pack import unpack
+from sigmazero.store.proofs import Proof, ProofKey, contradictions, unpack_digests
 from sigmazero.store.trace import Trace
 
 Stage = Literal["done", "running", "begun", "waiting", "failed"]
@@ -80,6 +81,9 @@ class Reader:
     path: Path
     _base: sqlite3.Connection
     _lock: database.WriterLock | None
+
+    def __init__(self, path: Path, base: sqlite3.Connection) -> None:
+        self.path, self._base, self._lock = path, base, None
 
     def _catch_up(self) -> None:
         """Before anything is read: a writer may hold back what it was given. A reader was given nothing."""
@@ -269,6 +273,40 @@ class Reader:
         for cell, key in self._ask("SELECT cell, key FROM doctor JOIN cells ON cells.id = cell ORDER BY cell"):
             found[key] = json.loads(self._rows("doctor", key, "WHERE cell = ?", cell)[0][1])
         return found
+
+    # Proofs ----------------------------------------------------------------------------------------------------------
+
+    def proofs(self, key: ProofKey) -> dict[str, Proof]:
+        """What is proved about a model, by the digests of the rows."""
+        where = "WHERE model = ? AND code = ? AND unit = ? AND space = ?"
+        return {row[4]: Proof(*row[5:]) for row in self._rows("proofs", None, where, *key)}
+
+    def proof_keys(self) -> list[ProofKey]:
+        """What there are proofs about, in the order of the alphabet."""
+        found = self._ask("SELECT DISTINCT model, code, unit, space FROM proofs ORDER BY 1, 2, 3, 4")
+        return [ProofKey(*row) for row in found]
+
+    def digests(self, data_hash: str) -> list[str] | None:
+        """The digests of the rows that have this hash together, in their order; None where nobody kept them."""
+        found = self._rows("digests", None, "WHERE hash = ?", data_hash)
+        return unpack_digests(found[0][1]) if found else None
+
+    def proved(self, key: str) -> Integers | None:
+        """For each stored row of a cell the changes that are proved to be needed, in the order of `facts`.
+
+        0 where nothing is proved, None where that is so of all. A verified point below its bound is refused.
+        """
+        info = self.cell(key)
+        about, digests = ProofKey.of_cell(info), self.digests(info.data_hash)
+        known = {} if about is None or digests is None else self.proofs(about)
+        if not known or digests is None:
+            return None
+        if len(digests) != info.rows:
+            raise self._altered("the digests of its rows", key, f"{len(digests)} for {info.rows} rows")
+        found = [known.get(digests[place]) for place in self.positions(key)]
+        for wrong in contradictions(info, self.facts(key, perturbations=False), found):
+            raise StoreError(f"{self.path}: {wrong}")
+        return np.array([proof.least if proof else 0 for proof in found], np.int64) if any(found) else None
 
     # The store itself ------------------------------------------------------------------------------------------------
 

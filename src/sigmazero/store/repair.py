@@ -24,6 +24,7 @@ from sigmazero.store.pages import rows, views
 from sigmazero.store.reading import BatchRow, CellRow
 
 OWNED = [table for table, (_, columns) in TABLES.items() if "cell" in columns]
+GROWING = {"cells": CellRow._fields.index("stored"), "proofs": TABLES["proofs"][1].index("least")}
 WORDS = {
     "cells": "descriptions of cells, with all that was stored of them",
     "runs": "notes on where and with what a run was made",
@@ -33,6 +34,8 @@ WORDS = {
     "inputs": "sets of inputs",
     "history": "notes on migrations",
     "failures": "notes on rows that failed",
+    "proofs": "lower bounds that were proved",
+    "digests": "lists of digests of rows",
 }
 
 
@@ -66,9 +69,9 @@ class Salvage:
     counts: dict[str, int] = field(default_factory=dict)  # how many rows there should be, by table
 
     def add(self, table: str, row: tuple[Any, ...]) -> None:
-        """Keep a row; of two states of a cell the one that knows of more rows, which is the later one."""
+        """Keep a row; of two states of a cell the one that knows of more rows, of two proofs the one that says more."""
         known, name = self.tables[table], row[0] if TABLES[table][0] == 1 else row[: TABLES[table][0]]
-        if name not in known or (table == "cells" and CellRow(*row).stored > CellRow(*known[name]).stored):
+        if name not in known or (table in GROWING and row[GROWING[table]] > known[name][GROWING[table]]):
             known[name] = row
 
 
@@ -169,7 +172,7 @@ def _copy(base: sqlite3.Connection, found: Salvage, blobs: dict[int, tuple[bytes
                 done.lost.append(f"where and with what run {batch.run} was made")
         put(base, "cells", None, *row._replace(stored=len(placed)))
         done.cells.append(CellCopy(CellInfo.parse(row.info), len(placed), row.stored))
-    for table in ("runs", "traces", "doctor", "answers", "inputs", "history", "failures"):
+    for table in ("runs", "traces", "doctor", "answers", "inputs", "history", "failures", "proofs", "digests"):
         for values in tables[table].values():
             key = CellRow(*tables["cells"][values[0]]).key if table in OWNED else None
             put(base, table, key, *values)

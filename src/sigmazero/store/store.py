@@ -7,7 +7,7 @@ and a report that needs no perturbations never touches them. The store computes 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
 from pathlib import Path
@@ -24,6 +24,7 @@ from sigmazero.store.checksums import blob_sum, put, remove
 from sigmazero.store.database import StoreBusy, StoreError
 from sigmazero.store.facts import CellInfo, Facts, Integers
 from sigmazero.store.pack import pack
+from sigmazero.store.proofs import Proof, ProofKey, pack_digests
 from sigmazero.store.reading import BatchRow, CellRow, CellStatus, Reader
 from sigmazero.store.trace import Trace
 from sigmazero.store.waiting import Waiting
@@ -258,3 +259,22 @@ class Store(Reader):
         """Keep inputs that cannot be loaded again, by the hash of their content; see `inputs`."""
         with self._transaction():
             put(self._base, "inputs", None, content_hash, rows)
+
+    def keep_digests(self, data_hash: str, digests: Sequence[str]) -> None:
+        """Keep by what each row is found that has this hash together with the others; see `proofs.row_digests`."""
+        with self._transaction():
+            put(self._base, "digests", None, data_hash, pack_digests(digests))
+
+    def prove(self, key: ProofKey, proofs: Mapping[str, Proof]) -> None:
+        """Keep what is proved of rows, by their digests; a bound that says no more than the one held is left out.
+
+        Refused, all of it, if a cell held here has a verified point below its bound.
+        """
+        held = self.proofs(key)
+        with self._transaction():
+            for row, proof in proofs.items():
+                if proof.least > (held[row].least if row in held else 0):
+                    put(self._base, "proofs", None, *key, row, proof.least, proof.method, proof.version, proof.seconds)
+            for info in self.cells():
+                if ProofKey.of_cell(info) == key:
+                    self.proved(info.key)

@@ -1,14 +1,18 @@
 """`sigmazero certify`: how many changes a network is proved to withstand."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import sigmazero as sz
 from sigmazero import data, models
+from sigmazero.bench.allowed import Allowed
+from sigmazero.bench.cells import Loader
+from sigmazero.bench.plan import ModelSpec
+from sigmazero.bench.proofs import certify_into, proof_key
 from sigmazero.cli import options
-from sigmazero.cli.console import say, show_path
+from sigmazero.cli.console import say, show_path, tell
 from sigmazero.core.files import same_file, writable
 
 UpTo = Annotated[int, typer.Option("--up-to", metavar="T", help="Prove nothing about more changes than this.")]
@@ -18,6 +22,10 @@ Seconds = Annotated[
 ProofFile = Annotated[
     Path | None,
     typer.Option("--out", metavar="FILE", help="An .npz file for the certificates; what it has is not done again."),
+]
+ProofStore = Annotated[
+    Path | None,
+    typer.Option("--store", metavar="STORE", help="Keep the proofs there, beside what attacks found; made if need be."),
 ]
 Each = Annotated[bool, typer.Option("--each", help="A line for every input.")]
 AttackFirst = Annotated[
@@ -42,41 +50,46 @@ def certify(
     seed: options.Seed = None,
     device: options.DeviceName = "auto",
     out: ProofFile = None,
+    store: ProofStore = None,
     each: Each = False,
 ) -> None:
     """Prove for each input how many changes are needed at least before a network is wrong.
 
-    With --out a run may be interrupted or killed: the same command goes on with the inputs that are not done.
+    With --out a run may be interrupted or killed: the same command goes on with the inputs that are not done. With
+    --store proofs stand beside the attacks of a store, in its tables and on its page; rows proved there are left out.
 
     \b
     Example:
       sigmazero certify demo mnist-5k-heldout --limit 20
       sigmazero certify net.onnx mine.npz --up-to 2 --time-limit 60 --out proofs.npz
+      sigmazero certify demo mnist-5k-heldout --limit 20 --store runs/demo.db
     """
+    if out is not None and store is not None:
+        raise ValueError("--out and --store both keep what is proved; give one of them")
     if out is not None:
         _check_out(out, data_name, weights)
     counted, place = options.unit(unit), options.device(device)
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
-    found = sz.certify(
-        network,
-        chosen.images.to(place),
-        chosen.labels.to(place),
-        up_to=up_to,
-        unit=counted,
-        bounds=(0.0, 1.0) if bounds is None else bounds,
-        time_limit=time_limit,
-        attack=None if attack == "none" else attack,
-        resume=out,
-        progress=True,
-    )
+    box = (0.0, 1.0) if bounds is None else bounds
+    how: Any = {"up_to": up_to, "bounds": box, "time_limit": time_limit, "progress": True}
+    how["attack"] = None if attack == "none" else attack
+    if store is None:
+        images, labels = chosen.images.to(place), chosen.labels.to(place)
+        found = sz.certify(network, images, labels, unit=counted, resume=out, **how)
+    else:
+        spec, loader = ModelSpec(model, model, normalize=normalize), Loader(place, model_dir, data_dir)
+        key = proof_key(network, counted, Allowed(bounds=box), chosen, spec)
+        found, lost = certify_into(store, key, network, chosen, loader, **how)
+        for line in lost:
+            tell(line)
     if each:
         lines = zip(chosen.ids.tolist(), found.lower.tolist(), found.upper.tolist(), found.status, strict=True)
         for row, lower, upper, status in lines:
             say(f"{row}: at least {lower}, at most {upper:g}: {status}")
     say(found.table())
-    if out is not None:
-        show_path(out)
+    if (kept := out or store) is not None:
+        show_path(kept)
 
 
 def _check_out(out: Path, data_name: str, weights: Path | None) -> None:

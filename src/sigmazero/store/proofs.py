@@ -1,0 +1,99 @@
+"""Proved lower bounds: with fewer changes than that nothing fools a model on a row, whatever attack is tried.
+
+Such a bound is a fact about a model, a row, a unit and what may change, and about no attack. So it is kept apart from
+the cells and found by content: the row by a digest of its input and its label. A bound above what an attack was
+verified to need shows that one of both is wrong: wherever the two meet, that is an error which names both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sigmazero.core.outcome import Outcome
+from sigmazero.core.text import digest
+from sigmazero.store.facts import CellInfo, Facts
+
+SIZE = 16  # bytes of a row's digest
+
+
+class ProofKey(NamedTuple):
+    """What a bound is about, besides the row.
+
+    model   SHA-256 of the weights
+    code    digest of all else that decides what the model computes, as a cell's identity has it
+    unit    what counts as one change
+    space   digest of what may change
+    """
+
+    model: str
+    code: str
+    unit: str
+    space: str
+
+    @staticmethod
+    def of(weights: str, code: Any, unit: str, bounds: Sequence[Any], mask: Any = None, space: Any = None) -> ProofKey:
+        """From the parts of an identity."""
+        return ProofKey(weights, digest(code), unit, digest([list(bounds), mask, space]))
+
+    @staticmethod
+    def of_cell(info: CellInfo) -> ProofKey | None:
+        """Of what a cell asks; None where it does not say all of it, as cells of old stores."""
+        asked = info.identity
+        if not asked:
+            return None
+        return ProofKey.of(
+            info.model_sha256, asked["model"]["code"], info.unit, info.bounds, asked.get("mask"), asked.get("space")
+        )
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A row cannot be fooled with fewer than `least` changes; by which method, in which version, after how long."""
+
+    least: int
+    method: str
+    version: int
+    seconds: float = 0.0
+
+
+def row_digests(images: Tensor, labels: Tensor) -> list[str]:
+    """What each row is found by: a digest of its input, with shape and type, and of its label."""
+    images = images.detach().cpu().contiguous()
+    head = f"row 1 {str(images.dtype).removeprefix('torch.')} {','.join(map(str, images.shape[1:]))} "
+    bits = images.flatten(1).view({2: torch.int16, 4: torch.int32, 8: torch.int64}[images.itemsize]).numpy()
+    bits = bits.astype(bits.dtype.newbyteorder("<"), copy=False)
+    return [
+        hashlib.blake2b(f"{head}{label}\n".encode() + row.tobytes(), digest_size=SIZE).hexdigest()
+        for row, label in zip(bits, labels.tolist(), strict=True)
+    ]
+
+
+def pack_digests(digests: Sequence[str]) -> bytes:
+    """Digests in their order as bytes."""
+    return bytes.fromhex("".join(digests))
+
+
+def unpack_digests(packed: bytes) -> list[str]:
+    """Digests from bytes."""
+    return [packed[start : start + SIZE].hex() for start in range(0, len(packed), SIZE)]
+
+
+def contradictions(info: CellInfo, facts: Facts, proofs: Sequence[Proof | None]) -> Iterator[str]:
+    """Every verified point of a cell that is below its bound, in words that name both."""
+    changes = facts.l0_pixel if info.unit == "pixel" else facts.l0
+    found = np.where(facts.outcome == Outcome.ALREADY, 0.0, np.where(facts.outcome == Outcome.FOUND, changes, np.inf))
+    for place, proof in enumerate(proofs):
+        if proof is not None and found[place] < proof.least:
+            yield (
+                f"row {facts.row[place]} of {info.dataset}: {info.attack} fools {info.model} with {found[place]:g} "
+                f"changed {info.unit}s [{info.key[:12]}], and {proof.method} {proof.version} proves that "
+                f"{proof.least} are needed; one of both is wrong: replay the point (sigmazero verify), prove the row "
+                "again, and leave out what does not hold"
+            )

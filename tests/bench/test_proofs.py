@@ -1,0 +1,165 @@
+"""Proved lower bounds stand beside what attacks found: by content, in every store, and never above it."""
+
+import csv
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sigmazero.bench.allowed import Allowed
+from sigmazero.bench.cells import Loader
+from sigmazero.bench.evaluate import evaluate
+from sigmazero.bench.proofs import keep_proofs, proof_key, recall_proofs, recognise_rows
+from sigmazero.bench.verify import verify
+from sigmazero.data import Rows
+from sigmazero.store import Store, StoreError
+from sigmazero.store.export import export
+from sigmazero.store.merge import merge
+from sigmazero.store.proofs import Proof
+from sigmazero.store.repair import repair
+from tests.networks import linear_optimum, linear_problem
+
+N = 6
+MODEL, X, Y = linear_problem((3, 4, 5), N)
+X, MODEL = X.float(), MODEL.float()
+TRUTH = linear_optimum(MODEL.double(), X.double(), Y).numpy()
+MODEL = MODEL.float()
+ROWS = Rows(X, Y, torch.arange(N), "given")
+KEY = proof_key(MODEL, "feature", Allowed(), ROWS)
+HOW: Any = {"method": "linear optimum", "version": 1, "loader": Loader()}
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory):
+    """A store with what two attacks found."""
+    path = tmp_path_factory.mktemp("attacked") / "s.db"
+    evaluate(MODEL, (X, Y), ["sigma-zero", "vfga"], store=path, steps=30)
+    return path
+
+
+@pytest.fixture
+def store_path(attacked, tmp_path):
+    return Path(shutil.copy(attacked, tmp_path / "s.db"))
+
+
+def keep(path: Path, least, rows: Rows = ROWS) -> list[str]:
+    return keep_proofs(path, KEY, rows, least, [0.5] * len(rows), **HOW)
+
+
+def proved(path: Path) -> list[list[int] | None]:
+    with Store(path) as store:
+        return [None if (found := store.proved(key)) is None else found.tolist() for key in store.cell_keys()]
+
+
+def test_a_few_proved_rows_are_found_among_the_rows_of_a_cell(store_path):
+    """In another order, under another name and other numbers: only the content counts."""
+    some = Rows(X[[4, 1]], Y[[4, 1]], torch.tensor([40, 10]), "elsewhere")
+    assert keep(store_path, TRUTH[[4, 1]].astype(int), some) == []
+    expected = [0, int(TRUTH[1]), 0, 0, int(TRUTH[4]), 0]
+    assert proved(store_path) == [expected, expected]
+    assert recall_proofs(store_path, KEY, ROWS).tolist() == expected
+    with Store(store_path) as store:
+        assert store.audit() == []
+        assert not verify(store, Loader()).disagreements
+
+
+def test_other_weights_code_units_spaces_and_labels_have_no_proof(store_path):
+    keep(store_path, [1] * N)
+    assert recall_proofs(store_path, KEY, ROWS).all()
+    for changed in ({"model": "0" * 64}, {"code": "0" * 64}, {"unit": "pixel"}):
+        assert not recall_proofs(store_path, KEY._replace(**changed), ROWS).any()
+    wider = proof_key(MODEL, "feature", Allowed(bounds=(-1.0, 1.0)), ROWS)
+    assert not recall_proofs(store_path, wider, ROWS).any()
+    assert not recall_proofs(store_path, KEY, replace(ROWS, labels=(Y + 1) % 4)).any()
+    assert not recall_proofs(store_path.with_name("none.db"), KEY, ROWS).any()
+
+
+def test_a_cell_that_came_after_its_proof_finds_it(tmp_path):
+    path = tmp_path / "s.db"
+    keep(path, TRUTH.astype(int))
+    evaluate(MODEL, (X[:4], Y[:4]), ["vfga"], store=path, steps=10)
+    assert proved(path) == [None]
+    with Store(path, write=True) as store:
+        assert recognise_rows(store, Loader()) == []
+    assert proved(path) == [TRUTH[:4].astype(int).tolist()]
+
+
+def test_the_bound_that_says_more_stays(store_path):
+    keep(store_path, [2, 1, 1, 1, 1, 1])
+    keep(store_path, [1, 2, 0, 1, 1, 1])
+    assert recall_proofs(store_path, KEY, ROWS).tolist() == [2, 2, 1, 1, 1, 1]
+
+
+def test_a_bound_above_a_verified_point_is_refused_where_they_meet(store_path, tmp_path):
+    with Store(store_path) as store:
+        l0 = store.facts(store.cell_keys()[0]).l0.astype(int)
+    words = rf"row 2 of given: sigma-zero fools .* with {l0[2]} changed .* linear optimum 1 proves that {l0[2] + 1}"
+    wrong = np.where(np.arange(N) == 2, l0 + 1, 0)
+    with pytest.raises(StoreError, match=words):
+        keep(store_path, wrong)
+    assert proved(store_path) == [None, None]  # nothing of it was kept
+    keep(tmp_path / "proofs.db", wrong)
+    with Store(tmp_path / "proofs.db", write=True) as store:
+        assert store.digests(ROWS.content_hash) is not None
+    with pytest.raises(StoreError, match=words):
+        merge([store_path, tmp_path / "proofs.db"], tmp_path / "all.db", any_plan=True)
+    assert not (tmp_path / "all.db").exists()
+
+
+def test_a_point_stored_below_a_bound_is_reported_by_verify(tmp_path):
+    path = tmp_path / "s.db"
+    keep(path, np.full(N, 60))
+    with pytest.raises(StoreError, match="one of both is wrong"):
+        evaluate(MODEL, (X, Y), ["vfga"], store=path, steps=30)  # what it found is stored all the same
+    with Store(path) as store:
+        said = [str(one) for one in verify(store, Loader(), keys=store.cell_keys()).disagreements]
+    assert any(re.search(r"vfga fools .* linear optimum 1 proves that 60 are needed", one) for one in said), said
+
+
+def test_merged_stores_keep_the_best_of_each_row_in_any_order(store_path, tmp_path):
+    one, two = tmp_path / "1.db", tmp_path / "2.db"
+    keep(one, [1, 1, 0, 0, 2, 1])
+    keep(two, [0, 2, 1, 0, 1, 1])
+    for order in ([one, two, store_path], [store_path, two, one]):
+        merge(order, tmp_path / "all.db", any_plan=True)
+        assert proved(tmp_path / "all.db") == [[1, 2, 1, 0, 2, 1]] * 2
+        with Store(tmp_path / "all.db") as store:
+            assert store.audit() == []
+            first = store._rows("proofs", None)
+        (tmp_path / "all.db").unlink()
+    merge([two, store_path, one, one], tmp_path / "again.db", any_plan=True)
+    with Store(tmp_path / "again.db") as store:
+        assert store._rows("proofs", None) == first
+
+
+def test_repair_and_export_know_them(store_path, tmp_path):
+    keep(store_path, [1, 0, 0, 0, 2, 0])
+    assert repair(store_path, tmp_path / "new.db").whole
+    assert proved(tmp_path / "new.db") == [[1, 0, 0, 0, 2, 0]] * 2
+    with Store(store_path) as store:
+        export(store, tmp_path / "all.csv")
+    with (tmp_path / "all.csv").open() as file:
+        assert [line["least"] for line in csv.DictReader(file)] == ["1", "", "", "", "2", ""] * 2
+
+
+def test_rows_that_cannot_be_loaded_are_said(store_path):
+    with Store(store_path, write=True) as store:
+        info = store.cells()[0]
+        gone = replace(info, key="f" * 64, dataset="gone", data_hash="0" * 64, provenance={})
+        store.register([gone])
+        said = recognise_rows(store, Loader(), KEY)
+    assert len(said) == 1
+    assert said[0].startswith("gone: its rows are not known here, so no proof is theirs: ")
+    keep(store_path, TRUTH.astype(int))
+    assert proved(store_path)[:2] == [TRUTH.astype(int).tolist()] * 2
+
+
+def test_a_proof_is_kept_with_how_it_was_made(store_path):
+    keep(store_path, [3, 0, 0, 0, 0, 0])
+    with Store(store_path) as store:
+        assert list(store.proofs(KEY).values()) == [Proof(3, "linear optimum", 1, 0.5)]
