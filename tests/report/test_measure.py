@@ -58,6 +58,8 @@ def test_summary_of_a_minimum_norm_run():
         "mean_l0_found": 14,
         "returned_asr": 0.5,
         "returned_median_l0": INF,
+        "median_least": None,
+        **dict.fromkeys(["proved_10", "proved_24", "proved_50", "proved_inf"]),
         "forwards": 76,
         "backwards": 74,
         "kqueries": 0.15,

@@ -52,6 +52,7 @@ class Samples:
     """What figures are computed from: arrays with one entry per sample; `label` is None if true classes are unknown.
 
     `returned` has the changes of the points that the method returns by its own rule; None if it has no such rule.
+    `least` has the changes that are needed, whatever the attack, as far as known; None if nothing is proved.
     """
 
     changes: Floats
@@ -62,6 +63,7 @@ class Samples:
     clean_prediction: NDArray[Any]
     label: NDArray[Any] | None = None
     returned: Floats | None = None
+    least: Floats | None = None
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -251,6 +253,19 @@ def returned_asr(samples: Samples) -> float | None:
 def returned_median(samples: Samples) -> float | None:
     """The median over all samples of the changes of what the method returned."""
     return None if samples.returned is None else median(samples.returned)
+
+
+@metric("median_least", heading="median ≥", kind="l0", decimals=1, hidden=True, seldom=True, of=("store",))
+def median_least(samples: Samples) -> float | None:
+    """The median of the changes that are proved to be needed: the truth lies between it and the median found."""
+    return None if samples.least is None else median(samples.least)
+
+
+@metric("proved", kind="share", at_k=True, hidden=True, seldom=True, of=("store",))
+def proved(samples: Samples, k: float = math.inf) -> float | None:
+    """Share of all samples that are proved to stay right whichever k values change; not told where there is none."""
+    found = 0.0 if samples.least is None else average(samples.least > k)
+    return found or None
 
 
 metric("forwards", over="forwards", hidden=True)(average)

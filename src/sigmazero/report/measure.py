@@ -14,6 +14,7 @@ import numpy as np
 from sigmazero.core import metrics
 from sigmazero.core.metrics import DEFAULT_KS, Floats, Metric, Samples
 from sigmazero.report.intervals import bootstrap_median, wilson
+from sigmazero.report.proved import lower, proved_ks, with_bounds
 from sigmazero.report.spaces import site_costs
 from sigmazero.store.facts import CellInfo, Facts, Integers
 from sigmazero.store.store import Store
@@ -47,13 +48,13 @@ class MixtureError(ValueError):
 
 
 def load(store: Store, keys: Collection[str] | None = None) -> list[Measured]:
-    """The cells of attacks that have facts, without perturbations: enough for every figure.
+    """The cells of attacks that have facts, without perturbations: enough for every figure; with what is proved.
 
     Cells of examples that were found on other models (`bench.transfer`) are no attacks of their own, and left out.
     """
     chosen = [info for info in store.cells() if TRANSFER not in info.origin and (keys is None or info.key in keys)]
     pairs = [(info, store.facts(info.key, perturbations=False)) for info in chosen]
-    return [(info, facts) for info, facts in pairs if len(facts)]
+    return [(info, with_bounds(store, info, facts)) for info, facts in pairs if len(facts)]
 
 
 def over(cells: Iterable[Measured], what: str = "changes") -> list[Measured]:
@@ -81,8 +82,12 @@ def changes(facts: Facts, unit: str) -> Floats:
 
 
 def fitting(cells: Iterable[Measured]) -> list[float]:
-    """The numbers of changes, or the costs, that success rates are given at: what fits the inputs of these cells."""
-    return sorted({float(k) for info, _ in cells for k in _fitting(info)})
+    """The numbers of changes, or the costs, that success rates are given at: what fits the inputs of these cells.
+
+    Where something is proved, also those at which it is.
+    """
+    chosen = list(cells)
+    return sorted({*proved_ks(chosen), *(float(k) for info, _ in chosen for k in _fitting(info))})
 
 
 def _fitting(info: CellInfo) -> Sequence[float]:
@@ -106,6 +111,7 @@ def samples(info: CellInfo, facts: Facts) -> Samples:
         clean_prediction=facts.clean_prediction,
         label=facts.label,
         returned=None if np.isnan(facts.returned).all() else facts.returned,
+        least=lower(info, facts),
     )
 
 

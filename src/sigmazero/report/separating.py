@@ -10,6 +10,7 @@ import numpy as np
 from sigmazero.core.metrics import Floats
 from sigmazero.report import measure
 from sigmazero.report.measure import COST, Measured
+from sigmazero.report.proved import proved_ks
 
 # Round numbers, close enough to each other to choose from.
 ROUND = (
@@ -32,7 +33,7 @@ def separating(cells: Sequence[Measured]) -> list[float]:
     """Up to three numbers of changes: one where the strongest has begun, one near its half, one near its end.
 
     Of the round numbers of each kind it is the one at which attacks on the same model differ most, on average over
-    pairs and models. What fits the inputs where there is nothing to tell apart.
+    pairs and models. What fits the inputs where there is nothing to tell apart. Besides, what something is proved at.
     """
     ks, groups = listed(cells), _groups(cells)
     if not ks:
@@ -51,7 +52,7 @@ def separating(cells: Sequence[Measured]) -> list[float]:
             chosen.append(
                 ks[max(within, key=lambda at: (round(float(apart[at]), 6), -abs(float(leading[at]) - middle)))]
             )
-    return chosen or measure.fitting(cells)
+    return sorted({*chosen, *proved_ks(cells)}) if chosen else measure.fitting(cells)
 
 
 def _groups(cells: Sequence[Measured]) -> list[list[Floats]]:

@@ -17,6 +17,7 @@ from sigmazero.report.figures.figure import Figure, Option
 from sigmazero.report.intervals import wilson
 from sigmazero.report.measure import Measured
 from sigmazero.report.optimality import curve, envelope
+from sigmazero.report.proved import both_ends
 from sigmazero.report.tables.layout import identity
 from sigmazero.store.facts import CellInfo, Facts
 
@@ -24,6 +25,8 @@ VARYING = ("steps", "seed", "precision", "version", "space")
 BAND = (
     "Shares are of all n samples. The band is the 95 % interval (Wilson) of the strongest attack; bars are such, too."
 )
+PROVED = "at most, proved"
+GAP = "\nHatched: what is neither fooled nor proved to stay right; the truth for these samples lies there."
 
 
 def panels(cells: Sequence[Measured], mix: bool = False) -> list[list[Measured]]:
@@ -66,7 +69,8 @@ def draw_curves(cells: Sequence[Measured], *, log: bool = False, mix: bool = Fal
         axis.set_xlabel("\n".join([measure.axis(group[0][0].unit), *textwrap.wrap(beyond, 70)]))
         style.legend(axis)
         style.tidy(axis)
-    figure.supxlabel(BAND, fontsize=7, color="#555555")
+    gaps = any(truth_between(group) is not None for group in groups)
+    figure.supxlabel(BAND + (GAP if gaps else ""), fontsize=7, color="#555555")
     return figure
 
 
@@ -98,6 +102,7 @@ def _draw(axis: Any, group: Sequence[Measured], found: dict[str, Floats], end: f
         _line(axis, infos[name], l0, end, style.plain(name), banded=name == first)
     _points(axis, [cell for cell in group if cell[0].budget is not None], labels([info for info, _ in group]))
     _envelope(axis, [cell for cell in group if cell[0].budget is None], end)
+    _gap(axis, group, end)
 
 
 def labels(infos: Sequence[CellInfo]) -> dict[str, str]:
@@ -182,6 +187,23 @@ def _envelope(axis: Any, free: Sequence[Measured], end: float) -> None:
         label=label,
         zorder=4,
     )
+
+
+def truth_between(group: Sequence[Measured]) -> tuple[Floats, Floats] | None:
+    """Per sample the fewest changes found by the runs of a panel and those proved to be needed, if any are proved."""
+    free = [cell for cell in group if cell[0].budget is None] or list(group)
+    return both_ends(free, [measure.changes(facts, info.unit) for info, facts in free])
+
+
+def _gap(axis: Any, group: Sequence[Measured], end: float) -> None:
+    """The shares between what attacks fool and what may fall at most, by what is proved."""
+    found = truth_between(group)
+    if found is None:
+        return
+    ks = np.unique(np.concatenate([[0.0, end], *(each[each <= end] for each in found)]))
+    below, above = (100 * np.array([metrics.asr(each, k) for k in ks]) for each in found)
+    axis.fill_between(ks, below, above, step="post", facecolor="none", edgecolor=style.GAP, hatch="////", linewidth=0)
+    axis.step(ks, above, where="post", color=style.GAP, linestyle="-.", linewidth=1.2, label=PROVED, zorder=1)
 
 
 def panel_titles(groups: Sequence[Sequence[Measured]]) -> list[str]:

@@ -40,6 +40,7 @@ LESS, MORE = "#5E3C99", "#B35806"  # of a value that became less, and more; apar
 NEUTRAL = "#444444"  # of a curve whose attack is not known
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (5, 1, 1, 1)))
 BEST = "#000000"
+GAP = "#767676"  # between what attacks fool and what is proved not to fall
 FORMATS = ("pdf", "svg", "png")
 # Dates and random names would make two files of one figure differ; type 42 fonts are what journals take.
 DATELESS: dict[str, dict[str, None]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}

@@ -74,12 +74,19 @@ def _chart(name: str, group: Sequence[Measured], title: str) -> Chart:
     best = curves.best_of_all(free)
     points = [_point(cell, f"{called[cell[0].key]} at k") for cell in group if cell[0].budget is not None]
     ks = np.union1d(places([*found.values()], end, view), [float(point["k"]) for point in points])
-    series = [
+    series: list[dict[str, Any]] = [
         {"label": label, **colours.pair(attack), "dash": colours.dash(attack), **rates(l0, ks)}
         for label, (attack, l0) in lines.items()
     ]
     if best is not None:
         series.append({"label": best[0], "dash": [2, 3], "rate": rates(best[1], ks)["rate"]})
+    between = curves.truth_between(group)
+    if between is not None:
+        # What attacks fool is where the gap begins: its lower end is no interval, but the script draws it as a band.
+        fooled, most = (rates(each, ks)["rate"] for each in between)
+        series.append(
+            {"label": curves.PROVED, "dash": [8, 3, 2, 3], "rate": most, "low": fooled, "high": most, "proved": True}
+        )
     by_cost = info.unit == measure.COST
     title = f"{title}, by cost" if by_cost else title
     title = f"{title}, {curves.counted(group)}"
@@ -96,6 +103,7 @@ def _chart(name: str, group: Sequence[Measured], title: str) -> Chart:
         "points": points,
     }
     found |= {} if best is None else {best[0]: best[1]}
+    found |= {} if between is None else {curves.PROVED: between[1]}
     counted = "for at most so much" if by_cost else f"with at most so many {info.unit}s changed"
     caption = f"{title}: share fooled in % {counted}, and its 95 % interval"
     listed = {0.0, *measure.fitting(group), *(() if by_cost else LISTED)}

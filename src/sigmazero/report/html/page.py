@@ -27,6 +27,10 @@ EFFORT = (
     "of a search cost the same. Searches go on to make it sparser, so the strongest attack need not be the first."
 )
 FEATURES = "Which features the attacks change most often, over all samples that they fool."
+GAP = (
+    " Grey is the gap between what the attacks fool and what may fall at most, by what is proved: the truth for these "
+    "samples lies in it."
+)
 PICTURES = " Pictures show values rounded to 8 bits; changed pixels are"
 SECTIONS = {
     "summary": "Summary",
@@ -74,7 +78,7 @@ def make_page(
     parts = {
         "summary": summary.render(cells, states, found),
         "tables": [tables.render(table) for table in made],
-        "curves": [element("p", CURVES, class_="note"), *map(charts.render, drawn)],
+        "curves": [element("p", CURVES + (GAP if _gaps(drawn) else ""), class_="note"), *map(charts.render, drawn)],
         "effort": [element("p", EFFORT, class_="note"), *map(charts.render, spent)],
         "patterns": [element("p", patterns.NOTE, class_="note"), *patterns.build(store, cells, mix)],
         "features": [element("p", FEATURES, class_="note"), *map(tables.render, fallen)] if fallen else [],
@@ -100,6 +104,11 @@ def make_page(
         styles=[asset(name) for name in STYLES],
         nav=element("nav", *(element("a", SECTIONS[name], href=f"#{name}") for name in held), aria_label="Sections"),
     )
+
+
+def _gaps(drawn: Sequence[charts.Chart]) -> bool:
+    """Whether something is proved that a chart shows."""
+    return any(entry.get("proved") for chart in drawn for entry in chart.data["series"])
 
 
 def _provenance(store: Store, infos: Sequence[CellInfo], found: about.Findings) -> list[Html]:

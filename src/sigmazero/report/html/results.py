@@ -18,6 +18,7 @@ from sigmazero.report.tables.layout import Layout
 Compare = Callable[[Layout], Layout]
 NOTES = {
     "median": "Median number of changes; a sample that was not fooled counts as ∞.",
+    "median ≥": "Median of the changes that are proved to be needed; the truth lies between it and the median found.",
     "s": "Seconds per sample: the time of a batch divided by its samples, on the device named under Provenance.",
     "kqueries": "Thousands of forward and backward passes per sample, the clean check and the verification included.",
     "memory GB": "Peak memory on the device.",
@@ -71,6 +72,8 @@ def note(column: layout.Column, unit: str = "feature") -> str:
     if column.name.startswith("asr_"):
         limit = " for at most so much" if by_cost else " with at most so many changes"
         return f"Share of all samples fooled{'' if column.name == 'asr_inf' else limit}, in %."
+    if column.name.startswith("proved_"):
+        return "Share of all samples that are proved to stay right whichever so many values change, in %."
     if by_cost and column.name == "median_l0":
         return "Median cost of the changes; a sample that was not fooled counts as ∞."
     return NOTES.get(column.heading, column.title)
@@ -96,14 +99,14 @@ def _figure(line: layout.Line, column: layout.Column) -> Html:
 
 def picks(made: Layout, cells: Sequence[Measured], mix: bool) -> dict[str, Any] | None:
     """What a script needs to show success rates at other numbers of changes: texts, values, intervals, the best."""
-    columns = [column for column in made.columns if column.k is not None and math.isfinite(column.k)]
+    columns = [column for column in made.columns if _rate(column)]
     offered = sorted({*listed(cells), *(float(column.k or 0) for column in columns)})
     if not columns or len(offered) <= len(columns):
         return None
     free = [cell for cell in cells if cell[0].budget is None]
     whole = layout.minimum_norm(free, offered, mix)
     lines = {line.info.key: (line, block) for block in whole.blocks for line in block}
-    rated = [column for column in whole.columns if column.k is not None and math.isfinite(column.k)]
+    rated = [column for column in whole.columns if _rate(column)]
     rows = []
     for key in (line.info.key for block in made.blocks for line in block):
         line, block = lines[key]
@@ -116,6 +119,11 @@ def picks(made: Layout, cells: Sequence[Measured], mix: bool) -> dict[str, Any] 
         "headings": [column.heading for column in rated],
         "rows": rows,
     }
+
+
+def _rate(column: layout.Column) -> bool:
+    """Whether a column has the success rates at some number of changes."""
+    return column.k is not None and math.isfinite(column.k) and bool(column.better)
 
 
 def _picked(line: layout.Line, block: Sequence[layout.Line], column: layout.Column) -> list[Any]:

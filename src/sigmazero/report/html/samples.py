@@ -76,6 +76,9 @@ def _group(store: Store, infos: Sequence[CellInfo], clean: Clean, limit: int | N
     named = curves.names(infos)
     for info, each in zip(infos, facts, strict=True):
         made = _cell(info, each, chosen, named[info.key], pictures=pictures)
+        if (least := store.proved(info.key)) is not None:
+            known = dict(zip(each.row.tolist(), least.tolist(), strict=True))
+            made["least"] = [known[row] or None for row in made["rows"]]
         if inputs is not None and spaces.is_table(info):
             made |= _words(info, each, inputs, made["rows"])
         if pictures and (played := paths.build(store, info, made["rows"])):

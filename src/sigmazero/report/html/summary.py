@@ -10,7 +10,8 @@ from sigmazero.report.figures import curves
 from sigmazero.report.html import about
 from sigmazero.report.html.shell import Html, element
 from sigmazero.report.measure import Measured
-from sigmazero.report.tables.text import number, percent
+from sigmazero.report.proved import proved_ks
+from sigmazero.report.tables.text import interval, number, percent
 from sigmazero.store.store import CellStatus
 
 
@@ -48,7 +49,17 @@ def tile(group: Sequence[Measured], title: str) -> Html:
     big, meaning = _median(free) if free else _rate(group)
     clean = percent(metrics.clean_accuracy(measure.samples(info, facts)))
     about_clean = element("small", f"Clean accuracy {clean} of {count(len(facts), 'sample')}.")
-    return element("div", element("dt", title), element("dd", big, element("small", meaning), about_clean))
+    between = element("small", said) if (said := _between(group)) else ""
+    return element("div", element("dt", title), element("dd", big, element("small", meaning), about_clean, between))
+
+
+def _between(group: Sequence[Measured]) -> str:
+    """What is known of the truth where something is proved: the share that stays right, from below and from above."""
+    found, ks = curves.truth_between(group), proved_ks(group)
+    if found is None or not ks:
+        return ""
+    shares = [f"at k = {k:g} {interval(metrics.robust(found[1], k), metrics.robust(found[0], k))}" for k in ks]
+    return f"Robust {', '.join(shares)}; the lower ends are proved."
 
 
 def _median(free: Sequence[Measured]) -> tuple[str, str]:

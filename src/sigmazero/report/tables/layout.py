@@ -32,6 +32,7 @@ class Column:
     """A figure: its name in a CSV file, its heading, and the other fields of `core.metrics.Metric`.
 
     Of what an attack costs (`better` = 0) none is called best, as in the paper: one that gives up at once is cheap.
+    A column that is `seldom` known is left out where no line has it.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Column:
     better: int = 0
     title: str = ""
     k: float | None = None
+    seldom: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,10 @@ class Layout:
 
 
 def lay_out(title: str, columns: Sequence[Column], words: Sequence[str], blocks: Iterable[Sequence[Line]]) -> Layout:
-    """A layout with columns for the settings that differ, and without memory where no line tells it."""
+    """A layout with columns for the settings that differ, and without what is seldom known where no line tells it."""
     kept = tuple(tuple(block) for block in blocks)
     lines = [line for block in kept for line in block]
-    shown = tuple(c for c in columns if c.name != MEMORY or any(x.figures[c.name] is not None for x in lines))
+    shown = tuple(c for c in columns if not c.seldom or any(x.figures.get(c.name) is not None for x in lines))
     differ = [name for name in SETTINGS if _differs(lines, name)]
     return Layout(title, shown, (*words, *differ), kept)
 
@@ -126,7 +128,7 @@ def minimum_norm(cells: Sequence[Measured], ks: Sequence[float] | None = None, m
     """Per model and attack: success rates at ks and ∞, the median, and the cost."""
     asked = sorted({float(k) for k in (measure.fitting(cells) if ks is None else ks)})
     figures = rated(cells, asked, mix)
-    columns = [*comparable([*asked, math.inf]), *costs()]
+    columns = [*comparable([*asked, math.inf]), *bounds(asked), *costs()]
     lines = [Line(info, words(info, len(facts)), figures[info.key]) for info, facts in cells]
     blocks = [sorted(block, key=lambda line: _weakness(line, columns)) for block in in_blocks(lines)]
     by_cost = all(info.unit == measure.COST for info, _ in cells)
@@ -143,7 +145,7 @@ def fixed_budget(cells: Sequence[Measured], mix: bool = False) -> Layout:
         same = [info.attack, identity(info), sorted(words(info, 0).items()), info.parameters]
         rows.setdefault(json.dumps(same, sort_keys=True), []).append((info, facts))
     budgets = sorted({float(info.budget) for info, _ in cells if info.budget is not None})
-    columns = [*comparable(budgets, budgeted=True), *costs()]
+    columns = [*comparable(budgets, budgeted=True), *bounds(budgets), *costs()]
     lines = [_budget_line(row, columns, figures) for row in rows.values()]
     blocks = []
     for block in in_blocks(lines):
@@ -163,12 +165,22 @@ def comparable(ks: Sequence[float], budgeted: bool = False) -> list[Column]:
     ]
 
 
+def bounds(ks: Sequence[float]) -> list[Column]:
+    """Columns of what is proved, whatever the attack, where something is."""
+    found = [each for name in ("median_least", "proved") for each in metrics.asked("store", ks) if _is(each, name)]
+    return [Column(each.name, each.heading, each.kind, 0, each.title, each.k, seldom=True) for each in found]
+
+
+def _is(metric: metrics.Metric, name: str) -> bool:
+    return metric.name == name or (metric.k is not None and metric.name.startswith(f"{name}_"))
+
+
 def costs() -> list[Column]:
     """Columns of what it took, per sample; memory is that of the device, known for CUDA alone."""
     return [
         Column("seconds", "s", "number"),
         Column("kqueries", "kqueries", "number"),
-        Column(MEMORY, "memory GB", "number"),
+        Column(MEMORY, "memory GB", "number", seldom=True),
     ]
 
 
@@ -236,5 +248,5 @@ def _without_cost(line: Line, columns: Sequence[Column]) -> Line:
 def _weakness(line: Line, columns: Sequence[Column]) -> tuple[float, ...]:
     """Sorts from the least to the most effective: by the median if there is one, then by the success rates."""
     median = line.figures.get("median_l0")
-    shares = [line.figures[column.name] for column in columns if column.k is not None]
+    shares = [line.figures[column.name] for column in columns if column.k is not None and column.better]
     return (-math.inf if median is None else -median, *(-1.0 if share is None else share for share in shares))

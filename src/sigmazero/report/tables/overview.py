@@ -44,8 +44,7 @@ def run_row(
 
 def store_rows(records: Sequence[Record]) -> tuple[str, list[dict[str, str]]]:
     """The records of `measure.table`, ready to print, and a line with the settings that are the same in all of them."""
-    seldom = {each.name for each in metrics.METRICS.values() if each.seldom}
-    known = {name for name in seldom if any(record.get(name) is not None for record in records)}
+    known = {name for record in records for name, value in record.items() if value is not None}
     rows = [_settings(record) | _figures(record, known) for record in records]
     same = [name for name in SETTINGS if len({row[name] for row in rows}) == 1]
     caption = ", ".join(f"{name} {rows[0][name]}" for name in same if rows[0][name] != "–")
@@ -65,9 +64,9 @@ def _settings(record: Record) -> dict[str, str]:
     }
 
 
-def _figures(record: Record, seldom: Collection[str]) -> dict[str, str]:
+def _figures(record: Record, known: Collection[str]) -> dict[str, str]:
     ks = [float(name[4:]) for name in record if name.startswith("asr_") and not name.endswith(("_low", "_high"))]
-    shown = [each for each in metrics.asked("store", ks) if not each.hidden or each.name in seldom]
+    shown = [each for each in metrics.asked("store", ks) if not each.hidden or (each.seldom and each.name in known)]
     return {each.heading: text(each, _number(record[each.name])) for each in shown}
 
 

@@ -34,6 +34,15 @@ def percent(share: float | None) -> str:
     return NONE if share is None or math.isnan(share) else f"{100 * share:.1f} %"
 
 
+def interval(low: float, high: float) -> str:
+    """Where a share lies, in words.
+
+    >>> interval(0.5, 0.75), interval(0.5, 0.5)
+    ('between 50.0 % and 75.0 %', 'exactly 50.0 %')
+    """
+    return f"exactly {percent(low)}" if low == high else f"between {percent(low)} and {percent(high)}"
+
+
 def number(value: float | None, decimals: int = 2) -> str:
     """A number with at most so many decimals; infinity as its sign, no value as a dash.
 

@@ -52,7 +52,7 @@ window.sigmazero.downloads = (() => {
         parts.push(tag("circle", { cx: WIDTH - RIGHT + 24, cy: row, r: 3.5, fill: colour }));
       } else {
         const dash = entry.dash?.length ? { "stroke-dasharray": entry.dash.join(" ") } : {};
-        if (entry === banded && entry.low) parts.push(tag("path", { d: `${steps(entry.high)}${back(entry.low)}Z`, fill: colour, "fill-opacity": 0.18 }));
+        if ((entry === banded || entry.proved) && entry.low) parts.push(tag("path", { d: `${steps(entry.high)}${back(entry.low)}Z`, fill: colour, "fill-opacity": entry.proved ? 0.12 : 0.18 }));
         parts.push(tag("path", { d: steps(entry.rate), fill: "none", stroke: colour, "stroke-width": 2, ...dash }));
         parts.push(tag("path", { d: `M${WIDTH - RIGHT + 12},${row}h24`, stroke: colour, "stroke-width": 2, ...dash }));
       }

@@ -99,15 +99,23 @@
     return make("article", { className: "card" }, ...children);
   };
 
-  // Per model, the fewest changes that sufficed, and who found them.
+  // The changes that are proved to be needed, if they are; 0 otherwise.
+  const proved = (group, place, model) =>
+    Math.max(0, ...group.cells.filter((cell) => cell.model === model && cell.least).map((cell) => cell.least[cell.where.get(group.rows[place])] ?? 0));
+
+  // Per model, the fewest changes that sufficed, who found them, and how near that is to what is proved.
   const fewest = (group, place, model) => {
     const runs = group.cells.filter((cell) => cell.model === model && cell.budget === null && cell.where.has(group.rows[place]));
     const found = runs.map((cell) => cell.l0[cell.where.get(group.rows[place])]);
     const least = Math.min(...found.map((l0) => l0 ?? Infinity));
-    if (!runs.length) return "runs with budgets only";
+    const bound = proved(group, place, model);
+    const after = bound ? `; at least ${bound} needed, which is proved` : "";
+    if (!runs.length) return `runs with budgets only${after}`;
     if (least === 0) return "wrong already";
-    if (least === Infinity) return "not fooled";
-    return `${least} changed, by ${runs.filter((_, i) => found[i] === least).map((cell) => cell.attack).join(", ")}`;
+    if (least === Infinity) return `not fooled${after}`;
+    const by = `by ${runs.filter((_, i) => found[i] === least).map((cell) => cell.attack).join(", ")}`;
+    if (bound === least) return `exactly ${least}, ${by}; that fewer cannot do it is proved`;
+    return bound ? `at least ${bound}, which is proved, and at most ${least}, ${by}` : `${least} changed, ${by}`;
   };
 
   const show = (group, place, view) => {
@@ -130,10 +138,10 @@
 
   // Every run of every sample on the page, a line each.
   const table = (group) => {
-    const head = ["row", "class", "model", "attack", "budget", "outcome", "before", "after", "l0", "queries", "step found"];
+    const head = ["row", "class", "model", "attack", "budget", "outcome", "before", "after", "l0", "proved at least", "queries", "step found"];
     const lines = group.cells.flatMap((cell) => cell.rows.map((row, at) => [
       row, named(group, group.labels[group.places.get(row)]), cell.model, cell.attack, cell.budget, outcomes[cell.outcome[at]],
-      named(group, cell.before[at]), named(group, cell.after[at]), cell.l0[at] ?? "inf", cell.queries[at], cell.step[at]]));
+      named(group, cell.before[at]), named(group, cell.after[at]), cell.l0[at] ?? "inf", cell.least?.[at] ?? "", cell.queries[at], cell.step[at]]));
     return downloads.csv([head, ...lines]);
   };
 
