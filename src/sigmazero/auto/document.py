@@ -33,8 +33,9 @@ from sigmazero.core.source import code_hash
 from sigmazero.data import Rows
 from sigmazero.report.intervals import wilson
 from sigmazero.run.numbers import Numbers
+from sigmazero.store.facts import Integers
 
-FORMAT, VERSION, LEVEL = "sigmazero gate", 1, 0.95
+FORMAT, VERSION, LEVEL = "sigmazero gate", 2, 0.95
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,11 @@ def document(
     terms: GateTerms,
     findings: Sequence[Finding],
     began: str,
+    least: Integers | None = None,
 ) -> dict[str, Any]:
-    """The record of an evaluation that has ended."""
+    """The record of an evaluation that has ended; `least` are the changes that each row is proved to need."""
     report = cascade.report
-    robust = None if report.eps is None else _robust(report, report.eps)
+    robust = None if report.eps is None else _robust(report, report.eps, least)
     outcome = terms.outcome(0 if robust is None else robust["count"], len(rows), findings)
     return {
         "format": FORMAT,
@@ -92,7 +94,7 @@ def document(
         "complete": robust is None or robust["at_least"] == robust["count"],
         "question": _question(cascade, rows, terms),
         "robust_accuracy": robust,
-        "curve": [_share(report, k) for k in report.ks] if report.eps is None else [],
+        "curve": [_share(report, k, least) for k in report.ks] if report.eps is None else [],
         "median_l0": _finite(report.result.median_l0) if report.eps is None else None,
         "clean_accuracy": report.clean_accuracy if bool(report.seen.all()) else None,
         "cascade": {"version": report.version, "left_out": list(report.left_out)},
@@ -133,19 +135,26 @@ def _data(rows: Rows) -> dict[str, Any]:
     return {"name": rows.name, "rows": len(rows), "content": rows.content_hash, "ids": ids}
 
 
-def _robust(report: CascadeReport, eps: int) -> dict[str, Any]:
-    """The figure: an upper bound, as of every attack, and what is certain where the cascade ended early."""
+def _robust(report: CascadeReport, eps: int, least: Integers | None) -> dict[str, Any]:
+    """The figure: an upper bound, as of every attack, what is certain where it ended early, and what is proved."""
     result, rows = report.result, len(report.result)
     low, high = standing(report.l0, report.attacked, result.clean_prediction, eps)
     interval = wilson(low, rows, LEVEL)[0], wilson(high, rows, LEVEL)[1]
-    return {"value": high / rows, "count": high, "of": rows, "at_least": low, "interval": _interval(*interval)}
+    figures = {"value": high / rows, "count": high, "of": rows, "at_least": low, "interval": _interval(*interval)}
+    return {**figures, "proved": _proved(least, eps)}
 
 
-def _share(report: CascadeReport, k: float) -> dict[str, Any]:
+def _proved(least: Integers | None, k: float) -> int | None:
+    """How many rows k changes are proved not to fool."""
+    return None if least is None else int((least > k).sum())
+
+
+def _share(report: CascadeReport, k: float, least: Integers | None) -> dict[str, Any]:
     """A point of the curve over numbers of changes."""
     rows = len(report.result)
     count = int((report.right & (fewest(report.l0) > k)).sum())
-    return {"k": k, "value": count / rows, "count": count, "of": rows, "interval": _interval(*wilson(count, rows))}
+    figures = {"k": k, "value": count / rows, "count": count, "of": rows, "interval": _interval(*wilson(count, rows))}
+    return {**figures, "proved": _proved(least, k)}
 
 
 def _interval(low: float, high: float) -> dict[str, float]:

@@ -17,12 +17,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from sigmazero import models
+from sigmazero.auto.bounds import GateProofs
 from sigmazero.auto.cascade import SparseAutoAttack
 from sigmazero.auto.document import GateModel, document
 from sigmazero.auto.terms import GateTerms
@@ -39,6 +41,8 @@ from sigmazero.core.space import Space
 from sigmazero.data import Rows, load
 from sigmazero.models.doctor import examine
 from sigmazero.run.progress import bar
+
+NO_PROOFS = GateProofs()
 
 
 def gate(
@@ -64,6 +68,8 @@ def gate(
     doctor: bool = True,
     claimed: float | None = None,
     name: str | None = None,
+    proofs: str | PathLike[str] | None = None,
+    certify: float | None = None,
     progress: bool = False,
 ) -> GateVerdict:
     """Measure robust accuracy under eps changes with `SparseAutoAttack`, and say whether that is enough.
@@ -75,6 +81,8 @@ def gate(
     complete    go on to the end, although it may be certain before that too few rows stay right
     doctor      examine the model first; `claimed` is the accuracy, in percent, that it is known to have
     name        what records call the model
+    proofs      a store with proved lower bounds (`sigmazero certify --store`), so that the figure is an interval
+    certify     seconds to prove of each row that stays right that eps changes cannot fool it; kept in `proofs`
     state_path  keep the evaluation in this file, and go on where it stopped
 
     All else is as for `SparseAutoAttack`.
@@ -91,8 +99,11 @@ def gate(
     if at_least is not None and eps is None:
         raise ValueError(f"at_least={at_least} needs a number of changes; give eps, such as eps=24")
     known = GateModel.of(cascade.model, name or _called(model), spec)
+    bounds_from = GateProofs(None if proofs is None else Path(proofs), certify, spec)
+    bounds_from.check(cascade)
     seen = examined(cascade, rows, claimed) if doctor else []
-    return judge(cascade, rows, known, terms, seen, batch_size=batch_size, state_path=state_path, progress=progress)
+    more: Any = {"proofs": bounds_from, "progress": progress}
+    return judge(cascade, rows, known, terms, seen, batch_size=batch_size, state_path=state_path, **more)
 
 
 def judge(
@@ -105,6 +116,7 @@ def judge(
     batch_size: int = 250,
     state_path: str | PathLike[str] | None = None,
     progress: bool = False,
+    proofs: GateProofs = NO_PROOFS,
 ) -> GateVerdict:
     """Run a cascade on some rows, and judge it by its figures and by what was found before and in it."""
     began, n = time.strftime("%Y-%m-%dT%H:%M:%S%z"), len(rows)
@@ -119,7 +131,7 @@ def judge(
         finally:
             cascade.watch, cascade.doctor = Watch(), True
     every = [found for found in (*findings, *cascade.report.findings) if found.code not in cascade.copes]
-    found = document(cascade, rows, model, terms, every, began)
+    found = document(cascade, rows, model, terms, every, began, proofs.least(cascade, rows))
     result = replace(cascade.report.result, ids=rows.ids, findings=tuple(gating(every)))
     return GateVerdict(found, replace(cascade.report, result=result))
 

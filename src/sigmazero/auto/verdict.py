@@ -93,6 +93,10 @@ def figure(found: dict[str, Any]) -> str:
     unit = "pixels" if asked["unit"] == "pixel" else "features"
     ends = f"95 % interval {percent(robust['interval']['low'])} to {percent(robust['interval']['high'])}"
     known = f"{percent(robust['value'])} of {robust['of']} rows"
+    if found["complete"] and robust["proved"] is not None:
+        least = percent(robust["proved"] / robust["of"])
+        exact = robust["proved"] == robust["count"]
+        known = f"exactly {known}, which is proved" if exact else f"between {least} (proved) and {known}"
     if not found["complete"]:
         known = f"between {percent(robust['at_least'] / robust['of'])} and {known}, ended when that was certain"
     return f"robust accuracy under {asked['eps']} {unit} {known} ({ends})"

@@ -10,11 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from sigmazero.auto import CascadeReport, GateVerdict, SparseAutoAttack
+from sigmazero.auto.bounds import GateProofs
 from sigmazero.auto.document import GateModel
 from sigmazero.auto.estimate import MemberCost, estimate_cascade
 from sigmazero.auto.gating import judge
 from sigmazero.auto.terms import GateTerms
-from sigmazero.cli import console
+from sigmazero.cli import console, options
 from sigmazero.cli.allowed import show_changes
 from sigmazero.cli.results import show_findings, write_result
 from sigmazero.core.files import replacing, same_file, writable
@@ -22,7 +23,7 @@ from sigmazero.core.findings import Finding
 from sigmazero.core.metrics import median
 from sigmazero.data import Rows
 from sigmazero.report.tables.status import duration
-from sigmazero.report.tables.text import number, rich_table
+from sigmazero.report.tables.text import interval, number, rich_table
 
 FailUnder = Annotated[
     float | None, typer.Option(metavar="P", help="Exit code 1 if robust accuracy is below P percent; needs --eps.")
@@ -33,6 +34,14 @@ JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="W
 JunitFile = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit report there (XML).")]
 MarkdownFile = Annotated[
     Path | None, typer.Option("--markdown", metavar="FILE", help="Write a summary for a pull request there.")
+]
+ProofsStore = Annotated[
+    Path | None,
+    typer.Option("--proofs", metavar="STORE", help="Lower bounds that sigmazero certify --store proved, or will."),
+]
+CertifySeconds = Annotated[
+    float | None,
+    typer.Option("--certify", metavar="S", help="Try S seconds to prove each row that stays right; needs --eps."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the verdict alone, in one line.")]
 
@@ -67,6 +76,16 @@ class GateFiles:
                     part.write_text(text(), encoding="utf-8")
                 written.append(path)
         return written
+
+
+def files(
+    out: Path | None, json: Path | None, junit: Path | None, markdown: Path | None, model: str, read: dict[str, Any]
+) -> GateFiles:
+    """Where results go; refused where that is read, as the model's code and these files are."""
+    taken = {**read, "model": options.code_file(model)}
+    found = GateFiles(options.destination(out, **taken), json, junit, markdown)
+    found.check(**taken)
+    return found
 
 
 def terms(fail_under: float | None, allow: Sequence[str] | None, complete: bool) -> GateTerms:
@@ -106,8 +125,9 @@ def _estimate_rows(costs: Sequence[MemberCost]) -> list[dict[str, str]]:
     ]
 
 
-def check(cascade: SparseAutoAttack, rows: Rows, wanted: GateTerms) -> None:
-    """Refuse at once what cannot be judged, and an input outside its space."""
+def check(cascade: SparseAutoAttack, rows: Rows, wanted: GateTerms, proofs: GateProofs) -> None:
+    """Refuse at once what cannot be judged or proved, and an input outside its space."""
+    proofs.check(cascade)
     if wanted.at_least is not None and cascade.eps is None:
         raise ValueError("--fail-under needs a number of changes; add --eps K, such as --eps 24")
     if cascade.allowed.space is not None:
@@ -117,10 +137,11 @@ def check(cascade: SparseAutoAttack, rows: Rows, wanted: GateTerms) -> None:
 def run_gate(
     cascade: SparseAutoAttack,
     rows: Rows,
-    model: GateModel,
+    name: str,
     wanted: GateTerms,
     findings: list[Finding],
     files: GateFiles,
+    proofs: GateProofs,
     *,
     quiet: bool,
     batch_size: int,
@@ -133,16 +154,18 @@ def run_gate(
             show_estimate(cascade, rows, table=False)
         # The lines of the members are not the result: they go where progress goes.
         with contextlib.redirect_stdout(console.Aside()):
-            how: Any = {"batch_size": batch_size, "state_path": state, "progress": not quiet}
+            how: Any = {"batch_size": batch_size, "state_path": state, "progress": not quiet, "proofs": proofs}
+            model = GateModel.of(cascade.model, name, proofs.spec)
             verdict = judge(cascade, rows, model, wanted, findings, **how)
     except KeyboardInterrupt:
         kept = "--state FILE would have kept it" if state is None else f"in {state}. To go on: {console.again()}"
         console.tell(f"stopped; what is finished: {kept}")
         raise
-    title = f"SparseAutoAttack against {model.name} on {rows.name}"
+    title = f"SparseAutoAttack against {name} on {rows.name}"
     written = files.write(verdict, rows, title)
     if not quiet:
         _show(verdict.report, title)
+        _show_proved(verdict)
         show_changes(verdict.report.result, rows, cascade.allowed.space)
     later = list(verdict.report.findings)
     show_findings(wanted.blocking(later) if quiet else later)
@@ -152,6 +175,16 @@ def run_gate(
         console.say(str(verdict), style=None if verdict.passed else "red")
     if not verdict.passed:
         raise typer.Exit(verdict.exit_code)
+
+
+def _show_proved(verdict: GateVerdict) -> None:
+    """Where the truth lies, if something was proved."""
+    robust = verdict.document["robust_accuracy"]
+    known = [{"k": verdict.report.eps, **robust}] if robust is not None else verdict.document["curve"]
+    for each in known:
+        if each["proved"] is not None:
+            ends = interval(each["proved"] / each["of"], each["value"])
+            console.say(f"robust at {each['k']:g}: {ends}; the lower end is proved")
 
 
 def _show(report: CascadeReport, title: str) -> None:

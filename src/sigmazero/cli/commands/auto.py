@@ -7,7 +7,7 @@ import typer
 
 import sigmazero as sz
 from sigmazero import models
-from sigmazero.auto.document import GateModel
+from sigmazero.auto.bounds import GateProofs
 from sigmazero.auto.gating import examined
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.cli import findings, gate, options
@@ -51,6 +51,8 @@ def auto(
     json: gate.JsonFile = None,
     junit: gate.JunitFile = None,
     markdown: gate.MarkdownFile = None,
+    proofs: gate.ProofsStore = None,
+    certify: gate.CertifySeconds = None,
     quiet: gate.Quiet = False,
 ) -> None:
     """Measure robust accuracy with several strong attacks, each on what the ones before it could not fool.
@@ -64,9 +66,7 @@ def auto(
     """
     wanted = gate.terms(fail_under, allow, complete)
     read: Any = {"data": data_name, "weights": weights, "state": state, "space": space, "mask": mask}
-    read["model"] = options.code_file(model)
-    files = gate.GateFiles(options.destination(out, **read), json, junit, markdown)
-    files.check(**read)
+    files = gate.files(out, json, junit, markdown, model, read)
     counted, place, size = options.unit(unit), options.device(device), 250 if batch_size is None else batch_size
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     chosen = load_rows(data_name, rows, limit, seed, data_dir)
@@ -74,10 +74,10 @@ def auto(
     how: Any = {"device": place, "unit": counted, "precision": options.precision(precision), "verbose": not quiet}
     how |= {"bounds": may.bounds, "mask": may.mask, "space": may.space}
     cascade = sz.SparseAutoAttack(network, "L0", eps, seed, version=version, **how)
-    told = GateModel.of(network, model, ModelSpec(model, model, normalize=normalize))
-    gate.check(cascade, chosen, wanted)
+    bound = GateProofs(proofs, certify, ModelSpec(model, model, normalize=normalize))
+    gate.check(cascade, chosen, wanted, bound)
     if dry_run:
         gate.show_estimate(cascade, chosen, table=True)
         return
     found = [] if no_doctor else examined(cascade, chosen, findings.claim(model, claimed))
-    gate.run_gate(cascade, chosen, told, wanted, found, files, quiet=quiet, batch_size=size, state=state)
+    gate.run_gate(cascade, chosen, model, wanted, found, files, bound, quiet=quiet, batch_size=size, state=state)
