@@ -36,7 +36,7 @@ def quick(monkeypatch):
 def network() -> Any:
     model: Any = torch.nn.Sequential(torch.nn.Linear(5, 2)).requires_grad_(False)
     model[0].weight.copy_(WEIGHT)
-    model[0].bias.copy_(torch.tensor([0.0, 0.75]))
+    model[0].bias.copy_(torch.tensor([0.0, 0.95]))
     return model.eval()
 
 
@@ -111,7 +111,7 @@ def test_the_command_says_between_which_shares(sigmazero, tmp_path, monkeypatch)
         "import torch\n\ndef build():\n"
         "    model = torch.nn.Sequential(torch.nn.Linear(5, 2)).requires_grad_(False)\n"
         f"    model[0].weight.copy_(torch.tensor({WEIGHT.tolist()}))\n"
-        "    model[0].bias.copy_(torch.tensor([0.0, 0.75]))\n    return model.eval()\n"
+        "    model[0].bias.copy_(torch.tensor([0.0, 0.95]))\n    return model.eval()\n"
     )
     np.savez(tmp_path / "mine.npz", images=X.numpy(), labels=Y.numpy())
     asked = ("net.py:build", "mine.npz", "--device", "cpu")

@@ -4,5 +4,6 @@ from sigmazero.board.change import add, submit
 from sigmazero.board.check import verify
 from sigmazero.board.folder import Leaderboard
 from sigmazero.board.pages import write_board
+from sigmazero.board.prove import prove
 
-__all__ = ["Leaderboard", "add", "submit", "verify", "write_board"]
+__all__ = ["Leaderboard", "add", "prove", "submit", "verify", "write_board"]

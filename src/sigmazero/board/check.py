@@ -10,6 +10,7 @@ from sigmazero.bench.trust import UntrustedCode
 from sigmazero.board.card import ModelCard
 from sigmazero.board.entry import CLEAN, cells_on, describe, held, load_network, lower_bounds, origin_of
 from sigmazero.board.folder import POINTS, BoardError, Leaderboard
+from sigmazero.board.prove import unproved
 from sigmazero.core.ability import Ability, ability_of
 from sigmazero.report.intervals import wilson
 from sigmazero.store.facts import CellInfo
@@ -26,11 +27,12 @@ class BoardVerdict:
     skipped: list[str] = field(default_factory=list)
 
 
-def verify(board: Leaderboard, loader: Loader) -> BoardVerdict:
+def verify(board: Leaderboard, loader: Loader, again: float | None = None) -> BoardVerdict:
     """Check seals, cards, weights, rows and every point of a leaderboard.
 
     Each point is asked about in strict fp32 and in the numbers of this process. What cannot be loaded here, or is code
-    that is not trusted, is skipped and said.
+    that is not trusted, is skipped and said. A proved bound above a point is wrong; with `again`, every bound is also
+    proved again, in so many seconds each, and what does not come out is skipped and said.
     """
     done = BoardVerdict()
     try:
@@ -41,7 +43,7 @@ def verify(board: Leaderboard, loader: Loader) -> BoardVerdict:
         done.entries += 1
         place = f"entries/{slug}"
         try:
-            _verify_entry(board, slug, loader, done)
+            _verify_entry(board, slug, loader, done, again)
         except (BoardError, StoreError) as error:
             done.wrong.append(f"{place}: {error}")
         except (*ABSENT, UntrustedCode, LookupError) as error:
@@ -51,7 +53,7 @@ def verify(board: Leaderboard, loader: Loader) -> BoardVerdict:
     return done
 
 
-def _verify_entry(board: Leaderboard, slug: str, loader: Loader, done: BoardVerdict) -> None:
+def _verify_entry(board: Leaderboard, slug: str, loader: Loader, done: BoardVerdict, again: float | None) -> None:
     card, place = board.card(slug), f"entries/{slug}"
     network = load_network(card, board.entry(slug), loader)
     own = Loader(loader.device)  # it is given all it needs, and trusts nothing else that the store names
@@ -72,6 +74,8 @@ def _verify_entry(board: Leaderboard, slug: str, loader: Loader, done: BoardVerd
                 done.wrong += [
                     f"{place}: {what}" for what in _rules_kept(board, slug, name, store, loader, ability_of(network))
                 ]
+                if again is not None:
+                    done.skipped += [f"{place}: {what}" for what in unproved(board, slug, name, network, loader, again)]
 
 
 def _built_so(board: Leaderboard, card: ModelCard, info: CellInfo) -> bool:

@@ -19,7 +19,7 @@ from sigmazero.bench.allowed import Allowed
 from sigmazero.bench.cells import Loader, about
 from sigmazero.bench.trust import refuse_untrusted
 from sigmazero.board.card import ModelCard
-from sigmazero.board.folder import BoardError, BoardRules
+from sigmazero.board.folder import POINTS, BoardError, BoardRules
 from sigmazero.core.ability import Ability
 from sigmazero.core.outcome import Outcome
 from sigmazero.data import Rows
@@ -138,11 +138,16 @@ def held(store: Store, rules: BoardRules) -> Held:
 
 
 def lower_bounds(card: ModelCard, folder: Path, rules: BoardRules, ids: Integers, wrong: Any) -> Floats:
-    """The fewest changes that are known to be needed: 1 for what is right as it is, or what the card's file certifies.
+    """The fewest changes that are known to be needed: 1 for what is right as it is, what is proved in the entry's
+    store, or what the card's file certifies.
 
     The file has lines `board,row,changes`; `wrong` says which samples are wrong as they are.
     """
     known = np.where(wrong, 0.0, 1.0)
+    with Store(folder / POINTS) as store:
+        proved = store.proved(cells_on(store, rules)[0].key)
+    if proved is not None:
+        known = np.where(wrong, 0.0, np.maximum(known, proved))
     if card.lower is None:
         return known
     places, path = {int(row): place for place, row in enumerate(ids)}, folder / card.lower.file

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from sigmazero.report.site import entry_page, score_page
 from sigmazero.report.site.folder import place_site
 from sigmazero.report.site.scores import MAIN, RANDOM, EntryCard, Score, ScoreBoard, boards_of
 from sigmazero.store.facts import CellInfo
+from sigmazero.store.proofs import Proof
 from sigmazero.store.store import Store
 
 
@@ -40,8 +41,10 @@ def read_boards(board: Leaderboard) -> list[ScoreBoard]:
         with Store(board.entry(slug) / POINTS) as store:
             parts = {name: held(store, board.boards[name]) for name in card.boards}
             findings = store.findings()
+            proofs = [proof for key in store.proof_keys() for proof in store.proofs(key).values()]
         told = {each["code"]: each for part in parts.values() for each in findings.get(part.cells[0].key, [])}
-        shown = EntryCard(card.name, slug, described(card), links(card), list(told.values()))
+        by = {"certified by": ", ".join(methods)} if (methods := _methods(card, proofs)) else {}
+        shown = EntryCard(card.name, slug, {**described(card), **by}, links(card), list(told.values()))
         for name, part in parts.items():
             found[name].append(_score(shown, card, board.entry(slug), board.boards[name], part))
     return [
@@ -63,10 +66,15 @@ def described(card: ModelCard) -> dict[str, str]:
             "trained against": entry.threat_model,
             "note": entry.note,
         }
-    certified = {} if card.lower is None else {"certified by": card.lower.method}
     said = {"built by": card.model, **({"weights file": card.weights} if card.weights else {})}
-    told: Mapping[str, str] = {**known, **card.told, **certified, **said, "SHA-256": card.sha256}
+    told: Mapping[str, str] = {**known, **card.told, **said, "SHA-256": card.sha256}
     return {name: text for name, text in told.items() if text}
+
+
+def _methods(card: ModelCard, proofs: Sequence[Proof]) -> list[str]:
+    """What lower bounds were proved by: what the card says, and what the entry's store has."""
+    said = [] if card.lower is None else [card.lower.method]
+    return [*said, *sorted({f"sigmazero {proof.method} {proof.version}" for proof in proofs if proof.least > 1})]
 
 
 def links(card: ModelCard) -> dict[str, str]:

@@ -144,8 +144,45 @@ def submit(
 
 
 @app.command()
+def prove(
+    folder: Folder,
+    entry: Annotated[str, typer.Argument(metavar="NAME", help="The model, by the name on its card.")],
+    up_to: Annotated[int, typer.Option("--up-to", metavar="T", help="Prove nothing about more changes than this.")] = 1,
+    time_limit: Annotated[
+        float | None, typer.Option("--time-limit", metavar="S", help="Seconds for one sample; none by default.")
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", metavar="STORE", help="Take over what certify --store proved there.")
+    ] = None,
+    device: options.DeviceName = "auto",
+    model_dir: options.ModelDir = None,
+    data_dir: options.DataDir = None,
+    trust_code: options.TrustCode = False,
+) -> None:
+    """Raise the certified lower bounds of a model, so that its rows are intervals.
+
+    A bound above what somebody's point needs is refused. Exit code 1 if nothing rose.
+
+    \b
+    Example:
+      sigmazero board prove my-board demo --up-to 1 --time-limit 60
+    """
+    loader = Loader(options.device(device), model_dir, data_dir, options.trust(trust_code))
+    done = boards.prove(Leaderboard(folder), entry, loader, up_to=up_to, time_limit=time_limit, source=source)
+    for each in done:
+        raised = f"{count(len(each.rows), 'bound')} raised"
+        say(f"board {each.board}: {raised}, {each.exact} of {count(each.of, 'sample')} known exactly")
+    if not any(each.rows for each in done):
+        raise typer.Exit(1)
+
+
+@app.command()
 def verify(
     folder: Folder,
+    again: Annotated[
+        float | None,
+        typer.Option("--again", metavar="S", help="Prove every lower bound again, in at most S seconds each."),
+    ] = None,
     device: options.DeviceName = "auto",
     model_dir: options.ModelDir = None,
     data_dir: options.DataDir = None,
@@ -160,7 +197,7 @@ def verify(
       sigmazero board verify my-board
     """
     loader = Loader(options.device(device), model_dir, data_dir, options.trust(trust_code))
-    verdict = boards.verify(Leaderboard(folder), loader)
+    verdict = boards.verify(Leaderboard(folder), loader, again)
     wrong = [*verdict.wrong, *verdict.skipped]
     for line in wrong[:SHOWN]:
         tell(line)
