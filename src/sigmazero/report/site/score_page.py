@@ -146,11 +146,7 @@ def chart(name: str, board: ScoreBoard, scores: Sequence[Score]) -> Chart:
     end = max([float(max(board.ks)), *(float(each.max()) for each in finite if len(each))]) + 1
     ks = charts.places(list(found.values()), end)
     series = [_line(place, score, ks) for place, score in enumerate(scores)]
-    series += [
-        {"label": f"{score.card.name}, at most", "dash": [2, 3], "rate": charts.rates(score.lower, ks)["rate"]}
-        for score in scores
-        if score.bounded
-    ]
+    series += [_at_most(line, score, ks) for line, score in zip(series, scores, strict=True) if score.bounded]
     title = f"{board.title}: share fooled"
     data: dict[str, Any] = {
         "title": title,
@@ -172,6 +168,13 @@ def _line(place: int, score: Score, ks: Floats) -> dict[str, Any]:
     lengths = [] if isinstance(dash, str) else [2.0 * length for length in dash[1]]
     pair = {"light": light, "dark": colours.lightened(light)}
     return {"label": score.card.name, **pair, "dash": lengths, **charts.rates(score.changes, ks)}
+
+
+def _at_most(line: dict[str, Any], score: Score, ks: Floats) -> dict[str, Any]:
+    """What may fall at most, by what is certified; the gap down to what is fooled is drawn as a band."""
+    most = charts.rates(score.lower, ks)["rate"]
+    ends = {"rate": most, "low": line["rate"], "high": most, "proved": True}
+    return {**line, "label": f"{score.card.name}, at most", "dash": [2, 3], **ends}
 
 
 def cards(models: Sequence[EntryCard]) -> Html:
