@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+from sigmazero.bench import proofs
 from sigmazero.bench.allowed import Allowed
 from sigmazero.bench.cells import Loader
 from sigmazero.bench.evaluate import evaluate
-from sigmazero.bench.proofs import keep_proofs, proof_key, recall_proofs, recognise_rows
+from sigmazero.bench.proofs import certify_into, keep_proofs, proof_key, recall_proofs, recognise_rows
 from sigmazero.bench.verify import verify
 from sigmazero.data import Rows
 from sigmazero.store import Store, StoreError
@@ -22,6 +23,7 @@ from sigmazero.store.export import export
 from sigmazero.store.merge import merge
 from sigmazero.store.proofs import Proof
 from sigmazero.store.repair import repair
+from sigmazero.truth.certify import certify
 from tests.networks import linear_optimum, linear_problem
 
 N = 6
@@ -163,3 +165,27 @@ def test_a_proof_is_kept_with_how_it_was_made(store_path):
     keep(store_path, [3, 0, 0, 0, 0, 0])
     with Store(store_path) as store:
         assert list(store.proofs(KEY).values()) == [Proof(3, "linear optimum", 1, 0.5)]
+
+
+def test_rows_that_are_proved_are_not_proved_again(tmp_path, monkeypatch):
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(60, 4)).eval().requires_grad_(False)
+    rows = replace(ROWS, labels=network(X).argmax(1))
+    rows.labels[0] = (rows.labels[0] + 1) % 4  # wrong as it is
+    key, asked = proof_key(network, "feature", Allowed(), rows), []
+
+    def counted(model: Any, x: Any, y: Any, **how: Any) -> Any:
+        asked.append(len(x))
+        return certify(model, x, y, **how)
+
+    monkeypatch.setattr(proofs, "certify", counted)
+    monkeypatch.setattr(proofs, "TOGETHER", 4)
+    found, lost = certify_into(tmp_path / "p.db", key, network, rows, Loader(), up_to=1)
+    assert (asked, lost) == ([4, 2], [])
+    proved = found.lower > 1
+    assert 0 < int(proved.sum()) < N
+    again, _ = certify_into(tmp_path / "p.db", key, network, rows, Loader(), up_to=1)
+    assert sum(asked[2:]) == N - int(proved.sum())
+    assert again.lower.tolist() == found.lower.tolist()
+    assert bool(again.done.all())
+    assert again.correct.tolist() == found.correct.tolist() == [False, *[True] * (N - 1)]
+    assert recall_proofs(tmp_path / "p.db", key, rows).tolist() == found.lower.tolist()
