@@ -12,7 +12,7 @@ import numpy as np
 from sigmazero.core import metrics
 from sigmazero.core.metrics import DEFAULT_KS
 from sigmazero.report import measure
-from sigmazero.report.figures import curves, window
+from sigmazero.report.figures import curves, style, window
 from sigmazero.report.html import colours, tables
 from sigmazero.report.html.shell import Html, element
 from sigmazero.report.html.tables import HtmlCell, HtmlTable
@@ -81,12 +81,7 @@ def _chart(name: str, group: Sequence[Measured], title: str) -> Chart:
     if best is not None:
         series.append({"label": best[0], "dash": [2, 3], "rate": rates(best[1], ks)["rate"]})
     between = curves.truth_between(group)
-    if between is not None:
-        # What attacks fool is where the gap begins: its lower end is no interval, but the script draws it as a band.
-        fooled, most = (rates(each, ks)["rate"] for each in between)
-        series.append(
-            {"label": curves.PROVED, "dash": [8, 3, 2, 3], "rate": most, "low": fooled, "high": most, "proved": True}
-        )
+    series += [] if between is None else [_gap(*between, ks)]
     by_cost = info.unit == measure.COST
     title = f"{title}, by cost" if by_cost else title
     title = f"{title}, {curves.counted(group)}"
@@ -126,6 +121,13 @@ def rates(l0: Any, ks: Any) -> dict[str, list[float]]:
     at = np.searchsorted(jumps, ks, side="right") - 1
     names = ("rate", "low", "high")
     return {name: np.round(each[at], 3).tolist() for name, each in zip(names, values, strict=True)}
+
+
+def _gap(found: Any, least: Any, ks: Any) -> dict[str, Any]:
+    """What may fall at most, by what is proved; the gap down to what is fooled is drawn as a band."""
+    fooled, most = (rates(each, ks)["rate"] for each in (found, least))
+    look = {"light": style.GAP, "dark": colours.lightened(style.GAP), "dash": [8, 3, 2, 3]}
+    return {"label": curves.PROVED, **look, "rate": most, "low": fooled, "high": most, "proved": True}
 
 
 def _point(cell: Measured, label: str) -> dict[str, Any]:

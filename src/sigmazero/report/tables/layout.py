@@ -15,6 +15,7 @@ from sigmazero.core import metrics
 from sigmazero.core.metrics import FigureKind
 from sigmazero.report import measure
 from sigmazero.report.measure import Figures, Measured
+from sigmazero.report.proved import proved_ks
 from sigmazero.store.facts import CellInfo
 
 GB = 2**30
@@ -128,7 +129,9 @@ def minimum_norm(cells: Sequence[Measured], ks: Sequence[float] | None = None, m
     """Per model and attack: success rates at ks and ∞, the median, and the cost."""
     asked = sorted({float(k) for k in (measure.fitting(cells) if ks is None else ks)})
     figures = rated(cells, asked, mix)
-    columns = [*comparable([*asked, math.inf]), *bounds(asked), *costs()]
+    # The ends of what is proved are enough, where nobody asked for others: there is little room.
+    told = [k for k in proved_ks(cells) if k in asked] or asked
+    columns = [*comparable([*asked, math.inf]), *bounds(told), *costs()]
     lines = [Line(info, words(info, len(facts)), figures[info.key]) for info, facts in cells]
     blocks = [sorted(block, key=lambda line: _weakness(line, columns)) for block in in_blocks(lines)]
     by_cost = all(info.unit == measure.COST for info, _ in cells)

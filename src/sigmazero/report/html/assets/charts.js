@@ -92,7 +92,7 @@
         points: entry.at ? { show: true, size: 8, fill: stroke(entry) } : { show: false },
       });
       series.push({ ...plain, stroke: "transparent" }, { ...plain, stroke: "transparent" });
-      if (entry.low && !entry.at) bands.push({ series: [first + 2, first + 1], fill: () => (isBanded(entry) ? faded(stroke(entry), 0.2) : entry.proved ? faded(stroke(entry), 0.16) : "#00000000") });
+      if (entry.low && !entry.at) bands.push({ series: [first + 2, first + 1], fill: () => (isBanded(entry) ? faded(stroke(entry), 0.2) : entry.proved ? faded(stroke(entry), 0.22) : "#00000000") });
     });
     const axis = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "13px system-ui, sans-serif" };
     const named = { ...axis, labelFont: "13px system-ui, sans-serif", labelSize: 22 };
