@@ -103,7 +103,7 @@ def test_the_site_shows_the_interval(board, tmp_path):
 
 
 def test_points_below_a_bound_and_bounds_above_a_point_are_refused(board, tmp_path):
-    wrong = {"method": "by hand", "version": 1, "loader": loader()}
+    wrong: Any = {"method": "by hand", "version": 1, "loader": loader()}
     rows = board.rows("small", loader())
     key = proof_key(network(), "feature", Allowed(), rows, ModelSpec("mine", str(tmp_path / "net.py:build")))
     keep_proofs(tmp_path / "p.db", key, rows, [2, 3, 4, 0], [0.0] * 4, **wrong)
