@@ -81,14 +81,21 @@ def test_other_weights_code_units_spaces_and_labels_have_no_proof(store_path):
     assert not recall_proofs(store_path.with_name("none.db"), KEY, ROWS).any()
 
 
-def test_a_cell_that_came_after_its_proof_finds_it(tmp_path):
+def test_a_cell_that_comes_after_its_proof_finds_it(tmp_path):
     path = tmp_path / "s.db"
     keep(path, TRUTH.astype(int))
     evaluate(MODEL, (X[:4], Y[:4]), ["vfga"], store=path, steps=10)
-    assert proved(path) == [None]
-    with Store(path, write=True) as store:
-        assert recognise_rows(store, Loader()) == []
     assert proved(path) == [TRUTH[:4].astype(int).tolist()]
+
+
+def test_cells_and_proofs_that_were_merged_find_each_other(attacked, tmp_path):
+    some = Rows(X[:2], Y[:2], torch.arange(2), "two")
+    keep(tmp_path / "p.db", TRUTH[:2].astype(int), some)
+    merge([attacked, tmp_path / "p.db"], tmp_path / "all.db", any_plan=True)
+    assert proved(tmp_path / "all.db") == [None, None]  # nobody knows yet that these rows are among those
+    with Store(tmp_path / "all.db", write=True) as store:
+        assert recognise_rows(store, Loader()) == []
+    assert proved(tmp_path / "all.db") == [[*TRUTH[:2].astype(int).tolist(), *[0] * (N - 2)]] * 2
 
 
 def test_the_bound_that_says_more_stays(store_path):

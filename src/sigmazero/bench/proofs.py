@@ -116,7 +116,7 @@ def recognise_rows(store: Store, loader: Loader, key: ProofKey | None = None) ->
     """
     lost: dict[str, str] = {}
     wanted = set(store.proof_keys()) if key is None else {key}
-    for info in store.cells():
+    for info in store.cells() if wanted else ():
         if ProofKey.of_cell(info) not in wanted or store.digests(info.data_hash) is not None or info.data_hash in lost:
             continue
         try:

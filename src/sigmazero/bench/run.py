@@ -17,6 +17,7 @@ from sigmazero.bench.drive import Driver, RunSummary, Say
 from sigmazero.bench.engines.base import Engine
 from sigmazero.bench.engines.local import Local
 from sigmazero.bench.progress import Crew
+from sigmazero.bench.proofs import recognise_rows
 from sigmazero.bench.units import Mask
 from sigmazero.bench.worker import Worker
 from sigmazero.run.progress import bar
@@ -47,6 +48,7 @@ def execute(
         cells = [cell for cell in cells if only[cell.info.key].any()]
     adopt(cells, store)
     store.register([cell.info for cell in cells])
+    recognise_rows(store, loader)  # where something is proved already, it stands beside these cells too
     worker = Worker(loader)
     engine = Local(worker) if engine is None else engine
     with closing(engine):
