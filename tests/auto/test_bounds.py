@@ -96,7 +96,7 @@ def test_a_bound_above_a_point_is_refused_naming_both(tmp_path):
     [
         ({"certify": 0.0}, r"certify=0 must be more than 0 seconds"),
         ({"certify": 1.0, "eps": None}, r"needs a number of changes .* give eps"),
-        ({"proofs": "none.db"}, r"there is no store none\.db; sigmazero certify"),
+        ({"proofs": "none.db"}, r"there is no store none\.db; certify the rows"),
         ({"certify": 1.0, "space": Space()}, r"in a space is not possible"),
     ],
 )

@@ -45,7 +45,9 @@ class GateProofs:
             raise ValueError(f"the model is a {type(cascade.model).__name__}; only a torch network has proofs")
         if self.seconds is None:
             if self.store is not None and not self.store.is_file():
-                raise FileNotFoundError(f"there is no store {self.store}; sigmazero certify ... --store makes one")
+                raise FileNotFoundError(
+                    f"there is no store {self.store}; certify the rows into one first, or give seconds to do it now"
+                )
             return
         if not self.seconds > 0:
             raise ValueError(f"certify={self.seconds:g} must be more than 0 seconds for each row")

@@ -29,7 +29,7 @@ from sigmazero.truth.certify import certify
 
 
 @dataclass(frozen=True)
-class Raised:
+class RaisedBounds:
     """What proving did on one board: the rows whose bound rose, and how many are known exactly now, of how many."""
 
     board: str
@@ -46,7 +46,7 @@ def prove(
     up_to: int = 1,
     time_limit: float | None = None,
     source: Path | None = None,
-) -> list[Raised]:
+) -> list[RaisedBounds]:
     """Prove of each sample of an entry that it needs more than so many changes, and keep what is proved.
 
     time_limit  seconds for one sample
@@ -71,7 +71,7 @@ def _prove(
     loader: Loader,
     source: Path | None,
     how: dict[str, Any],
-) -> Raised:
+) -> RaisedBounds:
     card, rules, rows, allowed = (
         board.card(slug),
         board.boards[name],
@@ -100,7 +100,7 @@ def _prove(
         store.keep_digests(rows.content_hash, digests)
         store.prove(own, made)
     after = lower_bounds(card, board.entry(slug), rules, rows.ids.numpy(), best == 0)
-    return Raised(name, rows.ids.numpy()[after > before].tolist(), int((after == best).sum()), len(rows))
+    return RaisedBounds(name, rows.ids.numpy()[after > before].tolist(), int((after == best).sum()), len(rows))
 
 
 def _spec(card: ModelCard, folder: Path) -> ModelSpec:

@@ -94,6 +94,6 @@ def contradictions(info: CellInfo, facts: Facts, proofs: Sequence[Proof | None])
             yield (
                 f"row {facts.row[place]} of {info.dataset}: {info.attack} fools {info.model} with {found[place]:g} "
                 f"changed {info.unit}s [{info.key[:12]}], and {proof.method} {proof.version} proves that "
-                f"{proof.least} are needed; one of both is wrong: replay the point (sigmazero verify), prove the row "
-                "again, and leave out what does not hold"
+                f"{proof.least} are needed; one of both is wrong: replay the point, prove the row again, and "
+                "leave out what does not hold"
             )
