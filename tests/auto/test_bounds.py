@@ -16,6 +16,7 @@ from sigmazero.bench.cells import Loader
 from sigmazero.bench.proofs import keep_proofs, proof_key, recall_proofs
 from sigmazero.core.space import Space
 from sigmazero.data import Rows
+from sigmazero.store import Store
 from tests.cli.conftest import sigmazero  # noqa: F401
 
 WEIGHT = torch.tensor([[1.0, 0.9, 0.8, 0.7, 0.2], [0.0] * 5])
@@ -117,6 +118,12 @@ def test_the_command_says_between_which_shares(sigmazero, tmp_path, monkeypatch)
     asked = ("net.py:build", "mine.npz", "--device", "cpu")
     said = sigmazero("certify", *asked, "--store", "p.db")
     assert said.exit_code == 0, said.output
+    said = sigmazero("certify", *asked, "--out", "proofs.npz", "--store", "q.db")  # what is in the file is not redone
+    assert said.exit_code == 0, said.output
+    with Store("p.db") as one, Store("q.db") as other:
+        assert [one.proofs(key).keys() for key in one.proof_keys()] == [
+            other.proofs(key).keys() for key in other.proof_keys()
+        ]
     more = ("--version", "quick", "--eps", 1, "--no-doctor", "--json", "gate.json")
     said = sigmazero("auto", *asked, *more, "--proofs", "p.db")
     assert said.exit_code == 0, said.output

@@ -35,20 +35,30 @@ TOGETHER = 50  # inputs that are certified before they are stored
 
 
 def certify_into(
-    path: Path, key: ProofKey, network: nn.Module, rows: Rows, loader: Loader, *, up_to: int, **how: Any
+    path: Path,
+    key: ProofKey,
+    network: nn.Module,
+    rows: Rows,
+    loader: Loader,
+    *,
+    up_to: int,
+    resume: Path | None = None,
+    **how: Any,
 ) -> tuple[Certificates, list[str]]:
     """Certify rows into a store, some at a time; of those that it has proofs of beyond `up_to` nothing is asked again.
 
-    `how` is as for `sz.certify`. Returns what is known of every row, and why cells cannot be told of it.
+    `how` is as for `sz.certify`. With `resume`, a file that keeps what is done of exactly these rows, all of them are
+    certified together. Returns what is known of every row, and why cells cannot be told of it.
     """
     device = loader.device
     known = torch.from_numpy(recall_proofs(path, key, rows))
     whole = _known(rows, known, up_to, key.unit, device)
     lost: list[str] = keep_proofs(path, key, rows, np.zeros(len(rows), np.int64), np.zeros(len(rows)), loader=loader)
-    left = (known <= up_to).nonzero()[:, 0]
-    asked: Any = {"up_to": up_to, "unit": key.unit, **how}
-    for start in range(0, len(left), TOGETHER):
-        places = left[start : start + TOGETHER]
+    left = torch.arange(len(rows)) if resume is not None else (known <= up_to).nonzero()[:, 0]
+    asked: Any = {"up_to": up_to, "unit": key.unit, "resume": resume, **how}
+    together = TOGETHER if resume is None else max(len(rows), 1)
+    for start in range(0, len(left), together):
+        places = left[start : start + together]
         some = rows.select(places)
         found = certify(network, some.images.to(device), some.labels.to(device), **asked)
         keep_proofs(path, key, some, found.lower.cpu().numpy(), found.seconds.cpu().numpy(), loader=loader)

@@ -99,6 +99,8 @@ def verify(
         place = f"cell {flaw.key[:12]}: " if flaw.key is not None and flaw.key not in infos else ""
         done.disagreements.append(Disagreement(infos.get(flaw.key or ""), None, f"{place}{flaw.what}"))
     done.notes += [] if None in damaged else store.notes()
+    if keys is None and None not in damaged and (proofs := sum(len(store.proofs(key)) for key in store.proof_keys())):
+        done.notes.append(f"{proofs} proved lower bounds are compared with the points, and not proved again here")
     for key, info in infos.items():
         if keys is None or key in keys:
             try:

@@ -56,7 +56,8 @@ def certify(
     """Prove for each input how many changes are needed at least before a network is wrong.
 
     With --out a run may be interrupted or killed: the same command goes on with the inputs that are not done. With
-    --store proofs stand beside the attacks of a store, in its tables and on its page; rows proved there are left out.
+    --store proofs stand beside the attacks of a store, in its tables and on its page; rows proved there are left out,
+    unless --out keeps what is done.
 
     \b
     Example:
@@ -64,19 +65,17 @@ def certify(
       sigmazero certify net.onnx mine.npz --up-to 2 --time-limit 60 --out proofs.npz
       sigmazero certify demo mnist-5k-heldout --limit 20 --store runs/demo.db
     """
-    if out is not None and store is not None:
-        raise ValueError("--out and --store both keep what is proved; give one of them")
     if out is not None:
         _check_out(out, data_name, weights)
     counted, place = options.unit(unit), options.device(device)
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
     box = (0.0, 1.0) if bounds is None else bounds
-    how: Any = {"up_to": up_to, "bounds": box, "time_limit": time_limit, "progress": True}
+    how: Any = {"up_to": up_to, "bounds": box, "time_limit": time_limit, "progress": True, "resume": out}
     how["attack"] = None if attack == "none" else attack
     if store is None:
         images, labels = chosen.images.to(place), chosen.labels.to(place)
-        found = sz.certify(network, images, labels, unit=counted, resume=out, **how)
+        found = sz.certify(network, images, labels, unit=counted, **how)
     else:
         spec, loader = ModelSpec(model, model, normalize=normalize), Loader(place, model_dir, data_dir)
         key = proof_key(network, counted, Allowed(bounds=box), chosen, spec)
@@ -88,8 +87,9 @@ def certify(
         for row, lower, upper, status in lines:
             say(f"{row}: at least {lower}, at most {upper:g}: {status}")
     say(found.table())
-    if (kept := out or store) is not None:
-        show_path(kept)
+    for kept in (out, store):
+        if kept is not None:
+            show_path(kept)
 
 
 def _check_out(out: Path, data_name: str, weights: Path | None) -> None:
