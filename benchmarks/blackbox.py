@@ -124,7 +124,9 @@ def main() -> None:
     parser.add_argument("--surrogate", help="a network of the zoo for the guided search")
     parser.add_argument("--tables", type=Path)
     args = parser.parse_args()
-    guide = models.load(args.surrogate, model_dir=args.model_dir).requires_grad_(False) if args.surrogate else None
+    place = "cuda" if torch.cuda.is_available() else "cpu"
+    guide = models.load(args.surrogate, model_dir=args.model_dir, device=place) if args.surrogate else None
+    guide = guide if guide is None else guide.requires_grad_(False)
     for code, model, x, y, ids in subjects(args):
         for queries in args.queries:
             chosen = attacks(queries, guide)
