@@ -12,6 +12,7 @@ from sigmazero.core.outcome import Outcome
 from sigmazero.report import patterns
 from sigmazero.report.figures import FIGURES, classes
 from sigmazero.report.figures.figure import Request
+from sigmazero.report.html import charts, summary
 from sigmazero.report.html.page import make_page
 from sigmazero.report.measure import Measured, load
 from sigmazero.store.store import Store
@@ -71,6 +72,17 @@ def test_agreement_is_over_what_both_fooled_and_in_any_order():
     assert (found.fewer, found.same) == (0.25, 0.5)
     turned = two[0], two[1].take(np.array([3, 2, 1, 0]))
     assert patterns.agreement(one, turned) == found
+
+
+def test_the_strongest_attack_is_the_one_of_the_summary_and_is_not_cut_off():
+    """One attack fools few samples, with few changes; the other all of them, with many: its median is the lower one."""
+    few = cell("M", "vfga", [1.0] * 9 + [INF] * 11)
+    all_ = cell("M", "sigma-zero", [float(k) for k in range(20, 120, 5)])
+    assert classes.strongest([few, all_])[0] is all_[0]
+    assert "Best alone: sigma-zero" in str(summary.tile([few, all_], "M"))
+    (chart,) = charts.build([few, cell("M", "fmn", [1.0] * 3 + [INF] * 17), all_])
+    assert chart.data["view"] >= 95
+    assert chart.data["leader"] == "sigma-zero"
 
 
 @pytest.fixture

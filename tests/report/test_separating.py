@@ -62,6 +62,22 @@ def test_what_most_share_is_not_called_best():
     assert best([1], [1], [1], [99]) is None
 
 
+def test_no_word_is_broken_in_80_columns_however_many_words_a_run_has():
+    few = [cell("a-model-with-a-name", "sigma-zero-star", [1, 2], dataset="some-digits", steps=10)]
+    more = [cell("a-model-with-a-name", "sigma-zero-star", [1, 2, 3], dataset="other-digits", steps=20)]
+    made = compare(layout.build("minimum-norm", [*few, *more], (24, 50), mix=True))
+    screen = Screen(width=80)
+    with screen.capture() as captured:
+        show_table(made, screen)
+    lines = captured.get().splitlines()
+    table = lines[: next(at for at, line in enumerate(lines) if line.startswith("The paper's"))]
+    assert max(map(len, table[1:])) <= 80
+    for whole in ("a-model-with-a-name", "sigma-zero-star", "data some-digits", "data other-digits", "less paper"):
+        assert any(whole in line for line in table)
+    assert any("(34.2–100.0)" in line for line in table)
+    assert "The paper has no figures for these runs" in lines[-1]  # and no word of what differs from it by chance
+
+
 @pytest.mark.parametrize("form", ["terminal", "markdown", "csv", "latex"])
 def test_intervals_are_in_tables_that_ask_for_them(form, tmp_path, sigmazero):  # noqa: F811
     path = fill(tmp_path / "a.db", MINIMUM)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.measure import Measurement
 
 from sigmazero.bench.cells import Loader
 from sigmazero.bench.inputs import clean_rows
@@ -32,7 +33,7 @@ from sigmazero.report.measure import fitting as fitting_ks
 from sigmazero.report.measure import over as over_cells
 from sigmazero.report.paper import published
 from sigmazero.report.tables import layout, render
-from sigmazero.report.tables.beside import caution, lines_beside
+from sigmazero.report.tables.beside import caution, lines_beside, stacked
 from sigmazero.report.tables.formats import ENDINGS, as_text
 from sigmazero.report.tables.text import rich_table
 from sigmazero.store.store import Store
@@ -232,7 +233,10 @@ def show_table(made: layout.Layout, screen: Console) -> None:
     """Print a table with its caption; beside the paper, a line per figure unless models stand beside each other."""
     screen.print(visible(made.caption), soft_wrap=True)
     if made.compared and made.across == 1:
-        screen.print(rich_table(lines_beside(made), left=(*made.words, "figure")))
+        wide = rich_table(lines_beside(made), left=(*made.words, "figure"))
+        narrow = rich_table(stacked(made), left=("run", "figure"))
+        fits = Measurement.get(screen, screen.options.update(max_width=WIDE), wide).maximum <= screen.width
+        screen.print(wide if fits else narrow)
     else:
         for table in render.tables(made, after="\n"):
             screen.print(rich_table(table, left=made.words))

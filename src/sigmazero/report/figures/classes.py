@@ -17,7 +17,7 @@ MOST = 20  # classes; more would not be read
 
 
 def strongest(group: Sequence[Measured]) -> Measured:
-    """The run whose curve is the highest; of runs with budgets that with the largest."""
+    """The run with the lowest median, then that with the highest curve; of runs with budgets that with the largest."""
     free = {info.key: (info, facts) for info, facts in group if info.budget is None}
     if not free:
         return max(group, key=lambda cell: (cell[0].budget or 0, int(cell[1].success.sum())))

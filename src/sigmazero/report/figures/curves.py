@@ -81,7 +81,7 @@ def _panel(group: Sequence[Measured]) -> tuple[dict[str, Floats], float]:
     found = {called[info.key]: measure.changes(facts, info.unit) for info, facts in free}
     least = max([1.0, *(float(info.budget) for info, _ in group if info.budget is not None)])
     end = window.sensible_end([*found.values()], least)
-    return dict(sorted(found.items(), key=lambda one: float(np.minimum(one[1], end).mean()))), least
+    return dict(sorted(found.items(), key=lambda one: window.weakness(one[1], end))), least
 
 
 def counted(group: Sequence[Measured]) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from sigmazero.report.html import about, charts, tables
 from sigmazero.report.html.shell import Html, asset, document, element, join
 from sigmazero.report.html.tables import HtmlCell, HtmlTable
+from sigmazero.report.patterns import class_name
 from sigmazero.report.site.index import own, pairs, word
 from sigmazero.report.site.ranking import Criterion
 from sigmazero.report.site.score_page import addresses, chart
@@ -93,7 +94,7 @@ def samples(board: ScoreBoard, score: Score) -> HtmlTable:
             HtmlCell(score.by[i] or ("wrong as it is" if score.changes[i] == 0 else "nobody")),
             HtmlCell(score.tool[i] or "–"),
             HtmlCell(score.date[i] or "–"),
-            HtmlCell(int(score.labels[i]), float(score.labels[i])),
+            HtmlCell(class_name(score.classes, int(score.labels[i])), float(score.labels[i])),
             HtmlCell(number(float(score.lower[i])), float(score.lower[i])),
             HtmlCell(number(float(score.changes[i])), float(score.changes[i])),
         ]
@@ -102,4 +103,4 @@ def samples(board: ScoreBoard, score: Score) -> HtmlTable:
     more = f"; the first {MOST:,} of {len(score.rows):,}" if len(score.rows) > MOST else ""
     caption = f"Samples: changes that are needed at least, and the fewest that were found{more}"
     headings = ["row", "found by", "with", "on", "class", "at least", "found"]
-    return HtmlTable(f"{board.anchor}-samples", caption, headings, rows, words=4)
+    return HtmlTable(f"{board.anchor}-samples", caption, headings, rows, words=5)

@@ -32,7 +32,7 @@ class Score:
     """A model on a board: per sample its number, class, fewest changes found and certified to be needed, and whose.
 
     `changes` is 0 for what is wrong as it is and infinite for what nobody fooled; `by`, `tool` and `date` are empty
-    there. `track` is "main", or why the model has a track of its own.
+    there. `track` is "main", or why the model has a track of its own; `classes` are the names of the classes.
     """
 
     card: EntryCard
@@ -44,6 +44,7 @@ class Score:
     by: Sequence[str]
     tool: Sequence[str]
     date: Sequence[str]
+    classes: Sequence[str] | None = None
 
     def robust(self, k: float) -> float:
         """The share that nobody fooled with at most k changes: an upper bound of the robust accuracy."""
