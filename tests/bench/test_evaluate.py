@@ -60,6 +60,32 @@ def test_a_failure_is_a_warning_and_in_the_store(tmp_path):
     assert [row["attack"] for row in done.records()] == ["sigma-zero"]
 
 
+def test_inputs_outside_the_box_are_refused_before_anything_is_stored(tmp_path):
+    model, x, y = linear_problem((6,), 4)
+    with pytest.raises(ValueError, match=r"outside the bounds .*pass bounds="):
+        evaluate(model, (4 * x - 2, y), ["sigma-zero"], store=tmp_path / "s.db", steps=5)
+    assert not (tmp_path / "s.db").exists()
+
+
+@pytest.mark.parametrize("given", ["pair", "set", "loader"])
+def test_a_warning_points_at_the_line_of_the_user(given, tmp_path):
+    model, x, y = linear_problem((6,), 4)
+    whole = (255 * x).byte()
+    pairs: list[Any] = list(zip(whole, y, strict=True))
+    data = {"pair": (whole, y), "set": pairs, "loader": DataLoader(pairs, batch_size=2)}[given]  # type: ignore[arg-type]
+    with pytest.warns(UserWarning, match="divided by 255") as said:
+        evaluate(model, data, store=tmp_path / "s.db", steps=2)
+    assert {each.filename for each in said} == {__file__}
+
+
+def test_a_loader_given_to_run_is_sent_here():
+    model, x, y = linear_problem((6,), 4)
+    with pytest.raises(TypeError, match=r"are a DataLoader, not a torch tensor; .*sz.evaluate"):
+        sz.get("sigma-zero").run(model, DataLoader(TensorDataset(x, y)), y)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"are a ndarray, not a torch tensor; use torch.as_tensor"):
+        sz.get("sigma-zero").run(model, x.numpy(), y)  # type: ignore[arg-type]
+
+
 def test_wrong_values_are_named(tmp_path):
     model, x, y = linear_problem((6,), 4)
     path = tmp_path / "s.db"

@@ -3,9 +3,12 @@
 import numpy as np
 import torch
 
+import sigmazero as sz
 from sigmazero.bench.cells import Loader
 from sigmazero.board import Leaderboard, verify
 from sigmazero.board.example import BOARDS, build_example
+from sigmazero.board.pages import read_boards
+from sigmazero.report.site.entry_page import samples
 from sigmazero.store.store import Store
 from tests.board.conftest import network
 from tests.cli.conftest import own, sigmazero  # noqa: F401 (fixtures)
@@ -56,6 +59,11 @@ def test_the_example_is_built_from_what_the_package_brings(tmp_path, monkeypatch
     assert board.slugs == ["adult-mlp", "adult-mlp-robust"]
     with Store(board.entry("adult-mlp") / "points.db") as store:
         assert all(info.space != "–" for info in store.cells())
+    scores = next(each for each in read_boards(board) if each.title == "adult").scores
+    classes = sz.data.load("adult-sample").classes
+    assert scores[0].classes == list(classes or [])
+    shown = {cells[4].text for cells in samples(read_boards(board)[0], scores[0]).rows}
+    assert shown <= set(classes or [])
     verdict = verify(board, Loader("cpu"))
     assert (verdict.wrong, verdict.skipped) == ([], [])
     assert verdict.points > 0

@@ -75,7 +75,8 @@ class Stream(IterableDataset[Any]):
         (DataLoader(Stream()), "the loader has no batches"),
         (DataLoader(cast(Any, X)), "batch 0 of the loader is a Tensor, not a pair"),
         ((X.long(), Y), "inputs have dtype torch.int64"),
-        ((X, Y.float()), "labels have dtype"),
+        ((X, Y.float()), "labels have dtype .*y.long"),
+        ((X, torch.eye(4)[Y]), r"labels have dtype .*y.argmax\(1\)"),
         ((X, Y[:3]), "labels have shape"),
     ],
 )

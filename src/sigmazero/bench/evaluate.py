@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
@@ -29,6 +28,7 @@ from sigmazero.core.inputs import Bounds, check_margin, hint
 from sigmazero.core.layout import Order, channels_first, check_layout, facing
 from sigmazero.core.problem import Unit, whole
 from sigmazero.core.space import Space
+from sigmazero.core.warn import warn_caller
 from sigmazero.data import Rows, rows_of
 from sigmazero.models.any import WrappedModel, understood, wrap
 from sigmazero.report import doubts, measure
@@ -167,6 +167,8 @@ def _evaluated(
     held = _data(data, limit, loader, layout, loader.model(spec))
     turned = None if layout != "NHWC" or isinstance(data, str | Rows) else loader.rows(held).images.ndim
     may = _allowed(turned, **{word: how.pop(word) for word in ("bounds", "mask", "space")})
+    rows = loader.rows(held)
+    may.on(rows).pose(rows.images, rows.labels, unit=how["unit"])  # refused here, and not once for each attack
     base = Question(model=spec, data=held, label="", attack=methods[0], allowed=may, **how)
     methods = [method if steps is None else replace(method, steps=steps) for method in methods]
     asked: Sequence[int | None] = budgets or [None]
@@ -214,10 +216,10 @@ def _run(questions: Sequence[Question], path: Path, loader: Loader, keeps: bool,
         keys = tuple(dict.fromkeys(cell.info.key for cell in cells))
         found = doubts.errors(doubts.findings(store, measure.load(store, keys)))
     for each in found:
-        warnings.warn(render([each]), stacklevel=3)
+        warn_caller(render([each]))
     for key, error in report.failed.items():
         label = next(cell.info.attack for cell in cells if cell.info.key == key)
-        warnings.warn(f"{label} failed: {error}", RuntimeWarning, stacklevel=3)
+        warn_caller(f"{label} failed: {error}", RuntimeWarning)
     if report.interrupted:
         raise KeyboardInterrupt  # as Python code expects; the store keeps what is finished
     return Evaluation(path, keys, report.failed, loader)
@@ -283,5 +285,5 @@ def _fitting(rows: Rows, model: nn.Module, chosen: bool) -> Rows:
     if rows.images.dtype != torch.float64 or own or (parameter is None and chosen):
         return rows
     if chosen:
-        warnings.warn("the inputs are float64 and the model float32: they are taken as float32", stacklevel=4)
+        warn_caller("the inputs are float64 and the model float32: they are taken as float32")
     return replace(rows, images=rows.images.float())

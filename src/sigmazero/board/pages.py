@@ -97,6 +97,7 @@ def _score(shown: EntryCard, card: ModelCard, folder: Path, rules: BoardRules, b
         [str(info.parameters["by"]) if info else "" for info in whose],
         [str(info.parameters["tool"]) if info else "" for info in whose],
         [_date(info) if info else "" for info in whose],
+        best.cells[0].about.get("classes"),
     )
 
 

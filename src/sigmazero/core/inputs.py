@@ -2,7 +2,6 @@
 
 import difflib
 import math
-import warnings
 from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import get_args
@@ -16,6 +15,7 @@ from sigmazero.core.layout import Order, channels_first, check_layout, looks_las
 from sigmazero.core.problem import Problem, Unit, whole
 from sigmazero.core.space import Space
 from sigmazero.core.space_box import within
+from sigmazero.core.warn import warn_caller
 
 Bound = float | Tensor
 Bounds = tuple[Bound, Bound]
@@ -97,10 +97,9 @@ def _check_unit(x: Tensor, unit: Unit, layout: Order | None) -> None:
     if unit == "pixel" and x.ndim < 3:
         raise ValueError(f"unit='pixel' is for images; inputs of shape {tuple(x.shape)} have features: unit='feature'")
     if unit == "pixel" and layout is None and looks_last(tuple(x.shape)):
-        warnings.warn(
+        warn_caller(
             f"inputs of shape {tuple(x.shape)} look like images with the channels last, and pixels are counted with "
-            "channels in dimension 1; say layout='NHWC', or layout='NCHW' if they are right",
-            stacklevel=5,
+            "channels in dimension 1; say layout='NHWC', or layout='NCHW' if they are right"
         )
 
 
@@ -121,7 +120,9 @@ def check_margin(margin: object) -> None:
 def check_inputs(x: Tensor, names: Sequence[str] | None = None) -> None:
     """Refuse inputs that no attack could change and count; `names` are what errors call their features."""
     if not isinstance(x, Tensor):
-        raise TypeError(f"inputs are a {type(x).__name__}, not a torch tensor; use torch.as_tensor(...)")
+        numbers = hasattr(x, "__array__") or isinstance(x, list | tuple)
+        fix = "use torch.as_tensor(...)" if numbers else "give its tensors, or the whole of it to sz.evaluate"
+        raise TypeError(f"inputs are a {type(x).__name__}, not a torch tensor; {fix}")
     if x.dtype in (torch.float16, torch.bfloat16):
         raise TypeError(f"inputs have dtype {x.dtype}, in which l0 cannot be counted exactly; use x.float()")
     if x.dtype not in (torch.float32, torch.float64):
@@ -144,7 +145,8 @@ def check_labels(x: Tensor, y: Tensor) -> None:
     if not isinstance(y, Tensor):
         raise TypeError(f"labels are a {type(y).__name__}, not a torch tensor; use torch.as_tensor(...)")
     if y.dtype.is_floating_point or y.dtype.is_complex or y.dtype == torch.bool:
-        raise TypeError(f"labels have dtype {y.dtype}; give class indices as integers, y.long()")
+        fix = "y.argmax(1)" if y.ndim == 2 else "y.long()"
+        raise TypeError(f"labels have dtype {y.dtype}; give class indices as integers, {fix}")
     if y.shape != x.shape[:1]:
         raise ValueError(f"labels have shape {tuple(y.shape)}, expected ({len(x)},): one class index per input")
     if (y < 0).any():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sized
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler
 
 from sigmazero.core.inputs import check_inputs, check_labels
+from sigmazero.core.warn import warn_caller
 from sigmazero.data.errors import DataError
 from sigmazero.data.load import load
 from sigmazero.data.rows import Rows
@@ -99,4 +99,4 @@ def _loaded(loader: DataLoader[Any], limit: int | None, name: str | None) -> Row
 
 
 def _say_scaled() -> None:
-    warnings.warn("the inputs are 8-bit values: they were divided by 255, so that they lie in [0, 1]", stacklevel=4)
+    warn_caller("the inputs are 8-bit values: they were divided by 255, so that they lie in [0, 1]")
