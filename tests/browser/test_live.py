@@ -40,6 +40,9 @@ def test_the_page_follows_the_facts_and_says_when_nobody_answers(chromium, tmp_p
             wait.until(lambda _: "all 12 rows are done" in page.find_element(By.ID, "progress").text)
             assert EVIL in page.find_element(By.ID, "progress").text
             wait.until(lambda _: len(inside(page, "#minimum-norm tbody tr")) == 2)
+            assert inside(page, "#theme") == inside(page, "h1") == [""]  # the name and the button are around the frame
+            page.find_element(By.ID, "theme").click()
+            wait.until(lambda _: inside(page, ":root[data-theme=dark]"))
             run(ONE.replace('"sigma-zero"', '"sigma-zero", "vfga"'), tmp_path / "run.db")
             wait.until(lambda _: "all 24 rows are done" in page.find_element(By.ID, "progress").text)
             wait.until(lambda _: len(inside(page, "#minimum-norm tbody tr")) == 4)

@@ -49,6 +49,21 @@ def test_html_has_the_table_the_curve_and_examples_and_fetches_nothing(images):
     assert "<svg" not in images.take(torch.tensor([], dtype=torch.int64))._repr_html_()
 
 
+def test_rows_of_a_table_are_shown_in_words():
+    model = torch.nn.Linear(3, 2).requires_grad_(False)
+    model.weight.copy_(torch.tensor([[0.0, 3.0, 0.0], [0.0, 0.0, 3.0]]))
+    model.bias.zero_()
+    x = torch.tensor([[0.5, 1.0, 0.0], [0.25, 1.0, 0.0]])
+    turned = torch.tensor([[0.5, 0.0, 1.0], [0.25, 1.0, 0.0]])
+    result = sz.check(model, x, torch.zeros(2, dtype=torch.int64), turned)
+    told = replace(result, x=x, names=("age", "job=cook", "job=<nurse>"), classes=("no", "yes"))._repr_html_()
+    assert "<li>row 0, no → yes, 2 changed: job: cook → &lt;nurse&gt;</li>" in told
+    assert told.count("<li>") == 1
+    assert "age" not in told
+    assert "median l0 ∞, mean ∞ features" in told
+    assert "median l0 ∞, mean l0 ∞ (features)" in str(result)
+
+
 def test_own_png_is_what_others_read():
     from PIL import Image
 
@@ -110,6 +125,10 @@ def test_plots_give_axes_that_show_the_facts(images):
     drawn = images.plot_changes().images[0].get_array()
     changed = (images.x != images.x_adv)[images.success].double().mean(0).amax(0)
     assert np.allclose(drawn, 100 * changed.numpy())
+    wrong = torch.where(images.success, sz.Outcome.ALREADY, images.outcome)
+    wrong[0] = sz.Outcome.FOUND
+    drawn = replace(images, outcome=wrong.to(images.outcome)).plot_changes().images[0].get_array()
+    assert drawn.max() == 100  # of the one that was found; those wrong already have no changes to be shares of
     flat = replace(images, x=images.x.flatten(1), x_adv=images.x_adv.flatten(1))
     assert len(flat.plot_changes(count=7).patches) == 7
     pyplot.close("all")

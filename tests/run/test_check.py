@@ -17,6 +17,8 @@ def test_our_own_points():
     assert found.forwards.tolist() == [1, *[2] * 8]
     assert found.backwards.tolist() == [0] * 9
     assert found.unit == "pixel"
+    arrays = sz.check(model, x.numpy(), y.numpy(), result.x_adv.numpy(), unit="pixel")
+    assert torch.equal(arrays.l0_pixel, found.l0_pixel)
 
 
 def test_what_does_not_count():

@@ -131,7 +131,7 @@ class Result(ResultFace):
         found = (
             f"{s['asr']:.1%} fooled within {self.budget} {unit}"
             if self.budget is not None
-            else (f"{s['asr']:.1%} fooled, median l0 {s['median_l0']:g}, mean {s['mean_l0']:.4g} {unit}")
+            else f"{s['asr']:.1%} fooled, median l0 {_told(s['median_l0'])}, mean {_told(s['mean_l0'], '.4g')} {unit}"
         )
         return f"<Result of {len(self)} samples: {found}, {s['queries']:.0f} queries each{self._doubts}>"
 
@@ -147,7 +147,7 @@ class Result(ResultFace):
         lines = [
             f"{len(self)} samples, {s['already_wrong']:.1%} already wrong, {s['asr']:.1%} fooled in all{within}",
             # With a budget a sample ends at the first point within it: how few would do is not known.
-            *([f"median l0 {s['median_l0']:g}, mean l0 {s['mean_l0']:.2f} ({unit})"] if self.budget is None else []),
+            *(_middle(s, unit) if self.budget is None else []),
             f"per sample {s['forwards']:.1f} forwards, {s['backwards']:.1f} backwards, {s['seconds_per_sample']:.4f} s",
         ]
         if stopped := int((self.outcome == Outcome.STOPPED).sum()):
@@ -181,3 +181,12 @@ class Result(ResultFace):
 
 def _array(values: Tensor) -> Any:
     return values.detach().cpu().numpy()
+
+
+def _middle(s: dict[str, float], unit: str) -> list[str]:
+    return [f"median l0 {_told(s['median_l0'])}, mean l0 {_told(s['mean_l0'], '.2f')} ({unit})"]
+
+
+def _told(value: float, form: str = "g") -> str:
+    """A number in words; infinity by its sign, as in tables."""
+    return "∞" if math.isinf(value) else format(value, form)

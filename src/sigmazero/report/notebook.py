@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from sigmazero.report.html.shell import Html, element
 from sigmazero.report.intervals import wilson
 from sigmazero.report.optimality import curve
 from sigmazero.report.png import data_uri
+from sigmazero.report.spaces import NamedSite, changes_of
 from sigmazero.report.tables.overview import run_row
 
 COLUMNS = (
@@ -25,7 +27,7 @@ COLUMNS = (
     *("margin", "clean_prediction", "prediction", "given_up", "judged"),
 )
 WIDTH, HEIGHT, EDGE = 360, 180, 36  # of the curve in a notebook
-EXAMPLES, MAGNIFIED = 4, 84
+EXAMPLES, CHANGES, MAGNIFIED = 4, 6, 84
 
 
 def frame(result: Result) -> Any:
@@ -82,21 +84,21 @@ def plot_examples(result: Result, x: Tensor | None, count: int) -> Any:
 
 
 def plot_changes(result: Result, x: Tensor | None, axis: Any, count: int) -> Any:
-    """How often each pixel changed among the successes, or which features changed most often."""
+    """How often each pixel changed among the examples found, or which features changed most often."""
     clean = _clean(result, x, "plot_changes")
     axis = _axes() if axis is None else axis
-    fooled = result.success.cpu()
-    changed = (clean.cpu() != result.x_adv.cpu())[fooled]
+    found = result.outcome.cpu() == Outcome.FOUND  # what is wrong already has no changes to show
+    changed = (clean.cpu() != result.x_adv.cpu())[found]
     share = changed.double().mean(0) if len(changed) else torch.zeros(clean.shape[1:], dtype=torch.float64)
     if is_image(clean):
         drawn = axis.imshow(100 * share.amax(0).numpy(), cmap="magma", vmin=0, interpolation="nearest")
-        axis.figure.colorbar(drawn, ax=axis, label="changed in % of the successes")
+        axis.figure.colorbar(drawn, ax=axis, label="changed in % of the examples found")
         axis.set(xticks=[], yticks=[])
         return axis
     flat = share.flatten()
     top = flat.argsort(descending=True, stable=True)[:count].flip(0)
     axis.barh([str(int(k)) for k in top], (100 * flat[top]).tolist(), color=style.NEUTRAL)
-    axis.set(xlabel="changed in % of the successes", ylabel="feature")
+    axis.set(xlabel="changed in % of the examples found", ylabel="feature")
     style.tidy(axis)
     if result.names is not None and len(result.names) == len(flat):
         axis.set_yticks(range(len(top)), [result.names[int(k)] for k in top])
@@ -113,7 +115,9 @@ def as_html(result: Result) -> str:
     ]
     parts = [element("table", *rows), _svg(result) if len(result) else "", _examples(result)]
     return element(
-        "div", element("b", repr(result)), element("div", *parts, style="display:flex;gap:2em;flex-wrap:wrap")
+        "div",
+        element("b", repr(result).strip("<>")),
+        element("div", *parts, style="display:flex;gap:2em;flex-wrap:wrap"),
     )
 
 
@@ -144,12 +148,45 @@ def _svg(result: Result) -> Html:
 
 def _examples(result: Result) -> Html:
     if result.x is None or not is_image(result.x):
-        return Html("")
+        return _lines(result)
     shown = []
     for row in choose(result, EXAMPLES):
         pictures = [_picture(image) for image in (result.x[row].cpu(), result.x_adv[row].cpu())]
         shown.append(element("figure", *pictures, element("figcaption", _words(result, row)), style="margin:0"))
     return element("div", *shown, style="display:flex;gap:1em;flex-wrap:wrap")
+
+
+def _lines(result: Result) -> Html:
+    """The first rows of a table that were fooled: what changed, by name."""
+    if result.x is None or result.x.ndim != 2:
+        return Html("")
+    sites, said = _sites(result.names or [f"feature {k}" for k in range(result.x.shape[1])]), []
+    for row in (result.outcome.cpu() == Outcome.FOUND).nonzero().squeeze(1).tolist()[:EXAMPLES]:
+        before, after = result.x[row].tolist(), result.x_adv[row].tolist()
+        changes = [str(change) for change in changes_of(sites, before, after)]
+        more = f", and {len(changes) - CHANGES} more" if len(changes) > CHANGES else ""
+        words = f"row {int(result.ids[row])}, {_words(result, row)}: {', '.join(changes[:CHANGES])}{more}"
+        said.append(element("li", words))
+    return element("ul", *said) if said else Html("")
+
+
+def _sites(names: Sequence[str]) -> list[NamedSite]:
+    """What to tell of as one change: a feature, or the columns "job=cook" and "job=nurse" of one category.
+
+    >>> [site.name for site in _sites(["age", "job=cook", "job=nurse"])]
+    ['age', 'job']
+    """
+    held: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        held.setdefault(name.partition("=")[0], []).append(place)
+    made = []
+    for word, places in held.items():
+        labels = tuple(names[k].removeprefix(f"{word}=") for k in places)
+        if len(places) > 1 and all(names[k] != label for k, label in zip(places, labels, strict=True)):
+            made.append(NamedSite(word, tuple(places), labels, True, 1.0))
+        else:
+            made += [NamedSite(names[k], (k,), (names[k],), False, 1.0) for k in places]
+    return made
 
 
 def _picture(image: Tensor) -> Html:

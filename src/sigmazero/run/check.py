@@ -10,10 +10,11 @@
 """
 
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,19 +25,21 @@ from sigmazero.core.problem import Problem, Unit, integer
 from sigmazero.core.result import Result
 from sigmazero.core.space import Space
 from sigmazero.core.tally import Tally
+from sigmazero.core.warn import warn_caller
 from sigmazero.run.numbers import Numbers
 from sigmazero.run.search import Found
 from sigmazero.run.turns import turn
 from sigmazero.run.verify import Verifier, check_logits
 
 ROWS = 256
+Array = np.ndarray[Any, Any]
 
 
 def check(
     model: Model,
-    x: Tensor,
-    y: Tensor,
-    x_adv: Tensor,
+    x: Tensor | Array,
+    y: Tensor | Array,
+    x_adv: Tensor | Array,
     *,
     targeted: bool = False,
     bounds: Bounds = (0.0, 1.0),
@@ -53,10 +56,12 @@ def check(
     Every point is asked about as `Attack.run` asks about its own: in strict numbers and in your process's, inside the
     box, the mask and the space, by at least `margin`. One that does not hold is a failure (l0 infinite), and so is one
     that leaves the box by whatever little; a warning says how many do. The other arguments are those of `Attack.run`.
+    Arrays are taken as the tensors they hold: some libraries give such.
     To have points beside attacks in a store, give `sz.foreign(x_adv)` to `sz.evaluate`.
     """
     if not (integer(batch_size) and batch_size >= 1):
         raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
+    x, y, x_adv = (torch.as_tensor(each) if isinstance(each, np.ndarray) else each for each in (x, y, x_adv))
     if isinstance(x, Tensor) and isinstance(x_adv, Tensor) and x_adv.shape != x.shape:
         raise ValueError(f"x_adv has shape {tuple(x_adv.shape)}, expected {tuple(x.shape)}: one point for each input")
     began = time.perf_counter()
@@ -78,9 +83,8 @@ def _warn_outside(problem: Problem) -> None:
     outside = int((~problem.feasible(problem.start)).sum())
     if outside:
         rule = "the box" if problem.free is None else "the box or the mask"
-        warnings.warn(
-            f"{outside} of {len(problem)} points leave {rule} and count as failures; clip them, or pass bounds=",
-            stacklevel=3,
+        warn_caller(
+            f"{outside} of {len(problem)} points leave {rule} and count as failures; clip them, or pass bounds="
         )
 
 

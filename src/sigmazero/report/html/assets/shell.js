@@ -83,6 +83,7 @@ window.sigmazero = (() => {
   };
   const kept = remembered();
   if (kept === "dark" || kept === "light") root.dataset.theme = kept;
+  if (window.parent !== window) root.dataset.framed = ""; // the page around it has the name and the button
   button.hidden = false;
   button.addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
@@ -90,6 +91,11 @@ window.sigmazero = (() => {
     show();
   });
   system.addEventListener("change", show);
+  addEventListener("storage", ({ key, newValue }) => {
+    if (key !== "sigmazero-theme" || !["dark", "light"].includes(newValue)) return;
+    root.dataset.theme = newValue; // chosen in another window, or around this frame
+    show();
+  });
   show();
 
   return { data, make, announce, copy, colour, isDark };
