@@ -76,6 +76,19 @@ def test_missing_and_failed_cells_end_with_1(sigmazero, folder, monkeypatch):  #
     assert "no gradients here" in shown.stderr
 
 
+def test_what_is_missing_is_a_table_and_what_helps_is_said_once(sigmazero, folder, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("SIGMAZERO_HOME", str(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    monkeypatch.setenv("COLUMNS", "300")
+    text = '[[grid]]\nmodels = ["demo"]\ndata = ["mnist", "cifar10"]\nattacks = ["fmn"]\n'
+    (folder / "lacking.toml").write_text(text)
+    done = sigmazero("run", "lacking.toml", "--dry-run")
+    assert "needed: t10k-images" in done.stderr
+    assert done.stderr.count("--data-dir names a folder") == 1
+    one = sigmazero("run", "plan.toml", "--trust-code", "--models", "net.py:build", "--attacks", "fmn", "--dry-run")
+    assert "1 cell, 24 rows left" in one.stdout
+
+
 def test_ctrl_c_stops_after_the_batch_and_says_how_to_go_on(sigmazero, folder, monkeypatch):  # noqa: F811
     command = ("run", "plan.toml", "--trust-code", "--batch-size", "2")
     batches = itertools.count(1)

@@ -4,6 +4,8 @@ import torch
 from rich.console import Console
 
 import sigmazero as sz
+from sigmazero.cli.console import Screen
+from sigmazero.cli.fitting import show_rows
 from sigmazero.report.tables.overview import run_row
 from sigmazero.report.tables.text import markdown, number, rich_table
 
@@ -67,3 +69,21 @@ def test_markdown_escapes_its_own_marks():
 
 def test_no_rows_are_an_empty_table():
     assert _text(rich_table([])).strip() == ""
+
+
+def test_on_a_narrow_screen_rows_stand_beside_each_other_and_nothing_is_broken():
+    heads = ("model", "attack", "a-long-heading", "another-long-heading", "kqueries", "s/sample")
+    rows = [
+        dict(zip(heads, (f"model-{k}", "sigma-zero", "100.0 %", "12.5", "0.2", "0.01"), strict=True)) for k in range(5)
+    ]
+    shown = {}
+    for width in (60, 120):
+        screen = Screen(width=width)
+        with screen.capture() as captured:
+            show_rows(rows, ("model", "attack"), screen)
+        shown[width] = captured.get().splitlines()
+        assert max(map(len, shown[width])) <= width
+        for whole in (*heads, *(f"model-{k}" for k in range(5)), "sigma-zero"):
+            assert any(whole in line for line in shown[width])
+    assert sum("sigma-zero" in line for line in shown[120]) == 5
+    assert sum("sigma-zero" in line for line in shown[60]) == 2  # three runs beside each other, then two

@@ -8,9 +8,11 @@ from sigmazero.bench.cells import Loader, expand
 from sigmazero.bench.forecast import Forecast, forecast
 from sigmazero.bench.plan import Question
 from sigmazero.cli.console import out, say
+from sigmazero.cli.fitting import show_rows
 from sigmazero.cli.plans import show_missing
+from sigmazero.report.html.summary import count
 from sigmazero.report.tables.status import duration
-from sigmazero.report.tables.text import LEFT, number, rich_table
+from sigmazero.report.tables.text import LEFT, number
 from sigmazero.store.store import Store
 
 
@@ -20,9 +22,10 @@ def show_forecast(questions: Sequence[Question], loader: Loader, path: Path) -> 
     with Store(path) if path.is_file() else nullcontext() as opened:
         coming = forecast(cells, loader, opened)
     if coming:
-        out().print(rich_table(forecast_rows(coming), left=LEFT))
+        show_rows(forecast_rows(coming), LEFT, out())
     left, seconds = sum(one.left for one in coming), sum(one.seconds for one in coming)
-    say(f"{len(coming)} cells, {left} rows left, about {duration(seconds)} on {loader.device}; nothing was run")
+    todo = f"{count(len(coming), 'cell')}, {count(left, 'row')} left"
+    say(f"{todo}, about {duration(seconds)} on {loader.device}; nothing was run")
     show_missing(missing)
 
 

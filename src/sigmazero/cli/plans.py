@@ -58,12 +58,19 @@ def show_missing(missing: list[Missing]) -> None:
     elif missing:
         rows = [{"missing": one.what, "cells": str(one.questions), "get it by": _way(one.error)} for one in missing]
         err().print(rich_table(rows, left=("missing", "get it by")))
+        for text in dict.fromkeys(hint(one.error) for one in missing if not _fetched(one.error)):
+            if text:
+                tell(text.strip(" ()"))
 
 
 def _way(error: Exception) -> str:
     """What to do, without the folders that were searched: `sigmazero fetch CODE` alone says those."""
-    if isinstance(error, MissingWeights) and error.fetch is not None:
-        return f"sigmazero fetch {error.fetch}"
-    lines = str(error).strip().splitlines() or [""]
-    needed = [line.strip() for line in lines[:-1] if line.strip().startswith("needed:")]
-    return "; ".join([*needed, lines[-1].strip()]) + hint(error)
+    if code := _fetched(error):
+        return f"sigmazero fetch {code}"
+    lines = [" ".join(line.split()) for line in str(error).strip().splitlines()] or [""]
+    return "; ".join([*(line for line in lines[:-1] if line.startswith("needed:")), lines[-1]])
+
+
+def _fetched(error: Exception) -> str | None:
+    """The code of a model whose weights a command fetches."""
+    return error.fetch if isinstance(error, MissingWeights) else None

@@ -120,9 +120,7 @@ def check_margin(margin: object) -> None:
 def check_inputs(x: Tensor, names: Sequence[str] | None = None) -> None:
     """Refuse inputs that no attack could change and count; `names` are what errors call their features."""
     if not isinstance(x, Tensor):
-        numbers = hasattr(x, "__array__") or isinstance(x, list | tuple)
-        fix = "use torch.as_tensor(...)" if numbers else "give its tensors, or the whole of it to sz.evaluate"
-        raise TypeError(f"inputs are a {type(x).__name__}, not a torch tensor; {fix}")
+        raise TypeError(f"inputs are a {type(x).__name__}, not a torch tensor; {_tensors_of(x)}")
     if x.dtype in (torch.float16, torch.bfloat16):
         raise TypeError(f"inputs have dtype {x.dtype}, in which l0 cannot be counted exactly; use x.float()")
     if x.dtype not in (torch.float32, torch.float64):
@@ -138,6 +136,12 @@ def check_inputs(x: Tensor, names: Sequence[str] | None = None) -> None:
         row, k = (int(v) for v in (~finite).nonzero()[0])
         label = repr(names[k]) if names is not None and k < len(names) else str(k)
         raise ValueError(f"input row {row} holds NaN or Inf in feature {label}; clean the data first")
+
+
+def _tensors_of(x: object) -> str:
+    """What to do with inputs that are no tensor."""
+    numbers = hasattr(x, "__array__") or isinstance(x, list | tuple)
+    return "use torch.as_tensor(...)" if numbers else "give its tensors, or the whole of it to sz.evaluate"
 
 
 def check_labels(x: Tensor, y: Tensor) -> None:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.measure import Measurement
 
 from sigmazero.bench.cells import Loader
 from sigmazero.bench.inputs import clean_rows
@@ -17,6 +16,7 @@ from sigmazero.bench.paper import usual
 from sigmazero.cli import options
 from sigmazero.cli.console import Screen, pour, show_path, tell
 from sigmazero.cli.console import out as console
+from sigmazero.cli.fitting import WIDE, fits
 from sigmazero.cli.report_figures import chosen, with_figures, write_figures
 from sigmazero.cli.report_page import SampleCount, is_page, refuse_for_page, say_untrusted
 from sigmazero.cli.report_site import Bundle, More, write_bundle
@@ -39,7 +39,6 @@ from sigmazero.report.tables.text import rich_table
 from sigmazero.store.store import Store
 
 FORMATS = {**ENDINGS, ".txt": "terminal"}
-WIDE = 300
 ACROSS = 2
 
 Table = Annotated[
@@ -235,8 +234,7 @@ def show_table(made: layout.Layout, screen: Console) -> None:
     if made.compared and made.across == 1:
         wide = rich_table(lines_beside(made), left=(*made.words, "figure"))
         narrow = rich_table(stacked(made), left=("run", "figure"))
-        fits = Measurement.get(screen, screen.options.update(max_width=WIDE), wide).maximum <= screen.width
-        screen.print(wide if fits else narrow)
+        screen.print(wide if fits(wide, screen) else narrow)
     else:
         for table in render.tables(made, after="\n"):
             screen.print(rich_table(table, left=made.words))

@@ -18,6 +18,7 @@ from sigmazero.bench.shards import Shard, rows_of
 from sigmazero.cli import options
 from sigmazero.cli.console import INTERRUPTED, again, out, say, tell
 from sigmazero.cli.findings import Allow, end
+from sigmazero.cli.fitting import show_rows
 from sigmazero.cli.forecast import show_forecast
 from sigmazero.cli.plans import (
     PlanBatchSize,
@@ -34,7 +35,7 @@ from sigmazero.cli.plans import (
 from sigmazero.core.findings import Finding
 from sigmazero.report import doubts, measure
 from sigmazero.report.tables.overview import store_rows
-from sigmazero.report.tables.text import LEFT, rich_table
+from sigmazero.report.tables.text import LEFT
 from sigmazero.store.store import Store
 
 Models = Annotated[
@@ -138,7 +139,7 @@ def show_table(store: Store, keys: list[str]) -> list[Finding]:
         return found
     if rows:
         say(caption)
-        out().print(rich_table(rows, left=LEFT))
+        show_rows(rows, LEFT, out())
     return found
 
 

@@ -58,7 +58,7 @@ def _once(rows: list[dict[str, str]], words: tuple[str, ...]) -> list[dict[str, 
 def caution(layout: Layout) -> str:
     """That the paper has nothing to compare with, or what few samples are worth; nothing where all is well."""
     if not any(value is not None for block in layout.blocks for line in block for value in line.paper.values()):
-        return "The paper has no figures for these runs: it must know model, data, attack and steps."
+        return "The paper has no figures for these runs: models, data, attacks and steps must be those of experiments/."
     counts = [int(line.figures.get("samples") or line.info.rows) for block in layout.blocks for line in block]
     if not counts or (fewest := min(counts)) >= FEW:
         return ""
