@@ -76,6 +76,7 @@ def test_on_a_narrow_screen_rows_stand_beside_each_other_and_nothing_is_broken()
     rows = [
         dict(zip(heads, (f"model-{k}", "sigma-zero", "100.0 %", "12.5", "0.2", "0.01"), strict=True)) for k in range(5)
     ]
+    rows[1]["model"] = ""  # as above
     shown = {}
     for width in (60, 120):
         screen = Screen(width=width)
@@ -83,7 +84,8 @@ def test_on_a_narrow_screen_rows_stand_beside_each_other_and_nothing_is_broken()
             show_rows(rows, ("model", "attack"), screen)
         shown[width] = captured.get().splitlines()
         assert max(map(len, shown[width])) <= width
-        for whole in (*heads, *(f"model-{k}" for k in range(5)), "sigma-zero"):
+        for whole in (*heads, "model-0", *(f"model-{k}" for k in range(2, 5)), "sigma-zero"):
             assert any(whole in line for line in shown[width])
     assert sum("sigma-zero" in line for line in shown[120]) == 5
+    assert any(line.count("model-0") == 2 for line in shown[60])
     assert sum("sigma-zero" in line for line in shown[60]) == 2  # three runs beside each other, then two

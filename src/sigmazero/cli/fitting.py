@@ -18,12 +18,18 @@ def fits(table: Table, screen: Console) -> bool:
 
 
 def show_rows(rows: Sequence[TextRow], left: Sequence[str], screen: Console) -> None:
-    """Print a table; on a narrow screen its rows stand beside each other, as many as there is room for."""
+    """Print a table; on a narrow screen its rows stand beside each other, as many as there is room for.
+
+    A word that is left out since it is the one above is then said again.
+    """
     whole = rich_table(rows, left=left)
     if fits(whole, screen):
         screen.print(whole)
         return
-    rest = list(rows)
+    rest: list[TextRow] = []
+    for row in rows:
+        above = rest[-1] if rest else {}
+        rest.append({name: text or (above.get(name, "") if name in left else "") for name, text in row.items()})
     while rest:
         sizes = range(min(len(rest), BESIDE), 1, -1)
         many = next((size for size in sizes if fits(rich_table(rest[:size], down=True), screen)), 1)

@@ -16,7 +16,7 @@ from sigmazero.bench.paper import usual
 from sigmazero.cli import options
 from sigmazero.cli.console import Screen, pour, show_path, tell
 from sigmazero.cli.console import out as console
-from sigmazero.cli.fitting import WIDE, fits
+from sigmazero.cli.fitting import WIDE, fits, show_rows
 from sigmazero.cli.report_figures import chosen, with_figures, write_figures
 from sigmazero.cli.report_page import SampleCount, is_page, refuse_for_page, say_untrusted
 from sigmazero.cli.report_site import Bundle, More, write_bundle
@@ -237,7 +237,10 @@ def show_table(made: layout.Layout, screen: Console) -> None:
         screen.print(wide if fits(wide, screen) else narrow)
     else:
         for table in render.tables(made, after="\n"):
-            screen.print(rich_table(table, left=made.words))
+            if made.across == 1:
+                show_rows(table, made.words, screen)
+            else:
+                screen.print(rich_table(table, left=made.words))
     caveat = render.QUERIES.capitalize() if made.across == 1 else render.CAVEAT
     for text in (caveat, caution(made)) if made.compared else ():
         if text:
