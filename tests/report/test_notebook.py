@@ -4,6 +4,7 @@ import io
 import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import fields, replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -122,6 +123,10 @@ def test_plots_give_axes_that_show_the_facts(images):
     assert images.plot_curve(axis, label="two") is axis
     assert [text.get_text() for text in axis.get_legend().get_texts()] == ["one", "two"]
     assert images.plot_examples(count=3).shape == (2, 3)
+    named = replace(images, classes=("automobile", "aeroplane", "truck")).plot_examples(count=4)
+    named[0, 0].figure.canvas.draw()
+    places = [axis.xaxis.label.get_window_extent() for axis in named[1]]
+    assert all(one.x1 < two.x0 for one, two in pairwise(places))
     drawn = images.plot_changes().images[0].get_array()
     changed = (images.x != images.x_adv)[images.success].double().mean(0).amax(0)
     assert np.allclose(drawn, 100 * changed.numpy())

@@ -76,7 +76,7 @@ def plot_examples(result: Result, x: Tensor | None, count: int) -> Any:
     for (above, below), row in zip(axes.T, rows, strict=True):
         before, after = clean[row].cpu(), result.x_adv[row].cpu()
         show(above, before, f"class {result.class_name(int(result.clean_prediction[row]))}")
-        show(below, after, _words(result, row))
+        show(below, after, "\n".join(_words(result, row).rsplit(", ", 1)))  # in one line they would run into each other
         mark(below, before, after)
     figure.suptitle("before, and after", fontsize=9)
     style.change_key(figure)

@@ -128,8 +128,11 @@ def _provenance(store: Store, infos: Sequence[CellInfo], found: about.Findings) 
 def _samples(group: samples.Group, place: int) -> Html:
     some = f"{group.shown} of {group.total} samples are on this page"
     fewer = ", evenly spread; --samples sets how many" if group.shown < group.total else ""
-    swatch = {name: element("span", class_=f"key {name}", aria_hidden="true") for name in ("more", "less")}
-    told = [PICTURES, swatch["more"], "orange where the value rose, ", swatch["less"], "purple where it fell."]
+    more, less = (  # a colour and what it means stay on one line
+        element("span", element("span", class_=f"key {kind}", aria_hidden="true"), text, class_="keyed")
+        for kind, text in (("more", "orange where the value rose"), ("less", "purple where it fell"))
+    )
+    told = [PICTURES, more, ", ", less, "."]
     pictures = told if "images" in group.data else []
     return element(
         "section",

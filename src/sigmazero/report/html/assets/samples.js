@@ -155,10 +155,11 @@
     const hard = hardness(group);
     const view = make("div", { className: "sample" });
     const said = make("p", { className: "off-screen", aria: { live: "polite" } }); // the whole view would be too much to hear
-    const search = make("input", { type: "search", placeholder: "row 392, class 7" });
     const order = make("select", {}, new Option("row number", "row"), new Option("fewest changes first", "easy"), new Option("most changes first", "hard"));
     const nothing = make("p", { className: "empty", hidden: true }, "No row matches.");
     const words = (place) => `row ${group.rows[place]}, class ${named(group, group.labels[place])}, l0 ${hard[place] === Infinity ? "∞" : hard[place]}`;
+
+    const search = make("input", { type: "search", placeholder: words(Math.floor(group.rows.length / 2)).split(", l0 ")[0] }); // one that is there
 
     const every = group.rows.map((_, place) => place);
     const texts = every.map((place) => words(place).toLowerCase().replaceAll(",", ""));
