@@ -67,6 +67,22 @@ def test_inputs_outside_the_box_are_refused_before_anything_is_stored(tmp_path):
     assert not (tmp_path / "s.db").exists()
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (lambda x: (x - 0.5) / 0.25, r"they look normalised: .*sigmazero\.models\.Normalize"),
+        (lambda x: (255 * x).round(), "they look like 8-bit pictures: divide them by 255"),
+        (lambda x: 40 * x - 20, r"scale the inputs or pass bounds"),
+        (lambda x: 1.5 * x, r"scale the inputs or pass bounds"),
+    ],
+)
+def test_what_pictures_outside_the_box_are_is_suspected_aloud(values, said):
+    model, x, y = linear_problem((3, 4, 4), 4)
+    with pytest.raises(ValueError, match=f"outside the bounds .*{said}") as refused:
+        sz.get("sigma-zero").run(model, values(x), y)
+    assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize("given", ["pair", "set", "loader"])
 def test_a_warning_points_at_the_line_of_the_user(given, tmp_path):
     model, x, y = linear_problem((6,), 4)

@@ -19,6 +19,7 @@ from sigmazero.core.warn import warn_caller
 
 Bound = float | Tensor
 Bounds = tuple[Bound, Bound]
+SPREAD = 10.0  # normalised pictures reach about ±3, those of narrow channels more
 
 
 def make_problem(
@@ -225,8 +226,22 @@ def _check_box(x: Tensor, lower: Tensor, upper: Tensor) -> None:
         span = f"[{float(x[row].min()):g}, {float(x[row].max()):g}]"
         raise ValueError(
             f"input row {row} spans {span}, outside the bounds [{float(lower.min()):g}, {float(upper.max()):g}]; "
-            "scale the inputs or pass bounds=(lower, upper)"
+            f"{_suspected(x, lower, upper)}"
         )
+
+
+def _suspected(x: Tensor, lower: Tensor, upper: Tensor) -> str:
+    """What inputs outside the box most likely are, and what to do: pictures of 8 bits, or values normalised already."""
+    least, most = float(x.min()), float(x.max())
+    if x.ndim > 2 and bool((lower == 0).all()) and bool((upper == 1).all()):
+        if least >= 0 and 2 < most <= 255:
+            return "they look like 8-bit pictures: divide them by 255, or pass bounds=(0, 255)"
+        if -SPREAD <= least < 0 < most <= SPREAD:
+            return (
+                "they look normalised: give plain values in [0, 1], and put the normalisation in front of the model "
+                "(sigmazero.models.Normalize), or pass bounds=(lower, upper)"
+            )
+    return "scale the inputs or pass bounds=(lower, upper)"
 
 
 def _ids(ids: Tensor | Sequence[int] | None, x: Tensor) -> Tensor:
