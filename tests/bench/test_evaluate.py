@@ -19,6 +19,7 @@ def test_a_module_and_tensors(tmp_path):
     assert {row["model"] for row in first.records()} == {"mine"}
     assert "| sigma-zero |" in first.table()
     assert "steps 20" in str(first)
+    assert "\n| --- |" in first._repr_markdown_()
     verdict = first.verify()
     assert (verdict.rows, verdict.disagreements, verdict.skipped) == (24, [], [])
     result = sz.get("sigma-zero", steps=20).run(model, x, y)
@@ -57,6 +58,7 @@ def test_a_failure_is_a_warning_and_in_the_store(tmp_path):
     with pytest.warns(RuntimeWarning, match="sparse-rs failed: .*budget"):
         done = evaluate(model, (x, y), ["sparse-rs", "sigma-zero"], store=tmp_path / "s.db", steps=5)
     assert len(done.failed) == 1
+    assert "\n\nfailed: sparse-rs searches within a fixed budget" in str(done)
     assert [row["attack"] for row in done.records()] == ["sigma-zero"]
 
 

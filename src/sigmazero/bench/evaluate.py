@@ -67,7 +67,7 @@ class Evaluation:
     def table(self, ks: Sequence[float] | None = None, over: str = "changes") -> str:
         """The figures as a Markdown table, which reads as text too, under a line with what is common to all cells."""
         caption, rows = store_rows(self.records(ks, over=over))
-        return f"{caption}\n\n{markdown(rows)}" if rows else "no samples yet"
+        return f"{caption}\n\n{markdown(rows)}" if rows else "no samples: nothing was finished"
 
     @property
     def findings(self) -> list[Finding]:
@@ -85,9 +85,14 @@ class Evaluation:
         with Store(self.store) as store:
             return verify(store, self._loader or Loader(), keys=self.keys)
 
+    def _repr_markdown_(self) -> str:
+        """What a notebook shows of it: the same, as a table."""
+        return str(self)
+
     def __str__(self) -> str:
-        """The table, and what makes it doubtful."""
-        return "\n\n".join([self.table(), *(render([each]) for each in self.findings)])
+        """The table, why attacks that failed are not in it, and what makes it doubtful."""
+        failed = [f"failed: {error}" for error in dict.fromkeys(map(str, self.failed.values()))]
+        return "\n\n".join([self.table(), *failed, *(render([each]) for each in self.findings)])
 
 
 def evaluate(
