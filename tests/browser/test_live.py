@@ -32,7 +32,7 @@ def test_the_page_follows_the_facts_and_says_when_nobody_answers(chromium, tmp_p
     with contextlib.chdir(tmp_path):
         run(ONE, tmp_path / "run.db")
         server = LiveServer(tmp_path / "run.db", lambda store: make_page(store, clean(store)), seconds=0.1)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)  # a failure must not wait
         thread.start()
         with new_tab(chromium, server.url):
             page, wait = chromium, WebDriverWait(chromium, 60)
