@@ -16,7 +16,7 @@ from sigmazero.bench.cells import Loader
 from sigmazero.bench.proofs import keep_proofs, proof_key, recall_proofs
 from sigmazero.core.space import Space
 from sigmazero.data import Rows
-from sigmazero.store import Store
+from sigmazero.store import Store, StoreError
 from tests.cli.conftest import sigmazero  # noqa: F401
 
 WEIGHT = torch.tensor([[1.0, 0.9, 0.8, 0.7, 0.2], [0.0] * 5])
@@ -104,6 +104,16 @@ def test_a_bound_above_a_point_is_refused_naming_both(tmp_path):
 def test_what_cannot_be_proved_is_refused_at_once(wrong, words):
     with pytest.raises((ValueError, FileNotFoundError), match=words):
         gate(**wrong)
+
+
+def test_a_store_about_something_else_is_refused_at_once(tmp_path, monkeypatch):
+    prove(tmp_path / "p.db", [2, 2, 2, 1])
+    (tmp_path / "no.db").write_bytes(b"no store at all")
+    monkeypatch.setattr(sz.SparseAutoAttack, "run_standard_evaluation", lambda *_, **__: pytest.fail("it ran"))
+    with pytest.raises(ValueError, match=r"p\.db has no proofs about this model with this unit and box"):
+        gate(proofs=tmp_path / "p.db", bounds=(-1.0, 2.0))
+    with pytest.raises(StoreError, match=r"no\.db is damaged or no store"):
+        gate(proofs=tmp_path / "no.db")
 
 
 def test_the_command_says_between_which_shares(sigmazero, tmp_path, monkeypatch):  # noqa: F811

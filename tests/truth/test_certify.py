@@ -1,5 +1,6 @@
 """Certificates: exact on tiny networks, kept in a file, refused where nothing can be proved."""
 
+import contextlib
 import math
 from itertools import combinations, product
 from pathlib import Path
@@ -222,3 +223,124 @@ def test_an_example_below_a_proved_bound_is_believed_and_said():
     with pytest.warns(UserWarning, match=r"1 inputs \(ids 7\) fool the model"):
         _believe(lower, upper, torch.tensor([7, 8]))
     assert lower.tolist() == [2, 2]
+
+
+class Halves(nn.Module):
+    """A network after a course of its own."""
+
+    def __init__(self, model: nn.Module, before) -> None:
+        super().__init__()
+        self.model, self.before = model, before
+
+    def forward(self, x):
+        return self.model(self.before(x))
+
+
+def _scaled_through_a_view(x):
+    x = x * 1
+    x.view(-1, 6).mul_(0.5)
+    return x
+
+
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        (lambda x: (x * 4096).int().float() / 4096, "values become torch.int32"),
+        (lambda x: x.half().float(), "values become torch.float16"),
+        (lambda x: x.relu_(), "writes into its input"),
+        (_scaled_through_a_view, "otherwise than its traced operations"),
+    ],
+)
+def test_a_course_that_a_trace_does_not_show_is_refused(before, message):
+    """Logits are small here: what differs is compared with them."""
+    model = tiny()
+    model[2].weight.mul_(1e-4)
+    model[2].bias.zero_()
+    x, y = inputs(model)
+    with pytest.raises(ValueError, match=message) as caught:
+        sz.certify(Halves(model, before), x * 2 - 1, y, bounds=(-1, 1), attack=None)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "message"),
+    [
+        (nn.Linear(6, 1), (6,), "the model has one class"),
+        (nn.Sequential(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 2)), (5, 5), r"windows of values of shape \(5, 5\)"),
+        (nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1, 2)), (5, 5), "windows of values"),
+        (Odd(lambda x: x * math.inf), (6,), "holds NaN or Inf"),
+    ],
+)
+def test_networks_of_which_nothing_can_be_said(model, shape, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        sz.certify(model, torch.rand(2, *shape), torch.tensor([0, 0]), attack=None)
+    assert "\n" not in str(caught.value)
+
+
+def test_labels_and_rows_that_are_none():
+    model = tiny()
+    x, y = inputs(model)
+    with pytest.raises(ValueError, match="label 3 in row 7 is none of the model's 3 classes"):
+        sz.certify(model, x, torch.cat((y[:7], torch.tensor([3]))), attack=None)
+    with pytest.raises(ValueError, match="x has no rows"):
+        sz.certify(model, x[:0], y[:0])
+
+
+def test_a_file_knows_the_settings_of_layers(tmp_path):
+    """Slopes and steps are no weights, and yet another question."""
+    model = nn.Sequential(nn.Linear(6, 8), nn.LeakyReLU(0.1), nn.Linear(8, 3)).requires_grad_(False).eval()
+    x, y = inputs(model)
+    sz.certify(model, x, y, attack=None, resume=tmp_path / "proofs.npz")
+    model[1].negative_slope = 0.9
+    with pytest.raises(ValueError, match="another question"):
+        sz.certify(model, x, y, attack=None, resume=tmp_path / "proofs.npz")
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    model, place = tiny(), tmp_path / "proofs.npz"
+    x, y = inputs(model)
+    sz.certify(model, x, y, attack=None, resume=place)
+    whole = place.read_bytes()
+    for at in range(40, len(whole), 97):
+        place.write_bytes(whole[:at])
+        with pytest.raises(ValueError, match="holds no certificates, or damaged ones"):
+            Certificates.load(place)
+    for at in range(60, 400, 7):
+        place.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        with contextlib.suppress(ValueError):  # nothing else may come; a byte of a date or the like harms nothing
+            Certificates.load(place)
+
+
+def test_what_was_open_is_tried_again_with_more_time(tmp_path):
+    model, place = tiny(1), tmp_path / "proofs.npz"
+    x, y = inputs(model)
+    short = sz.certify(model, x, y, up_to=2, time_limit=1e-9, attack=None, resume=place)
+    assert "open" in short.status
+    again = sz.certify(model, x, y, up_to=2, time_limit=1e-9, attack=None, resume=place)
+    assert again.seconds.tolist() == short.seconds.tolist(), "nothing was tried without more time"
+    found = sz.certify(model, x, y, up_to=2, attack=None, resume=place)
+    assert found.lower.tolist() == sz.certify(model, x, y, up_to=2, attack=None).lower.tolist()
+    assert "open" not in found.status
+
+
+def test_values_between_the_numbers_of_float32_are_searched():
+    """In a box as narrow as this float32 has no middle; without another one the search would never end."""
+    model = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 2)).double().requires_grad_(False)
+    middle = 1000.00002
+    model[0].weight.copy_(torch.tensor([[1.0], [-1.0]]))
+    model[0].bias.copy_(torch.tensor([-middle, middle], dtype=torch.float64))
+    model[2].weight.copy_(torch.tensor([[1.0, 1.0], [0.0, 0.0]]))
+    model[2].bias.copy_(torch.tensor([-1e-8, 0.0], dtype=torch.float64))  # |x - middle| - 1e-8 against 0
+    x = torch.tensor([[1000.0]], dtype=torch.float64)
+    found = sz.certify(model, x, torch.tensor([0]), bounds=(1000.0, 1000.00005), attack=None, time_limit=5)
+    assert found.status == ["exact"]
+    assert found.upper.tolist() == [1.0]
+
+
+def test_a_box_without_room_proves_nothing_by_itself(monkeypatch):
+    """Where no value can move and the bound fails, the input stays open."""
+    model = tiny()
+    x, y = inputs(model, 2)
+    monkeypatch.setattr(Search, "_bounded", lambda self, tasks, at, how: torch.zeros(len(tasks), dtype=torch.bool))
+    found = sz.certify(model, x, y, mask=torch.zeros(6, dtype=torch.bool), attack=None)
+    assert found.status == ["open", "open"]

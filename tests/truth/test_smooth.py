@@ -195,3 +195,8 @@ def test_wrong_values_are_named_in_one_line(given, said):
 def test_a_model_without_classes_is_named():
     with pytest.raises(ValueError, match=r"the model returned shape \(64, 1\) for 64 inputs"):
         sz.smooth(lambda x: x[:, :1], torch.rand(1, 8), torch.tensor([0]), keep=2, draws=64)
+
+
+def test_a_label_that_is_no_class_is_named():
+    with pytest.raises(ValueError, match="label 5 in row 1 is none of the model's 2 classes"):
+        sz.smooth(torch.nn.Linear(4, 2), torch.rand(2, 4), torch.tensor([0, 5]), keep=2, draws=5)

@@ -69,3 +69,12 @@ def test_a_sum_of_too_few_gains_is_caught(monkeypatch):
     right = Groups._best
     monkeypatch.setattr(Groups, "_best", lambda self, gain, tasks: right(self, gain, tasks) * 0.5)
     assert any(examined(seed).wrong for seed in SEEDS)
+
+
+def test_more_groups_than_a_byte_counts_may_move():
+    """A task of 200 sites, each a group of its own: all of them move."""
+    ends = torch.ones(1, 1, 1, 200, dtype=torch.float64)
+    region = Groups(torch.arange(200)[None, :, None], -ends, ends, torch.zeros(1, dtype=torch.long))
+    lo, hi = region.interval
+    assert bool((lo == -1).all())
+    assert bool((hi == 1).all())

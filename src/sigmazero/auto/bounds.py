@@ -17,6 +17,7 @@ from sigmazero.bench.plan import ModelSpec
 from sigmazero.bench.proofs import certify_into, proof_key, recall_proofs
 from sigmazero.data import Rows
 from sigmazero.store.facts import Integers
+from sigmazero.store.store import Store
 from sigmazero.truth.certify import certify
 
 
@@ -37,7 +38,7 @@ class GateProofs:
         """Whether anything is asked for."""
         return self.store is not None or self.seconds is not None
 
-    def check(self, cascade: SparseAutoAttack) -> None:
+    def check(self, cascade: SparseAutoAttack, rows: Rows) -> None:
         """Refuse what cannot be proved, before the cascade runs."""
         if not self:
             return
@@ -48,6 +49,7 @@ class GateProofs:
                 raise FileNotFoundError(
                     f"there is no store {self.store}; certify the rows into one first, or give seconds to do it now"
                 )
+            self._check_store(cascade, rows)
             return
         if not self.seconds > 0:
             raise ValueError(f"certify={self.seconds:g} must be more than 0 seconds for each row")
@@ -57,6 +59,18 @@ class GateProofs:
             raise ValueError("to certify needs inputs with channels first; give them so, and no layout")
         if cascade.allowed.space is not None:
             raise ValueError("to certify in a space is not possible; leave certify out, or give bounds and a mask")
+
+    def _check_store(self, cascade: SparseAutoAttack, rows: Rows) -> None:
+        """Refuse a damaged store, and one that is about other models: all would be between 0 and what attacks leave."""
+        assert self.store is not None
+        assert isinstance(cascade.model, nn.Module)
+        key = proof_key(cascade.model, cascade.unit, cascade.allowed, rows, self.spec)
+        with Store(self.store) as store:
+            if key not in store.proof_keys():
+                raise ValueError(
+                    f"{self.store} has no proofs about this model with this unit and box; name another store, or "
+                    "certify the rows into it first"
+                )
 
     def least(self, cascade: SparseAutoAttack, rows: Rows) -> Integers | None:
         """The changes that each row is proved to need, 0 where nothing is; None where nothing was asked for.

@@ -100,7 +100,7 @@ def gate(
         raise ValueError(f"at_least={at_least} needs a number of changes; give eps, such as eps=24")
     known = GateModel.of(cascade.model, name or _called(model), spec)
     bounds_from = GateProofs(None if proofs is None else Path(proofs), certify, spec)
-    bounds_from.check(cascade)
+    bounds_from.check(cascade, rows)
     seen = examined(cascade, rows, claimed) if doctor else []
     more: Any = {"proofs": bounds_from, "progress": progress}
     return judge(cascade, rows, known, terms, seen, batch_size=batch_size, state_path=state_path, **more)

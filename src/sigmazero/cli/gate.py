@@ -127,7 +127,7 @@ def _estimate_rows(costs: Sequence[MemberCost]) -> list[dict[str, str]]:
 
 def check(cascade: SparseAutoAttack, rows: Rows, wanted: GateTerms, proofs: GateProofs) -> None:
     """Refuse at once what cannot be judged or proved, and an input outside its space."""
-    proofs.check(cascade)
+    proofs.check(cascade, rows)
     if wanted.at_least is not None and cascade.eps is None:
         raise ValueError("--fail-under needs a number of changes; add --eps K, such as --eps 24")
     if cascade.allowed.space is not None:

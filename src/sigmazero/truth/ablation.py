@@ -126,6 +126,7 @@ def votes(model: Model, problem: Problem, how: Ablation, batch_size: int | None,
             with turn(model, device, Numbers.current(device)):
                 logits = _logits(model(copies), len(copies))
             if counts is None:
+                _check_labels(problem, logits.shape[1])
                 counts = torch.zeros(len(problem), logits.shape[1], dtype=torch.int64, device=device)
             finite = logits.isfinite().all(1)
             counts.index_put_((rows[finite], logits.argmax(1)[finite]), place.new_ones(()), accumulate=True)
@@ -143,6 +144,12 @@ def _logits(answer: Any, rows: int) -> Tensor:
             "2 classes or more"
         )
     return logits
+
+
+def _check_labels(problem: Problem, classes: int) -> None:
+    if int(problem.y.max()) >= classes:
+        row = int(problem.y.argmax())
+        raise ValueError(f"label {int(problem.y[row])} in row {row} is none of the model's {classes} classes")
 
 
 def _verdict(ends: list[tuple[float, float]], sites: int, keep: int) -> tuple[int, int, float, float]:

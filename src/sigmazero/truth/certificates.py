@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from sigmazero.core.problem import Unit
 
 UNITS: tuple[Unit, ...] = ("feature", "pixel")
 WORDS = ("exact", "proved", "open", "waiting")
+DAMAGE = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, EOFError, IndexError, TypeError, NotImplementedError)
 _ARRAYS = ("lower", "upper", "x_adv", "correct", "done", "boxes", "seconds")
 
 
@@ -102,9 +104,9 @@ class Certificates:
     def load(path: str | Path, device: torch.device | str = "cpu") -> Certificates:
         """What `save` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 held = {name: torch.from_numpy(file[name]).to(device) for name in _ARRAYS}
                 up_to, unit, key = int(file["up_to"]), UNITS[int(file["unit"])], str(file["key"])
-        except (zipfile.BadZipFile, ValueError, KeyError, EOFError, IndexError) as error:
+        except DAMAGE as error:
             raise ValueError(f"{path} holds no certificates, or damaged ones ({error}); name another file") from None
         return Certificates(**held, up_to=up_to, unit=unit, key=key)

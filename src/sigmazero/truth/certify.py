@@ -59,7 +59,8 @@ def certify(
     total_limit seconds for all inputs together; those that are not reached are waiting
     attack      goes first, so that nothing is proved where an example is known: an attack, its name, or None
     block_size  inputs that are searched together
-    resume      a file to keep the rows that are done in, and to go on from where it is there
+    resume      a file to keep the rows that are done in, and to go on from where it is there; what was open is tried
+                again where there is more time now
     progress    show a bar, on a terminal
 
     >>> import sigmazero as sz
@@ -74,8 +75,10 @@ def certify(
     problem = make_problem(x, y, bounds=bounds, unit=unit, mask=mask)
     network = _network(model)
     _check_box(problem, up_to)
+    layers = trace(network, problem.x)
+    _check_classes(problem, layers.layers[-1].shape[2])
     method = get(attack, queries=QUERIES) if isinstance(attack, str) else attack
-    certifier = _Certifier(network, trace(network, problem.x), problem, up_to, time_limit, end, method, block_size)
+    certifier = _Certifier(network, layers, problem, up_to, time_limit, end, method, block_size)
     found = certifier.begin(None if resume is None else Path(resume))
     left = int((~found.done).sum())
     with bar("certify", left, progress, "inputs") as advance:
@@ -103,10 +106,20 @@ def _network(model: object) -> nn.Module:
 
 
 def _check_box(problem: Problem, up_to: int) -> None:
+    if not len(problem):
+        raise ValueError("there are no inputs to certify: x has no rows")
     if up_to > problem.sites:
         raise ValueError(f"up_to={up_to} is more than the {problem.sites} {problem.unit}s of an input")
     if not problem.bounded:
         raise ValueError("the box has no end for some feature; give finite bounds")
+
+
+def _check_classes(problem: Problem, classes: int) -> None:
+    if classes < 2:
+        raise ValueError("the model has one class; with nothing to be taken for, nothing is to be proved")
+    if int(problem.y.max()) >= classes:
+        row = int(problem.y.argmax())
+        raise ValueError(f"label {int(problem.y[row])} in row {row} is none of the model's {classes} classes")
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,9 +141,12 @@ class _Certifier:
         digest = hashlib.sha256(f"{self.up_to} {self.problem.unit}".encode())
         held = [self.problem.x, self.problem.y, self.problem.lower, self.problem.upper]
         for layer in self.network.layers:
-            digest.update(f"{type(layer).__name__} {layer.shape} {layer.sources}".encode())
-            held += [v for f in fields(layer) if isinstance(v := getattr(layer, f.name), Tensor)]
+            parts = {f.name: getattr(layer, f.name) for f in fields(layer)}
+            held += [part for part in parts.values() if isinstance(part, Tensor)]
+            said = {name: part for name, part in parts.items() if not isinstance(part, Tensor)}
+            digest.update(f"{type(layer).__name__} {said}".encode())
         for tensor in held:
+            digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
             digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
 
@@ -141,6 +157,9 @@ class _Certifier:
             found = Certificates.load(resume, x.device)
             if found.key != self.key:
                 raise ValueError(f"{resume} has certificates of another question; name another file, or remove it")
+            # What stayed open in less time than there is now is tried again.
+            limit = math.inf if self.time_limit is None else self.time_limit
+            found.done[(found.lower <= self.up_to) & (found.lower < found.upper) & (found.seconds < limit)] = False
             return found
         count = torch.zeros(n, dtype=torch.float64, device=x.device)
         flag = torch.zeros(n, dtype=torch.bool, device=x.device)
@@ -167,14 +186,14 @@ class _Certifier:
         problem = self.problem.take(block)
         with torch.no_grad():
             correct = self.model(problem.x).argmax(1) == problem.y
-        upper = torch.where(correct, math.inf, 0.0).double()
-        best, spent = problem.x.clone(), torch.zeros_like(upper)
+        upper = torch.where(correct, found.upper[block], 0.0)  # what is tried again keeps what was found before
+        best, spent = found.x_adv[block], torch.zeros_like(upper)
         good = correct.nonzero()[:, 0]
         if self.attack is not None and len(good):
             begin = time.perf_counter()
             self._attacked(problem.take(good), good, upper, best)
             spent[good] = (time.perf_counter() - begin) / len(good)
-        lower = torch.where(correct, 1, 0)
+        lower = torch.where(correct, found.lower[block].clamp_min(1), 0)
         tally = self._searched(problem, lower, upper, best, spent, tactics)
         found.lower[block], found.upper[block], found.x_adv[block] = lower, upper, best
         found.correct[block], found.done[block] = correct, True
@@ -187,7 +206,7 @@ class _Certifier:
         mask = None if box is not None else problem.lower < problem.upper
         ends = box or (problem.lower.amin(0), problem.upper.amax(0))
         result = self.attack.run(self.model, problem.x, problem.y, bounds=ends, mask=mask, unit=problem.unit, **PLAIN)
-        fooled = result.success
+        fooled = result.success & (result.changes < upper[good])
         upper[good[fooled]] = result.changes[fooled].double()
         best[good[fooled]] = result.x_adv[fooled]
 

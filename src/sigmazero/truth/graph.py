@@ -14,6 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from sigmazero.core.text import one_line
 from sigmazero.truth.layers import Input, Layer
 from sigmazero.truth.operations import OPERATIONS, ROWS, Traced, UnknownOperation, image, start
+from sigmazero.truth.rounding import UNIT
 
 __all__ = ["Layered", "UnknownOperation", "image", "trace"]
 
@@ -21,6 +22,10 @@ KNOWN = (
     "Conv2d, Linear, ReLU, LeakyReLU, BatchNorm in eval mode, average and max pooling, flatten, sums, and numbers "
     "added or multiplied"
 )
+# What a model's own arithmetic may be off: of each operation, and of the largest logit. On a GPU it may be TF32.
+ROUNDED: dict[str, tuple[float, float]] = {"cpu": (2.0**-18, 1e-4)}
+COARSE = (2.0**-9, 4e-3)
+WIDE = (torch.float32, torch.float64)
 
 
 @dataclass(frozen=True)
@@ -69,12 +74,19 @@ def _same(model: nn.Module, network: Layered, x: Tensor) -> None:
     """Refuse a model that answers otherwise than its operations, or otherwise each time."""
     noise = torch.rand(ROWS, *x.shape[1:], generator=torch.Generator().manual_seed(0), device="cpu").to(x)
     for points in (x[:ROWS], noise):
-        first, again = model(points), model(points)
+        given = points.clone()
+        first, again = model(given), model(points.clone())
+        if not torch.equal(given, points):
+            raise ValueError("the model writes into its input; let it compute without in-place operations there")
+        if not bool(first.isfinite().all()):
+            raise ValueError("the model's answer holds NaN or Inf; nothing can be proved about it")
         if not torch.equal(first, again):
             raise ValueError("the model answers otherwise each time; a certificate needs one without chance in it")
-        ours = network.values(image(points.double()))[0][-1][:, 0, 0]
-        near = (first.double() - ours).abs() <= 1e-3 * (1 + ours.abs().amax(1, keepdim=True))
-        if not bool(near.all()):
+        values, errors = network.values(image(points.double()))
+        ours, rounding = values[-1][:, 0, 0], errors[-1][:, 0, 0] / UNIT
+        each, share = ROUNDED.get(x.device.type, COARSE)
+        allowed = torch.minimum(each * rounding, share * ours.abs().max())
+        if not bool(((first.double() - ours).abs() <= allowed).all()):
             raise UnknownOperation("the model answers otherwise than its traced operations; its course depends on data")
 
 
@@ -115,6 +127,8 @@ def _called(layers: Any, target: Any, args: Any, kwargs: Any) -> Any:
     if make is None:
         raise UnknownOperation(f"the operation {target} is not known here; what can be certified: {KNOWN}")
     found = target(*plain[0], **plain[1])  # shapes are torch's own
+    if found.dtype not in WIDE:
+        raise UnknownOperation(f"values become {found.dtype}, which rounds them; float32 and float64 can be certified")
     try:
         return Traced(make(layers, found, *args, **kwargs), found)
     except TypeError as error:

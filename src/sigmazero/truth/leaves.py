@@ -33,8 +33,10 @@ class Boxes:
 
     @property
     def middle(self) -> Tensor:
-        """The middles, as numbers that float32 has, so that a witness is one for the model."""
-        return torch.clamp(((self.low + self.high) / 2).float().double(), self.low, self.high)
+        """The middles, as numbers that float32 has where there is one between, so that a witness is the model's."""
+        exact = (self.low + self.high) / 2
+        rounded = exact.float().double()
+        return torch.where((rounded > self.low) & (rounded < self.high), rounded, exact)
 
 
 def whole_boxes(inquiry: Inquiry, rows: Tensor, sites: Tensor) -> Boxes:

@@ -109,11 +109,19 @@ def _conv(
     dilation: Any = 1,
     groups: int = 1,
 ) -> int:
+    _images(x)
     if isinstance(weight, Traced) or isinstance(padding, str):
         raise UnknownOperation(f"a convolution with padding={padding!r} or computed weights is not known here")
     own = weight.double().reshape(groups, -1, *weight.shape[1:]).permute(0, 1, 3, 4, 2).contiguous()
     how = _pair(stride), _around(padding), _pair(dilation)
     return layers.add(Conv(shape_of(found), (x.place,), own, _bias(bias, weight), *how))
+
+
+def _images(x: Traced) -> None:
+    """Refuse values without channels: torch would take the rows for those."""
+    if x.sample.ndim != 4:
+        shape = tuple(x.sample.shape[1:])
+        raise UnknownOperation(f"windows of values of shape {shape} are not known here; (channels, height, width) are")
 
 
 def _bias(bias: Tensor | None, weight: Tensor) -> Tensor:
@@ -244,6 +252,7 @@ def _average(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> int:
+    _images(x)
     edge = _around(padding)
     if ceil_mode or divisor_override or (not count_include_pad and any(edge)):
         raise UnknownOperation("an average pool with ceil_mode, a divisor of its own or uncounted padding is not known")
@@ -252,6 +261,7 @@ def _average(
 
 @operation("adaptive_avg_pool2d")
 def _adaptive(layers: Layers, found: Tensor, x: Traced, size: Any) -> int:
+    _images(x)
     h, w, _ = layers.found[x.place].shape
     if h % found.shape[2] or w % found.shape[3]:
         raise UnknownOperation(f"an adaptive pool from {h} x {w} to {tuple(found.shape[2:])} has uneven windows")
@@ -285,6 +295,7 @@ def _largest(
     dilation: Any = 1,
     ceil_mode: bool = False,
 ) -> int:
+    _images(x)
     if ceil_mode:
         raise UnknownOperation("a max pool with ceil_mode is not known here")
     how = _pair(kernel), _pair(stride or kernel), _around(padding), _pair(dilation)

@@ -45,7 +45,7 @@ class Groups:
         n, groups = self.sites.shape[:2]
         h, w, c = self.lo.shape[1:]
         c = 1 if self.pixels else c
-        label = torch.full((n, h * w * c + 1), -1, dtype=torch.int8, device=self.sites.device)
+        label = torch.full((n, h * w * c + 1), -1, dtype=torch.int16, device=self.sites.device)
         for group in reversed(range(groups)):  # a group that comes twice goes by the first
             label.scatter_(1, torch.where(self.sites[:, group] < 0, h * w * c, self.sites[:, group]), group)
         return label[:, :-1].view(n, h, w, c)

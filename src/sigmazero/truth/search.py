@@ -167,7 +167,9 @@ class Search:
         """Begin with the values of chosen sites: their corners may fool the model already."""
         points, rows = leaves.corners(self.inquiry, boxes)
         self.tally.meet(points, rows)
-        self.boxes.append(leaves.halved(self.inquiry, boxes)[0])
+        smaller, given_up = leaves.halved(self.inquiry, boxes)
+        self.tally.open[given_up] |= ~self.tally.found[given_up]
+        self.boxes.append(smaller)
 
     def _values(self, boxes: Boxes) -> None:
         """Prove boxes of values, or find a witness in them, or halve them."""
