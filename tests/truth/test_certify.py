@@ -110,6 +110,16 @@ def test_the_batch_does_not_matter():
     assert one.lower.tolist() == all_.lower.tolist()
 
 
+def test_the_attack_does_not_know_the_batch():
+    """Its noise goes by the input's number; an attack that draws much finds the same in any block."""
+    model = tiny(0, 20)
+    x, y = inputs(model, 6, (20,))
+    attack = sz.get("sparse-rs-min", steps=20, rounds=3)
+    one, all_ = (sz.certify(model, x, y, attack=attack, block_size=size) for size in (1, 6))
+    assert one.upper.tolist() == all_.upper.tolist()
+    assert torch.equal(one.x_adv, all_.x_adv)
+
+
 def test_saved_and_loaded(tmp_path):
     model = tiny()
     x, y = inputs(model)
@@ -161,6 +171,7 @@ def test_a_killed_run_goes_on(tmp_path, children: Children, monkeypatch):
         ({"time_limit": -1.0}, "must be more than 0 seconds"),
         ({"block_size": 0}, "block_size=0"),
         ({"bounds": (0.5, 1.0)}, "outside the bounds"),
+        ({"attack": "sparse-rs"}, "sparse-rs works with a fixed budget"),
     ],
 )
 def test_wrong_settings(change, message):

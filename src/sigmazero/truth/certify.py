@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sigmazero.attacks import get
 from sigmazero.core.attack import Attack
 from sigmazero.core.inputs import Bounds, make_problem
 from sigmazero.core.problem import Problem, Unit, integer
@@ -23,6 +22,7 @@ from sigmazero.truth.certificates import Certificates
 from sigmazero.truth.graph import Layered, trace
 from sigmazero.truth.inquiry import Inquiry
 from sigmazero.truth.search import Search, Spending
+from sigmazero.truth.suite import check_kind, fitted
 from sigmazero.truth.tactics import Tactics
 
 QUERIES = 300  # of the attack that goes before, by default
@@ -77,7 +77,9 @@ def certify(
     _check_box(problem, up_to)
     layers = trace(network, problem.x)
     _check_classes(problem, layers.layers[-1].shape[2])
-    method = get(attack, queries=QUERIES) if isinstance(attack, str) else attack
+    method = fitted(attack, QUERIES) if isinstance(attack, str) else attack
+    if method is not None:
+        check_kind(method)
     certifier = _Certifier(network, layers, problem, up_to, time_limit, end, method, block_size)
     found = certifier.begin(None if resume is None else Path(resume))
     left = int((~found.done).sum())
@@ -205,7 +207,8 @@ class _Certifier:
         box = (problem.lower[0], problem.upper[0]) if not problem.own_box else None
         mask = None if box is not None else problem.lower < problem.upper
         ends = box or (problem.lower.amin(0), problem.upper.amax(0))
-        result = self.attack.run(self.model, problem.x, problem.y, bounds=ends, mask=mask, unit=problem.unit, **PLAIN)
+        how: dict[str, Any] = {"bounds": ends, "mask": mask, "unit": problem.unit, "ids": problem.ids, **PLAIN}
+        result = self.attack.run(self.model, problem.x, problem.y, **how)
         fooled = result.success & (result.changes < upper[good])
         upper[good[fooled]] = result.changes[fooled].double()
         best[good[fooled]] = result.x_adv[fooled]

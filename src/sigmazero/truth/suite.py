@@ -115,14 +115,19 @@ def results(
 ) -> dict[str, Result]:
     """What an attack finds on networks of the suite, by their names."""
     method = fitted(attack, queries) if isinstance(attack, str) else attack
-    if method.kind != "minimum-norm":
-        raise ValueError(f"{method.name} works with a fixed budget and has no fewest changes; try {method.name}-min")
+    check_kind(method)
     ours = digits()
     if limit is not None and not 1 <= limit <= len(ours.labels):
         raise ValueError(f"limit={limit!r} must be a whole number, 1 to {len(ours.labels)}")
     images, labels, rows = ours.images[:limit], ours.labels[:limit], ours.rows[:limit]
     models = {name: network(name) for name in networks}
     return {name: method.run(model, images, labels, seed=seed, ids=rows) for name, model in models.items()}
+
+
+def check_kind(method: Attack) -> None:
+    """Refuse an attack that does not look for the fewest changes."""
+    if method.kind != "minimum-norm":
+        raise ValueError(f"{method.name} works with a fixed budget and has no fewest changes; try {method.name}-min")
 
 
 def fitted(name: str, queries: int) -> Attack:
