@@ -4,6 +4,7 @@ import contextlib
 import math
 from itertools import combinations, product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -264,7 +265,7 @@ def _scaled_through_a_view(x):
 )
 def test_a_course_that_a_trace_does_not_show_is_refused(before, message):
     """Logits are small here: what differs is compared with them."""
-    model = tiny()
+    model: Any = tiny()
     model[2].weight.mul_(1e-4)
     model[2].bias.zero_()
     x, y = inputs(model)
@@ -299,7 +300,7 @@ def test_labels_and_rows_that_are_none():
 
 def test_a_file_knows_the_settings_of_layers(tmp_path):
     """Slopes and steps are no weights, and yet another question."""
-    model = nn.Sequential(nn.Linear(6, 8), nn.LeakyReLU(0.1), nn.Linear(8, 3)).requires_grad_(False).eval()
+    model: Any = nn.Sequential(nn.Linear(6, 8), nn.LeakyReLU(0.1), nn.Linear(8, 3)).requires_grad_(False).eval()
     x, y = inputs(model)
     sz.certify(model, x, y, attack=None, resume=tmp_path / "proofs.npz")
     model[1].negative_slope = 0.9
@@ -336,7 +337,7 @@ def test_what_was_open_is_tried_again_with_more_time(tmp_path):
 
 def test_values_between_the_numbers_of_float32_are_searched():
     """In a box as narrow as this float32 has no middle; without another one the search would never end."""
-    model = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 2)).double().requires_grad_(False)
+    model: Any = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 2)).double().requires_grad_(False)
     middle = 1000.00002
     model[0].weight.copy_(torch.tensor([[1.0], [-1.0]]))
     model[0].bias.copy_(torch.tensor([-middle, middle], dtype=torch.float64))
