@@ -281,6 +281,7 @@ def test_a_course_that_a_trace_does_not_show_is_refused(before, message):
         (nn.Sequential(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 2)), (5, 5), r"windows of values of shape \(5, 5\)"),
         (nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1, 2)), (5, 5), "windows of values"),
         (Odd(lambda x: x * math.inf), (6,), "holds NaN or Inf"),
+        (nn.Linear(6, 2).double(), (6,), "its weights are torch.float64 and the inputs torch.float32"),
     ],
 )
 def test_networks_of_which_nothing_can_be_said(model, shape, message):

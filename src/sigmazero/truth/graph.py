@@ -64,7 +64,9 @@ def trace(model: nn.Module, x: Tensor) -> Layered:
         try:
             program = make_fx(model, pre_dispatch=True)(sample)
         except Exception as error:  # whatever a model may raise when its values are looked at
-            raise UnknownOperation(f"the model cannot be traced by torch.fx ({one_line(error)})") from error
+            kinds = {p.dtype for p in model.parameters()} - {x.dtype}
+            hint = f"; its weights are {kinds.pop()} and the inputs {x.dtype}, bring one to the other" if kinds else ""
+            raise UnknownOperation(f"the model cannot be traced by torch.fx ({one_line(error)}){hint}") from error
         network = _read(program, sample)
         _same(model, network, x)
     return network
