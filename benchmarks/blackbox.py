@@ -166,7 +166,7 @@ def measure(
     }
     for name, suffix in (("sparse-rs-min", ""), ("query-swap", "_to_query_swap")):
         base = others.get(name, found)
-        low, high = paired_bootstrap(found.numpy(), base.numpy(), cap=features)
+        low, high = paired_bootstrap(found.cpu().numpy(), base.cpu().numpy(), cap=features)
         mean = float(base.mean())
         line[f"difference{suffix}"] = round(float(found.mean()) / mean - 1, 4)
         line[f"interval{suffix}"] = [round(low / mean, 4), round(high / mean, 4)]
