@@ -168,13 +168,14 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=500)
     parser.add_argument("--queries", type=int, default=2000)
     parser.add_argument("--attacks", nargs="+", default=USUAL, help="sparse-rs too, which is run once for each budget")
+    parser.add_argument("--models", nargs="+", help="these networks alone")
     parser.add_argument("--out", type=Path, help="append the lines to this JSON-lines file")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    for name, model, rows, space in adult():
-        measure("adult", name, model, rows, space, args)
-    for name, model, rows, space in phishing(args.pages) if args.pages else ():
-        measure("phishing", name, model, rows, space, args)
+    for kind, found in (("adult", adult()), ("phishing", phishing(args.pages) if args.pages else ())):
+        for name, model, rows, space in found:
+            if args.models is None or name in args.models:
+                measure(kind, name, model, rows, space, args)
 
 
 if __name__ == "__main__":

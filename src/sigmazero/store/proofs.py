@@ -45,11 +45,12 @@ class ProofKey(NamedTuple):
     @staticmethod
     def of_cell(info: CellInfo) -> ProofKey | None:
         """Of what a cell asks; None where it does not say all of it, as cells of old stores."""
-        asked = info.identity
-        if not asked:
+        asked = info.identity or {}
+        model = asked.get("model")
+        if not isinstance(model, dict) or "code" not in model:
             return None
         return ProofKey.of(
-            info.model_sha256, asked["model"]["code"], info.unit, info.bounds, asked.get("mask"), asked.get("space")
+            info.model_sha256, model["code"], info.unit, info.bounds, asked.get("mask"), asked.get("space")
         )
 
 
