@@ -192,8 +192,8 @@ def test_masks_and_tensor_bounds_are_kept(given, tmp_path):
     assert done.verify().disagreements == []
     with pytest.raises(ValueError, match="bounds and space are both given"):
         run(given[2], given, tmp_path / "t.db", bounds=(0.0, 2.0))
+    allowed: dict[str, Any] = {"bounds": (0.0, upper), "mask": mask}
     with pytest.raises(ValueError, match="do not go with one target class"):
-        allowed: dict[str, Any] = {"bounds": (0.0, upper), "mask": mask}
         sz.evaluate(model, (x, y), ["corner"], store=tmp_path / "t.db", goal="targeted", target=1, **allowed)
     ways = replace(given[2], direction=[["up"] * 3 + ["both"] * 3] * len(x))
     with pytest.raises(ValueError, match="directions per sample; give one per feature"):
