@@ -25,7 +25,7 @@ PARTS = st.lists(st.tuples(BATCHES, st.sampled_from([None, "it broke", "it faile
 
 
 @given(PARTS)
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_any_order_and_any_steps_give_the_same_store(parts):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
