@@ -84,6 +84,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(here) and item.path.relative_to(here).as_posix().startswith(LONG):
             item.add_marker("long")
+    # The longest begins first, or one process would wait for it in the end.
+    items.sort(key=lambda item: item.path.name != "test_site.py")
 
 
 @pytest.fixture(autouse=True)
