@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from sigmazero.bench.rerun import rerun
 from sigmazero.bench.transfer import transfer
 from sigmazero.bench.verify import verify
+from sigmazero.cli import app
 from sigmazero.core.outcome import Outcome
 from sigmazero.core.outputs import logits_in
 from sigmazero.report.figures.figure import Request
@@ -65,3 +67,9 @@ def test_the_matrix_counts_what_the_other_model_had_right(folder):
         (path,) = FIGURE.write(Request(folder / "t.png", store, cells, clean(store)))
         assert path.read_bytes().startswith(b"\x89PNG")
         assert "What fools others, too" in make_page(store, clean(store))
+
+
+def test_a_store_that_is_not_there_is_not_made(tmp_path):
+    done = CliRunner().invoke(app, ["transfer", str(tmp_path / "none.db")])
+    assert done.exit_code != 0
+    assert list(tmp_path.iterdir()) == []

@@ -26,6 +26,8 @@ def transfer(
       sigmazero transfer runs/small.db
       sigmazero report runs/small.db --transfer transfer.png
     """
+    with Store(store):  # a store that is not there must not be made
+        pass
     with Store(store, write=True) as opened:
         loader = Loader(options.device(device), model_dir, data_dir, options.trust(trust_code, model, data))
         asked = asking.transfer(opened, loader, lambda info: tell(f"{info.attack} on {info.model}"))
