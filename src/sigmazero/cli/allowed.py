@@ -10,6 +10,7 @@ from sigmazero.bench.allowed import USUAL, Allowed
 from sigmazero.cli.console import say
 from sigmazero.core.result import Outcome, Result
 from sigmazero.core.space import Space
+from sigmazero.core.text import class_name
 from sigmazero.data import Rows
 from sigmazero.report.spaces import changes_of, sites_of
 
@@ -62,11 +63,10 @@ def show_changes(result: Result, rows: Rows, space: Space | None) -> None:
         before, after = rows.images[place].flatten().tolist(), result.x_adv[place].flatten().cpu().tolist()
         changes = [str(change) for change in changes_of(sites, before, after)]
         more = f", and {len(changes) - PER_ROW} more" if len(changes) > PER_ROW else ""
-        old, new = (_class(rows, int(each[place])) for each in (result.clean_prediction, result.prediction))
+        old, new = (
+            class_name(rows.classes, int(each[place]), "class ")
+            for each in (result.clean_prediction, result.prediction)
+        )
         say(f"row {int(rows.ids[place])}, {old} → {new}: {', '.join(changes[:PER_ROW])}{more}")
     if len(found) > SHOWN:
         say(f"... and {len(found) - SHOWN} rows more")
-
-
-def _class(rows: Rows, number: int) -> str:
-    return rows.classes[number] if rows.classes is not None and 0 <= number < len(rows.classes) else f"class {number}"

@@ -14,6 +14,7 @@ from sigmazero.core.findings import Finding
 from sigmazero.core.outcome import Outcome
 from sigmazero.core.problem import Unit
 from sigmazero.core.result_face import ResultFace
+from sigmazero.core.text import class_name
 
 __all__ = ["Outcome", "Result"]
 
@@ -159,7 +160,7 @@ class Result(ResultFace):
 
     def class_name(self, number: int) -> str:
         """What a class is called; its number where nobody named it."""
-        return self.classes[number] if self.classes is not None and 0 <= number < len(self.classes) else str(number)
+        return class_name(self.classes, number)
 
     def take(self, rows: Tensor) -> "Result":
         """The same report about some of the samples."""

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 # Control characters move the cursor or send commands to a terminal; those that turn the direction of writing, and those
@@ -61,3 +62,12 @@ def canonical(value: Any) -> str:
 def digest(value: Any) -> str:
     """SHA-256 of a value's canonical JSON."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def class_name(classes: Sequence[str] | None, number: int, unnamed: str = "") -> str:
+    """The name of a class, or its number where it has none, after the word `unnamed`.
+
+    >>> class_name(["cat", "dog"], 1), class_name(None, 7), class_name(None, 7, "class ")
+    ('dog', '7', 'class 7')
+    """
+    return str(classes[number]) if classes is not None and 0 <= number < len(classes) else f"{unnamed}{number}"

@@ -19,15 +19,6 @@ BARS = 30  # of a histogram, at most
 FAR = 2**32  # more than any input has features
 
 
-def class_name(classes: Sequence[str] | None, number: int) -> str:
-    """The name of a class, or its number where it has none.
-
-    >>> class_name(["cat", "dog"], 1), class_name(None, 7)
-    ('dog', '7')
-    """
-    return str(classes[number]) if classes is not None and 0 <= number < len(classes) else str(number)
-
-
 def bins(found: Sequence[Floats], end: float) -> Floats:
     """The edges of bars that hold the same whole numbers of changes each; the first is for those from 1 on.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sigmazero.core.text import class_name
 from sigmazero.report import measure, patterns
 from sigmazero.report.figures import matrix, style, window
 from sigmazero.report.figures.curves import names, panel_titles, panels
@@ -34,7 +35,7 @@ def told(cell: Measured) -> tuple[list[str], Any, int]:
     kept = np.sort(order)
     some = counts[np.ix_(kept, kept)].astype(float)
     shares = some / np.maximum(counts.sum(1)[kept][:, None], 1)
-    return [patterns.class_name(info.about.get("classes"), classes[k]) for k in kept], shares, len(classes) - len(kept)
+    return [class_name(info.about.get("classes"), classes[k]) for k in kept], shares, len(classes) - len(kept)
 
 
 def draw_classes(cells: Sequence[Measured], *, mix: bool = False) -> Any:

@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sigmazero.core.text import class_name
 from sigmazero.report.figures import style
 from sigmazero.report.figures.figure import Figure
 from sigmazero.report.figures.images import faint, is_image, mark, show
-from sigmazero.report.patterns import class_name
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 from sigmazero.store.trace import Trace

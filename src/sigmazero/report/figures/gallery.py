@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sigmazero.core import metrics
+from sigmazero.core.text import class_name
 from sigmazero.report import measure
 from sigmazero.report.figures import style
 from sigmazero.report.figures.curves import labels, panels
@@ -24,7 +25,6 @@ from sigmazero.report.figures.figure import Figure, Option, Request
 from sigmazero.report.figures.images import faint, is_image, mark, show
 from sigmazero.report.inputs import Clean
 from sigmazero.report.measure import Measured
-from sigmazero.report.patterns import class_name
 from sigmazero.report.tables.layout import minimum_norm
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store

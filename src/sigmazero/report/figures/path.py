@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sigmazero.core.text import class_name
 from sigmazero.report.figures import style
 from sigmazero.report.figures.figure import Figure, Option, Request
 from sigmazero.report.figures.figure_one import Recorded, recorded
 from sigmazero.report.figures.images import faint, is_image, mark, show
-from sigmazero.report.patterns import class_name
 from sigmazero.store.trace import Trace
 
 FRAMES = 40

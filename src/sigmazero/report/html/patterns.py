@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sigmazero.core.text import class_name
 from sigmazero.report import measure, patterns
 from sigmazero.report.figures import agreement, classes, curves, effort, transfer, window
 from sigmazero.report.html import charts, colours, drawings, tables
@@ -119,10 +120,10 @@ def _classes(group: Sequence[Measured], place: int) -> list[Html]:
     names = info.about.get("classes")
     rows = []
     for line in patterns.by_class(info, facts):
-        becomes = "–" if line.becomes is None else patterns.class_name(names, line.becomes)
+        becomes = "–" if line.becomes is None else class_name(names, line.becomes)
         rows.append(
             [
-                HtmlCell(patterns.class_name(names, line.label), float(line.label)),
+                HtmlCell(class_name(names, line.label), float(line.label)),
                 HtmlCell(str(line.samples), line.samples),
                 HtmlCell(percent(line.clean), line.clean),
                 HtmlCell(number(line.median, 1), line.median),

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sigmazero.core.text import class_name
 from sigmazero.report.html import about, charts, tables
 from sigmazero.report.html.shell import Html, asset, document, element, join
 from sigmazero.report.html.tables import HtmlCell, HtmlTable
-from sigmazero.report.patterns import class_name
 from sigmazero.report.site.index import own, pairs, word
 from sigmazero.report.site.ranking import Criterion
 from sigmazero.report.site.score_page import addresses, chart
