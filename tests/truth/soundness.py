@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from sigmazero.models.normalize import Normalize
-from sigmazero.truth.bounds import Bounder, Unchanged
+from sigmazero.truth.bounds import Bounder, Effort, Unchanged
 from sigmazero.truth.graph import image, trace
 from sigmazero.truth.inquiry import Inquiry
 from sigmazero.truth.regions import Groups, TopSites
@@ -110,8 +110,8 @@ def examined(seed: int) -> Found:
     margins = logits.gather(2, y[rows][:, None, None].expand(-1, POINTS, 1)) - logits
     least = margins.amin(1).scatter(1, y[rows][:, None], torch.inf)
     found = Found(0, 0, torch.inf)
-    for quick in (True, False):
-        bound = inquiry.bounder.margins(clean, rows, y[rows], region, quick=quick)
+    for effort in Effort:
+        bound = inquiry.bounder.margins(clean, rows, y[rows], region, effort)
         room = (least - bound)[bound.isfinite()]
         found = Found(
             found.bounds + len(room), found.wrong + int((room < 0).sum()), min(found.nearest, float(room.min()))

@@ -354,6 +354,6 @@ def test_a_box_without_room_proves_nothing_by_itself(monkeypatch):
     """Where no value can move and the bound fails, the input stays open."""
     model = tiny()
     x, y = inputs(model, 2)
-    monkeypatch.setattr(Search, "_bounded", lambda self, tasks, at, how: torch.zeros(len(tasks), dtype=torch.bool))
+    monkeypatch.setattr(Search, "_ask", lambda self, tasks, effort: torch.zeros(len(tasks), dtype=torch.bool))
     found = sz.certify(model, x, y, mask=torch.zeros(6, dtype=torch.bool), attack=None)
     assert found.status == ["open", "open"]

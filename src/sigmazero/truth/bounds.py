@@ -5,6 +5,7 @@ better ones by going back to the input with straight lines (`backward`). What do
 """
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 import torch
 from torch import Tensor
@@ -14,8 +15,19 @@ from sigmazero.truth.backward import Known, least
 from sigmazero.truth.forms import Crop, Forms, ringed
 from sigmazero.truth.graph import Layered
 from sigmazero.truth.layers import Conv, Input, Layer, MaxPool, Reach, Relu
-from sigmazero.truth.regions import Region
+from sigmazero.truth.planes import Forward
+from sigmazero.truth.regions import Groups, Region
 from sigmazero.truth.rounding import UNIT
+
+
+class Effort(IntEnum):
+    """What inner layers are bounded by: intervals; planes over the free features; and, on top of either, forms that go
+    back to the input from every neuron that bends.
+    """
+
+    INTERVALS = 0
+    PLANES = 1
+    FULL = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +44,10 @@ class Unchanged:
 
 
 class Bounder:
-    """Bounds margins of one network. `room` is how many numbers the coefficients of a batch of forms may have."""
+    """Bounds margins of one network.
+
+    `room` is how many numbers the coefficients of a batch of forms may have.
+    """
 
     def __init__(self, network: Layered, room: int = 2**21) -> None:
         self.network, self.room = network, room
@@ -40,33 +55,44 @@ class Bounder:
         self._costs = [_cost(network, place) for place in range(len(network.layers))]
         self.size = sum(_size(network, place) for place in range(len(network.layers)))
 
-    def margins(self, clean: Unchanged, rows: Tensor, labels: Tensor, region: Region, *, quick: bool = False) -> Tensor:
+    def margins(self, clean: Unchanged, rows: Tensor, labels: Tensor, region: Region, effort: Effort) -> Tensor:
         """A number for each task and class that own logit minus the class's is above, all over the region.
 
-        `rows` says which clean input is a task's; a task's own class has infinity.
-        `quick` leaves the intervals of inner layers as they are.
-        """
+        `rows` says which clean input is a task's; a task's own class has infinity."""
         with torch.inference_mode():
-            known = self._layers(clean, rows, region, quick)
+            known, first = self._layers(clean, rows, labels, region, effort)
             logits, errors = (t[-1][rows][:, 0, 0] for t in (clean.values, clean.errors))
             classes = logits.shape[1]
             tasks = torch.arange(len(rows), device=rows.device).repeat_interleave(classes)
             other = torch.arange(classes, device=rows.device).repeat(len(rows))
-            real = other != labels[tasks]
-            tasks, other = tasks[real], other[real]
             mine = labels[tasks]
+            result = torch.full((len(rows), classes), torch.inf, dtype=torch.float64, device=rows.device)
+            if first is not None:  # what planes have proved already needs no more
+                result = self._total(logits, errors, tasks, mine, other, first.flatten()).view_as(result)
+            result[torch.arange(len(rows), device=rows.device), labels] = torch.inf
+            real = (other != mine) & ((result.flatten() <= 0) | (first is None))
+            tasks, other, mine = tasks[real], other[real], mine[real]
             forms = torch.zeros(len(tasks), classes, dtype=torch.float64, device=rows.device)
             forms.scatter_(1, mine[:, None], 1.0).scatter_(1, other[:, None], -1.0)
             found = self._least(known, len(self.network.layers) - 1, forms[:, None, None], tasks, None)
-            own, its = (logits[tasks, k] for k in (mine, other))
-            slack = errors[tasks, mine] + errors[tasks, other] + 4 * UNIT * (own.abs() + its.abs() + found.abs())
-            result = torch.full((len(rows), classes), torch.inf, dtype=torch.float64, device=rows.device)
-            result[tasks, other] = own - its + found - slack
+            result[tasks, other] = self._total(logits, errors, tasks, mine, other, found)
         return result
 
-    def _layers(self, clean: Unchanged, rows: Tensor, region: Region, quick: bool) -> Known:
-        """Straight and widths of all layers."""
+    @staticmethod
+    def _total(logits: Tensor, errors: Tensor, tasks: Tensor, mine: Tensor, other: Tensor, found: Tensor) -> Tensor:
+        """Margins, from those of the clean input and how far they can fall; rounded downward."""
+        own, its = (logits[tasks, k] for k in (mine, other))
+        slack = errors[tasks, mine] + errors[tasks, other] + 4 * UNIT * (own.abs() + its.abs() + found.abs())
+        return own - its + found - slack
+
+    def _layers(
+        self, clean: Unchanged, rows: Tensor, labels: Tensor, region: Region, effort: Effort
+    ) -> tuple[Known, Tensor | None]:
+        """Lines and widths of all layers, and where planes over few free features say it, how far margins can fall."""
         known = Known(self.network, region)
+        forward = None
+        if isinstance(region, Groups) and (effort is Effort.PLANES or (effort is Effort.FULL and region.few)):
+            forward = Forward(self.network.layers, region, rows)
         intervals: dict[int, Reach] = {}
         readers = self.network.readers
         for place, layer in enumerate(self.network.layers):
@@ -75,10 +101,16 @@ class Bounder:
             elif isinstance(layer, Relu | MaxPool):
                 source = layer.sources[0]
                 z, error = clean.values[source][rows], clean.errors[source][rows]
-                if not quick or self._straight[source]:
+                exact = forward is not None and self._straight[source]  # a plane is what such a layer is
+                if not exact and (self._straight[source] or effort is Effort.FULL):
                     wanted = self._wanted(place, layer, z, error, intervals[source])
                     intervals[source] = self._better(known, source, z, error, intervals[source], wanted, layer)
                 self._bend(known, place, layer, z, error, intervals)
+                if forward is not None:
+                    forward.step(place, clean.values, clean.errors)
+            elif forward is not None:
+                forward.step(place, clean.values, clean.errors)
+                intervals[place] = forward.ends(place)
             else:
                 given = [intervals[source] for source in layer.sources]
                 intervals[place] = layer.deviations(*given)
@@ -87,7 +119,8 @@ class Bounder:
             for source in layer.sources:
                 if max(readers[source]) <= place:
                     intervals.pop(source, None)
-        return known
+        last = self.network.layers[-1]
+        return known, forward.margins(labels) if forward is not None and isinstance(last, Conv) else None
 
     def _bend(
         self, known: Known, place: int, layer: Relu | MaxPool, z: Tensor, error: Tensor, intervals: dict[int, Reach]
@@ -152,7 +185,7 @@ class Bounder:
     ) -> Tensor:
         """The least values of forms, a part of them at a time; forms may be given as a channel and a sign."""
         step = max(1, self.room // self._costs[place])
-        found = []
+        found = [torch.zeros(0, dtype=torch.float64, device=tasks.device)]
         for begin in range(0, len(tasks), step):
             part = slice(begin, begin + step)
             if isinstance(a, Tensor):

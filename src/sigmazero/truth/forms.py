@@ -58,9 +58,9 @@ class Forms:
         (high, wide), (y, z) = self.a.shape[1:3], box.size
         if high * wide * 3 <= y * z * 4:
             return self
-        return Forms(self._shifted(box.origin[self.tasks], box.size), self.tasks, box.origin[self.tasks])
+        return Forms(self.shifted(box.origin[self.tasks], box.size), self.tasks, box.origin[self.tasks])
 
-    def _shifted(self, origin: Tensor, size: tuple[int, int]) -> Tensor:
+    def shifted(self, origin: Tensor, size: tuple[int, int]) -> Tensor:
         """The coefficients in windows of another origin and size."""
         a, (n, _, _, c) = self.a, self.a.shape
         for axis in (1, 2):
@@ -82,7 +82,7 @@ class Forms:
         """Over the whole layer."""
         if self.origin is None:
             return self
-        return Forms(self._shifted(torch.zeros_like(self.origin), shape[:2]), self.tasks)
+        return Forms(self.shifted(torch.zeros_like(self.origin), shape[:2]), self.tasks)
 
     def plus(self, other: "Forms", shape: Shape) -> "Forms":
         """The sum of two batches of forms of the same tasks."""

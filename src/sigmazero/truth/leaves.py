@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sigmazero.truth.bounds import Unchanged
+from sigmazero.truth.bounds import Effort, Unchanged
 from sigmazero.truth.inquiry import Inquiry
 from sigmazero.truth.operations import image
 from sigmazero.truth.regions import Groups
@@ -86,7 +86,7 @@ def middles(inquiry: Inquiry, boxes: Boxes) -> Tensor:
     return inquiry.outside(points(inquiry, boxes, boxes.middle))
 
 
-def proved(inquiry: Inquiry, boxes: Boxes, quick: bool) -> Tensor:
+def proved(inquiry: Inquiry, boxes: Boxes, effort: Effort) -> Tensor:
     """Which boxes hold no input that fools the network."""
     middle = boxes.middle
     base = points(inquiry, boxes, middle)
@@ -98,7 +98,7 @@ def proved(inquiry: Inquiry, boxes: Boxes, quick: bool) -> Tensor:
         flat = torch.zeros_like(base).reshape(len(base), -1, middle.shape[2])
         ends.append(flat.scatter(1, boxes.sites[:, :, None].expand_as(middle), end - middle).view_as(base))
     region = Groups(boxes.sites[:, :, None], ends[0], ends[1], rows, inquiry.pixels)
-    return inquiry.bounder.margins(clean, rows, inquiry.y[boxes.rows], region, quick=quick).amin(1) > 0
+    return inquiry.bounder.margins(clean, rows, inquiry.y[boxes.rows], region, effort).amin(1) > 0
 
 
 def _widths(inquiry: Inquiry, boxes: Boxes) -> Tensor:

@@ -15,6 +15,8 @@ from sigmazero.truth.forms import Forms, ringed
 from sigmazero.truth.layers import Reach
 from sigmazero.truth.rounding import gamma
 
+FEW = 12  # free features of a task that planes are made over, at most; their cost grows with them
+
 
 def gains(a: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
     """How far each feature can bring a form down."""
@@ -38,6 +40,12 @@ class Groups:
     def __len__(self) -> int:
         """Number of tasks."""
         return len(self.sites)
+
+    @property
+    def few(self) -> bool:
+        """Whether so few features may change that planes over them are worth it."""
+        _, groups, places = self.sites.shape
+        return groups * places * (self.lo.shape[3] if self.pixels else 1) <= FEW
 
     @cached_property
     def _whole(self) -> Tensor:
@@ -69,7 +77,7 @@ class Groups:
         return tuple(torch.where(free, t[self.rows], 0.0) for t in (self.lo, self.hi))  # type: ignore[return-value]
 
     @cached_property
-    def _listed(self) -> tuple[Tensor, Tensor, Tensor]:
+    def listed(self) -> tuple[Tensor, Tensor, Tensor]:
         """Sites with those left out as 0, and the ends of their features (tasks, sites, features)."""
         n = len(self)
         sites = self.sites.clamp_min(0).view(n, -1)
@@ -88,7 +96,7 @@ class Groups:
         a, tasks = forms.a, forms.tasks
         groups, places = self.sites.shape[1:]
         if forms.origin is None:
-            sites, lo, hi = self._listed
+            sites, lo, hi = self.listed
             chosen = sites[tasks]
             channels = lo.shape[2]
             flat = a.reshape(len(a), -1, channels)

@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 
 from sigmazero.truth import leaves
+from sigmazero.truth.bounds import Effort
 from sigmazero.truth.inquiry import Inquiry
 from sigmazero.truth.leaves import Boxes
-from sigmazero.truth.regions import Groups
+from sigmazero.truth.regions import FEW, Groups
 from sigmazero.truth.tactics import Tactics, level
 from sigmazero.truth.tasks import Tasks, join, whole
 
+Ask = Callable[[Any, Effort], Tensor]
 PROBED = 4  # tasks of a level that are tried before the search, and some more where a batch is large
 
 
@@ -71,7 +73,7 @@ class Search:
 
     def run(self, rows: Tensor) -> Tensor:
         """Search until nothing is left; the rows for which it is proved that no t changes fool the model."""
-        if len(rows) and not self.plan.quick:
+        if len(rows) and not self.plan.scores:
             self._probe(rows)
         # The first row's tasks lie on top, so that inputs are done one after the other.
         self._push(whole(rows.flip(0), self.inquiry.sites, self.t))
@@ -95,12 +97,11 @@ class Search:
             if vain == 2 or self.plan.failure(at - 1) > 0.7:
                 return
             self._try(rows, at)
-            vain = vain + 1 if self.plan.choose(at) == (False, False) else 0
+            vain = 0 if self.plan.choose(at) else vain + 1
 
     def _try(self, rows: Tensor, at: int) -> None:
         """Try tasks of one level, spread over inputs and sites."""
-        count = max(PROBED, self.batch // 16)
-        sites, generator = self.inquiry.sites, torch.Generator().manual_seed(at)
+        count, sites, generator = self._some, self.inquiry.sites, torch.Generator().manual_seed(at)
         size = max(1, min(sites, 2**at) * 3 // 4 if at > 1 else 2**at)
         slots = sites // size
         pick = torch.rand(count, slots, generator=generator, device="cpu").argsort(1)[:, : self.t]
@@ -109,8 +110,8 @@ class Search:
         mine = rows[torch.randint(len(rows), (count,), generator=generator, device="cpu").to(rows)]
         tasks = Tasks(mine, begin, begin + size)
         tasks = tasks.take(self._alive(tasks.rows))
-        proved = self._bounded(tasks, at, (True, False))
-        self._bounded(tasks.take(~proved).take(slice(0, count // 2)), at, (False, True))  # these may cost much more
+        if len(tasks):
+            self._tried(tasks, at, self._kinds(at), self._ask)
 
     def _alive(self, rows: Tensor) -> Tensor:
         """Which tasks still matter: their input is undecided and has time left."""
@@ -118,30 +119,45 @@ class Search:
         self.tally.open |= late & ~self.tally.found
         return ~(self.tally.found | self.tally.open)[rows]
 
-    def _bounded(self, tasks: Tasks, at: int, how: tuple[bool, bool]) -> Tensor:
-        """Which tasks of a level are proved, by the bounds that are chosen."""
+    def _kinds(self, at: int) -> tuple[Effort, ...]:
+        """The bounds that there are for tasks of a level: planes pay only over few features."""
+        channels = self.inquiry.points.shape[3] if self.inquiry.pixels else 1
+        few = self.t * 2 ** max(at, 0) * channels <= FEW
+        return tuple(Effort) if few else (Effort.INTERVALS, Effort.FULL)
+
+    def _ask(self, tasks: Tasks, effort: Effort) -> Tensor:
+        """Which tasks a bound proves."""
         inquiry = self.inquiry
+        region = Groups(tasks.sites(inquiry.order), *inquiry.ends, tasks.rows, inquiry.pixels)
+        labels = inquiry.y[tasks.rows]
+        return inquiry.bounder.margins(inquiry.clean, tasks.rows, labels, region, effort).amin(1) > 0
 
-        def ask(some: Tasks, quick: bool) -> Tensor:
-            region = Groups(some.sites(inquiry.order), *inquiry.ends, some.rows, inquiry.pixels)
-            labels = inquiry.y[some.rows]
-            margins = inquiry.bounder.margins(inquiry.clean, some.rows, labels, region, quick=quick)
-            return margins.amin(1) > 0
+    def _proved(self, tasks: Any, at: int, ask: Ask) -> Tensor:
+        """Which tasks or boxes of a level are proved; where nothing is known of the level, some are tried first."""
+        chosen = self.plan.choose(at)
+        if chosen is not None:
+            return self._tried(tasks, at, chosen, ask)
+        first = self._tried(tasks.take(slice(0, self._some)), at, self._kinds(at), ask)
+        rest = tasks.take(slice(self._some, len(tasks)))
+        return torch.cat((first, self._proved(rest, at, ask))) if len(rest) else first
 
-        return self._staged(tasks, at, how, ask)
+    @property
+    def _some(self) -> int:
+        """How many tasks tell what to expect of a level."""
+        return max(PROBED, self.batch // 16)
 
-    def _staged(self, tasks: Any, at: int, how: tuple[bool, bool], ask: Callable[[Any, bool], Tensor]) -> Tensor:
-        """Which tasks or boxes are proved by the quick bound or, where that fails, by the full one; both are scored."""
+    def _tried(self, tasks: Any, at: int, kinds: tuple[Effort, ...], ask: Ask) -> Tensor:
+        """Which tasks or boxes are proved by some bounds, each tried where those before failed; all are scored."""
         proved = torch.zeros(len(tasks), dtype=torch.bool, device=tasks.rows.device)
-        for full in (False, True):
+        for effort in kinds:
             left = (~proved).nonzero()[:, 0]
-            if how[full] and len(left):
-                some, begin = tasks.take(left), time.perf_counter()
-                good = ask(some, not full)
-                proved[left] = good
-                count, seconds = int(good.sum()), time.perf_counter() - begin
-                self.plan.note(at, full, len(left), count, seconds)
-                self.tally.spend(some.rows, seconds)
+            if not len(left):
+                break
+            some, begin = tasks.take(left), time.perf_counter()
+            proved[left] = good = ask(some, effort)
+            count, seconds = int(good.sum()), time.perf_counter() - begin
+            self.plan.note(at, effort, len(left), count, seconds)
+            self.tally.spend(some.rows, seconds)
         return proved
 
     def _sites(self, tasks: Tasks) -> None:
@@ -151,8 +167,7 @@ class Search:
         levels = longest.double().log2().ceil().long()
         for at in sorted(set(levels.tolist())):
             some = tasks.take(levels == at)
-            how = self.plan.choose(at)
-            proved = self._bounded(some, at, how)
+            proved = self._proved(some, at, self._ask)
             failed = some.take(~proved)
             if at == 0 and len(failed):
                 self._enter(leaves.whole_boxes(self.inquiry, failed.rows, self.inquiry.order[failed.begin]))
@@ -183,9 +198,7 @@ class Search:
         levels = leaves.levels(self.inquiry, boxes)
         for at in sorted(set(levels.tolist())):
             some = boxes.take(levels == at)
-            proved = self._staged(
-                some, at, self.plan.choose(at), lambda b, quick: leaves.proved(self.inquiry, b, quick)
-            )
+            proved = self._proved(some, at, lambda b, effort: leaves.proved(self.inquiry, b, effort))
             smaller, given_up = leaves.halved(self.inquiry, some.take(~proved))
             self.tally.open[given_up] |= ~self.tally.found[given_up]
             if len(smaller):

@@ -1,11 +1,14 @@
 """Which tasks are worth a bound, and which bound: what each costs and how often it succeeds is measured.
 
 Tasks go by *level*: the power of two that holds their longest range; boxes of values have levels below 0. A task may be
-tried with the quick bound, with the full one, or halved at once, whatever costs least for all that follows.
+tried with some of the bounds, from the cheapest on, or halved at once, whatever costs least for all that follows.
 """
 
+import itertools
 import math
 from dataclasses import dataclass, field
+
+from sigmazero.truth.bounds import Effort
 
 
 @dataclass
@@ -33,56 +36,60 @@ class Tries:
 
 @dataclass
 class Tactics:
-    """Scores of the quick bound and, where that failed, of the full one, by level, for tasks of t ranges.
+    """Scores of each kind of bound, by level, for tasks of t ranges; stronger ones are scored where weaker ones failed.
 
     A task of one level is 2^t tasks of the next, when all its ranges are halved; a box of values is two.
     """
 
     t: int = 1
-    quick: dict[int, Tries] = field(default_factory=dict)
-    full: dict[int, Tries] = field(default_factory=dict)
+    scores: dict[int, dict[Effort, Tries]] = field(default_factory=dict)
 
-    def note(self, level: int, full: bool, tried: int, proved: int, seconds: float) -> None:
+    def note(self, level: int, effort: Effort, tried: int, proved: int, seconds: float) -> None:
         """Take tries in."""
         if tried:
-            (self.full if full else self.quick).setdefault(level, Tries()).note(tried, proved, seconds)
+            self.scores.setdefault(level, {}).setdefault(effort, Tries()).note(tried, proved, seconds)
 
     def failure(self, level: int) -> float:
-        """Share of the tasks of a level that neither bound proves; 1 where nothing was tried."""
-        if level not in self.quick:
-            return 1.0
-        return self.quick[level].failure * (self.full[level].failure if level in self.full else 1.0)
+        """Share of the tasks of a level that no bound proves; 1 where nothing was tried."""
+        return math.prod(each.failure for each in self.scores.get(level, {}).values())
 
-    def choose(self, level: int) -> tuple[bool, bool]:
-        """Whether to try the quick bound at a level, and the full one where that is not enough."""
+    def choose(self, level: int) -> tuple[Effort, ...] | None:
+        """Which bounds to try at a level, one after the other; None where all should be, since nothing is known."""
         return self._best(level)[1]
 
-    def _best(self, level: int) -> tuple[float, tuple[bool, bool]]:
-        low = min([*self.quick, *self.full, level])
-        cheapest = min((s.cost for s in self.quick.values()), default=0.0)
-        cost = cheapest  # below all that is known: one quick bound is hoped to be enough
-        best = (True, True)
+    def _best(self, level: int) -> tuple[float, tuple[Effort, ...] | None]:
+        low = min([*self.scores, level])
+        # Below all that is known one cheap bound is hoped to be enough.
+        cost = min((each.cost for known in self.scores.values() for each in known.values()), default=0.0)
+        best: tuple[Effort, ...] | None = None
         for at in range(low, level + 1):
             cost, best = self._level(at, cost * (2**self.t if at > 0 else 2))
         return cost, best
 
-    def _level(self, at: int, split: float) -> tuple[float, tuple[bool, bool]]:
+    def _level(self, at: int, split: float) -> tuple[float, tuple[Effort, ...] | None]:
         """The least cost at one level, if halving a task costs so much, and how to reach it."""
-        quick, full = self.quick.get(at), self.full.get(at)
-        if quick is None and full is None:  # below a level that is known something may be gained, above it not yet
-            below = at <= 0 or at < max([*self.quick, *self.full], default=0)
-            return split, (below, below)
-        tactics = [(split, (False, False))]
-        if quick is not None:
-            tactics.append((quick.cost + quick.failure * split, (True, False)))
-            if full is not None:
-                tactics.append((quick.cost + quick.failure * (full.cost + full.failure * split), (True, True)))
-                tactics.append((full.cost + quick.failure * full.failure * split, (False, True)))
-        elif full is not None:
-            tactics.append((full.cost + full.failure * split, (False, True)))
-        if at <= 0:  # sites cannot be halved further: something must be tried
+        known = self.scores.get(at)
+        if known is None:  # below a level that is known something may be gained, above it not yet
+            below = at <= 0 or at < max(self.scores, default=0)
+            return split, None if below else ()
+        kinds = sorted(known)
+        tactics = []
+        for count in range(len(kinds) + 1):
+            for chosen in itertools.combinations(kinds, count):
+                tactics.append((self._cost(known, chosen, split), chosen))
+        if at <= 0 and at - 1 not in self.scores:  # nobody knows that something is proved further down
             tactics = tactics[1:]
         return min(tactics)
+
+    @staticmethod
+    def _cost(known: dict[Effort, Tries], chosen: tuple[Effort, ...], split: float) -> float:
+        """What a task costs if these bounds are tried: a stronger one proves whatever a weaker one does."""
+        cost, left, failed = 0.0, 1.0, 1.0
+        for kind in sorted(known):
+            failed *= known[kind].failure
+            if kind in chosen:
+                cost, left = cost + left * known[kind].cost, failed
+        return cost + left * split
 
 
 def level(longest: int) -> int:
