@@ -28,7 +28,8 @@ from sigmazero.truth.tactics import Tactics
 QUERIES = 300  # of the attack that goes before, by default
 BLOCK = {"cpu": 10, "cuda": 256}  # inputs that are searched together, and stored together
 PLAIN: dict[str, Any] = {"prepare": "fold", "fuse": False}  # an attack this short does not pay for a compiler
-ROOM = {"cpu": (2**21, 2**22), "cuda": (2**28, 2**30)}  # numbers: of the forms, and of the tasks, of one batch
+ROOM = (2**21, 2**22)  # numbers of the forms, and of the tasks, of one batch on a CPU
+SHARES = (128, 32)  # bytes of a GPU's free memory for each of those numbers: several are needed at once
 
 
 def certify(
@@ -217,8 +218,7 @@ class _Certifier:
         self, problem: Problem, lower: Tensor, upper: Tensor, best: Tensor, spent: Tensor, tactics: dict[int, Tactics]
     ) -> Spending:
         """Lower bounds by the search, one change more at a time."""
-        device = problem.x.device.type
-        forms, numbers = ROOM.get(device, ROOM["cuda"])
+        forms, numbers = _room(problem.x.device)
         bounder = Bounder(self.network, forms)
         ends = (problem.lower.expand_as(problem.x), problem.upper.expand_as(problem.x))
         inquiry = Inquiry(self.model, bounder, problem.x, problem.y, *ends, pixels=problem.grouped)
@@ -236,6 +236,14 @@ class _Certifier:
                 upper[met] = problem.take(met).l0(best[met]).double()
         _believe(lower, upper, problem.ids)
         return tally
+
+
+def _room(device: torch.device) -> tuple[int, int]:
+    """How many numbers the forms, and the tasks, of one batch may have."""
+    if device.type != "cuda":
+        return ROOM
+    free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
+    return free // SHARES[0], free // SHARES[1]
 
 
 def _believe(lower: Tensor, upper: Tensor, ids: Tensor) -> None:

@@ -18,7 +18,7 @@ from sigmazero.truth.tactics import Tactics, level
 from sigmazero.truth.tasks import Tasks, join, whole
 
 Ask = Callable[[Any, Effort], Tensor]
-PROBED = 4  # tasks of a level that are tried before the search, and some more where a batch is large
+PROBED = 2  # tasks of a level that tell what the full bound is worth, at least; more where a batch is large
 
 
 @dataclass(eq=False)
@@ -101,7 +101,7 @@ class Search:
 
     def _try(self, rows: Tensor, at: int) -> None:
         """Try tasks of one level, spread over inputs and sites."""
-        count, sites, generator = self._some, self.inquiry.sites, torch.Generator().manual_seed(at)
+        count, sites, generator = 4 * self._some, self.inquiry.sites, torch.Generator().manual_seed(at)
         size = max(1, min(sites, 2**at) * 3 // 4 if at > 1 else 2**at)
         slots = sites // size
         pick = torch.rand(count, slots, generator=generator, device="cpu").argsort(1)[:, : self.t]
@@ -110,8 +110,7 @@ class Search:
         mine = rows[torch.randint(len(rows), (count,), generator=generator, device="cpu").to(rows)]
         tasks = Tasks(mine, begin, begin + size)
         tasks = tasks.take(self._alive(tasks.rows))
-        if len(tasks):
-            self._tried(tasks, at, self._kinds(at), self._ask)
+        self._scouted(tasks, at, self._ask)
 
     def _alive(self, rows: Tensor) -> Tensor:
         """Which tasks still matter: their input is undecided and has time left."""
@@ -133,18 +132,28 @@ class Search:
         return inquiry.bounder.margins(inquiry.clean, tasks.rows, labels, region, effort).amin(1) > 0
 
     def _proved(self, tasks: Any, at: int, ask: Ask) -> Tensor:
-        """Which tasks or boxes of a level are proved; where nothing is known of the level, some are tried first."""
+        """Which tasks or boxes of a level are proved, by the bounds that pay there."""
         chosen = self.plan.choose(at)
         if chosen is not None:
             return self._tried(tasks, at, chosen, ask)
-        first = self._tried(tasks.take(slice(0, self._some)), at, self._kinds(at), ask)
-        rest = tasks.take(slice(self._some, len(tasks)))
-        return torch.cat((first, self._proved(rest, at, ask))) if len(rest) else first
+        proved = self._scouted(tasks, at, ask)
+        rest = (~proved).nonzero()[:, 0]
+        if Effort.FULL in (self.plan.choose(at) or ()):
+            proved[rest] = self._tried(tasks.take(rest), at, (Effort.FULL,), ask)
+        return proved
+
+    def _scouted(self, tasks: Any, at: int, ask: Ask) -> Tensor:
+        """Which tasks of a level that is not known are proved; the full bound, which may cost much, sees some alone."""
+        *cheap, full = self._kinds(at)
+        proved = self._tried(tasks, at, tuple(cheap), ask)
+        some = (~proved).nonzero()[: self._some, 0]
+        proved[some] = self._tried(tasks.take(some), at, (full,), ask)
+        return proved
 
     @property
     def _some(self) -> int:
-        """How many tasks tell what to expect of a level."""
-        return max(PROBED, self.batch // 16)
+        """How many tasks tell what to expect of the full bound at a level."""
+        return max(PROBED, self.batch // 64)
 
     def _tried(self, tasks: Any, at: int, kinds: tuple[Effort, ...], ask: Ask) -> Tensor:
         """Which tasks or boxes are proved by some bounds, each tried where those before failed; all are scored."""

@@ -17,16 +17,12 @@ class Tries:
 
     tried: int = 0
     proved: int = 0
-    seconds: float = 0.0
+    cost: float = math.inf  # seconds of one try, in the batch where that was least: small ones tell of the calls alone
 
     def note(self, tried: int, proved: int, seconds: float) -> None:
-        """Take tries in."""
-        self.tried, self.proved, self.seconds = self.tried + tried, self.proved + proved, self.seconds + seconds
-
-    @property
-    def cost(self) -> float:
-        """Seconds of one try."""
-        return self.seconds / max(1, self.tried)
+        """Take a batch of tries in."""
+        self.tried, self.proved = self.tried + tried, self.proved + proved
+        self.cost = min(self.cost, seconds / tried)
 
     @property
     def failure(self) -> float:
@@ -76,20 +72,23 @@ class Tactics:
         tactics = []
         for count in range(len(kinds) + 1):
             for chosen in itertools.combinations(kinds, count):
-                tactics.append((self._cost(known, chosen, split), chosen))
+                tactics.append((self._cost(at, chosen, split), chosen))
         if at <= 0 and at - 1 not in self.scores:  # nobody knows that something is proved further down
             tactics = tactics[1:]
         return min(tactics)
 
-    @staticmethod
-    def _cost(known: dict[Effort, Tries], chosen: tuple[Effort, ...], split: float) -> float:
+    def _cost(self, at: int, chosen: tuple[Effort, ...], split: float) -> float:
         """What a task costs if these bounds are tried: a stronger one proves whatever a weaker one does."""
-        cost, left, failed = 0.0, 1.0, 1.0
+        cost, left, failed, known = 0.0, 1.0, 1.0, self.scores[at]
         for kind in sorted(known):
             failed *= known[kind].failure
             if kind in chosen:
-                cost, left = cost + left * known[kind].cost, failed
+                cost, left = cost + left * self._once(at, kind), failed
         return cost + left * split
+
+    def _once(self, at: int, kind: Effort) -> float:
+        """Seconds of one bound at a level: no more than where more may change."""
+        return min(known[kind].cost for level, known in self.scores.items() if level >= at and kind in known)
 
 
 def level(longest: int) -> int:
