@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sigmazero.truth.fused import kernels
 from sigmazero.truth.rounding import UNIT, gamma, outward
 
 Reach = tuple[Tensor, Tensor]
@@ -220,6 +221,9 @@ def overlay(parts: Tensor, stride: Pair, dilation: Pair) -> Tensor:
         return parts[:, 0, 0]
     (s, t), (d, e) = stride, dilation
     size = (h - 1) * s + (high - 1) * d + 1, (w - 1) * t + (wide - 1) * e + 1
+    if (on := kernels(parts)) and on.reaches((high, wide), stride, dilation):
+        laid: Tensor = on.lay(parts, stride, dilation, (0, 0), None, size)
+        return laid
     total = parts.new_zeros(rows, *size, channels)
     for i in range(high):
         for j in range(wide):
