@@ -14,12 +14,21 @@ from unittest import mock
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from sigmazero.truth import layers
+from sigmazero.truth import backward
+from sigmazero.truth.bounds import Bounder, Unchanged
+from sigmazero.truth.forms import Crop, Windows, ringed
+from sigmazero.truth.graph import image, trace
+from sigmazero.truth.layers import Relu
+from sigmazero.truth.regions import Groups
+from sigmazero.truth.relax import Straight
+from sigmazero.truth.tasks import Tasks, curve
+from tests.truth.soundness import Residual
 
 ROOT = Path(__file__).parents[2]
-DEFINED = ["layers"]  # modules that ask for kernels
+DEFINED = ["forms", "backward"]  # modules that ask for kernels
+SHAPES = [(2, 3, 4, 4, 3, 1), (3, 2, 3, 2, 2, 5), (2, 1, 1, 3, 2, 2)]
 
 
 @contextlib.contextmanager
@@ -36,18 +45,76 @@ def close(found: Tensor, wanted: Tensor) -> None:
     torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-13)
 
 
-def check_overlay(device: str = "cpu") -> None:
-    """Strides, dilations and channels; windows that leave gaps."""
+def windows(shape: tuple[int, ...], kind: str, tasks: int, device: str) -> Windows:
+    """Random windows of some forms, over the whole layer or anywhere around it."""
+    whole, stride, dilation = kind[0] == "w", (1 + (kind[1] == "2"), int(kind[2])), (int(kind[3]),) * 2
+    begin = torch.randint(-3, 4, (shape[0], 2)).to(device)
+    parts = torch.randn(*shape, dtype=torch.float64).to(device)
+    rows = torch.randint(tasks, (shape[0],)).to(device)
+    return Windows(parts, rows, (-1, 0) if whole else begin, stride, dilation)
+
+
+# Whether over the whole layer, strides, dilation; forms, windows and their sizes, channels.
+KINDS = [(kind, shape) for kind in ("w111", "w221", "w132", "o221", "o112") for shape in SHAPES]
+
+
+def check_windows(device: str = "cpu") -> None:
+    """Strides, dilations and channels; the layer cuts windows off, or has room around them."""
     torch.manual_seed(0)
-    for shape in ((2, 3, 4, 4, 3, 1), (3, 2, 3, 2, 2, 5), (2, 1, 1, 3, 2, 2)):
-        for stride, dilation in (((1, 1), (1, 1)), ((2, 2), (1, 1)), ((2, 1), (2, 2)), ((1, 3), (1, 2))):
-            parts = torch.randn(*shape, dtype=torch.float64, device=device)
-            found = layers.overlay(parts, stride, dilation)
+    for kind, shape in KINDS:
+        given = windows(shape, kind, 1, device)
+        for layer in ((4, 5, shape[5]), (9, 12, shape[5])):
+            found = given.forms(layer)
             with definitions():
-                close(found, layers.overlay(parts, stride, dilation))
+                wanted = given.forms(layer)
+            close(found.a, wanted.a)
+            assert (found.origin is None) == (wanted.origin is None)
+            assert found.origin is None or torch.equal(found.origin, wanted.origin)  # type: ignore[arg-type]
+            close(found.whole(layer).a, wanted.whole(layer).a)
 
 
-CHECKS = [check_overlay]
+def check_bent(device: str = "cpu") -> None:
+    """Back through a ReLU, from forms and from windows, with a crop and without."""
+    torch.manual_seed(1)
+    for kind, shape in KINDS:
+        high, wide, channels = 6, 5, shape[5]
+        given = windows(shape, kind, 3, device)
+        packed = ringed(torch.randn(3, high, wide, 4 * channels, dtype=torch.float64).to(device))
+        lines = Straight(packed, 1, packed.new_zeros(3))
+        relu = Relu((high, wide, channels), (0,))
+        for size in ((high, wide), (2, 3)):
+            crop = Crop(torch.randint(0, 3, (3, 2)).to(device) * (size[0] < high), size)
+            found = backward.bent(relu, lines, crop, given)
+            again = backward.bent(relu, lines, crop, given.forms(relu.shape))
+            with definitions():
+                wanted = backward.bent(relu, lines, crop, given.forms(relu.shape))
+            for one in (found, again):
+                close(one[0].whole(relu.shape).a, wanted[0].whole(relu.shape).a)  # type: ignore[union-attr]
+                close(one[1], wanted[1])
+                close(one[2], wanted[2])
+
+
+def check_margins(device: str = "cpu") -> None:
+    """Whole bounds of small networks: a plain one, and one with a residual sum, a norm and a max pool."""
+    torch.manual_seed(2)
+    plain = [nn.Conv2d(1, 3, 4, 2), nn.ReLU(), nn.Conv2d(3, 4, 2, 1, 1), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)]
+    way = Residual(nn.Conv2d(2, 4, 3, padding=1), nn.Conv2d(2, 4, 1))
+    pooled = [way, nn.BatchNorm2d(4), nn.LeakyReLU(0.1), nn.MaxPool2d(2), nn.Conv2d(4, 4, 2, dilation=2), nn.ReLU()]
+    for channels, layers in ((1, plain), (2, [*pooled, nn.Flatten(), nn.Linear(16, 3)])):
+        model = nn.Sequential(*layers).to(device).eval()
+        x = torch.rand(2, channels, 8, 8).to(device)
+        clean, bounder = Unchanged.of(network := trace(model, x), image(x.double())), Bounder(network, 2**16)
+        begin = torch.tensor([[0, 16], [8, 8]])
+        rows, labels = torch.arange(2, device=device), model(x).argmax(1)
+        sites = Tasks(rows.cpu(), begin, begin + torch.tensor([[8, 3], [5, 5]])).sites(curve(8, 8, 1)).to(device)
+        ends = -image(x.double()), 1 - image(x.double())
+        region = Groups(sites, *ends, rows, pixels=True)
+        found = bounder.margins(clean, rows, labels, region)
+        with definitions():
+            close(found, bounder.margins(clean, rows, labels, region))
+
+
+CHECKS = [check_windows, check_bent, check_margins]
 
 
 def check(device: str = "cpu") -> None:

@@ -88,9 +88,9 @@ def bend(
     Coefficients, the sums of their magnitudes before the ReLU, and the constants.
     """
     out = parts.new_empty(len(parts), *size, parts.shape[5])
-    sizes, offsets = parts.new_empty(2, len(parts)).unbind()
-    _launch(parts, stride, dilation, begin, origin, out, lines.contiguous(), tasks.contiguous(), sizes, offsets)
-    return out, sizes, offsets
+    sums = parts.new_zeros(len(parts), 2)
+    _launch(parts, stride, dilation, begin, origin, out, lines.contiguous(), tasks.contiguous(), sums)
+    return out, sums[:, 0], sums[:, 1]
 
 
 def _launch(
@@ -102,12 +102,11 @@ def _launch(
     out: Tensor,
     lines: Tensor | None = None,
     tasks: Tensor | None = None,
-    sizes: Tensor | None = None,
-    offsets: Tensor | None = None,
+    sums: Tensor | None = None,
 ) -> None:
     rows, h, w, high, wide, channels = parts.shape
     if h == w == 1 and dilation == (1, 1):  # nothing is summed
-        parts, h, w, high, wide, stride = parts.view(rows, high, wide, 1, 1, channels), high, wide, 1, 1, (1, 1)
+        parts, h, w, high, wide, stride = parts[:, 0, 0, :, :, None, None], high, wide, 1, 1, (1, 1)
     if high * wide > 1 and parts.stride()[3:] != (wide * channels, channels, 1):
         parts = parts.contiguous()
     total = out[0].numel() if rows else 0
@@ -123,8 +122,7 @@ def _launch(
             begin.contiguous() if isinstance(begin, Tensor) else None,
             None if origin is None else origin.contiguous(),
             out,
-            sizes,
-            offsets,
+            sums,
             *first,
             h,
             w,
@@ -144,8 +142,7 @@ def _lay_form(
     begin: "Pointer",
     origin: "Pointer",
     out: "Pointer",
-    sizes: "Pointer",
-    offsets: "Pointer",
+    sums: "Pointer",
     top: "Number",
     left: "Number",
     h: "Number",
@@ -169,14 +166,9 @@ def _lay_form(
 ) -> None:
     """One program: a block of a form, or with lines the whole of it block by block, and its two sums."""
     row = tl.program_id(0).to(tl.int64)
-    if begin is not None:
-        top += tl.load(begin + 2 * row).to(tl.int32)
-        left += tl.load(begin + 2 * row + 1).to(tl.int32)
-    if origin is not None:
-        top -= tl.load(origin + 2 * row).to(tl.int32)
-        left -= tl.load(origin + 2 * row + 1).to(tl.int32)
+    y0, x0 = _pair(origin, row)
+    first_y, first_x = _pair(begin, row)
     total = high * wide * C
-    mine = parts + row * by_row
     size = tl.zeros((BLOCK,), tl.float64)
     offset = tl.zeros((BLOCK,), tl.float64)
     start = tl.program_id(1) * BLOCK
@@ -184,25 +176,33 @@ def _lay_form(
         number = start + tl.arange(0, BLOCK)
         here = number < total
         c = number % C
-        x = number // C % wide
-        y = number // C // wide
-        a = _sum_taps(mine + c * by_c, here, y - top, x - left, h, w, by_y, by_x, KY, KX, SY, SX, DY, DX, C)
+        x = number // C % wide + x0
+        y = number // C // wide + y0
+        mine = parts + row * by_row + c * by_c
+        v, u = y - top - first_y, x - left - first_x
+        a = _sum_taps(mine, here, v, u, h, w, by_y, by_x, KY, KX, SY, SX, DY, DX, C)
         if lines is not None:
-            if origin is not None:
-                y += tl.load(origin + 2 * row).to(tl.int32)
-                x += tl.load(origin + 2 * row + 1).to(tl.int32)
             y = tl.minimum(tl.maximum(y + 1, 0), tall - 1)  # beyond the layer it is the ring
             x = tl.minimum(tl.maximum(x + 1, 0), broad - 1)
-            at = (tl.load(tasks + row) * tall + y) * broad + x
-            line = lines + at * (4 * C) + tl.where(a > 0, c, c + C)
+            place = (tl.load(tasks + row) * tall + y) * broad + x
+            line = lines + place * (4 * C) + tl.where(a > 0, c, c + C)
             size += tl.abs(a)
             offset += a * tl.load(line + 2 * C, mask=here, other=0.0)
             a = a * tl.load(line, mask=here, other=0.0)
         tl.store(out + row * total + number, a, mask=here)
         start += tl.num_programs(1) * BLOCK
     if lines is not None:
-        tl.store(sizes + row, tl.sum(size, 0))
-        tl.store(offsets + row, tl.sum(offset, 0))
+        tl.store(sums + 2 * row, tl.sum(size, 0))
+        tl.store(sums + 2 * row + 1, tl.sum(offset, 0))
+
+
+@_jit()
+def _pair(pairs: "Pointer", row: "Number") -> Any:
+    """The two numbers of a row, or 0 and 0 where there are none."""
+    if pairs is None:
+        return 0, 0
+    else:  # noqa: RET505  # the compiler follows one branch alone
+        return tl.load(pairs + 2 * row).to(tl.int32), tl.load(pairs + 2 * row + 1).to(tl.int32)
 
 
 @_jit()

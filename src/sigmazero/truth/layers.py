@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sigmazero.truth.fused import kernels
 from sigmazero.truth.rounding import UNIT, gamma, outward
 
 Reach = tuple[Tensor, Tensor]
@@ -80,17 +79,15 @@ class Conv:
         return middle - width, middle + width
 
     def back(self, a: Tensor) -> Tensor:
-        """Coefficients (rows, h, w, outputs) as coefficients of the windows that they cover."""
+        """Coefficients (rows, h, w, outputs) as those of the windows (rows, h, w, height, width, inputs)."""
         groups, out, high, wide, inner = self.weight.shape
         rows, h, w = a.shape[:3]
         if groups == 1:
-            parts = (a.reshape(-1, out) @ self.weight.reshape(out, -1)).reshape(rows, h, w, high, wide, inner)
-        elif out == inner == 1:
-            parts = a[:, :, :, None, None] * self.weight[:, 0, :, :, 0].permute(1, 2, 0)
-        else:
-            a = a.reshape(rows, h, w, groups, out)
-            parts = torch.einsum("bhwgo,goijn->bhwijgn", a, self.weight).reshape(rows, h, w, high, wide, -1)
-        return overlay(parts, self.stride, self.dilation)
+            return (a.reshape(-1, out) @ self.weight.reshape(out, -1)).reshape(rows, h, w, high, wide, inner)
+        if out == inner == 1:
+            return a[:, :, :, None, None] * self.weight[:, 0, :, :, 0].permute(1, 2, 0)
+        a = a.reshape(rows, h, w, groups, out)
+        return torch.einsum("bhwgo,goijn->bhwijgn", a, self.weight).reshape(rows, h, w, high, wide, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,9 +218,6 @@ def overlay(parts: Tensor, stride: Pair, dilation: Pair) -> Tensor:
         return parts[:, 0, 0]
     (s, t), (d, e) = stride, dilation
     size = (h - 1) * s + (high - 1) * d + 1, (w - 1) * t + (wide - 1) * e + 1
-    if (on := kernels(parts)) and on.reaches((high, wide), stride, dilation):
-        laid: Tensor = on.lay(parts, stride, dilation, (0, 0), None, size)
-        return laid
     total = parts.new_zeros(rows, *size, channels)
     for i in range(high):
         for j in range(wide):
