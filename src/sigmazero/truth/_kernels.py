@@ -1,41 +1,23 @@
 """Steps back through a network as kernels, each of which reads and writes every number once.
 
-The definitions are those in tensor operations: `layers.overlay`, `Forms.shifted`, `backward.bent` and `Groups.least`.
-Sums are taken in another order, so that answers agree up to rounding, of which ADR 23 speaks for any order. One program
-does one form (a part of one where nothing is summed over it). Triton comes with CUDA builds of torch; without it
-`supports` says no.
+The definitions are those in tensor operations: `Windows.forms`, `backward.bent` and `Groups.least`. Sums are taken in
+another order, so that answers agree up to rounding, of which ADR 23 speaks for any order. Triton comes with CUDA builds
+of torch; without it `supports` says no.
 """
 
 import functools
-import importlib
-import importlib.util
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
 
+from sigmazero.truth._programs import best_form, lay_form, triton
+from sigmazero.truth.layers import Pair
+
 log = logging.getLogger(__name__)
-triton: Any = importlib.import_module("triton") if importlib.util.find_spec("triton") else None
-tl: Any = importlib.import_module("triton.language") if triton else None
-
-# The compiler looks names up that it meets in an annotation and knows only its own: ours are quoted.
-Block: TypeAlias = Any  # a value per place
-Number: TypeAlias = Any
-Pointer: TypeAlias = Any
-Pair = tuple[int, int]
-if TYPE_CHECKING:
-    constexpr: TypeAlias = Any
-else:
-    constexpr = tl.constexpr if triton else Any
-
 _MOST_TAPS = 64  # numbers that are summed for one; each is a piece of code of its own
-
-
-def _jit(*sizes: str) -> Callable[[Any], Any]:
-    """A kernel that is not compiled anew for other values of these sizes, which change from batch to batch."""
-    return cast(Callable[[Any], Any], triton.jit(do_not_specialize=sizes)) if triton else lambda function: function
+_MOST_GROUPS = 16
+_MOST_CHANNELS = 64
 
 
 def supports(a: Tensor) -> bool:
@@ -115,7 +97,7 @@ def _launch(
     block = min(512, max(64, triton.next_power_of_2(total)))
     first = begin if isinstance(begin, tuple) else (0, 0)
     with torch.cuda.device_of(parts):  # type: ignore[no-untyped-call]  # launches go to the current device
-        _lay_form[(rows, -(-total // block) if lines is None else 1)](
+        lay_form[(rows, -(-total // block) if lines is None else 1)](
             parts,
             lines,
             tasks,
@@ -134,108 +116,78 @@ def _launch(
         )
 
 
-@_jit("top", "left", "h", "w", "high", "wide", "tall", "broad", "by_row", "by_y", "by_x", "by_c")
-def _lay_form(
-    parts: "Pointer",
-    lines: "Pointer",
-    tasks: "Pointer",
-    begin: "Pointer",
-    origin: "Pointer",
-    out: "Pointer",
-    sums: "Pointer",
-    top: "Number",
-    left: "Number",
-    h: "Number",
-    w: "Number",
-    high: "Number",
-    wide: "Number",
-    tall: "Number",
-    broad: "Number",
-    by_row: "Number",
-    by_y: "Number",
-    by_x: "Number",
-    by_c: "Number",
-    KY: constexpr,
-    KX: constexpr,
-    SY: constexpr,
-    SX: constexpr,
-    DY: constexpr,
-    DX: constexpr,
-    C: constexpr,
-    BLOCK: constexpr,
-) -> None:
-    """One program: a block of a form, or with lines the whole of it block by block, and its two sums."""
-    row = tl.program_id(0).to(tl.int64)
-    y0, x0 = _pair(origin, row)
-    first_y, first_x = _pair(begin, row)
-    total = high * wide * C
-    size = tl.zeros((BLOCK,), tl.float64)
-    offset = tl.zeros((BLOCK,), tl.float64)
-    start = tl.program_id(1) * BLOCK
-    while start < total:
-        number = start + tl.arange(0, BLOCK)
-        here = number < total
-        c = number % C
-        x = number // C % wide + x0
-        y = number // C // wide + y0
-        mine = parts + row * by_row + c * by_c
-        v, u = y - top - first_y, x - left - first_x
-        a = _sum_taps(mine, here, v, u, h, w, by_y, by_x, KY, KX, SY, SX, DY, DX, C)
-        if lines is not None:
-            y = tl.minimum(tl.maximum(y + 1, 0), tall - 1)  # beyond the layer it is the ring
-            x = tl.minimum(tl.maximum(x + 1, 0), broad - 1)
-            place = (tl.load(tasks + row) * tall + y) * broad + x
-            line = lines + place * (4 * C) + tl.where(a > 0, c, c + C)
-            size += tl.abs(a)
-            offset += a * tl.load(line + 2 * C, mask=here, other=0.0)
-            a = a * tl.load(line, mask=here, other=0.0)
-        tl.store(out + row * total + number, a, mask=here)
-        start += tl.num_programs(1) * BLOCK
-    if lines is not None:
-        tl.store(sums + 2 * row, tl.sum(size, 0))
-        tl.store(sums + 2 * row + 1, tl.sum(offset, 0))
+def groups(count: int, channels: int) -> bool:
+    """Whether the best sites of so many groups can be found by a kernel."""
+    return 0 < count <= _MOST_GROUPS and channels <= _MOST_CHANNELS
 
 
-@_jit()
-def _pair(pairs: "Pointer", row: "Number") -> Any:
-    """The two numbers of a row, or 0 and 0 where there are none."""
-    if pairs is None:
-        return 0, 0
-    else:  # noqa: RET505  # the compiler follows one branch alone
-        return tl.load(pairs + 2 * row).to(tl.int32), tl.load(pairs + 2 * row + 1).to(tl.int32)
+def best_listed(
+    a: Tensor, tasks: Tensor, sites: Tensor, ends: tuple[Tensor, Tensor], rank: Tensor, rounds: int
+) -> Tensor:
+    """The sum of the best gains of forms over a whole input.
+
+    `sites` is (tasks, groups * places), the ends are (tasks, groups * places, features of a site). `rank` (tasks,
+    groups) says how many groups before are the same: it takes the best gain that is left by them. `rounds` is the
+    largest rank and 1.
+    """
+    count = rank.shape[1]
+    listed = (sites.contiguous(), *(t.contiguous() for t in ends))
+    return _best(a, tasks, None, listed, None, (rank, rank), rounds, sites.shape[1] // count, ends[0].shape[2], True)
 
 
-@_jit()
-def _sum_taps(
-    parts: "Pointer",
-    here: "Block",
-    y: "Block",
-    x: "Block",
-    h: "Number",
-    w: "Number",
-    by_y: "Number",
-    by_x: "Number",
-    KY: constexpr,
-    KX: constexpr,
-    SY: constexpr,
-    SX: constexpr,
-    DY: constexpr,
-    DX: constexpr,
-    C: constexpr,
-) -> Any:
-    """The sum of what the windows hold for some places, whose coordinates count from the first window's begin."""
-    here = here & (y >= 0) & (x >= 0)
-    a = (y * 0).to(tl.float64)
-    # Without dilation only every so many-th row of a window meets a place, as the stride says.
-    NY: tl.constexpr = (KY + SY - 1) // SY if DY == 1 else KY
-    NX: tl.constexpr = (KX + SX - 1) // SX if DX == 1 else KX
-    for m in tl.static_range(NY):
-        i = y % SY + m * SY if DY == 1 else y * 0 + m
-        p = y - i * DY
-        good = here & (i < KY) & (p >= 0) & (p % SY == 0) & (p // SY < h)
-        for n in tl.static_range(NX):
-            j = x % SX + n * SX if DX == 1 else x * 0 + n
-            q = x - j * DX
-            seen = good & (j < KX) & (q >= 0) & (q % SX == 0) & (q // SX < w)
-            a += tl.load(parts + p // SY * by_y + q // SX * by_x + (i * KX + j) * C, mask=seen, other=0.0)
-    return a
+def best_seen(
+    a: Tensor,
+    tasks: Tensor,
+    origin: Tensor,
+    ringed: Tensor,
+    ranks: tuple[Tensor, Tensor],
+    rounds: int,
+    channels: int,
+    pixels: bool,
+) -> Tensor:
+    """The same for forms in windows. `ringed` has the ends of features and the groups of sites, side by side.
+
+    `ranks` are for each group the first that is the same, and its rank.
+    """
+    places = a.shape[1] * a.shape[2] * (1 if pixels else channels)
+    none = (None, None, None)
+    return _best(a, tasks, origin.contiguous(), none, ringed.contiguous(), ranks, rounds, places, channels, pixels)
+
+
+def _best(
+    a: Tensor,
+    tasks: Tensor,
+    origin: Tensor | None,
+    listed: tuple[Tensor | None, ...],
+    ringed: Tensor | None,
+    ranks: tuple[Tensor, Tensor],
+    rounds: int,
+    places: int,
+    channels: int,
+    pixels: bool,
+) -> Tensor:
+    out = a.new_zeros(len(a))
+    if not a.numel() or not places:
+        return out
+    count = ranks[0].shape[1]
+    wide = triton.next_power_of_2(count)
+    block = max(16, min(1024 // wide, triton.next_power_of_2(places)))
+    with torch.cuda.device_of(a):  # type: ignore[no-untyped-call]  # launches go to the current device
+        best_form[(len(a),)](
+            a.contiguous(),
+            tasks.contiguous(),
+            origin,
+            *listed,
+            ringed,
+            *(t.contiguous() for t in ranks),
+            out,
+            count,
+            places,
+            rounds,
+            a[0].numel(),
+            a.shape[2],
+            *((0, 0) if ringed is None else ringed.shape[1:3]),
+            *(channels, pixels, wide, block, rounds > 1),
+            num_warps=max(1, min(4, wide * block // 128)),
+        )
+    return out
