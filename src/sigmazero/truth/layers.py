@@ -6,6 +6,7 @@ value is from what it is for the unchanged input: bounds are about deviations, s
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -52,6 +53,10 @@ class Conv:
         _, out, high, wide, inner = self.weight.shape
         return max(out, inner) * high * wide
 
+    @cached_property
+    def _magnitudes(self) -> Tensor:
+        return self.weight.abs()
+
     def __call__(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """The products of the windows with the weights, without the bias."""
         weight = self.weight if weight is None else weight
@@ -68,13 +73,13 @@ class Conv:
     def forward(self, x: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
         """Values, and by how much they may be off."""
         y, slack = self(x) + self.bias, gamma(self.terms)
-        spread = self(slack * x.abs() + error * (1 + slack), self.weight.abs())
+        spread = self(slack * x.abs() + error * (1 + slack), self._magnitudes)
         return y, (spread + slack * self.bias.abs()) * (1 + slack) + UNIT * y.abs()
 
     def deviations(self, interval: Reach) -> Reach:
         """What deviations of the inputs within an interval around 0 can do to the outputs."""
         lo, hi = interval
-        middle, width = self((lo + hi) / 2), self((hi - lo) / 2, self.weight.abs())
+        middle, width = self((lo + hi) / 2), self((hi - lo) / 2, self._magnitudes)
         width = width * (1 + 4 * gamma(self.terms))
         return middle - width, middle + width
 

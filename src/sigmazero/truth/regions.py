@@ -22,7 +22,8 @@ FEW = 12  # free features of a task that planes are made over, at most; their co
 
 def gains(a: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
     """How far each feature can bring a form down."""
-    return torch.maximum(-a * lo, -a * hi)
+    down = -a
+    return torch.maximum(down * lo, down * hi)
 
 
 @dataclass(frozen=True, eq=False)
