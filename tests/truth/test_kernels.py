@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from sigmazero.truth import backward
-from sigmazero.truth.bounds import Bounder, Unchanged
+from sigmazero.truth.bounds import Bounder, Effort, Unchanged
 from sigmazero.truth.forms import Crop, Forms, Windows, ringed
 from sigmazero.truth.graph import image, trace
 from sigmazero.truth.layers import Relu
@@ -132,9 +132,9 @@ def check_margins(device: str = "cpu") -> None:
         sites = Tasks(rows.cpu(), begin, begin + torch.tensor([[8, 3], [5, 5]])).sites(curve(6, 6, 1)).to(device)
         ends = -image(x.double()), 1 - image(x.double())
         region = Groups(sites, *ends, rows, pixels=True)
-        found = bounder.margins(clean, rows, labels, region)
+        found = bounder.margins(clean, rows, labels, region, Effort.FULL)
         with definitions():
-            close(found, bounder.margins(clean, rows, labels, region))
+            close(found, bounder.margins(clean, rows, labels, region, Effort.FULL))
 
 
 CHECKS = [check_windows, check_bent, check_groups, check_margins]

@@ -54,7 +54,8 @@ class Conv:
         return max(out, inner) * high * wide
 
     @cached_property
-    def _magnitudes(self) -> Tensor:
+    def magnitudes(self) -> Tensor:
+        """Those of the weights."""
         return self.weight.abs()
 
     def __call__(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -73,13 +74,13 @@ class Conv:
     def forward(self, x: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
         """Values, and by how much they may be off."""
         y, slack = self(x) + self.bias, gamma(self.terms)
-        spread = self(slack * x.abs() + error * (1 + slack), self._magnitudes)
+        spread = self(slack * x.abs() + error * (1 + slack), self.magnitudes)
         return y, (spread + slack * self.bias.abs()) * (1 + slack) + UNIT * y.abs()
 
     def deviations(self, interval: Reach) -> Reach:
         """What deviations of the inputs within an interval around 0 can do to the outputs."""
         lo, hi = interval
-        middle, width = self((lo + hi) / 2), self((hi - lo) / 2, self._magnitudes)
+        middle, width = self((lo + hi) / 2), self((hi - lo) / 2, self.magnitudes)
         width = width * (1 + 4 * gamma(self.terms))
         return middle - width, middle + width
 

@@ -138,7 +138,7 @@ class Groups:
         """The sum of the largest gains of each form."""
         found: Tensor
         if forms.origin is None:
-            sites, *ends = self._listed
+            sites, *ends = self.listed
             found = on.best_listed(forms.a, forms.tasks, sites, ends, self._rank, self._most)
         else:
             known = self._ringed, (self._first, self._rank), self._most, self.lo.shape[3], self.pixels
