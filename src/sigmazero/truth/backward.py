@@ -1,14 +1,16 @@
 """From forms of one layer back to forms of the input, and the least that they can be."""
 
+import functools
 import math
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from sigmazero.truth.forms import Crop, Forms, Shape
+from sigmazero.truth.forms import Crop, Forms, Shape, Windows
+from sigmazero.truth.fused import kernels
 from sigmazero.truth.graph import Layered
-from sigmazero.truth.layers import Add, Conv, Layer, MaxPool, Relu, Reshape, Scale, overlay
+from sigmazero.truth.layers import Add, Conv, Layer, MaxPool, Pair, Relu, Reshape, Scale
 from sigmazero.truth.regions import Region
 from sigmazero.truth.relax import Straight
 from sigmazero.truth.rounding import TINY, gamma
@@ -29,27 +31,49 @@ class Known:
 
 def least(known: Known, place: int, forms: Forms) -> Tensor:
     """The least value of forms of a layer's deviations over each one's region; never more than that."""
-    layers = known.network.layers
-    waiting: dict[int, Forms] = {place: forms}
+    layers, readers = known.network.layers, known.network.readers
+    waiting: dict[int, Forms | Windows] = {place: forms}
     constant = torch.zeros(len(forms), dtype=torch.float64, device=forms.a.device)
     for at in range(place, 0, -1):
         if at not in waiting:
             continue
         layer, here = layers[at], waiting.pop(at)
-        size = here.a.abs().flatten(1).sum(1)
         width = known.widths[at]
         if isinstance(layer, Relu | MaxPool):
-            here = here.cropped(known.crops[at])  # outside it all lines are 0
-            here, offset = _straight(layer, known.lines[at], here)
+            here, size, offset = bent(layer, known.lines[at], known.crops[at], here)
             constant = constant + offset
             width = width + known.lines[at].largest + known.widths[layer.sources[0]]
+            below: list[Forms | Windows] = [here]
+        else:
+            assert isinstance(here, Forms)
+            size, below = _size(here.a), _sent(layer, here)
         constant = constant - size * width[here.tasks] * (4 * gamma(_terms(layer)))
-        for source, sent in zip(layer.sources, _sent(layer, here, layers), strict=True):
-            shape = layers[source].shape
-            waiting[source] = waiting[source].plus(sent, shape) if source in waiting else sent
-            waiting[source] = waiting[source].settled(shape)
-    found = constant + known.region.least(waiting[0]) if 0 in waiting else constant
+        for source, sent in zip(layer.sources, below, strict=True):
+            fits = isinstance(layers[source], Relu) and len(readers[source]) == 1
+            waiting[source] = _met(waiting.get(source), sent, layers[source].shape, fits)
+    found = constant
+    if 0 in waiting:
+        last = waiting[0]
+        assert isinstance(last, Forms)
+        found = constant + known.region.least(last)
     return found - 8 * gamma(len(layers)) * (found.abs() + constant.abs()) - TINY
+
+
+def _met(there: Forms | Windows | None, sent: Forms | Windows, shape: Shape, fits: bool) -> Forms | Windows:
+    """What waits at a layer, and what is sent to it. If it `fits`, a kernel sums windows as it takes them further."""
+    if isinstance(sent, Windows):
+        on = kernels(sent.parts) if fits else None
+        if on and on.reaches(sent.parts.shape[3:5], sent.stride, sent.dilation):
+            return sent
+        sent = sent.forms(shape)
+    assert not isinstance(there, Windows)
+    return (sent if there is None else there.plus(sent, shape)).settled(shape)
+
+
+def _size(a: Tensor) -> Tensor:
+    """The sum of magnitudes of each form."""
+    size: Tensor = torch.linalg.vector_norm(a.flatten(1), 1, dim=1)
+    return size
 
 
 def _terms(layer: Layer) -> int:
@@ -62,37 +86,45 @@ def _terms(layer: Layer) -> int:
     return 4
 
 
-def _straight(layer: Relu | MaxPool, lines: Straight, forms: Forms) -> tuple[Forms, Tensor]:
-    """Forms below those given, of the inputs of the layer, and their constants: a positive coefficient takes the lower
-    line, a negative one the upper.
+def bent(
+    layer: Relu | MaxPool, lines: Straight, crop: Crop, given: Forms | Windows
+) -> tuple[Forms | Windows, Tensor, Tensor]:
+    """Forms below those given, of the inputs of a layer that bends, the sums of magnitudes, and constants.
+
+    A positive coefficient takes the lower line, a negative one the upper. Outside the crop nothing moves and all lines
+    are 0: whatever coefficients are there have no part in the value, nor has their rounding.
     """
+    if isinstance(layer, Relu) and (on := kernels(lines.packed)):
+        given = given if isinstance(given, Windows) else Windows.of(given)
+        origin, size = given.frame(layer.shape, crop)
+        seen = given.parts, given.stride, given.dilation, given.begin, origin, size
+        a, magnitude, offset = on.bend(*seen, lines.packed, given.tasks)
+        return Forms(a, given.tasks, origin, within=True), magnitude, offset
+    assert isinstance(given, Forms)
+    forms = given.cropped(crop)
     a, n, c = forms.a, lines.slopes, lines.channels
     packed = forms.take(lines.packed, ring=True)
     low, high, under, over = packed.tensor_split((n * c, 2 * n * c, 2 * n * c + c), 3)
     up = a > 0
     offset = (a * torch.where(up, under, over)).flatten(1).sum(1)
     if isinstance(layer, Relu):
-        return Forms(a * torch.where(up, low, high), forms.tasks, forms.origin), offset
+        return Forms(a * torch.where(up, low, high), forms.tasks, forms.origin, within=True), _size(a), offset
     shape = (*a.shape[:3], n, c)
     slopes = torch.where(up[:, :, :, None], low.reshape(shape), high.reshape(shape))
     parts = (a[:, :, :, None] * slopes).view(*a.shape[:3], *layer.kernel, c)
-    return Forms(overlay(parts, layer.stride, layer.dilation), forms.tasks, forms.origin), offset
+    return _windows(parts, forms, layer), _size(a), offset
 
 
-def _sent(layer: Layer, forms: Forms, layers: tuple[Layer, ...]) -> list[Forms]:
-    """Forms of each source of a layer; those of a layer that bends are made already, but not moved."""
+def _sent(layer: Layer, forms: Forms) -> list[Forms | Windows]:
+    """Forms of each source of a layer that does not bend."""
     if isinstance(layer, Add):
         return [forms, forms]
-    if isinstance(layer, Relu):
-        return [forms]
-    shape = layers[layer.sources[0]].shape
     if isinstance(layer, Reshape):
         return [Forms(layer.back(forms.whole(layer.shape).a), forms.tasks)]
     if isinstance(layer, Scale):
         return [_scaled(layer, forms)]
-    assert isinstance(layer, Conv | MaxPool)
-    a = layer.back(forms.inside(layer.shape).a) if isinstance(layer, Conv) else forms.a
-    return [_moved(a, forms, layer, shape)]
+    assert isinstance(layer, Conv)
+    return [_windows(layer.back(forms.inside(layer.shape).a), forms, layer)]
 
 
 def _scaled(layer: Scale, forms: Forms) -> Forms:
@@ -104,13 +136,16 @@ def _scaled(layer: Scale, forms: Forms) -> Forms:
     return Forms(forms.a * seen, forms.tasks, forms.origin)
 
 
-def _moved(a: Tensor, forms: Forms, layer: Conv | MaxPool, shape: Shape) -> Forms:
-    """Forms in the coordinates of the layer before one with windows."""
+@functools.cache
+def _pair(pair: Pair, device: torch.device) -> Tensor:
+    """Two numbers on a device; copies to one would wait for all that runs there."""
+    return torch.tensor(pair, device=device)
+
+
+def _windows(parts: Tensor, forms: Forms, layer: Conv | MaxPool) -> Windows:
+    """Windows in the coordinates of the layer before."""
     top, _, left, _ = layer.edge
+    begin: Tensor | Pair = (-top, -left)
     if forms.origin is not None:
-        step = torch.tensor(layer.stride, device=a.device)
-        return Forms(a, forms.tasks, forms.origin * step - torch.tensor((top, left), device=a.device))
-    a = a[:, top : top + shape[0], left : left + shape[1]]
-    if a.shape[1:3] != shape[:2]:  # the last windows end before the image does
-        a = torch.nn.functional.pad(a, (0, 0, 0, shape[1] - a.shape[2], 0, shape[0] - a.shape[1]))
-    return Forms(a, forms.tasks)
+        begin = forms.origin * _pair(layer.stride, parts.device) - _pair((top, left), parts.device)
+    return Windows(parts, forms.tasks, begin, layer.stride, layer.dilation)

@@ -6,6 +6,7 @@ value is from what it is for the unchanged input: bounds are about deviations, s
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -52,6 +53,11 @@ class Conv:
         _, out, high, wide, inner = self.weight.shape
         return max(out, inner) * high * wide
 
+    @cached_property
+    def magnitudes(self) -> Tensor:
+        """Those of the weights."""
+        return self.weight.abs()
+
     def __call__(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """The products of the windows with the weights, without the bias."""
         weight = self.weight if weight is None else weight
@@ -68,28 +74,26 @@ class Conv:
     def forward(self, x: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
         """Values, and by how much they may be off."""
         y, slack = self(x) + self.bias, gamma(self.terms)
-        spread = self(slack * x.abs() + error * (1 + slack), self.weight.abs())
+        spread = self(slack * x.abs() + error * (1 + slack), self.magnitudes)
         return y, (spread + slack * self.bias.abs()) * (1 + slack) + UNIT * y.abs()
 
     def deviations(self, interval: Reach) -> Reach:
         """What deviations of the inputs within an interval around 0 can do to the outputs."""
         lo, hi = interval
-        middle, width = self((lo + hi) / 2), self((hi - lo) / 2, self.weight.abs())
+        middle, width = self((lo + hi) / 2), self((hi - lo) / 2, self.magnitudes)
         width = width * (1 + 4 * gamma(self.terms))
         return middle - width, middle + width
 
     def back(self, a: Tensor) -> Tensor:
-        """Coefficients (rows, h, w, outputs) as coefficients of the windows that they cover."""
+        """Coefficients (rows, h, w, outputs) as those of the windows (rows, h, w, height, width, inputs)."""
         groups, out, high, wide, inner = self.weight.shape
         rows, h, w = a.shape[:3]
         if groups == 1:
-            parts = (a.reshape(-1, out) @ self.weight.reshape(out, -1)).reshape(rows, h, w, high, wide, inner)
-        elif out == inner == 1:
-            parts = a[:, :, :, None, None] * self.weight[:, 0, :, :, 0].permute(1, 2, 0)
-        else:
-            a = a.reshape(rows, h, w, groups, out)
-            parts = torch.einsum("bhwgo,goijn->bhwijgn", a, self.weight).reshape(rows, h, w, high, wide, -1)
-        return overlay(parts, self.stride, self.dilation)
+            return (a.reshape(-1, out) @ self.weight.reshape(out, -1)).reshape(rows, h, w, high, wide, inner)
+        if out == inner == 1:
+            return a[:, :, :, None, None] * self.weight[:, 0, :, :, 0].permute(1, 2, 0)
+        a = a.reshape(rows, h, w, groups, out)
+        return torch.einsum("bhwgo,goijn->bhwijgn", a, self.weight).reshape(rows, h, w, high, wide, -1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,11 +7,13 @@ that do most: a site's gain is how far it alone can bring the form down.
 
 from dataclasses import dataclass
 from functools import cached_property
+from types import ModuleType
 
 import torch
 from torch import Tensor
 
 from sigmazero.truth.forms import Forms, ringed
+from sigmazero.truth.fused import kernels
 from sigmazero.truth.layers import Reach
 from sigmazero.truth.rounding import gamma
 
@@ -20,7 +22,8 @@ FEW = 12  # free features of a task that planes are made over, at most; their co
 
 def gains(a: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
     """How far each feature can bring a form down."""
-    return torch.maximum(-a * lo, -a * hi)
+    down = -a
+    return torch.maximum(down * lo, down * hi)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +68,19 @@ class Groups:
         return same.to(torch.int8).argmax(2)
 
     @cached_property
+    def _rank(self) -> Tensor:
+        """How many groups before each group are the same (tasks, groups)."""
+        return (self._first[:, :, None] == self._first[:, None]).tril(-1).sum(2)
+
+    @cached_property
+    def _most(self) -> int:
+        """How often a group comes in a task at most."""
+        return int(self._rank.max()) + 1 if self._rank.numel() else 1
+
+    @cached_property
     def twins(self) -> bool:
         """Whether any group comes twice in a task."""
-        groups = torch.arange(self.sites.shape[1], device=self.sites.device)
-        return bool((self._first != groups).any())
+        return self._most > 1
 
     @cached_property
     def interval(self) -> Reach:
@@ -95,6 +107,9 @@ class Groups:
         """The least value of each form over its task's region."""
         a, tasks = forms.a, forms.tasks
         groups, places = self.sites.shape[1:]
+        on = kernels(a)
+        if on and on.groups(groups, self.lo.shape[3]):
+            return -_total(self._by_kernel(on, forms)[:, None], self)
         if forms.origin is None:
             sites, lo, hi = self.listed
             chosen = sites[tasks]
@@ -119,12 +134,22 @@ class Groups:
                 gain = gain.scatter(1, place[:, None], kept[:, None])
         return -_total(torch.stack(best, 1), self)
 
+    def _by_kernel(self, on: ModuleType, forms: Forms) -> Tensor:
+        """The sum of the largest gains of each form."""
+        found: Tensor
+        if forms.origin is None:
+            sites, *ends = self.listed
+            found = on.best_listed(forms.a, forms.tasks, sites, ends, self._rank, self._most)
+        else:
+            known = self._ringed, (self._first, self._rank), self._most, self.lo.shape[3], self.pixels
+            found = on.best_seen(forms.a, forms.tasks, forms.origin, *known)
+        return found
+
     def _best(self, gain: Tensor, tasks: Tensor) -> Tensor:
         """The largest gain of each group (forms, groups, places); of a group that comes twice the two largest."""
         if not self.twins:
             return gain.amax(2)
-        first = self._first[tasks]
-        rank = torch.stack([(first[:, :g] == first[:, g : g + 1]).sum(1) for g in range(gain.shape[1])], 1)
+        rank = self._rank[tasks]
         count = min(gain.shape[1], gain.shape[2])
         top = gain.topk(count, 2).values
         picked: Tensor = top.gather(2, rank.clamp_max(count - 1)[:, :, None])[:, :, 0]

@@ -1,0 +1,15 @@
+"""The compiled kernels of bounds: the checks of tests/truth."""
+
+import pytest
+import torch
+
+from sigmazero.truth.fused import kernels
+from tests.truth.test_kernels import CHECKS
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_compiled_kernels_agree_with_their_definitions(check):
+    assert kernels(torch.zeros(1, dtype=torch.float64, device="cuda")) is not None
+    check("cuda")
