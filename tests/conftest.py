@@ -73,7 +73,7 @@ LONG = (
     *("store/test_alterations.py", "report/test_adding.py", "cli/test_adding.py", "attacks/test_number_formats.py"),
     *("cli/test_submit.py", "docs/test_site.py", "bench/test_stale.py", "bench/test_engines", "auto/"),
     *("docs/test_first_hour.py", "docs/test_notebooks.py", "docs/test_how_to.py"),
-    "truth/test_soundness.py",
+    *("truth/test_soundness.py", "truth/test_kernels.py"),
     "benchmarks/",
 )
 

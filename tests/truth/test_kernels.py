@@ -28,7 +28,7 @@ from tests.truth.soundness import Residual
 
 ROOT = Path(__file__).parents[2]
 DEFINED = ["forms", "backward", "regions"]  # modules that ask for kernels
-SHAPES = [(2, 3, 4, 4, 3, 1), (3, 2, 3, 2, 2, 5), (2, 1, 1, 3, 2, 2)]
+SHAPES = [(2, 3, 4, 3, 3, 1), (3, 2, 3, 2, 2, 5), (2, 1, 1, 3, 2, 2)]
 
 
 @contextlib.contextmanager

@@ -72,7 +72,9 @@ def _met(there: Forms | Windows | None, sent: Forms | Windows, shape: Shape, fit
 
 def _size(a: Tensor) -> Tensor:
     """The sum of magnitudes of each form."""
-    size: Tensor = torch.linalg.vector_norm(a.flatten(1), 1, dim=1)
+    if not a.is_cuda:
+        return a.abs().sum((1, 2, 3))
+    size: Tensor = torch.linalg.vector_norm(a, 1, dim=(1, 2, 3))  # in one pass; slower than two on a CPU
     return size
 
 
@@ -106,7 +108,7 @@ def bent(
     packed = forms.take(lines.packed, ring=True)
     low, high, under, over = packed.tensor_split((n * c, 2 * n * c, 2 * n * c + c), 3)
     up = a > 0
-    offset = (a * torch.where(up, under, over)).flatten(1).sum(1)
+    offset = (a * torch.where(up, under, over)).sum((1, 2, 3))
     if isinstance(layer, Relu):
         return Forms(a * torch.where(up, low, high), forms.tasks, forms.origin, within=True), _size(a), offset
     shape = (*a.shape[:3], n, c)
