@@ -41,7 +41,7 @@ unit: $(VENV)/.dev
 	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not long'
 
 rest: $(VENV)/.dev  ## the attacks on ourselves and other long tests that `make test` leaves out; bridges are in `make peers`
-	$(BIN)/pytest -q -n 2 --dist worksteal -m long --ignore tests/adapters
+	$(BIN)/pytest -q -n 2 --dist worksteal -m long tests --ignore tests/adapters
 
 # Other libraries, in an environment of their own, which has torch and our tools from the first by a path file. They are
 # installed without what they ask for besides: one holds back requests, another wants what does not build.
