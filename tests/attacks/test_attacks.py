@@ -43,7 +43,16 @@ WITH_BUDGETS = [(name, 6) for name in EVERY] + [(name, None) for name in MINIMUM
 
 def small(name: str) -> sz.Attack:
     """The attack with as few steps as show its behaviour."""
-    return sz.get(name, steps=min(sz.ATTACKS[name].steps, 8 if name.startswith(COSTLY) else 24))
+    return _at_most(name, 8, 24)
+
+
+def longer(name: str) -> sz.Attack:
+    """The attack with so many steps that rows leave on the way."""
+    return _at_most(name, 12, 40)
+
+
+def _at_most(name: str, costly: int, others: int) -> sz.Attack:
+    return sz.get(name, steps=min(sz.ATTACKS[name].steps, costly if name.startswith(COSTLY) else others))
 
 
 def how(attack: sz.Attack, **options):
@@ -89,7 +98,7 @@ def test_already_wrong_inputs_cost_one_forward_and_stay(name):
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("shape", [(8,), (3, 4, 4)])
 def test_a_sample_is_the_same_in_any_company(name, shape):
-    attack = small(name)
+    attack = longer(name)
     model, x, y = linear_problem(shape, 7, seed=3)
     ids = torch.arange(100, 107)
     options = how(attack, seed=5, pool=x)
@@ -125,7 +134,7 @@ def test_seed_decides(name, monkeypatch):
 
 @pytest.mark.parametrize(("name", "budget"), WITH_BUDGETS)
 def test_counts_are_exact(name, budget):
-    attack = small(name)
+    attack = longer(name)
     model, x, y = linear_problem((2, 4, 4), 6, seed=2)
     x.flatten(1)[:, -1] = torch.arange(6) / 1000  # a tag to be recognised by
     y = model(x).argmax(1)
@@ -202,7 +211,7 @@ def test_pixel_unit_counts_positions(name):
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("when", ["clean", "moved"])
 def test_a_model_that_breaks_for_one_sample_leaves_the_others_alone(name, when):
-    attack = small(name)
+    attack = longer(name)
     model, x, y = linear_problem((2, 4, 4), 4, seed=6)
     x.flatten(1)[:, -1] = torch.arange(4) / 1000  # a tag to be recognised by
     y = model(x).argmax(1)
