@@ -26,6 +26,7 @@ autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
+autodoc_use_type_comments = False  # there are none, and to look for them takes seconds
 python_maximum_signature_line_length = 100
 
 # Every name of ours must lead somewhere; names of others have no pages here.

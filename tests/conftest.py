@@ -78,11 +78,24 @@ LONG = (
 )
 
 
+def is_long(path: Path) -> bool:
+    """Whether a file of tests is one that `make test` leaves to `make rest`."""
+    here = Path(__file__).parent
+    return path.is_relative_to(here) and path.relative_to(here).as_posix().startswith(LONG)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even read the files of which no test is asked for: to import them all takes each process seconds."""
+    asked = config.getoption("markexpr")
+    if collection_path.name.startswith("test_") and asked in ("long", "not long"):
+        return True if is_long(collection_path) != (asked == "long") else None
+    return None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what `make test` leaves to `make rest`."""
-    here = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(here) and item.path.relative_to(here).as_posix().startswith(LONG):
+        if is_long(item.path):
             item.add_marker("long")
     # The longest begins first, or one process would wait for it in the end.
     items.sort(key=lambda item: item.path.name != "test_site.py")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import LONG, is_long
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "sigmazero"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
@@ -173,3 +175,13 @@ def test_one_word_for_one_thing():
 def test_public_names_exist():
     package = importlib.import_module("sigmazero")
     assert all(hasattr(package, name) for name in package.__all__)
+
+
+def test_what_is_left_to_make_rest_is_there():
+    """Each run reads its own files alone: a name in the list that no file has would leave one to the other run."""
+    here = Path(__file__).parent
+    files = [path.relative_to(here).as_posix() for path in here.rglob("test_*.py")]
+    assert not [name for name in LONG if not any(file.startswith(name) for file in files)]
+    assert is_long(here / "hard" / "test_fuzz.py")
+    assert not is_long(here / "test_structure.py")
+    assert not is_long(here.parent / "src" / "hard" / "test_fuzz.py")

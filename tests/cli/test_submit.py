@@ -57,8 +57,9 @@ def test_the_script_runs_the_shards_and_says_how_to_merge_them(sigmazero, spaced
         assert Path(f"runs/my plan-limit-20-part-{number}-of-2.db").is_file()
     assert Path("a b").exists()
     merge = next(line for line in text.splitlines() if line.startswith("#   sigmazero merge")).removeprefix("#   ")
-    done = bash("-c", merge.replace("sigmazero", f"{shlex.quote(sys.executable)} -m sigmazero", 1))
-    assert done.returncode == 0, done.stderr
+    words = bash("-c", merge.replace("sigmazero", r"printf '%s\0'", 1)).stdout.split("\0")[:-1]  # as bash reads them
+    merged = sigmazero(*words)
+    assert merged.exit_code == 0, merged.output
     run(Path("my plan.toml").read_text(), "one.db", limit=20)
     assert_same(*(dict(sorted(contents(path).items())) for path in ("runs/my plan-limit-20.db", "one.db")))
     with Store("runs/my plan-limit-20.db") as store:
@@ -148,5 +149,7 @@ def test_with_submitit_every_shard_is_a_job(sigmazero, spaced, monkeypatch):
     assert seen.values["slurm_setup"][-1] == "ml cuda"
     assert [command[-2:] for command in seen.commands] == [["--shard", f"{i}/3"] for i in (1, 2, 3)]
     assert seen.function is subprocess.check_call
-    subprocess.check_call(seen.commands[0])  # what a job does
+    assert seen.commands[0][:3] == [sys.executable, "-m", "sigmazero"]
+    done = sigmazero(*seen.commands[0][3:])  # what a job does
+    assert done.exit_code == 0, done.output
     assert Path("runs/my plan-part-1-of-3.db").is_file()

@@ -11,7 +11,7 @@ from sigmazero.core.inputs import make_problem
 from sigmazero.run import Hardware, Session
 from sigmazero.run.graphs import Captured
 from sigmazero.run.prepared import PhaseRunner
-from tests.attacks.test_attacks import how, small
+from tests.attacks.test_attacks import how, longer
 from tests.networks import TinyNet
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -34,7 +34,7 @@ def question(kind: str, budget: int | None = None, rows: int = 48):
 
 def ask(name: str, kind: str, compact: bool = False, budget: int | None = None, **hardware):
     """A search in batches of exactly so many rows: neither padding nor, unless asked for, rows that leave."""
-    attack = small(name)
+    attack = longer(name)
     net, problem = question(kind, how(attack).get("budget", budget))
     return Session(attack, net, Hardware(**hardware), batch_size=len(problem), compact=compact).run(problem)
 
@@ -53,7 +53,7 @@ def test_captured_is_eager(name, kind):
 @pytest.mark.parametrize("name", CAPTURABLE)
 def test_compaction_changes_nothing(name):
     """Smaller recordings have other kernels, whose rounding a long search amplifies: this one is short."""
-    attack = replace(small(name), steps=max(1, 25 // max(1, small(name).iterations // small(name).steps)))
+    attack = replace(longer(name), steps=max(1, 25 // max(1, longer(name).iterations // longer(name).steps)))
     net, problem = question("conv", how(attack).get("budget", 6))
     one, two = (
         Session(attack, net, Hardware(capture=None), batch_size=48, compact=compact).run(problem)

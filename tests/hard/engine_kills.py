@@ -43,7 +43,12 @@ VICTIMS = (("worker", "ray"), ("node", "ray"), ("driver", "ray"), ("worker", "pr
 
 def sigmazero(*arguments: Any, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command line, in a process of its own."""
-    command = [sys.executable, "-m", "sigmazero", *map(str, arguments)]
+    return python("-m", "sigmazero", *map(str, arguments), cwd=cwd, **environment)
+
+
+def python(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Python with our modules, in a process of its own."""
+    command = [sys.executable, *arguments]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
     env |= EAGER | environment
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=600)

@@ -12,7 +12,7 @@ from sigmazero.core.oracle import Oracle
 from sigmazero.run.graphs import Captured, Frame, Frames, stepper
 from sigmazero.run.search import search
 from sigmazero.run.steppers import Eager
-from tests.attacks.test_attacks import how, small
+from tests.attacks.test_attacks import how, longer
 from tests.networks import TinyNet
 
 CAPTURABLE = sorted(name for name, attack in sz.ATTACKS.items() if attack.capturable)
@@ -90,7 +90,7 @@ def no_graphs(monkeypatch):
 
 @pytest.mark.parametrize("name", CAPTURABLE)
 def test_frames_take_the_same_steps(name):
-    attack, net = small(name), TinyNet("conv")
+    attack, net = longer(name), TinyNet("conv")
     question = problem(net, how(attack).get("budget"))
     (one, _), (two, _) = (found(attack, net, question, captured) for captured in (False, True))
     for field in ("counts", "points", "forwards", "backwards", "step_found", "broken", "unstarted"):
@@ -99,7 +99,7 @@ def test_frames_take_the_same_steps(name):
 
 @pytest.mark.parametrize("name", ["sigma-zero", "sigma-swap", "spgd-unprojected"])
 def test_rows_that_are_left_move_to_smaller_frames(name):
-    attack, net = small(name), TinyNet("conv")
+    attack, net = longer(name), TinyNet("conv")
     if name != "spgd-unprojected":
         attack = sz.get(name, steps=150)
     question = problem(net, 5)
@@ -112,7 +112,7 @@ def test_rows_that_are_left_move_to_smaller_frames(name):
 
 @pytest.mark.parametrize("name", ["sigma-zero", "sigma-swap", "sparse-rs"])
 def test_the_next_batch_uses_them_again(name, monkeypatch):
-    attack, net = small(name), TinyNet("conv")
+    attack, net = longer(name), TinyNet("conv")
     question = problem(net, how(attack).get("budget"))
     _, frames = found(attack, net, question, captured=True)
     monkeypatch.setattr(Frame, "record", lambda *_: pytest.fail("there is a frame for so many rows"))

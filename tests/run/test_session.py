@@ -15,7 +15,7 @@ from sigmazero.core.inputs import make_problem
 from sigmazero.core.result import Outcome
 from sigmazero.run import Hardware, Prepared, Session
 from sigmazero.run.memory import limited, out_of_memory, remembered
-from tests.attacks.test_attacks import how, small
+from tests.attacks.test_attacks import how, longer
 from tests.networks import TinyNet
 
 ATTACK = sz.get("sigma-zero", steps=12)
@@ -292,7 +292,7 @@ class Writes(nn.Module):
 @pytest.mark.parametrize("name", sorted(sz.ATTACKS))
 def test_a_model_that_writes_to_its_input_gets_copies(name, caplog):
     """Without a copy gradient attacks end in an error of autograd's, others find nothing or claim what is not so."""
-    net, attack = TinyNet("conv"), small(name)
+    net, attack = TinyNet("conv"), longer(name)
 
     def same(x):
         return net((x - 0.25) * 2.0 / 2.0 + 0.25)

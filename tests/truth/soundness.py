@@ -1,5 +1,6 @@
 """Random tiny networks of all kinds of layers, and what their margins really are: none may be below a bound."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +44,7 @@ def random_network(seed: int) -> tuple[nn.Module, tuple[int, ...]]:
     if seed % 5 == 0:
         width, features = pick(5, 9), pick(6, 9)
         layers = [nn.Linear(features, width), bend(), nn.Linear(width, 6), nn.BatchNorm1d(6), bend()]
-        return _eval(nn.Sequential(*layers, nn.Linear(6, classes))), (features,)
+        return with_weights(nn.Sequential(*layers, nn.Linear(6, classes))), (features,)
     channels, size = pick(1, 2), pick(5, 6)
     first = nn.Conv2d(channels, 4, pick(2, 3), stride=pick(1, 2), padding=pick(0, 1), bias=pick(True, False))
     layers = [first, pick(nn.BatchNorm2d(4), nn.Identity()), bend()]
@@ -66,10 +67,10 @@ def random_network(seed: int) -> tuple[nn.Module, tuple[int, ...]]:
     except RuntimeError:  # the image became smaller than a window
         return random_network(seed + 1_000_003)
     head = pick([nn.Linear(width, classes)], [nn.Linear(width, 5), bend(), nn.Linear(5, classes)])
-    return _eval(nn.Sequential(body, *head)), (channels, size, size)
+    return with_weights(nn.Sequential(body, *head)), (channels, size, size)
 
 
-def _eval(model: nn.Module) -> nn.Module:
+def with_weights(model: nn.Module) -> nn.Module:
     """With statistics of norms as training leaves them, and weights that matter."""
     for module in model.modules():
         if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
@@ -93,9 +94,9 @@ class Found:
     nearest: float
 
 
-def examined(seed: int) -> Found:
+def examined(seed: int, make: Callable[[int], tuple[nn.Module, tuple[int, ...]]] = random_network) -> Found:
     """The bounds of one random network on random regions, against many points of each."""
-    model, shape = random_network(seed)
+    model, shape = make(seed)
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(2, *shape, generator=generator)
     y = model(x).argmax(1)

@@ -168,8 +168,10 @@ def test_a_killed_run_goes_on(tmp_path, children: Children, monkeypatch):
     [
         ({"up_to": 0}, "up_to=0 must be a whole number"),
         ({"up_to": 7}, "more than the 6 features"),
-        ({"time_limit": 0}, "time_limit=0 must be more than 0"),
-        ({"time_limit": -1.0}, "must be more than 0 seconds"),
+        ({"time_limit": 0}, "time_limit=0 must be a number of seconds, more than 0"),
+        ({"time_limit": -1.0}, "more than 0; leave it out"),
+        ({"time_limit": "3"}, "time_limit='3' must be a number of seconds"),
+        ({"total_limit": [3]}, r"total_limit=\[3\] must be a number of seconds"),
         ({"block_size": 0}, "block_size=0"),
         ({"bounds": (0.5, 1.0)}, "outside the bounds"),
         ({"attack": "sparse-rs"}, "sparse-rs works with a fixed budget"),

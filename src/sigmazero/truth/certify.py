@@ -95,8 +95,8 @@ def _check(up_to: int, time_limit: float | None, total_limit: float | None, bloc
     if not integer(up_to) or up_to < 1:
         raise ValueError(f"up_to={up_to!r} must be a whole number of changes, 1 or more")
     for name, limit in (("time_limit", time_limit), ("total_limit", total_limit)):
-        if limit is not None and not limit > 0:
-            raise ValueError(f"{name}={limit} must be more than 0 seconds; leave it out for no limit")
+        if limit is not None and not (isinstance(limit, int | float) and limit > 0):
+            raise ValueError(f"{name}={limit!r} must be a number of seconds, more than 0; leave it out for no limit")
     if block_size is not None and (not integer(block_size) or block_size < 1):
         raise ValueError(f"block_size={block_size!r} must be a whole number of inputs, 1 or more")
 

@@ -19,8 +19,8 @@ from sigmazero.truth.rounding import UNIT
 __all__ = ["Layered", "UnknownOperation", "image", "trace"]
 
 KNOWN = (
-    "Conv2d, Linear, ReLU, LeakyReLU, BatchNorm in eval mode, average and max pooling, flatten, sums, and numbers "
-    "added or multiplied"
+    "Conv2d, Linear, ReLU, LeakyReLU, BatchNorm in eval mode, average and max pooling, zero padding, flatten, sums, "
+    "and numbers added or multiplied"
 )
 # What a model's own arithmetic may be off: of each operation, and of the largest logit. On a GPU it may be TF32.
 ROUNDED: dict[str, tuple[float, float]] = {"cpu": (2.0**-18, 1e-4)}

@@ -110,11 +110,33 @@ def _conv(
     groups: int = 1,
 ) -> int:
     _images(x)
-    if isinstance(weight, Traced) or isinstance(padding, str):
-        raise UnknownOperation(f"a convolution with padding={padding!r} or computed weights is not known here")
+    if isinstance(weight, Traced):
+        raise UnknownOperation("a convolution with computed weights is not known here")
     own = weight.double().reshape(groups, -1, *weight.shape[1:]).permute(0, 1, 3, 4, 2).contiguous()
-    how = _pair(stride), _around(padding), _pair(dilation)
+    edge = _named(padding, weight, _pair(dilation)) if isinstance(padding, str) else _around(padding)
+    how = _pair(stride), edge, _pair(dilation)
     return layers.add(Conv(shape_of(found), (x.place,), own, _bias(bias, weight), *how))
+
+
+def _named(padding: str, weight: Tensor, dilation: tuple[int, int]) -> tuple[int, int, int, int]:
+    """The edge that "same" or "valid" means; where it is uneven, torch adds the one more below and at the right."""
+    if padding == "valid":
+        return EDGE
+    if padding != "same":
+        raise UnknownOperation(f"a convolution with padding={padding!r} is not known here; 'same' and 'valid' are")
+    high, wide = (step * (size - 1) for step, size in zip(dilation, weight.shape[2:], strict=True))
+    return high // 2, high - high // 2, wide // 2, wide - wide // 2
+
+
+@operation("constant_pad_nd", "pad")
+def _zeros_around(layers: Layers, found: Tensor, x: Traced, pad: Any, *how: Any, **more: Any) -> int:
+    """Zeros around an image: windows of one value each, with an edge."""
+    _images(x)
+    left, right, top, bottom, *others = [*pad, 0, 0][: max(4, len(pad))]
+    mode = [each for each in (*how, *more.values()) if each not in (0, None, "constant")]
+    if mode or any(others) or min(left, right, top, bottom) < 0:
+        raise UnknownOperation("padding with other values than 0, of channels or by less than 0 is not known here")
+    return _mean(layers, found, x, (1, 1), (1, 1), (top, bottom, left, right))
 
 
 def _images(x: Traced) -> None:
