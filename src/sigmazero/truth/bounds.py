@@ -115,7 +115,8 @@ class Bounder:
                 given = [intervals[source] for source in layer.sources]
                 intervals[place] = layer.deviations(*given)
             lo, hi = intervals[place]
-            known.widths[place] = (hi - lo).flatten(1).amax(1)
+            bends = isinstance(layer, Input | Relu | MaxPool)
+            known.widths[place] = (hi - lo).flatten(1).amax(1) if forward is None or bends else forward.width(place)
             for source in layer.sources:
                 if max(readers[source]) <= place:
                     intervals.pop(source, None)

@@ -120,6 +120,7 @@ class Forward:
         n, groups, places = region.sites.shape
         self.free = Free(*(t.view(n, groups, places, -1) for t in (lo, hi)))
         self.planes: dict[int, Planes] = {0: self._input(region, sites)}
+        self.sizes: dict[int, Tensor] = {0: self.free.size(self.planes[0].low)}
 
     def _input(self, region: Groups, sites: Tensor) -> Planes:
         """Each free feature is its own plane."""
@@ -145,19 +146,32 @@ class Forward:
     def step(self, place: int, clean: list[Tensor], errors: list[Tensor]) -> None:
         """Planes of one layer, from those of its sources."""
         layer = self.layers[place]
-        given = [self.planes[source] for source in layer.sources]
+        given, sizes = [self.planes[source] for source in layer.sources], [self.sizes[s] for s in layer.sources]
         if isinstance(layer, Relu | MaxPool):
             source = layer.sources[0]
-            bent = self._relu if isinstance(layer, Relu) else self._pool
-            self.planes[place] = bent(layer, given[0], clean[source], errors[source])  # type: ignore[arg-type]
+            held = clean[source], errors[source]
+            bent = self._relu(layer, given[0], *held) if isinstance(layer, Relu) else self._pool(layer, given[0], *held)
+            found, slack = bent
+            slack = slack + sizes[0][:, None, None, None] * (16 * gamma(self.free.planes))
         elif isinstance(layer, Conv):
-            self.planes[place] = self._conv(layer, given[0])
-        elif isinstance(layer, Scale):
-            self.planes[place] = self._scale(layer, given[0])
-        elif isinstance(layer, Reshape):
-            self.planes[place] = self._reshape(layer, given[0])
-        elif isinstance(layer, Add):
-            self.planes[place] = self._add(layer, given)
+            found = self._conv(layer, given[0])
+            slack = sizes[0][:, None] * layer.magnitudes.sum((2, 3, 4)).flatten()
+            slack = slack[:, None, None] * (8 * gamma(layer.terms + self.free.planes))
+        else:
+            assert isinstance(layer, Scale | Reshape | Add)
+            found = self._plain(layer, given)
+            slack = self.width(place)[:, None, None, None] * (8 * gamma(self.free.planes))
+        slack = torch.where(found.reach[..., None], slack, 0.0)
+        found.low[:, -1] -= slack  # outward, by more than rounding can have done
+        found.high[:, -1] += slack
+        self.planes[place] = found
+        self.sizes[place] = torch.maximum(*(self.free.size(each) for each in found.both))
+
+    def _plain(self, layer: Scale | Reshape | Add, given: list[Planes]) -> Planes:
+        """Planes of a layer without windows."""
+        if isinstance(layer, Scale):
+            return self._scale(layer, given[0])
+        return self._reshape(layer, given[0]) if isinstance(layer, Reshape) else self._add(layer, given)
 
     def ends(self, place: int) -> Reach:
         """How far each value of a layer can move (tasks, height, width, channels)."""
@@ -170,19 +184,15 @@ class Forward:
         return lo, hi
 
     def width(self, place: int) -> Tensor:
-        """The widest interval of a layer (tasks,)."""
-        lo, hi = self.free.ends(*self.planes[place].both)
-        return (hi - lo).flatten(1).amax(1)
+        """More than any sum of magnitudes of what makes a value of a layer that does not bend (tasks,).
 
-    def _size(self, planes: Planes) -> Tensor:
-        return torch.maximum(self.free.size(planes.low), self.free.size(planes.high))
-
-    def _wider(self, planes: Planes, slack: Tensor) -> Planes:
-        """Moved outward where something moves, in place, by more than rounding can have done."""
-        slack = torch.where(planes.reach[..., None], slack, 0.0)
-        planes.low[:, -1] -= slack
-        planes.high[:, -1] += slack
-        return planes
+        Rounding goes by these; planes may be much nearer to each other, where terms cancel.
+        """
+        layer = self.layers[place]
+        given: Tensor = 2 * sum((self.sizes[source] for source in layer.sources), torch.zeros_like(self.sizes[0]))
+        if isinstance(layer, Conv):
+            return given * layer.magnitudes.sum((2, 3, 4)).amax()
+        return given * layer.factor.abs().amax() if isinstance(layer, Scale) else given
 
     def _conv(self, layer: Conv, given: Planes) -> Planes:
         origin, size, seen = _reached(layer, given)
@@ -190,12 +200,10 @@ class Forward:
         shape = (n, numbers, *size, layer.shape[2])
         middle, half = ((seen.low + seen.high) / 2).flatten(0, 1), ((seen.high - seen.low) / 2).flatten(0, 1)
         plain = Conv(layer.shape, layer.sources, layer.weight, layer.bias, layer.stride, (0, 0, 0, 0), layer.dilation)
-        middle, half = plain(middle).view(shape), plain(half, layer.weight.abs()).view(shape)
-        total = layer.weight.abs().sum((2, 3, 4)).flatten()
-        slack = self._size(given)[:, None] * total * (8 * gamma(layer.terms + self.free.planes))
+        middle, half = plain(middle).view(shape), plain(half, layer.magnitudes).view(shape)
         reach = MaxPool(layer.shape, (0,), layer.kernel, layer.stride, (0, 0, 0, 0), layer.dilation)
         touched = reach.seen(seen.reach[..., None].to(torch.int8), 0).amax(3)[..., 0] > 0
-        return self._wider(Planes(middle - half, middle + half, origin, touched), slack[:, None, None])
+        return Planes(middle - half, middle + half, origin, touched)
 
     def _scale(self, layer: Scale, given: Planes) -> Planes:
         factor = layer.factor
@@ -203,8 +211,7 @@ class Forward:
             factor = given.values(factor.expand(1, *layer.shape), torch.zeros_like(self.rows))[:, None]
         one, other = given.low * factor, given.high * factor
         low, high = torch.where(factor >= 0, one, other), torch.where(factor >= 0, other, one)
-        slack = self._size(given)[:, None] * (8 * gamma(self.free.planes) * layer.factor.abs().amax())
-        return self._wider(Planes(low, high, given.origin, given.reach), slack[:, None, None])
+        return Planes(low, high, given.origin, given.reach)
 
     def _reshape(self, layer: Reshape, given: Planes) -> Planes:
         whole = given.seen(torch.zeros_like(given.origin), layer.before[:2])
@@ -215,12 +222,10 @@ class Forward:
     def _add(self, layer: Add, given: list[Planes]) -> Planes:
         zero = torch.zeros_like(given[0].origin)
         one, other = (planes.seen(zero, layer.shape[:2]) for planes in given)
-        slack = (self._size(one) + self._size(other)) * (8 * gamma(self.free.planes))
-        total = Planes(one.low + other.low, one.high + other.high, zero, one.reach | other.reach)
-        return self._wider(total, slack[:, None, None, None])
+        return Planes(one.low + other.low, one.high + other.high, zero, one.reach | other.reach)
 
-    def _relu(self, layer: Relu, given: Planes, clean: Tensor, errors: Tensor) -> Planes:
-        """The plane below takes the line of where it lies itself, and so does the plane above."""
+    def _relu(self, layer: Relu, given: Planes, clean: Tensor, errors: Tensor) -> tuple[Planes, Tensor]:
+        """The plane below takes the line of where it lies itself, and so does the plane above. Besides, slack."""
         z, error = given.values(clean, self.rows), given.values(errors, self.rows)
         parts = []
         for planes, upper in ((given.low, False), (given.high, True)):
@@ -230,11 +235,13 @@ class Forward:
             bent = planes * slope[:, None]
             bent[:, -1] += offset
             parts.append(bent)
-        slack = self._size(given) * (8 * gamma(self.free.planes))
-        return self._wider(Planes(parts[0], parts[1], given.origin, given.reach), slack[:, None, None, None])
+        return Planes(parts[0], parts[1], given.origin, given.reach), torch.zeros_like(z[:, :1, :1, :1])
 
-    def _pool(self, layer: MaxPool, given: Planes, clean: Tensor, errors: Tensor) -> Planes:
-        """Below: the input that is the largest in the middle. Above: that one, and how far another can be beyond it."""
+    def _pool(self, layer: MaxPool, given: Planes, clean: Tensor, errors: Tensor) -> tuple[Planes, Tensor]:
+        """Below: the input that is the largest in the middle. Above: that one, and how far another can be beyond it.
+
+        Besides, by how much the values themselves may be off.
+        """
         origin, _, seen = _reached(layer, given)
         inner = MaxPool(layer.shape, layer.sources, layer.kernel, layer.stride, (0, 0, 0, 0), layer.dilation)
         z = inner.seen(seen.values(clean, self.rows, -torch.inf), -torch.inf)  # (tasks, h, w, places, channels)
@@ -255,9 +262,8 @@ class Forward:
         reach = inner.seen(seen.reach[..., None].to(torch.int8), 0).amax(3)[..., 0] > 0
         for found in parts:  # windows that nothing reaches stay as they are
             found[:, -1] = torch.where(reach[..., None], found[:, -1], 0.0)
-        slack = self._size(given)[:, None, None, None] * (16 * gamma(self.free.planes))
-        slack = slack + 4 * error + 64 * UNIT * torch.where(top.isfinite(), top.abs(), 0.0)
-        return self._wider(Planes(parts[0], parts[1], origin, reach), slack)
+        slack = 4 * error + 64 * UNIT * torch.where(top.isfinite(), top.abs(), 0.0)
+        return Planes(parts[0], parts[1], origin, reach), slack
 
     def margins(self, labels: Tensor) -> Tensor:
         """How far own logit less another one's can fall, from below (tasks, classes)."""
@@ -270,7 +276,7 @@ class Forward:
         low, high = (t.flatten(2) for t in seen.both)
         middle, half = (low + high) / 2, (high - low) / 2
         planes = middle @ ahead.mT - half @ ahead.abs().mT
-        slack = self._size(given)[:, None] * ahead.abs().sum(2) * (16 * gamma(last.terms + self.free.planes))
+        slack = self.sizes[last.sources[0]][:, None] * ahead.abs().sum(2) * (16 * gamma(last.terms + self.free.planes))
         return self.free.least(planes) - slack
 
 
