@@ -35,7 +35,6 @@ class State:
     m: Tensor
     low: Tensor
     luck: Tensor
-    h: Tensor | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +54,7 @@ class Probe(Attack):
         """Ask nothing yet."""
         p = oracle.problem
         return State(
-            known=slopes.begin(p, guided=False),
+            known=slopes.begin(p),
             m=p.x.new_full((len(p),), torch.inf),
             low=p.x.new_full((len(p),), FIRST / 2),
             luck=noise.source(p.seed, p.ids),

@@ -1,11 +1,9 @@
 """Slopes of the margin learnt from queries alone, for searches without gradients.
 
 A query tells how the margin differs between two points. What the slopes known so far do not explain of it is laid on
-the features in which the points differ: most on those of which the least is known, some on their neighbours. A network
-that stands in for the model (a surrogate) may guess such differences; how much that is worth is learnt as well.
+the features in which the points differ: most on those of which the least is known, some on their neighbours.
 
     g    slopes, (rows, features of a site, sites)      doubt    how little is known of each, from 1 on down
-    h    the surrogate's slopes                         c        what they are worth: num / den, never below 0
 """
 
 from dataclasses import dataclass
@@ -20,64 +18,32 @@ from sigmazero.core.problem import Problem
 
 SPREAD = 0.5  # what a neighbour learns, where a feature learns 1
 NOISE = 0.1  # how much of a difference is not laid on anything: slopes are not the same everywhere
-FADE = 0.98  # weight of a surrogate's past, where its last prediction has weight 1
 
 
 @dataclass
 class Slopes:
-    """What is known of each sample's slopes; `num` and `den` are None without a surrogate."""
+    """What is known of each sample's slopes."""
 
     g: Tensor
     doubt: Tensor
-    num: Tensor | None
-    den: Tensor | None
-
-    @property
-    def trust(self) -> Tensor:
-        """How much a surrogate's guesses are worth: what fits them to the answers best; 0 without a surrogate."""
-        if self.num is None or self.den is None:
-            return torch.zeros_like(self.g[:, 0, 0])
-        return (self.num / self.den.clamp(min=1e-30)).clamp(min=0)
-
-    def total(self, h: Tensor | None) -> Tensor:
-        """The slopes with the surrogate's share of them."""
-        return self.g if h is None else self.g + ops.per_row(self.trust, h) * h
 
 
-def begin(p: Problem, guided: bool) -> Slopes:
+def begin(p: Problem) -> Slopes:
     """Nothing is known."""
     g = torch.zeros_like(by_site(p, p.x))
-    zero = g.new_zeros(len(g))
-    return Slopes(g, torch.ones_like(g), zero if guided else None, zero.clone() if guided else None)
+    return Slopes(g, torch.ones_like(g))
 
 
-def trusted(s: Slopes, rise: Tensor, guess: Tensor) -> Slopes:
-    """What is known after a surrogate guessed `guess` where the margin rose by `rise`."""
-    if s.num is None or s.den is None:
-        return s
-    known = rise.isfinite() & guess.isfinite()
-    rise, guess = torch.where(known, rise, 0.0), torch.where(known, guess, 0.0)
-    return Slopes(s.g, s.doubt, FADE * s.num + rise * guess, FADE * s.den + guess * guess)
-
-
-def learn(s: Slopes, p: Problem, z: Tensor, rise: Tensor, guess: Tensor | None = None) -> Slopes:
-    """The slopes after the margin rose by `rise` along z; a rise that is not finite teaches nothing.
-
-    Where a surrogate guessed a rise, the slopes explain the rest.
-    """
+def learn(s: Slopes, p: Problem, z: Tensor, rise: Tensor) -> Slopes:
+    """The slopes after the margin rose by `rise` along z; a rise that is not finite teaches nothing."""
     known = rise.isfinite() & (z != 0).flatten(1).any(1)
     rise = torch.where(known, rise, 0.0)
-    expected = (s.g * z).flatten(1).sum(1)
-    if guess is not None and s.num is not None:
-        guess = torch.where(known & guess.isfinite(), guess, 0.0)
-        s = trusted(s, rise, guess)
-        expected = expected + s.trust * guess
-    missed = torch.where(known, rise - expected, 0.0)
+    missed = torch.where(known, rise - (s.g * z).flatten(1).sum(1), 0.0)
     root = s.doubt.sqrt()
     share, own = root * _spread(root * z, p), s.doubt * z * z
     scale = ((z * share).flatten(1).sum(1) + NOISE * own.flatten(1).sum(1)).clamp(min=1e-30)
     learnt = own / ops.per_row(scale, z)
-    return Slopes(s.g + share * ops.per_row(missed / scale, z), s.doubt * (1 - learnt).clamp(min=0), s.num, s.den)
+    return Slopes(s.g + share * ops.per_row(missed / scale, z), s.doubt * (1 - learnt).clamp(min=0))
 
 
 def _spread(v: Tensor, p: Problem) -> Tensor:

@@ -22,7 +22,7 @@ Network = Callable[[Tensor], Tensor]
 Surrogate = (
     Annotated[Network, Kind(nn.Module, "a network")] | Annotated[NamedModel, Kind(NamedModel, "a name in a plan")]
 )
-CHUNK = 1024  # points a surrogate is asked about at once
+CHUNK = 256  # points a surrogate is asked about at once: on a processor more take longer each
 GROWTH = (4, 4, 4, 4, 8, 8, 16, 16)  # sites that join a way at once, before the others are asked about again
 LENGTH = sum(GROWTH)
 HOPEFUL = 128  # sites that are asked about again: those that do most alone
@@ -108,22 +108,6 @@ def way(surrogate: Network, p: Problem, b: Box, value: Tensor, rise: Tensor, riv
         there = _wide(new, value)
         a = a.scatter(2, there, torch.where(falls[:, None], value.gather(2, there), a.gather(2, there)))
     return Way(order, helps)
-
-
-def exchanges(surrogate: Network, p: Problem, a: Tensor, b: Box, old: Tensor, new: Tensor, value: Tensor) -> Tensor:
-    """By how much the margin rises where old sites are put back and new ones get a value, each pair alone."""
-    places, ends = (v[:, :, None, None].expand(-1, -1, a.shape[1], 1) for v in (old, new))
-    back = b.x.gather(2, _wide(old, a)).transpose(1, 2)[..., None]
-    points = a[:, None].expand(-1, old.shape[1], -1, -1).scatter(3, places, back)
-    points = points.scatter(3, ends, value.transpose(1, 2)[..., None])
-    return rises(p, answers(surrogate, p, torch.cat([a[:, None], points], 1)))
-
-
-def slide(g: Tensor, a: Tensor, b: Box, old: Tensor, new: Tensor, value: Tensor) -> Tensor:
-    """The same by slopes; where a site is old and new at once, its value counts."""
-    back, to = _wide(old, a), _wide(new, a)
-    fall = (g.gather(2, back) * (b.x.gather(2, back) - a.gather(2, back))).sum(1) * (old != new)
-    return fall + (g.gather(2, to) * (value - a.gather(2, to))).sum(1)
 
 
 def _wide(where: Tensor, like: Tensor) -> Tensor:

@@ -3,8 +3,8 @@
 The surrogate alone says in which order sites had best change: one way for its own margin, others towards the classes
 that the model itself holds for likeliest. The model is asked about the same number of sites on each way, then about
 more of them on the best way until that succeeds, then about fewer, halving what lies between success and failure.
-Where queries are many, tiles follow as without a surrogate, and whole choices by what both told: a surrogate may be
-wrong.
+Where queries are many, tiles follow as without a surrogate: a surrogate may be wrong. The search after that goes by what
+the model answered alone; a surrogate that goes on steering does harm there (docs/blackbox.md).
 """
 
 from dataclasses import dataclass, replace
@@ -35,10 +35,10 @@ HALVINGS = 6  # questions about the best way
 class State:
     """One row per sample.
 
-    m      margin of the clean input                    low    sites of the largest choice that failed
-    h      the surrogate's slopes there                 value  where each site goes
-    ways   sites in order, (rows, ways, length)         least  lowest margin on the ways so far, and on which of them
-    guess  the surrogate's margin of the clean input    helps  whether they help the surrogate's margin to fall
+    m      margin of the clean input                low    sites of the largest choice that failed
+    h      the surrogate's slopes there             value  where each site goes
+    ways   sites in order, (rows, ways, length)     helps  whether they help the surrogate's margin to fall
+    least  lowest margin on the ways so far         best   on which of them
     """
 
     known: Slopes
@@ -49,7 +49,6 @@ class State:
     helps: Tensor
     least: Tensor
     best: Tensor
-    guess: Tensor
     low: Tensor
     luck: Tensor
 
@@ -84,7 +83,7 @@ class Transfer(Attack):
         ways = [surrogates.way(net, p, box, value, rise, rival) for rise, rival in zip(rises, rivals, strict=True)]
         z = value - box.x
         return State(
-            known=slopes.begin(p, guided=True),
+            known=slopes.begin(p),
             m=p.margin(logits),
             h=z * (rises[0] / (z * z).sum(1).clamp(min=1e-30))[:, None],
             value=value,
@@ -92,38 +91,35 @@ class Transfer(Attack):
             helps=torch.stack([way.helps for way in ways], 1),
             least=p.x.new_full((len(p),), torch.inf),
             best=torch.zeros_like(p.y),
-            guess=surrogates.margins(p, alone[:, :1])[:, 0],
             low=p.x.new_full((len(p),), first(p)),
             luck=noise.source(p.seed, p.ids),
         )
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
-        """Ask about the first sites of a way, a tile, or a whole choice."""
+        """Ask about the first sites of a way, or a tile; where no way is long enough, about a whole choice."""
         p, box, paths, length = oracle.problem, sites.box(oracle.problem), *s.ways.shape[1:]
         racing, turn = i < paths, i - paths - HALVINGS
-        tiling, after = (turn >= 0) & (turn < self.tiles), turn >= self.tiles
+        tiling = (turn >= 0) & (turn < self.tiles)
         wave = noise.drawn(s.luck, i, length + p.sites, p.x.dtype)
         low, size = self._size(s, oracle)
         size = torch.where(racing, torch.full_like(size, first(p)), size)
         which = torch.where(racing, i.clamp(max=paths - 1), s.best)
         along = self._along(s, box, which, size, wave[:, :length] * ~racing)
-        ends = sites.ends(p, box, s.known.total(s.h))
+        ends = sites.ends(p, box, s.h)
         n = size if p.costs is not None else size.long()
         choice = sites.whole_choice(box, ends, n, wave[:, length:], self.jitter, p.costs)
-        point = torch.where(((size > length) | after)[:, None, None], choice, along)
+        point = torch.where((size > length)[:, None, None], choice, along)
         mine = slopes.tiles(p, max(1, self.tiles)) == turn
         point = torch.where(tiling, torch.where(mine, s.value, box.x), point)
         point, before = p.legal(point.view_as(p.x)), oracle.tally.best_cost
         m = p.margin(oracle.logits(point))
         z, failed = (point - p.x).view_as(box.x), oracle.tally.best_cost >= before
-        said = surrogates.answers(self.surrogate, p, point.view_as(box.x)[:, None])
-        guess = surrogates.margins(p, said)[:, 0] - s.guess
-        known = slopes.trusted(s.known, m - s.m, guess)
+        known, missed = slopes.learn(s.known, p, z * ~tiling, m - s.m), m - s.m - (s.known.g * z).flatten(1).sum(1)
         better = racing & (m < s.least)
         failing = torch.where(racing, torch.where(m < 0, first(p) / 2, s.low), torch.where(failed, size, low))
         return replace(
             s,
-            known=told(known, z * tiling, m - s.m - known.trust * guess, mine & tiling),
+            known=told(known, z * tiling, missed, mine & tiling),
             least=torch.where(better, m, s.least),
             best=torch.where(better, i, s.best),
             low=torch.where(tiling, s.low, failing),

@@ -3,8 +3,7 @@ r"""Query swap: σ-swap's search on a model that gives scores and no gradients (
 The search exchanges changed sites as swap search does (see _swap), guided by slopes that it learns from its own
 queries (see _slopes) instead of the model's gradient. It begins with a coarse look at all sites (see _probe). Where a
 network is at hand that resembles the model, pass it as `surrogate`: the search then begins with what fools that network
-(see _transfer), draws many exchanges and makes those that promise most by network and slopes together. How far the
-network is believed is learnt from the answers. What it is asked is not counted.
+(see _transfer), and goes on as without it. What the network is asked is not counted.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -26,10 +25,9 @@ from sigmazero.attacks import _surrogate as surrogates
 from sigmazero.attacks import _swap
 from sigmazero.attacks._probe import Probe, probes
 from sigmazero.attacks._probe import State as Probed
-from sigmazero.attacks._sites import Box, Ends
 from sigmazero.attacks._slopes import Slopes
 from sigmazero.attacks._surrogate import Surrogate
-from sigmazero.attacks._swap import Draws, Judged, SwapSearch
+from sigmazero.attacks._swap import Judged, SwapSearch
 from sigmazero.attacks._transfer import HALVINGS, WAYS, Transfer
 from sigmazero.attacks._transfer import State as Transferred
 from sigmazero.core import noise, ops
@@ -39,16 +37,14 @@ from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, NamedModel, Share, Whole
 from sigmazero.core.problem import Problem
 
-SCREENED = 8  # draws for each proposal of which the surrogate chooses one
 MANY = 16  # with so many queries for each tile they are asked about in spite of a surrogate
 
 
 @dataclass
 class State(_swap.State):
-    """Swap search's, with what is known of the slopes, those of the surrogate, and the margin of the current point."""
+    """Swap search's, with what is known of the slopes, and the margin of the current point."""
 
     known: Slopes
-    h: Tensor | None
     now: Tensor
 
 
@@ -56,17 +52,15 @@ class State(_swap.State):
 class QuerySearch(SwapSearch):
     """Swap search by slopes that it learns."""
 
-    surrogate: Surrogate | None = None
-
     needs: ClassVar[Ability] = "scores"
 
     def follow(self, oracle: Oracle, before: Probed | Transferred) -> State:  # type: ignore[override]
         """Begin at the best point known, with what the first phase learnt."""
         known = before.known
-        first = self._begin(oracle, known.total(before.h), torch.full_like(before.m, sites.USUAL * self.choices))
+        first = self._begin(oracle, known.g, torch.full_like(before.m, sites.USUAL * self.choices))
         mine = {f.name: getattr(first, f.name) for f in fields(first)}
         oracle.retire(first.done)
-        return State(**mine, known=known, h=before.h, now=torch.full_like(before.m, torch.inf))
+        return State(**mine, known=known, now=torch.full_like(before.m, torch.inf))
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:  # type: ignore[override]
         """Make the proposals one after the other; each teaches something about the slopes."""
@@ -75,9 +69,9 @@ class QuerySearch(SwapSearch):
         u = noise.drawn(s.luck, i, p.sites + 2 * k + 2, p.x.dtype)
         wave, luck, fate, size, turn = torch.split(u, [p.sites, k, k, 1, 1], 1)
         box = sites.box(p)
-        s = replace(s, g=s.known.total(s.h))
+        s = replace(s, g=s.known.g)
         ends = sites.ends(p, box, s.g)
-        draws, guess = self._drawn(i, s, box, ends, wave, fate, oracle)
+        draws = self._draw(s, box, ends, sites.either(p, box, i), wave, fate, oracle)
         draws = draws._replace(joining=sites.joining(p, i))
         slack = 1 - heat * s.stuck[:, None] * torch.log1p(-luck)
         chosen = self._chosen(s, turn[:, 0])
@@ -94,7 +88,7 @@ class QuerySearch(SwapSearch):
             # Equal gains may make a choice too large, and so may what joined in to keep a rule.
             m = now.masked_fill(oracle.worth(one.point) >= one.best, torch.inf) if last or p.tied else now
             z = (one.point - s.a).view_as(box.x)
-            known = slopes.learn(s.known, p, z, now - s.now, self._guessed(j, s, z, guess, chosen & last))
+            known = slopes.learn(s.known, p, z, now - s.now)
             moved, draws, verdict = self._judge(one, m, allowed, s, draws, oracle)
             assert isinstance(moved, State)
             s = replace(moved, known=known, now=torch.where(verdict.kept, now, s.now))
@@ -102,39 +96,6 @@ class QuerySearch(SwapSearch):
         wiser = self._learnt(s, draws, judged, chosen, oracle)
         assert isinstance(wiser, State)
         return wiser
-
-    def _drawn(
-        self, i: Tensor, s: State, box: Box, ends: Ends, wave: Tensor, fate: Tensor, oracle: Oracle
-    ) -> tuple[Draws, Tensor | None]:
-        """The sites of all proposals, and by how much the surrogate's margin would rise with each.
-
-        With a surrogate many are drawn: the first one is kept, and of the others those that promise most.
-        """
-        p, k = oracle.problem, self.proposals
-        either = sites.either(p, box, i)
-        if s.h is None or self.surrogate is None or isinstance(self.surrogate, NamedModel):
-            return self._draw(s, box, ends, either, wave, fate, oracle), None
-        many = replace(self, proposals=k * SCREENED)
-        fates = noise.uniform(p.seed, p.ids, i, (many.proposals,), stream=5, dtype=p.x.dtype)
-        draws = many._draw(s, box, ends, either, wave, fates, oracle)
-        swap = (s.count < oracle.tally.best_l0)[:, None, None]
-        value = torch.where(swap, draws.value, draws.clean)
-        guess = surrogates.exchanges(self.surrogate, p, s.a.view_as(box.x), box, draws.old, draws.new, value)
-        hope = guess * s.known.trust[:, None]
-        hope = hope + surrogates.slide(s.known.g, s.a.view_as(box.x), box, draws.old, draws.new, value)
-        hope[:, 0] = -torch.inf
-        best = hope.topk(k, 1, largest=False).indices
-        value, clean, credit = (
-            v.gather(2, best[:, None].expand(-1, v.shape[1], -1)) for v in (draws.value, draws.clean, draws.credit)
-        )
-        chosen = Draws(draws.new.gather(1, best), draws.old.gather(1, best), value, clean, credit, None)
-        return chosen, guess.gather(1, best)
-
-    def _guessed(self, j: int, s: State, z: Tensor, guess: Tensor | None, whole: Tensor) -> Tensor | None:
-        """The surrogate's guess at a rise of the margin: of a whole choice what its slopes say."""
-        if guess is None or s.h is None:
-            return None
-        return torch.where(whole, (s.h * z).flatten(1).sum(1), guess[:, j])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,9 +112,10 @@ class QuerySwap(QuerySearch):
     steps: Count = 2000
     share: Share = 0.05
     openings: Whole = 20
+    surrogate: Surrogate | None = None
 
     paper: ClassVar[str] = "docs/blackbox.md"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def check(self, problem: Problem) -> None:
         """Refuse a surrogate that cannot be asked, or that would leave no query."""
@@ -170,7 +132,7 @@ class QuerySwap(QuerySearch):
         look = 1 + tiles + self.openings
         if self.surrogate is not None:
             tiles = tiles if MANY * tiles <= self.steps else 0
-            look = 1 + WAYS + HALVINGS + (tiles and tiles + self.openings // 2)
+            look = 1 + WAYS + HALVINGS + tiles
         searches = max(0, self.steps - look) // self.proposals
         steps = self.steps - searches * self.proposals
         first: Attack = Probe(steps=steps, most=most, jitter=self.jitter)
