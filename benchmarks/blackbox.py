@@ -1,7 +1,8 @@
 """Attacks on models without gradients at equal queries, paired by sample with sparse-rs-min.
 
     python -m benchmarks.blackbox --models M1 --model-dir data/ --data-dir data/ --limit 100 --queries 500 2000
-    python -m benchmarks.blackbox --models M1 --surrogate M2 --queries 500 --attacks query-swap guided
+    python -m benchmarks.blackbox --models M1 --surrogate M2 --queries 60 200 500 2000 --attacks query-swap guided
+    python -m benchmarks.blackbox --models prn18-linf --limit 32 --attacks query-swap --batch 16 --parts parts.jsonl
     python -m benchmarks.blackbox --models digits-forest drebin-forest --tables data/tabular
     python -m benchmarks.blackbox --models digits-boosting digits-svc digits-mlp drebin-mlp --tables data/tabular
 
@@ -10,7 +11,8 @@ forest of 100 trees, gradient boosting of 30 trees a class, an SVC with its deci
 layer of 64), trained on the first 1,200 digits or 10,000 apps (SVC: 3,000); of the rows after these the first that it
 has right (of apps malware alone) are attacked. A difference is that of the mean numbers of changes, relative to
 sparse-rs-min's (persistent: it spends all its queries), and a second one to query-swap's; a sample that was not fooled
-counts as all its features. Lines that the file given with --out has are read, not measured again.
+counts as all its features. Lines that the file given with --out has are read, not measured again; so are the batches
+of rows in the file given with --parts, so that a run that was cut short goes on where it was.
 """
 
 import json
@@ -123,6 +125,8 @@ def main() -> None:
     parser.add_argument("--attacks", nargs="+", help="these alone, after sparse-rs-min")
     parser.add_argument("--surrogate", help="a network of the zoo for the guided search")
     parser.add_argument("--tables", type=Path)
+    parser.add_argument("--batch", type=int, help="rows that are attacked together, and said as soon as they are done")
+    parser.add_argument("--parts", type=Path, help="append what each batch of rows found to this JSON-lines file")
     args = parser.parse_args()
     place = "cuda" if torch.cuda.is_available() else "cpu"
     guide = models.load(args.surrogate, model_dir=args.model_dir, device=place) if args.surrogate else None
@@ -136,7 +140,7 @@ def main() -> None:
                 line["surrogate"] = args.surrogate if name == "guided" else None
                 known = measured(args.out, line)
                 if known is None:
-                    known = line | measure(chosen[name], model, x, y, ids, changes)
+                    known = line | measure(batches(chosen[name], model, (x, y, ids), line, args), x[0].numel(), changes)
                     say(known, args.out)
                 if "changes" in known:
                     changes[name] = torch.tensor(known["changes"]).double()
@@ -149,30 +153,49 @@ def measured(out: Path | None, line: dict[str, Any]) -> dict[str, Any] | None:
     return next((one for one in found if one | line == one), None)
 
 
-def measure(
-    attack: sz.Attack, model: Any, x: Tensor, y: Tensor, ids: Tensor, others: dict[str, Tensor]
-) -> dict[str, Any]:
-    """What an attack found, and how that differs from the others."""
-    try:
-        result = attack.run(model, x, y, ids=ids)
-    except ValueError as refused:  # corner, where its queries do not suffice for all single changes
-        return {"refused": str(refused)}
-    features = x[0].numel()
-    found = result.changes.double().clamp(max=features)
+def batches(
+    attack: sz.Attack, model: Any, rows: tuple[Tensor, ...], line: dict[str, Any], args: Any
+) -> list[dict[str, Any]]:
+    """What an attack found in each batch of rows, said and saved at once; null where a sample was not fooled."""
+    found: list[dict[str, Any]] = []
+    size = args.batch or len(rows[0])
+    for at in range(0, len(rows[0]), size):
+        part = line | {"first": at, "batch": size}
+        known = measured(args.parts, part)
+        if known is None:
+            x, y, ids = (values[at : at + size] for values in rows)
+            try:
+                result = attack.run(model, x, y, ids=ids)
+            except ValueError as refused:  # corner, where its queries do not suffice for all single changes
+                return [{"refused": str(refused)}]
+            least = [int(n) if math.isfinite(n) else None for n in result.changes.tolist()]
+            known = part | {"l0": least, "most_forwards": int(result.forwards.max()), "seconds": result.seconds}
+            if args.batch or args.parts:
+                say(known, args.parts)
+        found.append(known)
+    return found
+
+
+def measure(parts: list[dict[str, Any]], features: int, others: dict[str, Tensor]) -> dict[str, Any]:
+    """What an attack found in all batches, and how that differs from the others."""
+    if "refused" in parts[0]:
+        return parts[0]
+    least = np.array([math.inf if n is None else n for part in parts for n in part["l0"]])
+    found = least.clip(max=features)
     line: dict[str, Any] = {
-        "mean_l0": round(result.mean_l0, 3) if math.isfinite(result.mean_l0) else None,
-        "median_l0": result.median_l0,
-        "asr": result.asr(),
+        "mean_l0": round(float(least.mean()), 3) if np.isfinite(least).all() else None,
+        "median_l0": float(np.median(least)),
+        "asr": float(np.isfinite(least).mean()),
     }
     for name, suffix in (("sparse-rs-min", ""), ("query-swap", "_to_query_swap")):
-        base = others.get(name, found)
-        low, high = paired_bootstrap(found.cpu().numpy(), base.cpu().numpy(), cap=features)
+        base = others[name].numpy() if name in others else found
+        low, high = paired_bootstrap(found, base, cap=features)
         mean = float(base.mean())
         line[f"difference{suffix}"] = round(float(found.mean()) / mean - 1, 4)
         line[f"interval{suffix}"] = [round(low / mean, 4), round(high / mean, 4)]
     return line | {
-        "most_forwards": int(result.forwards.max()),
-        "seconds": round(result.seconds, 1),
+        "most_forwards": max(part["most_forwards"] for part in parts),
+        "seconds": round(sum(part["seconds"] for part in parts), 1),
         "changes": [int(n) for n in found],
     }
 

@@ -3,8 +3,8 @@
 The surrogate alone says in which order sites had best change: one way for its own margin, others towards the classes
 that the model itself holds for likeliest. The model is asked about the same number of sites on each way, then about
 more of them on the best way until that succeeds, then about fewer, halving what lies between success and failure.
-Where queries are many, tiles follow as without a surrogate: a surrogate may be wrong. The search after that goes by what
-the model answered alone; a surrogate that goes on steering does harm there (docs/blackbox.md).
+Where queries are many, tiles follow as without a surrogate: a surrogate may be wrong. The search after that goes by
+what the model answered alone; a surrogate that goes on steering does harm there (docs/blackbox.md).
 """
 
 from dataclasses import dataclass, replace
