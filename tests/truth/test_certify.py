@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import sigmazero as sz
 from sigmazero.cli import app
+from sigmazero.truth import search
 from sigmazero.truth.certificates import Certificates
 from sigmazero.truth.certify import _believe
 from sigmazero.truth.search import Search
@@ -359,3 +360,13 @@ def test_a_box_without_room_proves_nothing_by_itself(monkeypatch):
     monkeypatch.setattr(Search, "_ask", lambda self, tasks, effort: torch.zeros(len(tasks), dtype=torch.bool))
     found = sz.certify(model, x, y, mask=torch.zeros(6, dtype=torch.bool), attack=None)
     assert found.status == ["open", "open"]
+
+
+def test_what_takes_long_waits_and_is_decided_all_the_same(monkeypatch):
+    model = tiny()
+    x, y = inputs(model, 6)
+    known = sz.certify(model, x, y, up_to=3, attack=None)
+    monkeypatch.setattr(search, "GIVEN", 1e-9)
+    found = sz.certify(model, x, y, up_to=3, attack=None)
+    assert found.lower.tolist() == known.lower.tolist()
+    assert found.status == known.status

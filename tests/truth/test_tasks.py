@@ -5,7 +5,8 @@ from itertools import combinations
 import pytest
 import torch
 
-from sigmazero.truth.tasks import Tasks, curve, join, whole
+from sigmazero.truth.piles import Piles, join
+from sigmazero.truth.tasks import Tasks, curve, whole
 
 
 def allowed(tasks: Tasks) -> list[set[frozenset[int]]]:
@@ -49,3 +50,13 @@ def test_sites_of_a_range_follow_the_curve():
 @pytest.mark.parametrize("shape", [(3, 5, 2), (1, 1, 7), (28, 28, 1)])
 def test_the_curve_meets_every_site(shape):
     assert sorted(curve(*shape).tolist()) == list(range(shape[0] * shape[1] * shape[2]))
+
+
+def test_a_level_that_fills_a_batch_comes_first_and_the_lowest_of_those():
+    piles = Piles(4)
+    tasks = whole(torch.arange(6), 8, 1)
+    for level, count in ((3, 6), (1, 5), (0, 3)):
+        piles.push(level, tasks.take(slice(0, count)))
+    found = [(level, some.rows.tolist()) for level, some in (piles.pop() for _ in range(5))]
+    assert found == [(1, [1, 2, 3, 4]), (3, [2, 3, 4, 5]), (0, [0, 1, 2]), (3, [0, 1]), (1, [0])]
+    assert not piles

@@ -1,9 +1,19 @@
 """Which device takes the kernels of `_kernels` instead of many passes over memory by tensor operations."""
 
 import os
+import time
+from functools import cache
 from types import ModuleType
 
 from torch import Tensor
+
+PATIENCE = 10.0  # seconds of work after which kernels are built: that takes about as long, and what is short needs none
+
+
+@cache
+def _begun() -> float:
+    """When kernels were first asked for."""
+    return time.perf_counter()
 
 
 def kernels(a: Tensor) -> ModuleType | None:
@@ -11,7 +21,8 @@ def kernels(a: Tensor) -> ModuleType | None:
 
     With TRITON_INTERPRET=1 Triton's interpreter runs them without a device, for tests.
     """
-    if not a.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    if not interpreted and (not a.is_cuda or time.perf_counter() - _begun() < PATIENCE):
         return None
     from sigmazero.truth import _kernels  # which imports Triton: only where a device asks for it
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from sigmazero.truth.bounds import Effort, Unchanged
 from sigmazero.truth.inquiry import Inquiry
 from sigmazero.truth.operations import image
+from sigmazero.truth.piles import join
 from sigmazero.truth.regions import Groups
 
 NARROW = 2.0**-14  # of the width of the box: a part that is neither proved nor a witness is given up
@@ -49,11 +50,6 @@ def whole_boxes(inquiry: Inquiry, rows: Tensor, sites: Tensor) -> Boxes:
 def image_ends(inquiry: Inquiry, ends: Tensor, channels: int) -> Tensor:
     """The ends of the box by site (rows, sites, features)."""
     return image(ends.double()).reshape(len(ends), -1, channels).expand(len(inquiry.x), -1, -1)
-
-
-def join(parts: list[Boxes]) -> Boxes:
-    """Boxes of several lists in one."""
-    return Boxes(*(torch.cat([getattr(part, name) for part in parts]) for name in ("rows", "sites", "low", "high")))
 
 
 def points(inquiry: Inquiry, boxes: Boxes, values: Tensor) -> Tensor:

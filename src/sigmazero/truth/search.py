@@ -1,4 +1,4 @@
-"""The search: tasks from a stack, many at a time and of many inputs at once, until every input is decided."""
+"""The search: tasks of one level, many at a time and of many inputs at once, until every input is decided."""
 
 import math
 import time
@@ -13,9 +13,10 @@ from sigmazero.truth import leaves
 from sigmazero.truth.bounds import Effort
 from sigmazero.truth.inquiry import Inquiry
 from sigmazero.truth.leaves import Boxes
+from sigmazero.truth.piles import GIVEN, Piles
 from sigmazero.truth.regions import FEW, Groups
 from sigmazero.truth.tactics import Tactics, level
-from sigmazero.truth.tasks import Tasks, join, whole
+from sigmazero.truth.tasks import Tasks, whole
 
 Ask = Callable[[Any, Effort], Tensor]
 PROBED = 2  # tasks of a level that tell what the full bound is worth, at least; more where a batch is large
@@ -67,21 +68,25 @@ class Search:
         """`limit` are seconds for one input, `end` is when all must be over, on the clock of `time.perf_counter`."""
         self.inquiry, self.tally, self.t, self.batch = inquiry, tally, t, batch
         self.limit, self.end = limit, end
-        self.stack: list[Tasks] = []
-        self.boxes: list[Boxes] = []
+        self.piles, self.late = Piles(batch), Piles(batch)
         self.plan = Tactics(t) if tactics is None else tactics
 
     def run(self, rows: Tensor) -> Tensor:
         """Search until nothing is left; the rows for which it is proved that no t changes fool the model."""
         if len(rows) and not self.plan.scores:
             self._probe(rows)
-        # The first row's tasks lie on top, so that inputs are done one after the other.
-        self._push(whole(rows.flip(0), self.inquiry.sites, self.t))
-        while self.stack or self.boxes:
-            if self.boxes:
-                self._values(_pop(self.boxes, self.batch, leaves.join))
-            else:
-                self._sites(_pop(self.stack, self.batch, join))
+        self._push(whole(rows, self.inquiry.sites, self.t))
+        given = GIVEN
+        while self.piles or self.late:
+            if not self.piles:  # what took long waits until the rest is done
+                self.piles, self.late, given = self.late, self.piles, 4 * given
+            at, some = self.piles.pop()
+            some = some.take(self._alive(some.rows))
+            late = self.tally.seconds[some.rows] > given
+            self.late.push(at, some.take(late))
+            some = some.take(~late)
+            if len(some):
+                self._sites(some, at) if at >= 0 else self._values(some, at)
         return rows[~self.tally.found[rows] & ~self.tally.open[rows]]
 
     def _probe(self, rows: Tensor) -> None:
@@ -169,60 +174,38 @@ class Search:
             self.tally.spend(some.rows, seconds)
         return proved
 
-    def _sites(self, tasks: Tasks) -> None:
-        """Prove tasks, or make smaller ones of them."""
-        tasks = tasks.take(self._alive(tasks.rows))
-        longest = tasks.longest
-        levels = longest.double().log2().ceil().long()
-        for at in sorted(set(levels.tolist())):
-            some = tasks.take(levels == at)
-            proved = self._proved(some, at, self._ask)
-            failed = some.take(~proved)
-            if at == 0 and len(failed):
-                self._enter(leaves.whole_boxes(self.inquiry, failed.rows, self.inquiry.order[failed.begin]))
-            elif at > 0:
-                self._push(failed.halved())
+    def _sites(self, tasks: Tasks, at: int) -> None:
+        """Prove tasks of a level, or make smaller ones of them."""
+        failed = tasks.take(~self._proved(tasks, at, self._ask))
+        if at > 0:
+            self._push(failed.halved())
+        elif len(failed):
+            self._enter(leaves.whole_boxes(self.inquiry, failed.rows, self.inquiry.order[failed.begin]))
 
     def _push(self, tasks: Tasks) -> None:
-        if len(tasks):
-            self.stack.append(tasks)
+        levels = tasks.levels
+        for at in sorted(set(levels.tolist())):
+            self.piles.push(at, tasks.take(levels == at))
 
     def _enter(self, boxes: Boxes) -> None:
         """Begin with the values of chosen sites: their corners may fool the model already."""
         points, rows = leaves.corners(self.inquiry, boxes)
         self.tally.meet(points, rows)
-        smaller, given_up = leaves.halved(self.inquiry, boxes)
-        self.tally.open[given_up] |= ~self.tally.found[given_up]
-        self.boxes.append(smaller)
+        self._halve(boxes)
 
-    def _values(self, boxes: Boxes) -> None:
+    def _values(self, boxes: Boxes, at: int) -> None:
         """Prove boxes of values, or find a witness in them, or halve them."""
-        boxes = boxes.take(self._alive(boxes.rows))
-        if not len(boxes):
-            return
         middle = leaves.middles(self.inquiry, boxes)
         fooled = self.inquiry.fooled(middle, boxes.rows)
         self.tally.meet(middle[fooled], boxes.rows[fooled])
         boxes = boxes.take(~fooled)
-        levels = leaves.levels(self.inquiry, boxes)
+        proved = self._proved(boxes, at, lambda some, effort: leaves.proved(self.inquiry, some, effort))
+        self._halve(boxes.take(~proved))
+
+    def _halve(self, boxes: Boxes) -> None:
+        """Boxes of half the size; an input with one that is too small for that is given up."""
+        smaller, given_up = leaves.halved(self.inquiry, boxes)
+        self.tally.open[given_up] |= ~self.tally.found[given_up]
+        levels = leaves.levels(self.inquiry, smaller)
         for at in sorted(set(levels.tolist())):
-            some = boxes.take(levels == at)
-            proved = self._proved(some, at, lambda b, effort: leaves.proved(self.inquiry, b, effort))
-            smaller, given_up = leaves.halved(self.inquiry, some.take(~proved))
-            self.tally.open[given_up] |= ~self.tally.found[given_up]
-            if len(smaller):
-                self.boxes.append(smaller)
-
-
-def _pop(stack: list[Any], batch: int, join_: Callable[[list[Any]], Any]) -> Any:
-    """As many tasks or boxes as fit into a batch, from the top of a stack."""
-    taken, count = [], 0
-    while stack and count < batch:
-        top = stack.pop()
-        room = batch - count
-        if len(top) > room:
-            stack.append(top.take(slice(0, len(top) - room)))
-            top = top.take(slice(len(top) - room, len(top)))
-        taken.append(top)
-        count += len(top)
-    return join_(taken)
+            self.piles.push(at, smaller.take(levels == at))

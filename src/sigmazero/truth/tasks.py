@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sigmazero.truth.piles import join
+
 
 @dataclass(frozen=True, eq=False)
 class Tasks:
@@ -31,6 +33,11 @@ class Tasks:
     def longest(self) -> Tensor:
         """Sites in the longest range of each task."""
         return (self.end - self.begin).amax(1)
+
+    @property
+    def levels(self) -> Tensor:
+        """The power of two that holds the longest range of each task."""
+        return self.longest.double().log2().ceil().long()
 
     def sites(self, order: Tensor) -> Tensor:
         """The sites of each range (tasks, t, places), -1 beyond its end."""
@@ -61,12 +68,8 @@ class Tasks:
             begin = torch.where(right, middle, self.begin)
             end = torch.where(left, middle, self.end)
             children.append(Tasks(self.rows, begin, end).take(fits[:, 0]))
-        return join(children)
-
-
-def join(parts: list[Tasks]) -> Tasks:
-    """Tasks of several lists in one."""
-    return Tasks(*(torch.cat([getattr(part, name) for part in parts]) for name in ("rows", "begin", "end")))
+        found: Tasks = join(children)
+        return found
 
 
 def whole(rows: Tensor, sites: int, t: int) -> Tasks:
