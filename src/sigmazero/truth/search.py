@@ -68,7 +68,8 @@ class Search:
         """`limit` are seconds for one input, `end` is when all must be over, on the clock of `time.perf_counter`."""
         self.inquiry, self.tally, self.t, self.batch = inquiry, tally, t, batch
         self.limit, self.end = limit, end
-        self.piles, self.late = Piles(batch), Piles(batch)
+        self.piles, self.late = Piles(batch), dict[int, Piles]()
+        self.given = torch.full_like(tally.seconds, GIVEN)
         self.plan = Tactics(t) if tactics is None else tactics
 
     def run(self, rows: Tensor) -> Tensor:
@@ -76,18 +77,23 @@ class Search:
         if len(rows) and not self.plan.scores:
             self._probe(rows)
         self._push(whole(rows, self.inquiry.sites, self.t))
-        given = GIVEN
         while self.piles or self.late:
-            if not self.piles:  # what took long waits until the rest is done
-                self.piles, self.late, given = self.late, self.piles, 4 * given
+            if not self.piles:  # what took long comes one after the other, those first that had least
+                row = min(self.late, key=lambda each: float(self.tally.seconds[each]))
+                self.piles = self.late.pop(row)
+                self.given[row] = 4 * self.tally.seconds[row]
             at, some = self.piles.pop()
-            some = some.take(self._alive(some.rows))
-            late = self.tally.seconds[some.rows] > given
-            self.late.push(at, some.take(late))
-            some = some.take(~late)
+            some = self._timely(some.take(self._alive(some.rows)), at)
             if len(some):
                 self._sites(some, at) if at >= 0 else self._values(some, at)
         return rows[~self.tally.found[rows] & ~self.tally.open[rows]]
+
+    def _timely(self, some: Any, at: int) -> Any:
+        """Tasks or boxes of inputs that have not had their time yet; the others wait until the rest is done."""
+        late = self.tally.seconds[some.rows] > self.given[some.rows]
+        for row in some.rows[late].unique().tolist():
+            self.late.setdefault(row, Piles(self.batch)).push(at, some.take(some.rows == row))
+        return some.take(~late)
 
     def _probe(self, rows: Tensor) -> None:
         """Try some tasks of several levels: from a middle one down if few succeed, else up as long as that pays."""
