@@ -7,28 +7,18 @@ move nor matter (everything is 0 there). Triton comes with CUDA builds of torch;
 """
 
 import functools
-import importlib
-import importlib.util
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor
 
+from sigmazero.core.tritons import Number, Pointer, constexpr, tl, triton
+
 log = logging.getLogger(__name__)
 Function = TypeVar("Function", bound=Callable[..., Any])
-triton: Any = importlib.import_module("triton") if importlib.util.find_spec("triton") else None
-tl: Any = importlib.import_module("triton.language") if triton else None
-
-# The compiler looks names up that it meets in an annotation and knows only its own: ours are quoted.
 Row: TypeAlias = Any  # a value per site
-Number: TypeAlias = Any
-Pointer: TypeAlias = Any
-if TYPE_CHECKING:
-    constexpr: TypeAlias = Any
-else:
-    constexpr = tl.constexpr if triton else Any
 
 _MOST_SITES = 16384  # beyond, a row no longer fits near its program
 

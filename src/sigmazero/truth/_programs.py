@@ -1,21 +1,11 @@
 """What the programs of `_kernels` do, in the language of Triton: one program does one form, or a part of one."""
 
-import importlib
-import importlib.util
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
-triton: Any = importlib.import_module("triton") if importlib.util.find_spec("triton") else None
-tl: Any = importlib.import_module("triton.language") if triton else None
+from sigmazero.core.tritons import Number, Pointer, constexpr, tl, triton
 
-# The compiler looks names up that it meets in an annotation and knows only its own: ours are quoted.
 Block: TypeAlias = Any  # a value per place
-Number: TypeAlias = Any
-Pointer: TypeAlias = Any
-if TYPE_CHECKING:
-    constexpr: TypeAlias = Any
-else:
-    constexpr = tl.constexpr if triton else Any
 
 
 def _jit(*sizes: str) -> Callable[[Any], Any]:
