@@ -1,10 +1,13 @@
 """No bound may be above what a point of its region has, on random networks of all kinds of layers."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from sigmazero.truth import relax
 from sigmazero.truth.forms import Forms
+from sigmazero.truth.planes import Forward, Free
 from sigmazero.truth.regions import Groups
 from sigmazero.truth.relax import Straight
 from sigmazero.truth.tasks import Tasks, curve
@@ -68,6 +71,27 @@ def test_a_wrong_slope_is_caught(monkeypatch):
 def test_a_sum_of_too_few_gains_is_caught(monkeypatch):
     right = Groups._best
     monkeypatch.setattr(Groups, "_best", lambda self, gain, tasks: right(self, gain, tasks) * 0.5)
+    assert any(examined(seed).wrong for seed in SEEDS)
+
+
+@pytest.mark.parametrize("name", ["_conv", "_relu", "_pool"])
+def test_a_wrong_plane_is_caught(monkeypatch, name):
+    """The planes above fall onto those below."""
+    right = getattr(Forward, name)
+
+    def low(self, *given):
+        found = right(self, *given)
+        planes, *slack = found if isinstance(found, tuple) else (found,)
+        planes = replace(planes, high=planes.low.clone())
+        return (planes, *slack) if slack else planes
+
+    monkeypatch.setattr(Forward, name, low)
+    assert any(examined(seed).wrong for seed in SEEDS)
+
+
+def test_a_plane_that_is_searched_in_part_is_caught(monkeypatch):
+    right = Free.least
+    monkeypatch.setattr(Free, "least", lambda self, planes: (right(self, planes) + planes[:, -1]) / 2)
     assert any(examined(seed).wrong for seed in SEEDS)
 
 
