@@ -47,8 +47,11 @@ class Spending:
         self.seconds.index_add_(0, rows, each * (seconds / max(1, len(rows))))
 
     def meet(self, points: Tensor, rows: Tensor) -> None:
-        """Take witnesses in."""
-        self.witness[rows], self.found[rows] = points, True
+        """Take witnesses in: of each input the first. Several written at once might end up mixed."""
+        number = torch.arange(len(rows), device=rows.device)
+        first = torch.full_like(self.found, len(rows), dtype=torch.long).scatter_reduce(0, rows, number, "amin")
+        met = (first < len(rows)).nonzero()[:, 0]
+        self.witness[met], self.found[met] = points[first[met]], True
 
 
 class Search:
