@@ -128,8 +128,9 @@ class Search:
 
     def _alive(self, rows: Tensor) -> Tensor:
         """Which tasks still matter: their input is undecided and has time left."""
-        late = self.tally.seconds > (-1.0 if time.perf_counter() > self.end else self.limit)
-        self.tally.open |= late & ~self.tally.found
+        late = self.tally.seconds[rows] > (-1.0 if time.perf_counter() > self.end else self.limit)
+        late &= ~self.tally.found[rows]
+        self.tally.open[rows[late]] = True  # only of these tasks: inputs that have none left are proved
         return ~(self.tally.found | self.tally.open)[rows]
 
     def _kinds(self, at: int) -> tuple[Effort, ...]:
