@@ -213,9 +213,11 @@ class Search:
         self._halve(boxes.take(~proved))
 
     def _halve(self, boxes: Boxes) -> None:
-        """Boxes of half the size; an input with one that is too small for that is given up."""
-        smaller, given_up = leaves.halved(self.inquiry, boxes)
-        self.tally.open[given_up] |= ~self.tally.found[given_up]
+        """Boxes of half the size; an input with one that is too small for that, and not proved, is given up."""
+        smaller, narrow = leaves.halved(self.inquiry, boxes)
+        narrow = narrow.take(self._alive(narrow.rows))
+        if len(narrow):  # tactics may have left the strongest bound out
+            self.tally.open[narrow.rows[~leaves.proved(self.inquiry, narrow, Effort.FULL)]] = True
         levels = leaves.levels(self.inquiry, smaller)
         for at in sorted(set(levels.tolist())):
             self.piles.push(at, smaller.take(levels == at))
