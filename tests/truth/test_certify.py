@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import sigmazero as sz
 from sigmazero.cli import app
-from sigmazero.truth import search
+from sigmazero.truth import leaves, search
 from sigmazero.truth.certificates import Certificates
 from sigmazero.truth.certify import _believe
 from sigmazero.truth.search import Search
@@ -358,6 +358,7 @@ def test_a_box_without_room_proves_nothing_by_itself(monkeypatch):
     model = tiny()
     x, y = inputs(model, 2)
     monkeypatch.setattr(Search, "_ask", lambda self, tasks, effort: torch.zeros(len(tasks), dtype=torch.bool))
+    monkeypatch.setattr(leaves, "proved", lambda inquiry, boxes, effort: torch.zeros(len(boxes), dtype=torch.bool))
     found = sz.certify(model, x, y, mask=torch.zeros(6, dtype=torch.bool), attack=None)
     assert found.status == ["open", "open"]
 

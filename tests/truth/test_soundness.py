@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 from sigmazero.truth import relax
 from sigmazero.truth.forms import Forms
@@ -11,7 +12,7 @@ from sigmazero.truth.planes import Forward, Free
 from sigmazero.truth.regions import Groups
 from sigmazero.truth.relax import Straight
 from sigmazero.truth.tasks import Tasks, curve
-from tests.truth.soundness import examined
+from tests.truth.soundness import examined, with_weights
 
 SEEDS = range(1, 60)
 
@@ -102,3 +103,17 @@ def test_more_groups_than_a_byte_counts_may_move():
     lo, hi = region.interval
     assert bool((lo == -1).all())
     assert bool((hi == 1).all())
+
+
+def pooled_logits(seed: int) -> tuple[nn.Module, tuple[int, ...]]:
+    """Networks whose last layer is no linear one: a mean of each channel, or windows with gaps."""
+    torch.manual_seed(seed)
+    ends = (nn.AdaptiveAvgPool2d(1), nn.Conv2d(3, 3, 2, dilation=(2, 3)), nn.Conv2d(3, 3, (3, 4), groups=3))
+    layers = [nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 3, 1, stride=2), ends[seed % 3], nn.Flatten()]
+    return with_weights(nn.Sequential(*layers)), (1, 5, 7)
+
+
+def test_logits_may_be_means_of_channels():
+    found = [examined(seed, pooled_logits) for seed in range(1, 8)]
+    assert sum(each.wrong for each in found) == 0
+    assert min(each.nearest for each in found) < 0.05

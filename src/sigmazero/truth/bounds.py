@@ -120,8 +120,7 @@ class Bounder:
             for source in layer.sources:
                 if max(readers[source]) <= place:
                     intervals.pop(source, None)
-        last = self.network.layers[-1]
-        return known, forward.margins(labels) if forward is not None and isinstance(last, Conv) else None
+        return known, None if forward is None else forward.margins(labels)
 
     def _bend(
         self, known: Known, place: int, layer: Relu | MaxPool, z: Tensor, error: Tensor, intervals: dict[int, Reach]

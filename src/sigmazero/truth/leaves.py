@@ -108,14 +108,15 @@ def levels(inquiry: Inquiry, boxes: Boxes) -> Tensor:
     return _widths(inquiry, boxes).clamp_min(1e-9).log2().sum(1).floor().long().clamp_max(-1)
 
 
-def halved(inquiry: Inquiry, boxes: Boxes) -> tuple[Boxes, Tensor]:
-    """The halves of boxes at the widest feature, and the rows of boxes that are too narrow for that."""
+def halved(inquiry: Inquiry, boxes: Boxes) -> tuple[Boxes, Boxes]:
+    """The halves of boxes at the widest feature, and the boxes that are too narrow for that."""
     width = _widths(inquiry, boxes)
     widest, place = width.max(1)
-    good = widest > NARROW
+    between = ((boxes.middle > boxes.low) & (boxes.middle < boxes.high)).flatten(1)  # float64 has a number there
+    good = (widest > NARROW) & between.gather(1, place[:, None])[:, 0]
     kept, place = boxes.take(good), place[good]
     cut = torch.nn.functional.one_hot(place, width.shape[1]).bool().view_as(kept.low)
     middle = kept.middle
     lower = Boxes(kept.rows, kept.sites, kept.low, torch.where(cut, middle, kept.high))
     upper = Boxes(kept.rows, kept.sites, torch.where(cut, middle, kept.low), kept.high)
-    return join([lower, upper]), boxes.rows[~good]
+    return join([lower, upper]), boxes.take(~good)

@@ -265,10 +265,14 @@ class Forward:
         slack = 4 * error + 64 * UNIT * torch.where(top.isfinite(), top.abs(), 0.0)
         return Planes(parts[0], parts[1], origin, reach), slack
 
-    def margins(self, labels: Tensor) -> Tensor:
-        """How far own logit less another one's can fall, from below (tasks, classes)."""
+    def margins(self, labels: Tensor) -> Tensor | None:
+        """How far own logit less another one's can fall, from below (tasks, classes).
+
+        None where each logit does not see one window of everything: a mean of each channel, say.
+        """
         last = self.layers[-1]
-        assert isinstance(last, Conv)
+        if not isinstance(last, Conv) or len(last.weight) > 1 or last.dilation != (1, 1):
+            return None
         given = self.planes[last.sources[0]]
         _, _, seen = _reached(last, given)
         weight = last.weight.flatten(2)[0]

@@ -47,8 +47,11 @@ class Spending:
         self.seconds.index_add_(0, rows, each * (seconds / max(1, len(rows))))
 
     def meet(self, points: Tensor, rows: Tensor) -> None:
-        """Take witnesses in."""
-        self.witness[rows], self.found[rows] = points, True
+        """Take witnesses in: of each input the first. Several written at once might end up mixed."""
+        number = torch.arange(len(rows), device=rows.device)
+        first = torch.full_like(self.found, len(rows), dtype=torch.long).scatter_reduce(0, rows, number, "amin")
+        met = (first < len(rows)).nonzero()[:, 0]
+        self.witness[met], self.found[met] = points[first[met]], True
 
 
 class Search:
@@ -125,8 +128,9 @@ class Search:
 
     def _alive(self, rows: Tensor) -> Tensor:
         """Which tasks still matter: their input is undecided and has time left."""
-        late = self.tally.seconds > (-1.0 if time.perf_counter() > self.end else self.limit)
-        self.tally.open |= late & ~self.tally.found
+        late = self.tally.seconds[rows] > (-1.0 if time.perf_counter() > self.end else self.limit)
+        late &= ~self.tally.found[rows]
+        self.tally.open[rows[late]] = True  # only of these tasks: inputs that have none left are proved
         return ~(self.tally.found | self.tally.open)[rows]
 
     def _kinds(self, at: int) -> tuple[Effort, ...]:
@@ -209,9 +213,11 @@ class Search:
         self._halve(boxes.take(~proved))
 
     def _halve(self, boxes: Boxes) -> None:
-        """Boxes of half the size; an input with one that is too small for that is given up."""
-        smaller, given_up = leaves.halved(self.inquiry, boxes)
-        self.tally.open[given_up] |= ~self.tally.found[given_up]
+        """Boxes of half the size; an input with one that is too small for that, and not proved, is given up."""
+        smaller, narrow = leaves.halved(self.inquiry, boxes)
+        narrow = narrow.take(self._alive(narrow.rows))
+        if len(narrow):  # tactics may have left the strongest bound out
+            self.tally.open[narrow.rows[~leaves.proved(self.inquiry, narrow, Effort.FULL)]] = True
         levels = leaves.levels(self.inquiry, smaller)
         for at in sorted(set(levels.tolist())):
             self.piles.push(at, smaller.take(levels == at))
