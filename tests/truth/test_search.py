@@ -132,3 +132,19 @@ def test_a_box_without_a_number_between_its_ends_is_not_halved():
     narrow = Inquiry(inquiry.model, inquiry.bounder, ends, inquiry.y, ends, ends + 2.0**-52)
     halves, left = leaves.halved(narrow, box)
     assert (len(halves), len(left)) == (0, 1)
+
+
+def test_where_memory_runs_out_batches_become_smaller(monkeypatch, caplog):
+    inquiry = asked(0, rows=12)
+    right, ids = Bounder.margins, torch.arange(12)
+    known = Search(inquiry, Spending.new(inquiry), 2, batch=16).run(ids)
+
+    def narrow(self, clean, rows, labels, region, effort):
+        if len(rows) > 9:  # more than are tried before the search
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return right(self, clean, rows, labels, region, effort)
+
+    monkeypatch.setattr(Bounder, "margins", narrow)
+    assert Search(inquiry, Spending.new(inquiry), 2, batch=16).run(ids).tolist() == known.tolist()
+    assert len(known)
+    assert "batches have 6 tasks" in caplog.text

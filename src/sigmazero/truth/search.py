@@ -1,5 +1,6 @@
 """The search: tasks of one level, many at a time and of many inputs at once, until every input is decided."""
 
+import logging
 import math
 import time
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sigmazero.run.memory import out_of_memory
 from sigmazero.truth import leaves
 from sigmazero.truth.bounds import Effort
 from sigmazero.truth.inquiry import Inquiry
@@ -18,6 +20,7 @@ from sigmazero.truth.regions import FEW, Groups
 from sigmazero.truth.tactics import Tactics, level
 from sigmazero.truth.tasks import Tasks, whole
 
+log = logging.getLogger(__name__)
 Ask = Callable[[Any, Effort], Tensor]
 PROBED = 2  # tasks of a level that tell what the full bound is worth, at least; more where a batch is large
 
@@ -88,8 +91,23 @@ class Search:
             at, some = self.piles.pop()
             some = self._timely(some.take(self._alive(some.rows)), at)
             if len(some):
-                self._sites(some, at) if at >= 0 else self._values(some, at)
+                self._step(some, at)
         return rows[~self.tally.found[rows] & ~self.tally.open[rows]]
+
+    def _step(self, some: Any, at: int) -> None:
+        """One batch; where memory runs out it waits, and batches are half as large from then on."""
+        try:
+            self._sites(some, at) if at >= 0 else self._values(some, at)
+        except Exception as error:
+            if not out_of_memory(error) or self.batch == 1:
+                raise
+            self.batch = max(1, min(self.batch, len(some)) // 2)
+            log.warning("memory ran out; batches have %d tasks from here on", self.batch)
+            for piles in (self.piles, *self.late.values()):
+                piles.batch = self.batch
+            self.piles.push(at, some)
+            self.inquiry.bounder.room = max(1, self.inquiry.bounder.room // 2)
+            torch.cuda.empty_cache()
 
     def _timely(self, some: Any, at: int) -> Any:
         """Tasks or boxes of inputs that have not had their time yet; the others wait until the rest is done."""
