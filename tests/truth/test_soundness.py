@@ -7,12 +7,15 @@ import torch
 from torch import nn
 
 from sigmazero.truth import relax
+from sigmazero.truth.backward import Known
+from sigmazero.truth.bounds import Bounder
 from sigmazero.truth.forms import Forms
+from sigmazero.truth.graph import trace
 from sigmazero.truth.planes import Forward, Free
 from sigmazero.truth.regions import Groups
 from sigmazero.truth.relax import Straight
 from sigmazero.truth.tasks import Tasks, curve
-from tests.truth.soundness import examined, with_weights
+from tests.truth.soundness import examined, random_network, with_weights
 
 SEEDS = range(1, 60)
 
@@ -117,3 +120,14 @@ def test_logits_may_be_means_of_channels():
     found = [examined(seed, pooled_logits) for seed in range(1, 8)]
     assert sum(each.wrong for each in found) == 0
     assert min(each.nearest for each in found) < 0.05
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_what_is_not_a_number_makes_no_interval_narrower(monkeypatch, sign):
+    """An interval without ends would count as one in which nothing moves."""
+    model, shape = random_network(1)
+    bounder = Bounder(trace(model, torch.rand(2, *shape)))
+    monkeypatch.setattr(bounder, "_least", lambda *given: torch.tensor([torch.nan, -0.5]))
+    end, wanted = torch.full((1, 1, 1, 3), -sign), torch.tensor([True, True, False]).view(1, 1, 1, 3)
+    found = bounder._end(Known(bounder.network, None), 1, end, wanted, sign)  # type: ignore[arg-type]
+    assert found.flatten().tolist() == [-sign, -0.5 * sign, -sign]

@@ -177,7 +177,8 @@ class Bounder:
         found = self._least(known, place, (c, sign), tasks, origin)
         end = end.clone()
         now = end[tasks, y, x, c]
-        end[tasks, y, x, c] = torch.maximum(now, found) if sign > 0 else torch.minimum(now, -found)
+        # Coefficients that overflow give what is not a number: then the end stays.
+        end[tasks, y, x, c] = torch.fmax(now, found) if sign > 0 else torch.fmin(now, -found)
         return end
 
     def _least(

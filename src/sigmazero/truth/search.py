@@ -227,15 +227,19 @@ class Search:
         fooled = self.inquiry.fooled(middle, boxes.rows)
         self.tally.meet(middle[fooled], boxes.rows[fooled])
         boxes = boxes.take(~fooled)
-        proved = self._proved(boxes, at, lambda some, effort: leaves.proved(self.inquiry, some, effort))
+        proved = self._proved(boxes, at, self._boxed)
         self._halve(boxes.take(~proved))
+
+    def _boxed(self, boxes: Boxes, effort: Effort) -> Tensor:
+        """Which boxes a bound proves."""
+        return leaves.proved(self.inquiry, boxes, effort)
 
     def _halve(self, boxes: Boxes) -> None:
         """Boxes of half the size; an input with one that is too small for that, and not proved, is given up."""
         smaller, narrow = leaves.halved(self.inquiry, boxes)
         narrow = narrow.take(self._alive(narrow.rows))
         if len(narrow):  # tactics may have left the strongest bound out
-            self.tally.open[narrow.rows[~leaves.proved(self.inquiry, narrow, Effort.FULL)]] = True
+            self.tally.open[narrow.rows[~self._boxed(narrow, Effort.FULL)]] = True
         levels = leaves.levels(self.inquiry, smaller)
         for at in sorted(set(levels.tolist())):
             self.piles.push(at, smaller.take(levels == at))
