@@ -1,3 +1,5 @@
+import os
+import py_compile
 import sys
 import types
 
@@ -67,6 +69,19 @@ def test_function_in_a_file(code):
     assert model(torch.rand(2, 1, 2, 2)).shape == (2, 3)
     assert not model.training
     assert str(code.parent) not in sys.path
+
+
+def test_code_is_read_from_its_source_and_nothing_is_written_beside_it(code, monkeypatch):
+    """An edit of the same length in the same moment would be taken for what was compiled before."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    load(f"{code}:build")
+    assert sorted(file.name for file in code.parent.iterdir()) == ["neighbour.py", "network.py"]
+    assert sys.dont_write_bytecode is False
+    py_compile.compile(str(code))
+    then = code.stat()
+    code.write_text(CODE.replace("[:, :3]", "[:, :2]"))
+    os.utime(code, ns=(then.st_atime_ns, then.st_mtime_ns))
+    assert load(f"{code}:function")(torch.ones(2, 1, 2, 2)).shape == (2, 2)
 
 
 def test_function_in_a_file_that_returns_a_function(code):

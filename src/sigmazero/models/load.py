@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -167,13 +168,14 @@ def _file(path: Path) -> Any:
         raise FileNotFoundError(f"no file {path} (from the model {path}:...); {KINDS}")
     name = f"sigmazero_user_{path.stem}"
     found = importlib.util.spec_from_file_location(name, path)
-    if found is None or found.loader is None:
+    if found is None or not isinstance(found.loader, SourceFileLoader):
         raise ValueError(f"{path} cannot be imported as Python code")
     module = importlib.util.module_from_spec(found)
     sys.modules[name] = module  # dataclasses and pickle look their module up there
     try:
         with _importable(path.resolve().parent), _named(str(path), str(path), "mend it first"):
-            found.loader.exec_module(module)
+            # From the source and no compiled file: that may be of an edit before, or of somebody else.
+            exec(found.loader.source_to_code(path.read_bytes(), str(path)), vars(module))
     except BaseException:
         del sys.modules[name]
         raise
@@ -207,12 +209,14 @@ def _named(place: str, file: str | None, hint: str) -> Iterator[None]:
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """Let a user's code import its neighbours while it is being imported."""
+    """Let a user's code import its neighbours while it is being imported; nothing is written beside them."""
     sys.path.insert(0, str(folder))
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         yield
     finally:
         sys.path.remove(str(folder))
+        sys.dont_write_bytecode = before
 
 
 def _exists(spec: str) -> Path:
