@@ -158,3 +158,18 @@ def test_where_memory_runs_out_batches_become_smaller(monkeypatch, caplog):
     assert found[0] == found[1]
     assert len(found[0])
     assert "batches have 6 tasks" in caplog.text
+
+
+def test_where_memory_runs_out_at_the_first_tries_fewer_are_tried(monkeypatch, caplog):
+    """Four tasks for each 64 of a batch tell what a level is worth: 12, where 9 fit."""
+    inquiry, right, ids = asked(0), Bounder.margins, torch.arange(3)
+
+    def narrow(self, clean, rows, labels, region, effort):
+        if len(rows) > 9:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return right(self, clean, rows, labels, region, effort)
+
+    wanted = Search(inquiry, Spending.new(inquiry), 2, batch=200).run(ids).tolist()
+    monkeypatch.setattr(Bounder, "margins", narrow)
+    assert Search(inquiry, Spending.new(inquiry), 2, batch=200).run(ids).tolist() == wanted
+    assert "batches have 6 tasks" in caplog.text

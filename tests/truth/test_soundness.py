@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import sigmazero as sz
 from sigmazero.truth import relax
 from sigmazero.truth.backward import Known
 from sigmazero.truth.bounds import Bounder
@@ -131,3 +132,18 @@ def test_what_is_not_a_number_makes_no_interval_narrower(monkeypatch, sign):
     end, wanted = torch.full((1, 1, 1, 3), -sign), torch.tensor([True, True, False]).view(1, 1, 1, 3)
     found = bounder._end(Known(bounder.network, None), 1, end, wanted, sign)  # type: ignore[arg-type]
     assert found.flatten().tolist() == [-sign, -0.5 * sign, -sign]
+
+
+def test_what_underflow_takes_away_is_not_proved():
+    """Weights that make values too small for float64, and large again: a change of 0.5 is one of the logits at last."""
+    layers: list[nn.Module] = []
+    for scale in (1e-170, 1e-170, 1e170, 1e170):
+        linear = nn.Linear(1, 1).double()
+        nn.init.constant_(linear.weight, scale)
+        nn.init.zeros_(linear.bias)
+        layers += [linear, nn.ReLU()]
+    last = nn.Linear(1, 2).double()
+    last.weight.data, last.bias.data = torch.tensor([[0.0], [1.0]]).double(), torch.tensor([0.75, 0.0]).double()
+    model = nn.Sequential(*layers, last).requires_grad_(False)
+    found = sz.certify(model, torch.full((1, 1), 0.5).double(), torch.tensor([0]), attack=None, time_limit=5)
+    assert found.status == ["open"]

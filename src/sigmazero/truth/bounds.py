@@ -4,6 +4,7 @@ Layer by layer: intervals of deviations from those of the layer before, then, fo
 better ones by going back to the input with straight lines (`backward`). What does not bend needs none.
 """
 
+import math
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -14,7 +15,7 @@ from sigmazero.truth import relax
 from sigmazero.truth.backward import Known, least
 from sigmazero.truth.forms import Crop, Forms, ringed
 from sigmazero.truth.graph import Layered
-from sigmazero.truth.layers import Conv, Input, Layer, MaxPool, Reach, Relu
+from sigmazero.truth.layers import Add, Conv, Input, Layer, MaxPool, Reach, Relu, Scale
 from sigmazero.truth.planes import Forward
 from sigmazero.truth.regions import Groups, Region
 from sigmazero.truth.rounding import UNIT
@@ -53,6 +54,7 @@ class Bounder:
         self.network, self.room = network, room
         self._straight = _straight(network)
         self._costs = [_cost(network, place) for place in range(len(network.layers))]
+        self._lost = min(1e300, 1e-300 * math.prod(map(_growth, network.layers)))  # what underflow may have taken away
         self.size = sum(_size(network, place) for place in range(len(network.layers)))
 
     def margins(self, clean: Unchanged, rows: Tensor, labels: Tensor, region: Region, effort: Effort) -> Tensor:
@@ -76,7 +78,7 @@ class Bounder:
             forms.scatter_(1, mine[:, None], 1.0).scatter_(1, other[:, None], -1.0)
             found = self._least(known, len(self.network.layers) - 1, forms[:, None, None], tasks, None)
             result[tasks, other] = self._total(logits, errors, tasks, mine, other, found)
-        return result
+        return result - self._lost
 
     @staticmethod
     def _total(logits: Tensor, errors: Tensor, tasks: Tensor, mine: Tensor, other: Tensor, found: Tensor) -> Tensor:
@@ -198,6 +200,15 @@ class Bounder:
                 forms = forms[:, None, None]
             found.append(least(known, place, Forms(forms, tasks[part], None if origin is None else origin[part])))
         return torch.cat(found)
+
+
+def _growth(layer: Layer) -> float:
+    """How much larger than its inputs' a change of a layer's values can be, at least 1."""
+    if isinstance(layer, Conv):
+        return max(1.0, float(layer.magnitudes.sum((2, 3, 4)).amax()))
+    if isinstance(layer, Scale):
+        return max(1.0, float(layer.factor.abs().amax()))
+    return 2.0 if isinstance(layer, Add) else 1.0
 
 
 def _straight(network: Layered) -> list[bool]:

@@ -99,15 +99,19 @@ class Search:
         try:
             self._sites(some, at) if at >= 0 else self._values(some, at)
         except Exception as error:
-            if not out_of_memory(error) or self.batch == 1:
-                raise
-            self.batch = max(1, min(self.batch, len(some)) // 2)
-            log.warning("memory ran out; batches have %d tasks from here on", self.batch)
-            for piles in (self.piles, *self.late.values()):
-                piles.batch = self.batch
+            self._spare(error, len(some))
             self.piles.push(at, some)
-            self.inquiry.bounder.room = max(1, self.inquiry.bounder.room // 2)
-            torch.cuda.empty_cache()
+
+    def _spare(self, error: Exception, tried: int) -> None:
+        """Batches of half as many tasks, if an error says that memory ran out; any other error goes on."""
+        if not out_of_memory(error) or self.batch == 1:
+            raise error
+        self.batch = max(1, min(self.batch, tried) // 2)
+        log.warning("memory ran out; batches have %d tasks from here on", self.batch)
+        for piles in (self.piles, *self.late.values()):
+            piles.batch = self.batch
+        self.inquiry.bounder.room = max(1, self.inquiry.bounder.room // 2)
+        torch.cuda.empty_cache()
 
     def _timely(self, some: Any, at: int) -> Any:
         """Tasks or boxes of inputs that have not had their time yet; the others wait until the rest is done."""
@@ -142,7 +146,11 @@ class Search:
         mine = rows[torch.randint(len(rows), (count,), generator=generator, device="cpu").to(rows)]
         tasks = Tasks(mine, begin, begin + size)
         tasks = tasks.take(self._alive(tasks.rows))
-        self._scouted(tasks, at, self._ask)
+        try:
+            self._scouted(tasks, at, self._ask)
+        except Exception as error:
+            self._spare(error, len(tasks))
+            self._try(rows, at)
 
     def _alive(self, rows: Tensor) -> Tensor:
         """Which tasks still matter: their input is undecided and has time left."""
