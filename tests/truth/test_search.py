@@ -2,6 +2,7 @@
 
 import math
 from itertools import combinations
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 
 import sigmazero as sz
-from sigmazero.truth import leaves, search
+from sigmazero.truth import _kernels, fused, leaves, search
 from sigmazero.truth.bounds import Bounder, Effort
 from sigmazero.truth.graph import trace
 from sigmazero.truth.inquiry import Inquiry
@@ -173,3 +174,14 @@ def test_where_memory_runs_out_at_the_first_tries_fewer_are_tried(monkeypatch, c
     monkeypatch.setattr(Bounder, "margins", narrow)
     assert Search(inquiry, Spending.new(inquiry), 2, batch=200).run(ids).tolist() == wanted
     assert "batches have 6 tasks" in caplog.text
+
+
+def test_kernels_are_built_after_some_work_alone(monkeypatch):
+    device: Any = SimpleNamespace(is_cuda=True)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr(_kernels, "supports", lambda a: True)
+    for patience, wanted in ((math.inf, None), (0.0, _kernels)):
+        monkeypatch.setattr(fused, "PATIENCE", patience)
+        fused._begun.cache_clear()
+        assert fused.kernels(device) is wanted
+        assert fused.kernels(torch.zeros(1)) is None

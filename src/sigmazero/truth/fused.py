@@ -21,9 +21,10 @@ def kernels(a: Tensor) -> ModuleType | None:
 
     With TRITON_INTERPRET=1 Triton's interpreter runs them without a device, for tests.
     """
-    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    if not interpreted and (not a.is_cuda or time.perf_counter() - _begun() < PATIENCE):
-        return None
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        begun = _begun()
+        if not a.is_cuda or time.perf_counter() - begun < PATIENCE:
+            return None
     from sigmazero.truth import _kernels  # which imports Triton: only where a device asks for it
 
     return _kernels if _kernels.supports(a) else None
