@@ -173,9 +173,10 @@ def _file(path: Path) -> Any:
     module = importlib.util.module_from_spec(found)
     sys.modules[name] = module  # dataclasses and pickle look their module up there
     try:
-        with _importable(path.resolve().parent), _named(str(path), str(path), "mend it first"):
+        file = module.__file__ or str(path)
+        with _importable(path.resolve().parent), _named(str(path), file, "mend it first"):
             # From the source and no compiled file: that may be of an edit before, or of somebody else.
-            exec(found.loader.source_to_code(path.read_bytes(), str(path)), vars(module))
+            exec(found.loader.source_to_code(path.read_bytes(), file), vars(module))
     except BaseException:
         del sys.modules[name]
         raise
