@@ -2,10 +2,12 @@
 
     python -m benchmarks.suite --queries 1000 --json benchmarks/results/suite-cpu.jsonl
     python -m benchmarks.suite --table benchmarks/results/suite-cpu.jsonl
+    python -m benchmarks.suite --table benchmarks/results/suite-cpu.jsonl --known src/sigmazero/report/gaps.json
 
 A line holds the changes that an attack needs for each image of a network (−1: not fooled); the table is made from these
 and from what is proved now. An attack whose lines are in the file already is not run again. The table has for each
 network the mean gap to the fewest changes in % and, after a slash, the share of images with nothing left to gain.
+`--known` writes the figures over all networks, with the version of each attack, for the pages that reports make.
 """
 
 import argparse
@@ -15,6 +17,7 @@ from typing import Any
 
 import torch
 
+from sigmazero.attacks import ATTACKS
 from sigmazero.truth import suite
 from sigmazero.truth.digits import NAMES
 
@@ -36,12 +39,28 @@ def cells(found: dict[str, dict[str, Any]]) -> tuple[float, list[str]]:
     return figures[-1][0], [*row, f"{100 * float(every.isfinite().double().mean()):.1f}", f"{queries:.0f}"]
 
 
-def table(found: list[dict[str, Any]]) -> str:
-    """One row per attack, the nearest to the truth first."""
+def whole(found: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """The lines of each attack that has one for every network."""
     by_attack: dict[str, dict[str, dict[str, Any]]] = {}
     for line in found:
         by_attack.setdefault(line["attack"], {})[line["network"]] = line
-    rows = sorted((*cells(scores), attack) for attack, scores in by_attack.items() if len(scores) == len(NAMES))
+    return {attack: scores for attack, scores in by_attack.items() if len(scores) == len(NAMES)}
+
+
+def known(found: list[dict[str, Any]]) -> str:
+    """What pages say of each attack, the nearest to the truth first."""
+    lines: list[dict[str, Any]] = []
+    for attack, scores in whole(found).items():
+        gap, row = cells(scores)
+        optimal = float(row[-3].split(" / ")[1])
+        line = {"attack": attack, "version": ATTACKS[attack].version, "gap": round(100 * gap, 1), "optimal": optimal}
+        lines.append(line | {"fooled": float(row[-2]), "queries": int(row[-1])})
+    return "[\n" + ",\n".join(json.dumps(line) for line in sorted(lines, key=lambda each: each["gap"])) + "\n]\n"
+
+
+def table(found: list[dict[str, Any]]) -> str:
+    """One row per attack, the nearest to the truth first."""
+    rows = sorted((*cells(scores), attack) for attack, scores in whole(found).items())
     heads = ["attack", *NAMES, "all", "fooled %", "queries"]
     text = [f"| {' | '.join(heads)} |", f"| --- |{' ---: |' * (len(heads) - 1)}"]
     return "\n".join([*text, *(f"| {' | '.join([attack, *row])} |" for _, row, attack in rows)])
@@ -53,6 +72,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=1000)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--table", type=Path)
+    parser.add_argument("--known", type=Path, help="a file for what pages say of each attack")
     options = parser.parse_args()
     torch.set_num_threads(1)
     found = lines(options.table or options.json)
@@ -77,6 +97,8 @@ def main() -> None:
                 with options.json.open("a") as file:
                     file.write(json.dumps(line) + "\n")
     print(table(found))
+    if options.known:
+        options.known.write_text(known(found))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sigmazero.core.files import replacing
 from sigmazero.report.doubts import findings
-from sigmazero.report.html import about, charts, features, patterns, results, samples, summary, tables
+from sigmazero.report.html import about, charts, features, gaps, patterns, results, samples, summary, tables
 from sigmazero.report.html.shell import Html, asset, document, element, join
 from sigmazero.report.inputs import Clean
 from sigmazero.report.measure import COST, load, over
@@ -77,7 +77,7 @@ def make_page(
     infos = [info for info, _ in cells]
     parts = {
         "summary": summary.render(cells, states, found),
-        "tables": [tables.render(table) for table in made],
+        "tables": [tables.render(table) for table in (*made, *gaps.build(cells))],
         "curves": [element("p", CURVES + (GAP if _gaps(drawn) else ""), class_="note"), *map(charts.render, drawn)],
         "effort": [element("p", EFFORT, class_="note"), *map(charts.render, spent)],
         "patterns": [element("p", patterns.NOTE, class_="note"), *patterns.build(store, cells, mix)],
