@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from tests.spaces import Plain, bind, draw, fewest, inputs, network
+from tests.helpers.spaces import Plain, bind, draw, fewest, inputs, network
 
 import sigmazero as sz
 

@@ -14,7 +14,7 @@ import sigmazero as sz
 from sigmazero import data, models
 from sigmazero.models.doctor import examine
 from sigmazero.report.figures.picture import choose, save_picture
-from tests.networks import linear_problem
+from tests.helpers.networks import linear_problem
 from tests.plans import run as run_plan
 
 PLAN = """

@@ -12,7 +12,7 @@ import sigmazero as sz
 from sigmazero.core import noise
 from sigmazero.core.inputs import make_problem
 from sigmazero.run import Session
-from tests.networks import Counting, TinyNet, linear_optimum, linear_problem
+from tests.helpers.networks import Counting, TinyNet, linear_optimum, linear_problem
 
 # On linear models, where the minimum is known: how far above it an attack may end on average, and its steps there.
 # An attack that is not listed keeps the default; one that is listed is weaker or slower by its method's nature.

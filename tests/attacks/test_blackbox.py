@@ -17,7 +17,7 @@ from sigmazero.bench.plan import parse_plan
 from sigmazero.core import ability
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Oracle
-from tests.networks import TinyNet, linear_optimum, linear_problem
+from tests.helpers.networks import TinyNet, linear_optimum, linear_problem
 from tests.plans import NET, trusting
 
 

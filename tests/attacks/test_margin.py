@@ -6,7 +6,7 @@ import torch
 import sigmazero as sz
 from sigmazero.core.result import Outcome
 from tests.attacks.test_attacks import EVERY, how, small
-from tests.networks import TinyNet, linear_problem
+from tests.helpers.networks import TinyNet, linear_problem
 
 
 @pytest.mark.parametrize("name", EVERY)

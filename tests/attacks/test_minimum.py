@@ -6,7 +6,7 @@ import torch
 import sigmazero as sz
 from sigmazero.attacks.minimum import MinimumNorm
 from sigmazero.attacks.pgd_l0 import PGDL0
-from tests.networks import linear_problem
+from tests.helpers.networks import linear_problem
 
 MINIMUM = sorted(name for name in sz.ATTACKS if name.endswith("-min"))
 NEEDED = torch.tensor([1.0, 2, 3, 7, 15, 16, 29, 30, 31])  # the last one needs more than the 30 free features

@@ -11,7 +11,7 @@ import sigmazero as sz
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Oracle
 from tests.attacks.test_attacks import EVERY, how, same, small
-from tests.networks import TinyNet
+from tests.helpers.networks import TinyNet
 
 FORMATS = [
     (torch.float32, torch.float64),

@@ -7,7 +7,7 @@ import sigmazero as sz
 from sigmazero.attacks._swap import SwapSearch
 from sigmazero.core.inputs import make_problem
 from sigmazero.run import Hardware, Session
-from tests.networks import Counting, TinyNet, linear_optimum, linear_problem
+from tests.helpers.networks import Counting, TinyNet, linear_optimum, linear_problem
 
 TARGETS = [False, True]
 

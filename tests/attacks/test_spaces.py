@@ -16,8 +16,8 @@ from sigmazero.core.space_file import parse
 from sigmazero.data import load as load_rows
 from sigmazero.models import load as load_model
 from tests import loans
-from tests.networks import TinyNet
-from tests.spaces import Plain, bind, draw, fewest, inputs, network
+from tests.helpers.networks import TinyNet
+from tests.helpers.spaces import Plain, bind, draw, fewest, inputs, network
 
 IN_SPACES = [name for name, attack in sorted(sz.ATTACKS.items()) if attack.spaces]
 OTHERS = [name for name, attack in sorted(sz.ATTACKS.items()) if not attack.spaces]

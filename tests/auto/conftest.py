@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 import sigmazero as sz
-from tests.networks import TinyNet
+from tests.helpers.networks import TinyNet
 
 MEMBERS = [sz.get("sigma-zero", steps=40), sz.get("fmn", steps=40), sz.get("sparse-rs", steps=150)]
 MINIMUM = [*MEMBERS[:2], sz.get("sparse-rs-min", steps=150)]

@@ -13,7 +13,7 @@ import sigmazero as sz
 from sigmazero.auto import VERSIONS
 from sigmazero.core.problem import count_features, count_pixels
 from tests.auto.conftest import MEMBERS, MINIMUM, Counted, custom, problem
-from tests.networks import linear_problem
+from tests.helpers.networks import linear_problem
 
 
 @pytest.mark.parametrize("members", [MEMBERS, VERSIONS["quick"].budget], ids=["three", "quick"])

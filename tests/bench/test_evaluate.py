@@ -8,7 +8,7 @@ import sigmazero as sz
 from sigmazero.bench.evaluate import evaluate
 from sigmazero.data import Rows
 from sigmazero.store.store import Store
-from tests.networks import linear_problem
+from tests.helpers.networks import linear_problem
 
 
 def test_a_module_and_tensors(tmp_path):

@@ -19,7 +19,7 @@ from sigmazero.report.html import samples
 from sigmazero.report.measure import load
 from sigmazero.store.store import Store, StoreError
 from tests.cli.conftest import sigmazero  # noqa: F401
-from tests.networks import linear_problem
+from tests.helpers.networks import linear_problem
 from tests.plans import clean
 
 

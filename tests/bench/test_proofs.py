@@ -24,7 +24,7 @@ from sigmazero.store.merge import merge
 from sigmazero.store.proofs import Proof
 from sigmazero.store.repair import repair
 from sigmazero.truth.certify import certify
-from tests.networks import linear_optimum, linear_problem
+from tests.helpers.networks import linear_optimum, linear_problem
 
 N = 6
 MODEL, X, Y = linear_problem((3, 4, 5), N)

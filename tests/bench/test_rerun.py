@@ -19,7 +19,7 @@ from sigmazero.store import checksums
 from sigmazero.store.store import Store
 from tests.bench.test_recheck import rewrite
 from tests.cli.conftest import sigmazero  # noqa: F401
-from tests.networks import linear_problem
+from tests.helpers.networks import linear_problem
 from tests.plans import PLAN, run, trusting
 
 SHORT = PLAN.replace(', "fmn", "vfga"', "").replace(', "net.py:other"', "")

@@ -13,7 +13,7 @@ from sigmazero.bench import identity
 from sigmazero.bench.evaluate import evaluate
 from sigmazero.bench.model_identity import describe_module
 from sigmazero.core.losses import LOSSES
-from tests.networks import linear_problem
+from tests.helpers.networks import linear_problem
 
 LOSS = """
 from sigmazero.core.losses import loss

@@ -8,7 +8,7 @@ import torch
 
 import sigmazero as sz
 from benchmarks import blackbox
-from tests.networks import linear_problem
+from tests.helpers.networks import linear_problem
 
 
 def test_a_run_that_was_cut_short_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import torch
 import sigmazero as sz
 from sigmazero.core import losses
 from sigmazero.core.inputs import make_problem
-from tests.networks import TinyNet
+from tests.helpers.networks import TinyNet
 
 LOGITS = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0]], dtype=torch.float64)
 Y = torch.tensor([0, 2])

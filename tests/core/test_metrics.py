@@ -13,7 +13,7 @@ import sigmazero as sz
 from sigmazero.core import metrics
 from sigmazero.core.outcome import Outcome
 from sigmazero.report import optimality
-from tests.networks import linear_problem
+from tests.helpers.networks import linear_problem
 
 INF = math.inf
 L0 = st.lists(st.one_of(st.integers(0, 30), st.just(INF)), min_size=1, max_size=30)

@@ -11,7 +11,7 @@ import typer.main
 import sigmazero as sz
 from sigmazero.cli import app
 from tests.docs.blocks import DOCS, blocks, follow
-from tests.networks import linear_problem
+from tests.helpers.networks import linear_problem
 
 MADE_UP = {"adding-a-command.md", "adding-to-reports.md"}  # their commands are for the reader to add
 PAGES = ["own-model.md", "adding-a-defence.md", "which-attack.md"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import sphinx.cmd.build
 
-from tests.links import Page, broken
+from tests.helpers.links import Page, broken
 
 ROOT = Path(__file__).parents[2]
 

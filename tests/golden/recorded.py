@@ -5,7 +5,7 @@ import torch
 from numpy.typing import NDArray
 
 from sigmazero.core.oracle import Oracle
-from tests.networks import TRACES
+from tests.helpers.networks import TRACES
 
 BATCH = 4  # of six rows: four and two. That every attack treats a row the same in any company, tests/attacks tests.
 

@@ -12,7 +12,7 @@ from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Oracle
 from sigmazero.run import Session
 from tests.golden.recorded import recorded
-from tests.networks import TRACES, TinyNet, linear_optimum, linear_problem
+from tests.helpers.networks import TRACES, TinyNet, linear_optimum, linear_problem
 
 RUNS = ["dataset_20", "dataset_60_lr0.1", "uniform_20", "uniform_60_lr0.1"]
 OUT_OF_BOX, OUT_OF_RADIUS, CLOSED, DUAL = range(4)  # which way the reference went

@@ -8,7 +8,7 @@ from sigmazero.attacks.ead import EAD
 from tests.golden.recorded import BATCH, Queries
 from tests.golden.test_fmn import load
 from tests.golden.test_sigma_zero import CORRECT
-from tests.networks import TinyNet
+from tests.helpers.networks import TinyNet
 
 RUNS = {
     "ead_bs3_EN": ("elastic-net", 3, 1e-3),

@@ -10,7 +10,7 @@ from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Oracle
 from tests.golden.recorded import BATCH, Queries
 from tests.golden.test_sigma_zero import CORRECT
-from tests.networks import TRACES, TinyNet
+from tests.helpers.networks import TRACES, TinyNet
 
 
 def load(run, kind):

@@ -8,7 +8,7 @@ from sigmazero.attacks.pgd_l0 import PGDL0
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Oracle
 from tests.golden.recorded import Queries, rank_sum_z, recorded
-from tests.networks import TinyNet
+from tests.helpers.networks import TinyNet
 
 
 @pytest.mark.parametrize("kind", ["conv", "rgb"])

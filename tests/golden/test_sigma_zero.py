@@ -9,7 +9,7 @@ from sigmazero.attacks.sigma_zero import SigmaZero
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Oracle
 from tests.golden.recorded import BATCH, Queries
-from tests.networks import TRACES, TinyNet
+from tests.helpers.networks import TRACES, TinyNet
 
 RUNS = {
     "official_30": ("sigma-zero", 30, None),

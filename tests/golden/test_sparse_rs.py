@@ -8,7 +8,7 @@ from sigmazero.attacks.sparse_rs import SparseRS
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Oracle
 from tests.golden.recorded import Queries, rank_sum_z, recorded
-from tests.networks import TinyNet
+from tests.helpers.networks import TinyNet
 
 Exchange = tuple[list[int], list[int], torch.Tensor]
 

@@ -7,7 +7,7 @@ import sigmazero as sz
 from sigmazero.attacks._deepfool import walk_to_plane
 from sigmazero.attacks.sparsefool import SparseFool
 from tests.golden.recorded import BATCH, recorded
-from tests.networks import TinyNet, linear_problem
+from tests.helpers.networks import TinyNet, linear_problem
 
 
 @pytest.mark.parametrize("kind", ["conv", "rgb"])

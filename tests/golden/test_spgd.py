@@ -8,7 +8,7 @@ from sigmazero.attacks.spgd import SparsePGD
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Oracle
 from tests.golden.recorded import BATCH, Queries, recorded
-from tests.networks import TinyNet
+from tests.helpers.networks import TinyNet
 
 
 @pytest.mark.parametrize("kind", ["conv", "rgb"])

@@ -8,7 +8,7 @@ from sigmazero.attacks.vfga import VFGA
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Oracle
 from tests.golden.recorded import BATCH, Queries, rank_sum_z, recorded
-from tests.networks import TinyNet, linear_problem
+from tests.helpers.networks import TinyNet, linear_problem
 
 
 class Everything:

@@ -12,7 +12,7 @@ from sigmazero.run import Hardware, Session
 from sigmazero.run.graphs import Captured
 from sigmazero.run.prepared import PhaseRunner
 from tests.attacks.test_attacks import how, longer
-from tests.networks import TinyNet
+from tests.helpers.networks import TinyNet
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 CAPTURABLE = sorted(name for name, attack in sz.ATTACKS.items() if attack.capturable)

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from tests.hard import engine_kills
-from tests.hard.trial import NIGHTLY
+from tests.helpers.trial import NIGHTLY
 
 pytest.importorskip("ray", reason="Ray is not installed: nothing is known of the engine 'ray' here")
 

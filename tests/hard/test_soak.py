@@ -16,7 +16,7 @@ import pytest
 from sigmazero.core import faults
 from tests.hard import soak
 from tests.hard.soak import COMMANDS, Place
-from tests.hard.trial import NIGHTLY
+from tests.helpers.trial import NIGHTLY
 from tests.models.test_download import Server
 
 KILLS = 200 if NIGHTLY else 12

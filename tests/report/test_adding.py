@@ -14,7 +14,7 @@ from sigmazero.core.metrics import METRICS
 from sigmazero.report.tables import layout
 from sigmazero.report.tables.overview import run_row
 from sigmazero.report.tables.render import to_csv
-from tests.networks import linear_problem
+from tests.helpers.networks import linear_problem
 from tests.report.test_layout import MINIMUM, fill, loaded
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sigmazero.report.site import folder, index, ranking
 from sigmazero.report.site.ranking import ModelId, boards
 from tests.cli.conftest import sigmazero  # noqa: F401
-from tests.links import Page, broken
+from tests.helpers.links import Page, broken
 from tests.report.test_layout import cell, fill
 
 INF = math.inf

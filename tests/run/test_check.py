@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import sigmazero as sz
-from tests.networks import linear_problem
+from tests.helpers.networks import linear_problem
 
 
 def test_our_own_points():

@@ -14,7 +14,7 @@ from sigmazero.run.compiled import Compiler, SearchModel
 from sigmazero.run.graphs import Frame, Frames, stepper
 from sigmazero.run.ledger import Ledger
 from sigmazero.run.search import search
-from tests.networks import TinyNet
+from tests.helpers.networks import TinyNet
 from tests.run.test_frames import ROWS, Retaken, problem
 
 ATTACK = sz.get("sigma-zero", steps=60)

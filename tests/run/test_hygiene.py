@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import sigmazero as sz
-from tests.networks import TinyNet, linear_problem
+from tests.helpers.networks import TinyNet, linear_problem
 
 QUICK = sz.get("sigma-zero", steps=5)
 

@@ -14,7 +14,7 @@ from sigmazero.run import Hardware, Session, numbers
 from sigmazero.run.numbers import Numbers, _Flags
 from sigmazero.run.turns import strictly
 from sigmazero.run.verify import GUARD, Verifier
-from tests.networks import Counting
+from tests.helpers.networks import Counting
 
 NEWER = hasattr(torch.backends, "fp32_precision")
 newer = pytest.mark.skipif(not NEWER, reason="before torch 2.9 there is one way to set the flags")

@@ -16,7 +16,7 @@ from sigmazero.core.result import Outcome
 from sigmazero.run import Hardware, Prepared, Session
 from sigmazero.run.memory import limited, out_of_memory, remembered
 from tests.attacks.test_attacks import how, longer
-from tests.networks import TinyNet
+from tests.helpers.networks import TinyNet
 
 ATTACK = sz.get("sigma-zero", steps=12)
 

@@ -10,7 +10,7 @@ from sigmazero.core.result import Outcome
 from sigmazero.run.numbers import Numbers
 from sigmazero.run.search import Found
 from sigmazero.run.verify import Verifier
-from tests.networks import TinyNet
+from tests.helpers.networks import TinyNet
 
 
 def test_a_point_without_changes_is_verified_like_any_other():

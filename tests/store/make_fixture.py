@@ -19,7 +19,7 @@ from sigmazero.core.space import Space
 from sigmazero.store import Store, database
 from sigmazero.store.migrations import SCHEMA
 from sigmazero.store.proofs import Proof, ProofKey, row_digests
-from tests.networks import linear_problem
+from tests.helpers.networks import linear_problem
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SPACE: dict[str, Any] = {"names": ["a", "b", "c", "d"], "cost": [1, 2, 3, 4], "direction": {"d": "none"}}

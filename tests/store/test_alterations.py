@@ -22,7 +22,7 @@ from sigmazero.store.facts import COLUMNS
 from sigmazero.store.migrations import SCHEMA
 from sigmazero.store.pack import pack, unpack
 from sigmazero.store.proofs import Proof, ProofKey, row_digests
-from tests.networks import linear_problem
+from tests.helpers.networks import linear_problem
 from tests.store.make_fixture import FIXTURES
 from tests.store.test_migrations import contents
 

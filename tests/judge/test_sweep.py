@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sigmazero as sz
-from tests.hard.cases import BOXES, LAYOUTS, MASKS, MODELS, VALUES, Case
-from tests.hard.trial import NIGHTLY, Judge, fit, trial
+from tests.helpers.cases import BOXES, LAYOUTS, MASKS, MODELS, VALUES, Case
+from tests.helpers.trial import NIGHTLY, Judge, fit, trial
 
 SHAPES = ((1,), (2,), (7,), (12,), (65,), (1, 1), (4, 3), (1, 4, 4), (3, 2, 3), (3, 5, 5), (2, 2, 2, 2), (3, 32, 32))
 CASES = st.builds(

@@ -1,6 +1,6 @@
 """Whether what an attack claims is true, by code that shares nothing with it: plain torch and NumPy.
 
-`python -m tests.hard.independent` is a process that answers, for each case and its claims on stdin, with a list of
+`python -m tests.helpers.judge` is a process that answers, for each case and its claims on stdin, with a list of
 complaints on stdout (both as pickles, since it is our own process). It makes the model of a case itself.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tests.hard.cases import Case, fresh, make
+from tests.helpers.cases import Case, fresh, make
 
 Claims = dict[str, NDArray[Any]]
 Shown = NDArray[Any]

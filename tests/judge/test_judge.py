@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.hard.cases import Case, make
-from tests.hard.trial import Count, attack, claims_of, trial
+from tests.helpers.cases import Case, make
+from tests.helpers.trial import Count, attack, claims_of, trial
 
 CASE = Case(shape=(3, 2, 2), rows=6, steps=20, mask="sample")
 

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.hard.trial import Judge
+from tests.helpers.trial import Judge
 
 
 @pytest.fixture(scope="session")

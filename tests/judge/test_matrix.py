@@ -6,8 +6,8 @@ from itertools import cycle
 import pytest
 
 import sigmazero as sz
-from tests.hard.cases import BOXES, LAYOUTS, MASKS, MODELS, VALUES, Case, make
-from tests.hard.trial import NIGHTLY, attack, claims_of, differences, fit, trial
+from tests.helpers.cases import BOXES, LAYOUTS, MASKS, MODELS, VALUES, Case, make
+from tests.helpers.trial import NIGHTLY, attack, claims_of, differences, fit, trial
 
 EVERY = sorted(sz.ATTACKS)
 SHAPES = ((3, 2, 2), (12,), (3, 4, 4), (1,), (4, 3))

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 import sigmazero as sz
-from tests.hard.cases import Case, Question, alike, fresh, make
-from tests.hard.independent import NAMES, Claims, Shown
+from tests.helpers.cases import Case, Question, alike, fresh, make
+from tests.helpers.judge import NAMES, Claims, Shown
 
 ROOT = Path(__file__).parents[2]
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
@@ -27,7 +27,7 @@ class Judge:
     """A process that has never heard of sigmazero."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.hard.independent"]
+        command = [sys.executable, "-m", "tests.helpers.judge"]
         self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __call__(self, case: Case, claims: Claims, limit: str | None, shown: Shown | None = None) -> list[str]:

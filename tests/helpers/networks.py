@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-TRACES = Path(__file__).parent / "golden" / "traces"
+TRACES = Path(__file__).parents[1] / "golden" / "traces"
 
 
 class TinyNet(nn.Module):
