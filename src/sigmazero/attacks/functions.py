@@ -30,7 +30,7 @@ def refine(model: Model, x: Tensor, y: Tensor, x_adv: Tensor, queries: int = 100
     a_step = options.get("proposals", SwapSearch.proposals) + 1
     attack = get("swap-search", steps=max(1, (queries - 5) // a_step), queries=queries, **options)
     result = attack.run(model, x, y, start=x_adv, **how)
-    return torch.where(per_row(result.success, x), result.x_adv, x_adv)
+    return torch.where(per_row(result.found, x), result.x_adv, x_adv)
 
 
 def sigma_zero(

@@ -111,7 +111,7 @@ def confirmed(result: Result, problem: Problem, model: Expected) -> Result:
 
     A sample whose clean input is wrong already stays as it is.
     """
-    held = result.outcome.cpu() == Outcome.FOUND
+    held = (result.found & (result.outcome != Outcome.ALREADY)).cpu()
     rows = held.nonzero().squeeze(1).to(problem.x.device)
     wrong = torch.zeros(len(rows), dtype=torch.int64, device=problem.x.device)
     if len(rows):

@@ -64,9 +64,8 @@ class CascadeState:
 
     def note(self, member: int, rows: Tensor, result: Result) -> None:
         """Take over what a member found for some samples, where it costs the least so far."""
-        most = torch.inf if result.budget is None else result.budget
         counts, cost = result.changes.double().cpu(), result.cost.double().cpu()
-        good = result.success.cpu() & (counts <= most)
+        good = result.success.cpu()
         counts, cost = torch.where(good, counts, torch.inf), torch.where(good, cost, torch.inf)
         better = cost < self.best()[rows]
         self.done[member, rows], self.l0[member, rows], self.cost[member, rows] = True, counts, cost

@@ -166,7 +166,8 @@ def _check_cell(
     if judge_missing(info, allowed):
         done.notes.append(str(Disagreement(info, None, "accept of its space is not stored, and was not asked again")))
     goals = (rows.labels if targets is None else targets).to(device)
-    problem = allowed.pose(images.to(device), goals, targeted=targets is not None, margin=info.margin)
+    how: dict[str, Any] = {"unit": info.unit, "budget": info.budget, "margin": info.margin}
+    problem = allowed.pose(images.to(device), goals, targeted=targets is not None, **how)
     double = images.dtype == torch.float64
     numbers = Numbers.strict(device) if double else Numbers.current(device)
     with strictly(network, device):
@@ -223,7 +224,7 @@ def _check_batch(
 ) -> None:
     wrong = contradicted(network, problem, facts, _coarse(info)) + _held_once(network, problem, facts, numbers)
     done.disagreements += [Disagreement(info, row, what) for row, what in wrong]
-    changed = facts.success & (np.diff(facts.offsets) > 0)
+    changed = facts.found & (np.diff(facts.offsets) > 0)
     done.found += int(changed.sum())
     if done.survive_8bit is not None:
         rounded = (facts.rebuild(problem.x) * 255).round() / 255
@@ -239,7 +240,7 @@ def _coarse(info: CellInfo) -> bool:
 
 
 def _held_once(network: Model, problem: Problem, facts: Facts, numbers: Numbers) -> list[tuple[int, str]]:
-    """Stored successes that hold in strict fp32 or in these numbers, but not in both, by the row's number."""
+    """Stored points that hold in strict fp32 or in these numbers, but not in both, by the row's number."""
     strict = Numbers.strict(numbers.device)
     if numbers == strict:
         return []
@@ -249,8 +250,8 @@ def _held_once(network: Model, problem: Problem, facts: Facts, numbers: Numbers)
             held.append(problem.reached(logits_in(network(x_adv.clone())).to(x_adv)).cpu().numpy())
     once = "the stored example reaches the goal in {} and not in {}, the numbers of this process"
     other = f"the stored example reaches the goal in {numbers.name}, the numbers of this process, and not in fp32"
-    lost = [(int(row), once.format("fp32", numbers.name)) for row in facts.row[facts.success & held[0] & ~held[1]]]
-    return lost + [(int(row), other) for row in facts.row[facts.success & ~held[0] & held[1]]]
+    lost = [(int(row), once.format("fp32", numbers.name)) for row in facts.row[facts.found & held[0] & ~held[1]]]
+    return lost + [(int(row), other) for row in facts.row[facts.found & ~held[0] & held[1]]]
 
 
 def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = False) -> list[tuple[int, str]]:
@@ -264,21 +265,23 @@ def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = 
     # A model may write to what it is given, and give the same memory again.
     clean, logits = logits_in(network(problem.x.clone())).clone(), logits_in(network(x_adv.clone()))
     slack = ROUNDING * logits.abs().amax(1).clamp(min=1.0)
-    success, margin = facts.success, problem.margin(logits)
+    found, margin = facts.found, problem.margin(logits)
     surely = _gap(logits) > slack
     chosen = problem.chosen(x_adv)  # derived features are not counted
     sites = count_features(chosen, problem.x) if problem.unit == "pixel" else problem.l0(x_adv)
     counted, pixels = sites.cpu().numpy(), count_pixels(chosen, problem.x).cpu().numpy()
+    within = problem.within_budget(torch.from_numpy(pixels if problem.unit == "pixel" else counted)).numpy()
     fooled, already = (problem.reached(each).cpu().numpy() for each in (logits, clean))
     stated, near = facts.outcome == Outcome.ALREADY, slack * (COARSE / ROUNDING if coarse else 1)
     sure = torch.where(torch.from_numpy(stated).to(slack.device), slack, near)
     known = torch.from_numpy(np.isfinite(facts.margin)).to(margin.device)
     away = (margin - torch.from_numpy(facts.margin).to(margin)).abs() > slack
     checks: list[tuple[NDArray[np.bool_], str]] = [
-        (success & ~fooled, "the model is not fooled by the stored example"),
-        (success & (facts.l0 != counted), "l0 is not the number of changed features"),
-        (success & (facts.l0_pixel != pixels), "l0_pixel is not the number of changed positions"),
-        (~success & (np.isfinite(facts.l0) | (counted > 0)), "a failure has changes or a finite l0"),
+        (found & ~fooled, "the model is not fooled by the stored example"),
+        (found & (facts.l0 != counted), "l0 is not the number of changed features"),
+        (found & (facts.l0_pixel != pixels), "l0_pixel is not the number of changed positions"),
+        (found & (facts.success != within), "the outcome does not say whether the example is within the budget"),
+        (~found & (np.isfinite(facts.l0) | (counted > 0)), "a sample without an example has changes or a finite l0"),
         (~np.isin(facts.outcome, list(Outcome)), "there is no such outcome"),
         ((facts.outcome == Outcome.FOUND) & (counted == 0), "an example was found, and nothing is changed"),
         (
@@ -299,7 +302,7 @@ def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = 
 
 def _unlawful(problem: Problem, x_adv: Tensor, facts: Facts) -> Iterator[tuple[NDArray[np.bool_], str]]:
     """What a space says of stored examples: whether they are legal, and what they cost."""
-    changed = facts.success & (np.diff(facts.offsets) > 0)
+    changed = facts.found & (np.diff(facts.offsets) > 0)
     form = problem.form
     if form is not None:
         yield (
@@ -313,7 +316,7 @@ def _unlawful(problem: Problem, x_adv: Tensor, facts: Facts) -> Iterator[tuple[N
         yield ~np.isnan(facts.cost), wrong
         return
     cost = problem.cost(x_adv).double().cpu().numpy()
-    yield ~np.isclose(facts.cost, np.where(facts.success, cost, np.inf), rtol=1e-5), wrong
+    yield ~np.isclose(facts.cost, np.where(facts.found, cost, np.inf), rtol=1e-5), wrong
 
 
 def _gap(logits: Tensor) -> Tensor:

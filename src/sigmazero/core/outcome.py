@@ -8,9 +8,9 @@ class Outcome(IntEnum):
 
     #: The clean input reaches the goal: nothing to change, l0 is 0.
     ALREADY = 0
-    #: An adversarial point was found and verified.
+    #: An adversarial point was found and verified, within the budget if there is one.
     FOUND = 1
-    #: Nothing was found within the steps, or within the budget; l0 is infinite, as in all that follow.
+    #: Nothing was found within the steps; l0 is infinite, as in 3 to 6.
     NOT_FOUND = 2
     #: The model returned NaN or Inf before anything was found.
     NON_FINITE = 3
@@ -20,3 +20,5 @@ class Outcome(IntEnum):
     NO_START = 5
     #: The model answered no more before this sample was done: its queries were spent, or it failed.
     STOPPED = 6
+    #: An adversarial point was found and verified, but with more changes than the budget allows: no success.
+    BEYOND_BUDGET = 7

@@ -217,6 +217,10 @@ class Problem:
         """Exact number of changed sites, in the unit of the question."""
         return self.changed(x).flatten(1).sum(1)
 
+    def within_budget(self, changes: Tensor) -> Tensor:
+        """Which numbers of changes the budget allows; any, if there is none."""
+        return changes <= (torch.inf if self.budget is None else self.budget)
+
     def outward(self, point: Tensor) -> Tensor:
         """Points (N, ...) or several per sample (N, K, ...) in the user's own units, in which the model is asked.
 

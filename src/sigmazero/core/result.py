@@ -25,6 +25,9 @@ COST_ROUNDING = 1e-6  # part by which a sum of costs may be off: three times 0.1
 class Result(ResultFace):
     """One row per sample, in the order of the inputs; `l0` is infinite where nothing was found.
 
+    `success` means that the goal is reached within what was asked for, the budget included. A point beyond the budget
+    is no success (its outcome is BEYOND_BUDGET), but `x_adv`, `l0` and all else are that point's, and `found` is true.
+
     `forwards` and `backwards` count every row that went through the model for this sample, the clean check and
     the final verification included. `step_found` is the step whose query found the point (0 for a clean input
     that is already wrong), −1 where nothing was found. `own` is the same report about the points the method returns
@@ -78,8 +81,13 @@ class Result(ResultFace):
 
     @property
     def changes(self) -> Tensor:
-        """l0 in the unit the run was asked for."""
+        """l0 in the unit the run was asked for, which is the unit of the budget."""
         return self.l0_pixel if self.unit == "pixel" else self.l0
+
+    @property
+    def found(self) -> Tensor:
+        """Whether a sample has a verified adversarial point: each success, and each point beyond the budget."""
+        return self.l0.isfinite()
 
     def samples(self, labels: Tensor | None = None) -> metrics.Samples:
         """What figures are computed from; `labels` are the true classes, which a result does not know."""
@@ -100,8 +108,8 @@ class Result(ResultFace):
 
     def asr_at_cost(self, cost: float = torch.inf) -> float:
         """Share of ALL samples fooled with changes that cost at most so much together."""
-        within = self.cost.double() <= cost + abs(cost) * COST_ROUNDING if cost < math.inf else self.success
-        return float((self.success & within).double().mean()) if len(self) else math.nan
+        within = self.cost.double() <= cost + abs(cost) * COST_ROUNDING if cost < math.inf else self.found
+        return float(within.double().mean()) if len(self) else math.nan
 
     @property
     def median_l0(self) -> float:
@@ -130,11 +138,16 @@ class Result(ResultFace):
             return "<Result of 0 samples>"
         unit, s = "pixels" if self.unit == "pixel" else "features", self.summary()
         found = (
-            f"{s['asr']:.1%} fooled within {self.budget} {unit}"
+            f"{self.asr(self.budget):.1%} fooled within {self.budget} {unit}{self._beyond}"
             if self.budget is not None
             else f"{s['asr']:.1%} fooled, median l0 {_told(s['median_l0'])}, mean {_told(s['mean_l0'], '.4g')} {unit}"
         )
         return f"<Result of {len(self)} samples: {found}, {s['queries']:.0f} queries each{self._doubts}>"
+
+    @property
+    def _beyond(self) -> str:
+        beyond = int((self.outcome == Outcome.BEYOND_BUDGET).sum())
+        return f", {beyond} sample{'' if beyond == 1 else 's'} only beyond it" if beyond else ""
 
     @property
     def _doubts(self) -> str:
@@ -144,9 +157,10 @@ class Result(ResultFace):
         """A line per figure, and one per finding."""
         unit = "pixels" if self.unit == "pixel" else "features"
         s = self.summary()
-        within = "" if self.budget is None else f" within {self.budget} {unit}"
+        within = "" if self.budget is None else f" within {self.budget} {unit}{self._beyond}"
+        fooled = self.asr(torch.inf if self.budget is None else self.budget)
         lines = [
-            f"{len(self)} samples, {s['already_wrong']:.1%} already wrong, {s['asr']:.1%} fooled in all{within}",
+            f"{len(self)} samples, {s['already_wrong']:.1%} already wrong, {fooled:.1%} fooled in all{within}",
             # With a budget a sample ends at the first point within it: how few would do is not known.
             *(_middle(s, unit) if self.budget is None else []),
             f"per sample {s['forwards']:.1f} forwards, {s['backwards']:.1f} backwards, {s['seconds_per_sample']:.4f} s",

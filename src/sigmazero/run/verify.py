@@ -161,15 +161,18 @@ class Verifier:
         failed = torch.zeros_like(confirmed, dtype=torch.float32).masked_fill(~confirmed, torch.inf)
         already = confirmed & (count_features(x_adv, problem.x) == 0)
         chosen = problem.chosen(x_adv)
+        features = count_features(chosen, problem.x) if problem.unit == "pixel" else problem.l0(x_adv)
+        pixels = count_pixels(chosen, problem.x)
+        success = confirmed & problem.within_budget(pixels if problem.unit == "pixel" else features)
         return Result(
             x_adv=x_adv,
-            success=confirmed,
-            l0=(count_features(chosen, problem.x) if problem.unit == "pixel" else problem.l0(x_adv)) + failed,
-            l0_pixel=count_pixels(chosen, problem.x) + failed,
+            success=success,
+            l0=features + failed,
+            l0_pixel=pixels + failed,
             step_found=steps,
             forwards=forwards,
             backwards=tally.backwards,
-            outcome=_outcomes(tally, given_up, confirmed, already),
+            outcome=_outcomes(tally, given_up, confirmed, success, already),
             margin=problem.margin(logits),
             prediction=logits.argmax(1),
             clean_prediction=torch.where(clean.isfinite().all(1), clean.argmax(1), -1),
@@ -208,12 +211,13 @@ def _apart(answers: list[Tensor]) -> Tensor:
     return ((first - last).abs().amax(1) + digit * last.abs().amax(1)).to(answers[0].dtype)
 
 
-def _outcomes(tally: Tally, given_up: Tensor, confirmed: Tensor, already: Tensor) -> Tensor:
+def _outcomes(tally: Tally, given_up: Tensor, confirmed: Tensor, success: Tensor, already: Tensor) -> Tensor:
     outcome = torch.full_like(tally.forwards, Outcome.NOT_FOUND, dtype=torch.int8)
     outcome[tally.unstarted] = Outcome.NO_START
     outcome[tally.broken] = Outcome.NON_FINITE
     outcome[given_up > 0] = Outcome.UNVERIFIED
-    outcome[confirmed] = Outcome.FOUND
+    outcome[confirmed] = Outcome.BEYOND_BUDGET
+    outcome[success] = Outcome.FOUND
     outcome[already] = Outcome.ALREADY
     return outcome
 

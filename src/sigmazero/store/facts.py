@@ -88,8 +88,13 @@ class Facts:
 
     @property
     def success(self) -> NDArray[np.bool_]:
-        """Whether the goal is reached: by the clean input already, or by a verified adversarial one."""
+        """Whether the goal is reached within the budget: by the clean input already, or by a verified point."""
         return np.isin(self.outcome, (Outcome.ALREADY, Outcome.FOUND))
+
+    @property
+    def found(self) -> NDArray[np.bool_]:
+        """Whether there is a verified adversarial point: each success, and each point beyond the budget."""
+        return self.success | (self.outcome == Outcome.BEYOND_BUDGET)
 
     @staticmethod
     def from_result(

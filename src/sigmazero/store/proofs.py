@@ -89,7 +89,7 @@ def unpack_digests(packed: bytes) -> list[str]:
 def contradictions(info: CellInfo, facts: Facts, proofs: Sequence[Proof | None]) -> Iterator[str]:
     """Every verified point of a cell that is below its bound, in words that name both."""
     changes = facts.l0_pixel if info.unit == "pixel" else facts.l0
-    found = np.where(facts.outcome == Outcome.ALREADY, 0.0, np.where(facts.outcome == Outcome.FOUND, changes, np.inf))
+    found = np.where(facts.outcome == Outcome.ALREADY, 0.0, np.where(facts.found, changes, np.inf))
     for place, proof in enumerate(proofs):
         if proof is not None and found[place] < proof.least:
             yield (
