@@ -13,7 +13,6 @@ from torch import Tensor
 
 from sigmazero.board.folder import BoardError
 from sigmazero.core.findings import Finding
-from sigmazero.core.outcome import Outcome
 from sigmazero.data import Rows
 from sigmazero.report import doubts, measure
 from sigmazero.store.results import arrays
@@ -72,7 +71,7 @@ def _of_cell(store: Store, key: str, rows: Rows) -> Iterator[Claim]:
     else:
         known = {int(row): place for place, row in enumerate(rows.ids)}
         places = np.array([known.get(int(row), -1) for row in facts.row], np.int64)
-    keep = (facts.outcome == Outcome.FOUND) & (places >= 0)
+    keep = facts.changed & (places >= 0)
     facts, places = facts.take(keep), places[keep]
     features = rows.images[:1].numel()
     if len(facts.index) and not 0 <= facts.index.min() <= facts.index.max() < features:

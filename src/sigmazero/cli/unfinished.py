@@ -74,7 +74,6 @@ class Keeper:
             labels=self.rows.labels[here],
             targets=None if self.targets is None else self.targets.cpu()[here],
             places=here,
-            seconds=torch.tensor(result.seconds, dtype=torch.float64, device="cpu"),
             **{MARK: asked},
         )
         tell(f"stopped; {len(places)} of {count} rows are kept in {self.path}. To go on: {again()}")
@@ -90,7 +89,7 @@ class Keeper:
                 "name another file, or remove it"
             )
         device = problem.x.device
-        result = replace(load_result(self.path, device), unit=problem.unit, budget=problem.budget)
+        result = load_result(self.path, device)
         places = held["places"].to(device)
         labels, targets = self.rows.labels.to(device), None if self.targets is None else self.targets.to(device)
         coarse = not Numbers.current(device).strictly

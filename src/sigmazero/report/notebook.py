@@ -87,7 +87,7 @@ def plot_changes(result: Result, x: Tensor | None, axis: Any, count: int) -> Any
     """How often each pixel changed among the examples found, or which features changed most often."""
     clean = _clean(result, x, "plot_changes")
     axis = _axes() if axis is None else axis
-    found = result.outcome.cpu() == Outcome.FOUND  # what is wrong already has no changes to show
+    found = (result.found & (result.outcome != Outcome.ALREADY)).cpu()  # what is wrong already has no changes to show
     changed = (clean.cpu() != result.x_adv.cpu())[found]
     share = changed.double().mean(0) if len(changed) else torch.zeros(clean.shape[1:], dtype=torch.float64)
     if is_image(clean):
@@ -196,10 +196,11 @@ def _picture(image: Tensor) -> Html:
 
 
 def _words(result: Result, row: int) -> str:
-    if not result.success[row]:
+    if not result.found[row]:
         return f"{result.class_name(int(result.clean_prediction[row]))}: not fooled"
     before, after = (result.class_name(int(each[row])) for each in (result.clean_prediction, result.prediction))
-    return f"{before} → {after}, {float(result.changes[row]):g} changed"
+    beyond = "" if result.success[row] else " beyond the budget"
+    return f"{before} → {after}, {float(result.changes[row]):g} changed{beyond}"
 
 
 def _clean(result: Result, x: Tensor | None, name: str) -> Tensor:

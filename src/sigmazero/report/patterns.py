@@ -54,12 +54,15 @@ def histogram(l0: Floats, edges: Floats) -> Histogram:
 
 @dataclass(frozen=True)
 class ClassLine:
-    """A class: its samples, the share right without changes, the median l0, and what they are mostly taken for."""
+    """A class: its samples, the share right without changes, the median l0, and what they are mostly taken for.
+
+    `fooled` is the share fooled within the budget; with a budget the median is not known.
+    """
 
     label: int
     samples: int
     clean: float
-    median: float
+    median: float | None
     fooled: float
     becomes: int | None
     share: float
@@ -67,7 +70,7 @@ class ClassLine:
 
 def by_class(info: CellInfo, facts: Facts) -> list[ClassLine]:
     """A line per true class, in their order."""
-    l0, found = measure.changes(facts, info.unit), facts.outcome == Outcome.FOUND
+    l0, found = measure.changes(facts, info.unit), facts.changed
     made = []
     for label in np.unique(facts.label).tolist():
         mine = facts.label == label
@@ -78,8 +81,8 @@ def by_class(info: CellInfo, facts: Facts) -> list[ClassLine]:
                 label,
                 int(mine.sum()),
                 float((facts.clean_prediction == facts.label)[mine].mean()),
-                metrics.median(l0[mine]),
-                metrics.asr(l0[mine]),
+                metrics.median(l0[mine]) if info.budget is None else None,
+                metrics.average(facts.success[mine]),
                 None if first is None else int(targets[first]),
                 0.0 if first is None else float(counts[first] / counts.sum()),
             )
@@ -89,7 +92,7 @@ def by_class(info: CellInfo, facts: Facts) -> list[ClassLine]:
 
 def confusion(facts: Facts) -> tuple[list[int], Integers]:
     """The classes that occur, and how many examples found lead from each (down) to each (across)."""
-    found = facts.outcome == Outcome.FOUND
+    found = facts.changed
     classes = np.unique(np.concatenate([facts.label[found], facts.prediction[found]]))
     made = np.zeros((len(classes), len(classes)), np.int64)
     pair = np.searchsorted(classes, facts.label[found]), np.searchsorted(classes, facts.prediction[found])
@@ -99,7 +102,7 @@ def confusion(facts: Facts) -> tuple[list[int], Integers]:
 
 def fallen(info: CellInfo, facts: Facts) -> Floats:
     """For each site of a cell the share of the examples found in which it is changed; 0 if none was found."""
-    found = facts.take(facts.outcome == Outcome.FOUND)
+    found = facts.take(facts.changed)
     sites = spaces.named_sites(info)
     owner = np.zeros(int(np.prod(info.about["shape"])), dtype=np.int64)
     for place, site in enumerate(sites):
@@ -114,7 +117,7 @@ def heat(info: CellInfo, facts: Facts) -> Floats | None:
     shape = info.about.get("shape")
     if shape is None or len(shape) != 3 or shape[0] not in (1, 3) or spaces.is_table(info):
         return None
-    found, each = facts.take(facts.outcome == Outcome.FOUND), shape[1] * shape[2]
+    found, each = facts.take(facts.changed), shape[1] * shape[2]
     counts = _counted(found, np.arange(math.prod(shape)) % each, each)
     return np.asarray(counts / max(len(found), 1), dtype=np.float64).reshape(shape[1:])
 
@@ -127,7 +130,7 @@ def _counted(found: Facts, owner: Integers, size: int) -> Integers:
 
 
 def effort(info: CellInfo, facts: Facts) -> Floats:
-    """The queries after which each sample's example was found: infinite where none was, 1 where it is wrong already.
+    """The queries after which each sample was fooled: infinite where it was not, 1 where it is wrong already.
 
     Stored are the queries of the whole search and the step that found the example. Steps are taken to cost the same;
     a run with a budget ends a sample once it is found, so there all queries count.
@@ -136,9 +139,8 @@ def effort(info: CellInfo, facts: Facts) -> Floats:
     spent = (
         queries if info.budget is not None else queries * np.minimum(1.0, (facts.step_found + 1) / max(info.steps, 1))
     )
-    most = math.inf if info.budget is None else float(info.budget)
-    within = facts.success & (measure.changes(facts, info.unit) <= most)
-    return np.where(facts.outcome == Outcome.ALREADY, 1.0, np.where(within, np.maximum(np.ceil(spent), 1.0), np.inf))
+    found = np.where(facts.success, np.maximum(np.ceil(spent), 1.0), np.inf)
+    return np.where(facts.outcome == Outcome.ALREADY, 1.0, found)
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ def agreement(first: Measured, second: Measured) -> Agreement:
     common = np.intersect1d(first[1].row, second[1].row)
     one, two = (facts.take(_places(facts.row, common)) for _, facts in (first, second))
     left, right = (measure.changes(each, first[0].unit) for each in (one, two))
-    both = (one.outcome == Outcome.FOUND) & (two.outcome == Outcome.FOUND)
+    both = one.changed & two.changed
     shared = np.bincount(np.intersect1d(_numbered(one), _numbered(two), True) // FAR, minlength=len(common))
     either = np.diff(one.offsets) + np.diff(two.offsets) - shared
     overlap = metrics.average(shared[both] / np.maximum(either[both], 1))

@@ -94,7 +94,12 @@ class Facts:
     @property
     def found(self) -> NDArray[np.bool_]:
         """Whether there is a verified adversarial point: each success, and each point beyond the budget."""
-        return self.success | (self.outcome == Outcome.BEYOND_BUDGET)
+        return np.isin(self.outcome, (Outcome.ALREADY, Outcome.FOUND, Outcome.BEYOND_BUDGET))
+
+    @property
+    def changed(self) -> NDArray[np.bool_]:
+        """Whether there is a verified adversarial point that is not the clean input itself."""
+        return np.isin(self.outcome, (Outcome.FOUND, Outcome.BEYOND_BUDGET))
 
     @staticmethod
     def from_result(

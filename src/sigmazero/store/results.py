@@ -28,8 +28,8 @@ NAMES = _TENSORS - {"given_up", "cost"}  # which files from before there were su
 
 
 def save_result(path: Path, result: Result, **more: Tensor | None) -> None:
-    """Write every tensor of a result, and those given by name (labels, targets), into one `.npz` file."""
-    held = {name: getattr(result, name) for name in _TENSORS}
+    """Write every tensor of a result, its unit and budget, and what is given by name (labels), to an `.npz` file."""
+    held = {name: getattr(result, name) for name in _TENSORS} | _numbers(result)
     for word, called in ((CLASSES, result.classes), (FEATURES, result.names)):
         if called is not None:
             held |= {word: _bytes(json.dumps(called))}
@@ -129,7 +129,10 @@ def keep_result(path: Path, result: Result) -> Path:
 
 def _more(result: Result) -> dict[str, Tensor | None]:
     """What is no tensor of every result."""
+    return {**_numbers(result), "judged": result.judged, "x": result.x}
+
+
+def _numbers(result: Result) -> dict[str, Tensor]:
     whole = {"unit": UNITS.index(result.unit), "budget": -1 if result.budget is None else result.budget}
     numbers = {name: torch.tensor(value, device="cpu") for name, value in whole.items()}
-    seconds = torch.tensor(result.seconds, dtype=torch.float64, device="cpu")
-    return {**numbers, "seconds": seconds, "judged": result.judged, "x": result.x}
+    return numbers | {"seconds": torch.tensor(result.seconds, dtype=torch.float64, device="cpu")}
