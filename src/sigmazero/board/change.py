@@ -27,7 +27,7 @@ from sigmazero.board.folder import CARD, POINTS, BoardError, BoardRules, Leaderb
 from sigmazero.board.points import Claim, about_models, claims, said_of
 from sigmazero.core.ability import ability_of
 from sigmazero.core.findings import CODES, Finding, gating
-from sigmazero.core.result import Result
+from sigmazero.core.result import Outcome, Result
 from sigmazero.data import Rows
 from sigmazero.models import find
 from sigmazero.models.doctor import examine
@@ -262,7 +262,7 @@ def _merge(
         places = claim.places
         result = replayed(network, rows.select(torch.from_numpy(places)), rules, allowed, claim.points, loader)
         facts, right = _facts(result, rows, places), best[places] > 0  # what is wrong as it is needs no point
-        holds = facts.changed
+        holds = facts.outcome == Outcome.FOUND
         offered, refused = offered + int(right.sum()), refused + int((right & ~holds).sum())
         counted = changes(facts, rules.unit)
         better = holds & (counted < best[places])

@@ -132,7 +132,7 @@ def held(store: Store, rules: BoardRules) -> Held:
     where = np.zeros(len(best), np.int64)
     for number, (info, facts) in enumerate(zip(cells, parts, strict=True)):
         places, found = store.positions(info.key), changes(facts, rules.unit)
-        better = facts.changed & (found < best[places])
+        better = (facts.outcome == Outcome.FOUND) & (found < best[places])
         best[places[better]], where[places[better]] = found[better], number
     return Held(cells, parts[0], best, [cells[number] for number in where])
 

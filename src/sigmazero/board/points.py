@@ -13,6 +13,7 @@ from torch import Tensor
 
 from sigmazero.board.folder import BoardError
 from sigmazero.core.findings import Finding
+from sigmazero.core.outcome import Outcome
 from sigmazero.data import Rows
 from sigmazero.report import doubts, measure
 from sigmazero.store.results import arrays
@@ -71,7 +72,7 @@ def _of_cell(store: Store, key: str, rows: Rows) -> Iterator[Claim]:
     else:
         known = {int(row): place for place, row in enumerate(rows.ids)}
         places = np.array([known.get(int(row), -1) for row in facts.row], np.int64)
-    keep = facts.changed & (places >= 0)
+    keep = facts.found & (facts.outcome != Outcome.ALREADY) & (places >= 0)  # whatever the budget of the run was
     facts, places = facts.take(keep), places[keep]
     features = rows.images[:1].numel()
     if len(facts.index) and not 0 <= facts.index.min() <= facts.index.max() < features:

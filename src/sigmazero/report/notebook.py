@@ -87,7 +87,7 @@ def plot_changes(result: Result, x: Tensor | None, axis: Any, count: int) -> Any
     """How often each pixel changed among the examples found, or which features changed most often."""
     clean = _clean(result, x, "plot_changes")
     axis = _axes() if axis is None else axis
-    found = (result.found & (result.outcome != Outcome.ALREADY)).cpu()  # what is wrong already has no changes to show
+    found = result.outcome.cpu() == Outcome.FOUND  # what is wrong already has no changes to show
     changed = (clean.cpu() != result.x_adv.cpu())[found]
     share = changed.double().mean(0) if len(changed) else torch.zeros(clean.shape[1:], dtype=torch.float64)
     if is_image(clean):

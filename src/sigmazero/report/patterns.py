@@ -70,7 +70,7 @@ class ClassLine:
 
 def by_class(info: CellInfo, facts: Facts) -> list[ClassLine]:
     """A line per true class, in their order."""
-    l0, found = measure.changes(facts, info.unit), facts.changed
+    l0, found = measure.changes(facts, info.unit), facts.outcome == Outcome.FOUND
     made = []
     for label in np.unique(facts.label).tolist():
         mine = facts.label == label
@@ -92,7 +92,7 @@ def by_class(info: CellInfo, facts: Facts) -> list[ClassLine]:
 
 def confusion(facts: Facts) -> tuple[list[int], Integers]:
     """The classes that occur, and how many examples found lead from each (down) to each (across)."""
-    found = facts.changed
+    found = facts.outcome == Outcome.FOUND
     classes = np.unique(np.concatenate([facts.label[found], facts.prediction[found]]))
     made = np.zeros((len(classes), len(classes)), np.int64)
     pair = np.searchsorted(classes, facts.label[found]), np.searchsorted(classes, facts.prediction[found])
@@ -102,7 +102,7 @@ def confusion(facts: Facts) -> tuple[list[int], Integers]:
 
 def fallen(info: CellInfo, facts: Facts) -> Floats:
     """For each site of a cell the share of the examples found in which it is changed; 0 if none was found."""
-    found = facts.take(facts.changed)
+    found = facts.take(facts.outcome == Outcome.FOUND)
     sites = spaces.named_sites(info)
     owner = np.zeros(int(np.prod(info.about["shape"])), dtype=np.int64)
     for place, site in enumerate(sites):
@@ -117,7 +117,7 @@ def heat(info: CellInfo, facts: Facts) -> Floats | None:
     shape = info.about.get("shape")
     if shape is None or len(shape) != 3 or shape[0] not in (1, 3) or spaces.is_table(info):
         return None
-    found, each = facts.take(facts.changed), shape[1] * shape[2]
+    found, each = facts.take(facts.outcome == Outcome.FOUND), shape[1] * shape[2]
     counts = _counted(found, np.arange(math.prod(shape)) % each, each)
     return np.asarray(counts / max(len(found), 1), dtype=np.float64).reshape(shape[1:])
 
@@ -162,7 +162,7 @@ def agreement(first: Measured, second: Measured) -> Agreement:
     common = np.intersect1d(first[1].row, second[1].row)
     one, two = (facts.take(_places(facts.row, common)) for _, facts in (first, second))
     left, right = (measure.changes(each, first[0].unit) for each in (one, two))
-    both = one.changed & two.changed
+    both = (one.outcome == Outcome.FOUND) & (two.outcome == Outcome.FOUND)
     shared = np.bincount(np.intersect1d(_numbered(one), _numbered(two), True) // FAR, minlength=len(common))
     either = np.diff(one.offsets) + np.diff(two.offsets) - shared
     overlap = metrics.average(shared[both] / np.maximum(either[both], 1))

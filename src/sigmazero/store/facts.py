@@ -96,11 +96,6 @@ class Facts:
         """Whether there is a verified adversarial point: each success, and each point beyond the budget."""
         return np.isin(self.outcome, (Outcome.ALREADY, Outcome.FOUND, Outcome.BEYOND_BUDGET))
 
-    @property
-    def changed(self) -> NDArray[np.bool_]:
-        """Whether there is a verified adversarial point that is not the clean input itself."""
-        return np.isin(self.outcome, (Outcome.FOUND, Outcome.BEYOND_BUDGET))
-
     @staticmethod
     def from_result(
         result: Result, labels: Tensor, targets: Tensor | None, x: Tensor, *, priced: bool = False

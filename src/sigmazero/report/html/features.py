@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sigmazero.core.outcome import Outcome
 from sigmazero.report import patterns, spaces
 from sigmazero.report.figures import curves
 from sigmazero.report.html.shell import element, join
@@ -20,7 +21,7 @@ WIDTH = 100  # of a bar at 100 %
 def build(store: Store, cells: Sequence[Measured]) -> list[HtmlTable]:
     """A table per model on tabular data; nothing of images, whose pixels have no names."""
     tabular = [(info, facts) for info, facts in cells if spaces.is_table(info)]
-    if not any(facts.changed.any() for _, facts in tabular):
+    if not any((facts.outcome == Outcome.FOUND).any() for _, facts in tabular):
         return []
     groups = curves.panels(tabular, mix=True)
     named = zip(groups, curves.panel_titles(groups), strict=True)
