@@ -1,6 +1,7 @@
 """What every attack must keep, tested because it is registered."""
 
 import inspect
+import sys
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -72,17 +73,20 @@ def same(a: sz.Result, b: sz.Result) -> None:
 @pytest.mark.parametrize("kind", ["conv", "rgb"])
 def test_claims_are_true(name, kind):
     net, attack = TinyNet(kind), small(name)
-    result = attack.run(net, net.x, net.y, **how(attack))
-    assert result.success.any()
+    options = how(attack)
+    result = attack.run(net, net.x, net.y, **options)
+    found = result.found
+    assert found.any()
+    assert torch.equal(result.success, result.l0 <= options.get("budget", sys.maxsize))
     assert (result.x_adv >= 0).all()
     assert (result.x_adv <= 1).all()
     wrong = net(result.x_adv).argmax(1) != net.y
-    assert torch.equal(wrong[result.success], torch.ones_like(wrong[result.success]))
+    assert wrong[found].all()
     changed = (result.x_adv != net.x).flatten(1).sum(1)
-    assert torch.equal(result.l0[result.success].long(), changed[result.success])
-    assert torch.equal(result.x_adv[~result.success], net.x[~result.success])
-    assert result.l0[~result.success].isinf().all()
-    assert (result.step_found[~result.success] == -1).all()
+    assert torch.equal(result.l0[found].long(), changed[found])
+    assert torch.equal(result.x_adv[~found], net.x[~found])
+    assert result.l0[~found].isinf().all()
+    assert (result.step_found[~found] == -1).all()
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -177,9 +181,9 @@ def test_goals(name):
         return
     options = how(attack, targeted=True) | ({"budget": 40} if attack.kind == "budget" else {})
     result = attack.run(net, net.x, targets, **options)
-    assert result.success.any()
+    assert result.found.any()
     reached = net(result.x_adv).argmax(1) == targets
-    assert reached[result.success].all()
+    assert reached[result.found].all()
 
 
 @pytest.mark.filterwarnings("ignore:the step sizes")
@@ -192,7 +196,7 @@ def test_any_box_and_mask(name):
     lower, upper = torch.full((3, 5, 5), -1.0), torch.tensor(3.0)
     mask = torch.rand(3, 5, 5, generator=torch.Generator().manual_seed(0)) < 0.7
     result = attack.run(model, x, y, bounds=(lower, upper), mask=mask, **how(attack))
-    assert result.success.any()
+    assert result.found.any()
     assert torch.equal(result.x_adv[:, ~mask], x[:, ~mask])
     assert (result.x_adv >= -1).all()
     assert (result.x_adv <= 3).all()

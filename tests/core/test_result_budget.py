@@ -7,9 +7,10 @@ import sigmazero as sz
 from sigmazero.adapters import adv_lib
 from sigmazero.core.result import Outcome
 
-MODEL = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2)).requires_grad_(False)
-MODEL[1].weight.copy_(torch.tensor([[4.0, 3.0, 2.0, 1.0], [0.0, 0.0, 0.0, 0.0]]))
-MODEL[1].bias.copy_(torch.tensor([0.0, 3.5]))
+LAST = torch.nn.Linear(4, 2).requires_grad_(False)
+LAST.weight.copy_(torch.tensor([[4.0, 3.0, 2.0, 1.0], [0.0, 0.0, 0.0, 0.0]]))
+LAST.bias.copy_(torch.tensor([0.0, 3.5]))
+MODEL = torch.nn.Sequential(torch.nn.Flatten(), LAST)
 X = torch.tensor([0.5, 0.5, 0.5, 0.1])[:, None, None, None].repeat(1, 2, 1, 2)  # the last is wrong already
 Y = torch.zeros(4, dtype=torch.int64)
 
