@@ -6,7 +6,7 @@ complaints on stdout (both as pickles, since it is our own process). It makes th
 
 import pickle
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,126 @@ from numpy.typing import NDArray
 
 from tests.helpers.cases import Case, fresh, make
 
-Claims = dict[str, NDArray[Any]]
-Shown = NDArray[Any]
-ALREADY, FOUND, NON_FINITE = 0, 1, 3
+Array = NDArray[Any]
+Claims = dict[str, Array]
+Shown = Array
+Sites = Sequence[Sequence[int]]
+ALREADY, FOUND, NOT_FOUND, NON_FINITE, BEYOND_BUDGET = 0, 1, 2, 3, 7
 NAMES = (
     *("x_adv", "success", "l0", "l0_pixel", "forwards", "backwards", "outcome", "step_found"),
     *("margin", "prediction", "clean_prediction"),
 )
+
+
+def per_sample(
+    x: Array,
+    x_adv: Array,
+    y: Array,
+    clean_logits: Array,
+    adv_logits: Array,
+    *,
+    targeted: bool = False,
+    unit: str = "feature",
+    budget: int | None = None,
+    sites: Sites | None = None,
+    costs: Sequence[float] | None = None,
+) -> Claims:
+    """Recompute what each sample came to from the points and the logits alone.
+
+    `sites` are the groups of flat features that count once in a space (a feature in none of them follows from others
+    and is not counted), `costs` what a change of each costs. Counts are infinite where the point does not reach the
+    goal. Of the outcomes only those that points can show are told: 2 stands for every way to find nothing.
+    """
+    x, x_adv, y = np.asarray(x), np.asarray(x_adv), np.asarray(y)
+    clean, found = np.asarray(clean_logits, dtype=float), np.asarray(adv_logits, dtype=float)
+    n, rows = len(x), np.arange(len(x))
+    chosen = by_site = (x_adv != x).reshape(n, -1)
+    if sites is not None:
+        chosen = chosen & np.isin(np.arange(chosen.shape[1]), [k for site in sites for k in site])
+        by_site = np.stack([chosen[:, list(site)].any(1) for site in sites], 1)
+    images = chosen.reshape(x.shape)
+    pixels = images.any(1).reshape(n, -1).sum(1) if x.ndim > 2 else chosen.sum(1)
+    features = chosen.sum(1) if unit == "pixel" else by_site.sum(1)
+
+    def reached(logits: Array) -> Array:
+        top = logits.argmax(1)
+        return np.asarray(np.isfinite(logits).all(1) & ((top == y) if targeted else (top != y)))
+
+    good = reached(found)
+    l0, l0_pixel = (np.where(good, count, np.inf) for count in (features, pixels))
+    changes = l0_pixel if unit == "pixel" else l0
+    cost = changes if costs is None else np.where(good, (by_site * np.asarray(costs)).sum(1), np.inf)
+    success = good if budget is None else good & (changes <= budget)
+    outcome = np.where(success, FOUND, np.where(good, BEYOND_BUDGET, NOT_FOUND))
+    outcome[reached(clean)] = ALREADY
+    outcome[~np.isfinite(clean).all(1)] = NON_FINITE
+    others = found.copy()
+    others[rows, y] = -np.inf
+    return {
+        "l0": l0,
+        "l0_pixel": l0_pixel,
+        "changes": changes,
+        "cost": cost,
+        "success": success,
+        "outcome": outcome,
+        "prediction": found.argmax(1),
+        "clean_prediction": np.where(np.isfinite(clean).all(1), clean.argmax(1), -1),
+        "margin": (found[rows, y] - others.max(1, initial=-np.inf)) * (-1 if targeted else 1),
+    }
+
+
+def figures(
+    x: Array,
+    x_adv: Array,
+    y: Array,
+    clean_logits: Array,
+    adv_logits: Array,
+    *,
+    targeted: bool = False,
+    unit: str = "feature",
+    budget: int | None = None,
+    forwards: Array | None = None,
+    backwards: Array | None = None,
+    seconds: float | None = None,
+    ks: Sequence[float] = (10, 24, 50),
+    sites: Sites | None = None,
+    costs: Sequence[float] | None = None,
+    labels: Array | None = None,
+) -> dict[str, float]:
+    """Recompute every figure that is shown of a run; shares are of all samples, failures have infinitely many changes.
+
+    `labels` are the true classes; without a target they are `y`. Counts of passes and seconds are means per sample.
+    What is not given has no figure.
+    """
+    each = per_sample(
+        *(x, x_adv, y, clean_logits, adv_logits),
+        **{"targeted": targeted, "unit": unit, "budget": budget, "sites": sites, "costs": costs},  # type: ignore[arg-type]
+    )
+    n, changes = len(each["changes"]), each["changes"]
+
+    def mean(values: Array) -> float:
+        return float(sum(map(float, values)) / len(values)) if len(values) else float("nan")
+
+    ordered = sorted(changes.tolist())
+    found = {
+        "samples": float(n),
+        "already_wrong": mean(each["outcome"] == ALREADY),
+        **{f"asr@{k:g}": mean((changes <= k) & np.isfinite(changes)) for k in (*ks, np.inf)},
+        "success": mean(each["success"]),
+        "beyond_budget": mean(each["outcome"] == BEYOND_BUDGET),
+        "median_l0": (ordered[(n - 1) // 2] + ordered[n // 2]) / 2 if n else float("nan"),
+        "mean_l0": mean(changes),
+        "mean_l0_found": mean(changes[np.isfinite(changes)]),
+    }
+    labels = y if labels is None and not targeted else labels
+    if labels is not None:
+        found["clean_accuracy"] = mean(each["clean_prediction"] == np.asarray(labels))
+    if forwards is not None and backwards is not None:
+        both = {"forwards": forwards, "backwards": backwards, "queries": np.asarray(forwards) + np.asarray(backwards)}
+        found |= {name: mean(values) for name, values in both.items()}
+    if seconds is not None and n:
+        found["seconds_per_sample"] = seconds / n
+    return found
 
 
 def logits_of(case: Case, x: NDArray[Any]) -> NDArray[Any]:
