@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from tests.helpers.cases import Case, fresh, make
-from tests.helpers.spaces import SpaceCase, make_space
+from tests.helpers.spaces import Plain, SpaceCase, make_space
 
 Array = NDArray[Any]
 Claims = dict[str, Array]
@@ -49,13 +50,13 @@ def per_sample(
     """
     x, x_adv, y = np.asarray(x), np.asarray(x_adv), np.asarray(y)
     clean, found = np.asarray(clean_logits, dtype=float), np.asarray(adv_logits, dtype=float)
-    n, rows = len(x), np.arange(len(x))
-    chosen = by_site = (x_adv != x).reshape(n, -1)
+    n, rows, size = len(x), np.arange(len(x)), int(np.prod(x.shape[1:]))
+    chosen = by_site = (x_adv != x).reshape(n, size)
     if sites is not None:
-        chosen = chosen & np.isin(np.arange(chosen.shape[1]), [k for site in sites for k in site])
+        chosen = chosen & np.isin(np.arange(size), [k for site in sites for k in site])
         by_site = np.stack([chosen[:, list(site)].any(1) for site in sites], 1)
     images = chosen.reshape(x.shape)
-    pixels = images.any(1).reshape(n, -1).sum(1) if x.ndim > 2 else chosen.sum(1)
+    pixels = images.any(1).sum(tuple(range(1, x.ndim - 1))) if x.ndim > 2 else chosen.sum(1)
     features = chosen.sum(1) if unit == "pixel" else by_site.sum(1)
 
     def reached(logits: Array) -> Array:
@@ -166,18 +167,23 @@ class Facts:
         return self.logits(self.x)
 
 
-def _asked(case: AnyCase) -> Facts:
+def space_facts(plain: Plain, x: Tensor, y: Tensor, net: nn.Module, **asked: Any) -> Facts:
+    """What a question in a space comes to; the last feature is the number of the row."""
+    clean, sites = x.numpy(), plain.sites()
+    return Facts(
+        clean,
+        y.numpy(),
+        lambda points: net(torch.from_numpy(points.copy())).numpy(),
+        lambda rows, points: plain.complaints(clean[rows], points, 1e-9, rows),
+        lambda shown: shown[:, -1].astype(int),
+        asked | {"sites": sites, "costs": [plain.cost[site[0]] for site in sites]},
+    )
+
+
+def facts_of(case: AnyCase) -> Facts:
+    """What a case comes to."""
     if isinstance(case, SpaceCase):
-        plain, x, y, net = make_space(case)
-        clean, sites = x.numpy(), plain.sites()
-        return Facts(
-            clean,
-            y.numpy(),
-            lambda points: net(torch.from_numpy(points.copy())).numpy(),
-            lambda rows, points: plain.complaints(clean[rows], points, 1e-9, rows),
-            lambda shown: shown[:, -1].astype(int),
-            _how(case) | {"sites": sites, "costs": [plain.cost[site[0]] for site in sites]},
-        )
+        return space_facts(*make_space(case), **_how(case))
     asked = make(case)
     x = asked.x.contiguous().numpy()
     lower, upper = (bound.contiguous().numpy() for bound in asked.box)
@@ -217,7 +223,7 @@ def judge(
     `limit` names the count in which an attack for a budget may never exceed it, `told` holds figures by their names
     in `figures`, `shown` all points that the model was asked about (in a box only if there is a single row).
     """
-    asked, x_adv = _asked(case), claims["x_adv"]
+    asked, x_adv = facts_of(case), claims["x_adv"]
     if x_adv.shape != asked.x.shape or x_adv.dtype != asked.x.dtype:
         return [f"x_adv: {x_adv.dtype}{x_adv.shape}, the inputs are {asked.x.dtype}{asked.x.shape}"]
     found = asked.logits(x_adv)
@@ -229,14 +235,14 @@ def judge(
         passes = {name: claims[name] for name in ("forwards", "backwards")}
         true = figures(asked.x, x_adv, asked.y, asked.clean, found, **asked.counts, **passes, ks=ks)
         wrong += [f"{n}: {told[n]} is told, {true[n]} is true" for n in told if not _same(told[n], true[n])]
-    return wrong + ([] if shown is None else list(_of_shown(asked, claims, shown)))
+    return wrong + ([] if shown is None else list(lost(asked, claims, shown)))
 
 
 def _same(claimed: Any, true: Any) -> bool:
     return bool(np.allclose(claimed, true, rtol=1e-6, atol=1e-9, equal_nan=True))
 
 
-def _of_shown(asked: Facts, claims: Claims, shown: Array) -> Iterator[str]:
+def lost(asked: Facts, claims: Claims, shown: Array) -> Iterator[str]:
     """Complain if the model was shown a better point of a sample than the one that was kept.
 
     One within the budget is better than one beyond it; then the cheaper one is, then the one with fewer changes.

@@ -294,12 +294,20 @@ class SpaceCase:
     unit: str = "feature"
 
 
+def numbered(plain: Plain, x: Tensor) -> Tensor:
+    """Add the row's number as a last feature that may not change: so it is known whose points a model is shown."""
+    _following(plain)
+    plain.legal[-1], plain.ends[-1], plain.kind[-1] = [float(row) for row in range(len(x))], (0.0, len(x)), "integer"
+    for way in plain.direction:
+        way[-1] = "none"
+    return torch.cat([x, torch.arange(len(x), dtype=x.dtype)[:, None]], 1)
+
+
 def make_space(case: SpaceCase) -> tuple[Plain, Tensor, Tensor, nn.Module]:
     """The space of a case, its inputs and goals, and the network: any process makes the same.
 
-    The second row has its goal already. The last feature is the row's number, which may not change and which the
-    network does not look at: so it is known whose points the network is shown. In some the inputs are equal but for it,
-    so that a rule may say "=".
+    The second row has its goal already. The network does not look at the last feature, see `numbered`. In some cases
+    the inputs are equal but for it, so that a rule may say "=".
     """
     random, n = Random(case.seed), 3
     plain = draw(random, case.finite, rows=n, priced=case.priced)
@@ -307,15 +315,7 @@ def make_space(case: SpaceCase) -> tuple[Plain, Tensor, Tensor, nn.Module]:
     if case.rules:
         x = x[:1].repeat(n, 1) if len(plain.direction) == 1 and random.random() < 0.5 else x
         x = bind(plain, x, random)
-    plain.legal.append([float(row) for row in range(n)])
-    plain.ends.append((0.0, n - 1.0))
-    plain.kind.append("integer")
-    plain.grid.append(0.0)
-    plain.around.append(math.inf)
-    plain.cost.append(1.0)
-    for way in plain.direction:
-        way.append("none")
-    x = torch.cat([x, torch.arange(n, dtype=x.dtype)[:, None]], 1)
+    x = numbered(plain, x)
     net = network(len(plain), case.seed % 1000)
     net.get_parameter("0.weight")[:, -1] = 0
     top = net(x).argmax(1)
