@@ -109,10 +109,8 @@ def figures(
     `labels` are the true classes; without a target they are `y`. Counts of passes and seconds are means per sample.
     What is not given has no figure.
     """
-    each = per_sample(
-        *(x, x_adv, y, clean_logits, adv_logits),
-        **{"targeted": targeted, "unit": unit, "budget": budget, "sites": sites, "costs": costs},  # type: ignore[arg-type]
-    )
+    how: Any = {"targeted": targeted, "unit": unit, "budget": budget, "sites": sites, "costs": costs}
+    each = per_sample(x, x_adv, y, clean_logits, adv_logits, **how)
     n, changes = len(each["changes"]), each["changes"]
 
     def mean(values: Array) -> float:
@@ -208,7 +206,7 @@ def _how(case: AnyCase) -> dict[str, Any]:
 def _bits(points: Array, x: Array) -> Array:
     """Where the bytes of two arrays differ: 0 and -0 are equal, and not the same."""
     ours, theirs = (np.frombuffer(each.tobytes(), f"u{x.itemsize}") for each in (points, x))
-    return (ours != theirs).reshape(x.shape)
+    return np.asarray(ours != theirs).reshape(x.shape)
 
 
 def judge(
@@ -232,7 +230,7 @@ def judge(
         wrong.append(f"{limit}: {claims[limit][over]} by an attack for {asked.counts['budget']}")
     if told is not None:
         ks = [float(name[4:]) for name in told if name.startswith("asr@")]
-        passes = {name: claims[name] for name in ("forwards", "backwards")}
+        passes: Any = {name: claims[name] for name in ("forwards", "backwards")}
         true = figures(asked.x, x_adv, asked.y, asked.clean, found, **asked.counts, **passes, ks=ks)
         wrong += [f"{n}: {told[n]} is told, {true[n]} is true" for n in told if not _same(told[n], true[n])]
     return wrong + ([] if shown is None else list(lost(asked, claims, shown)))
@@ -254,8 +252,8 @@ def lost(asked: Facts, claims: Claims, shown: Array) -> Iterator[str]:
     def key(values: Claims, k: int) -> tuple[bool, float, float]:
         return budget is not None and values[changes][k] > budget, round(values["cost"][k], 4), values[changes][k]
 
-    for k in np.flatnonzero(np.isfinite(each["cost"])):
-        row = rows[k]
+    for k in np.flatnonzero(np.isfinite(each["cost"])).tolist():
+        row = int(rows[k])
         better = key(each, k) < key(claims, row)
         if better and np.isfinite(shown[k]).all() and not asked.legal(rows[k : k + 1], shown[k : k + 1]):
             yield f"shown: row {row} fools with {key(each, k)} (over, cost, changes), claimed is {key(claims, row)}"

@@ -241,7 +241,8 @@ def trial(case: Case, judge: Judge, twice: bool = True) -> list[str]:
 def space_trial(case: SpaceCase, judge: Judge) -> list[str]:
     """Everything that is wrong with an attack in a random space."""
     plain, x, y, net = make_space(case)
-    space, count, how = plain.space(), Count(net), {"budget": case.budget, "targeted": case.targeted}
+    space, count = plain.space(), Count(net)
+    how: Any = {"budget": case.budget, "targeted": case.targeted}
     result = small(case).run(net, x, y, space=space, prepare="none", **how)
     shown = torch.cat(count.shown)
     wrong = [

@@ -1,6 +1,7 @@
 """The judge notices each kind of lie, and has never heard of sigmazero."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from tests.helpers.trial import Count, attack, claims_of, small, told_by, trial
 BOX = Case(shape=(3, 2, 2), rows=6, steps=20, mask="sample")
 BUDGET = Case("fmn", shape=(3, 2, 2), rows=6, steps=20, budget=2, targeted=True, seed=12)
 SPACE = SpaceCase(seed=4, priced=True, steps=30)
-PLACES = {"box": BOX, "budget": BUDGET, "space": SPACE}
+PLACES: dict[str, Any] = {"box": BOX, "budget": BUDGET, "space": SPACE}
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,7 @@ def point(change):
 
     def tell(claims):
         asked = make(BOX)
+        assert asked.mask is not None
         claims["x_adv"][0] = change(claims["x_adv"][0], asked.x[0].numpy(), asked.mask.numpy())
 
     return tell
@@ -130,7 +132,7 @@ def test_figures_of_points_by_hand():
     assert each["success"].tolist() == [True, True, False, False, False]
     assert each["margin"][:4].tolist() == [-0.5, -3, -3, 0.5]
     assert each["clean_prediction"].tolist() == [0, 1, 0, 0, -1]
-    passes = {"forwards": np.array([3, 1, 4, 4, 1]), "backwards": np.array([2, 0, 2, 3, 0])}
+    passes: Any = {"forwards": np.array([3, 1, 4, 4, 1]), "backwards": np.array([2, 0, 2, 3, 0])}
     shown = figures(*raw, budget=3, ks=(0, 2, 3, 4), **passes)
     expected = {
         **{"samples": 5, "already_wrong": 0.2, "asr@0": 0.2, "asr@2": 0.4, "asr@3": 0.4, "asr@4": 0.6, "asr@inf": 0.6},
@@ -141,7 +143,8 @@ def test_figures_of_points_by_hand():
     for even, median in ((4, 3.0), (2, 1.0)):  # the mean of the two middle ones
         assert figures(*(array[:even] for array in raw))["median_l0"] == median
     assert figures(*(array[[0, 3]] for array in raw))["median_l0"] == np.inf
-    priced = per_sample(*(array.reshape(5, 4) for array in raw[:2]), *raw[2:], sites=[[0, 2], [1]], costs=[5.0, 2.0])
+    flat = x.reshape(5, 4), x_adv.reshape(5, 4)
+    priced = per_sample(*flat, y, clean, found, sites=[[0, 2], [1]], costs=[5.0, 2.0])
     assert priced["l0"].tolist() == [1, 0, 2, np.inf, np.inf]
     assert priced["cost"].tolist() == [5, 0, 7, np.inf, np.inf]
 
