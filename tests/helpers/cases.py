@@ -60,6 +60,7 @@ class Net(nn.Module):
     def __init__(self, case: Case) -> None:
         super().__init__()
         g = torch.Generator().manual_seed(case.seed)
+        self.wall = {"bytes": 150.0, "wide": 150.0, "shifted": 1.4}.get(case.box, 0.6)
         self.kind, self.calls, self.kept, self.buffer = case.model, 0, dict[Any, Tensor](), torch.empty(0)
         features, hidden = prod(case.shape), 8 if case.model == "relu" else 0
 
@@ -117,6 +118,8 @@ class Net(nn.Module):
             "caching": lambda: self.cached(x, logits),
             "buffered": lambda: self.buffered(logits),
             "hooked": lambda: logits / 2,
+            # Where the first feature is high the other features cannot make up for it.
+            "guarded": lambda: logits + 1e4 * ((x.flatten(1)[:, :1] > self.wall) & first),
         }
         return changes.get(self.kind, lambda: logits)()
 
@@ -160,7 +163,7 @@ SAME_AS = {
 MODELS = (
     *SAME_AS,
     *("plain", "relu", "batchnorm", "tied", "constant", "nan", "infinite", "all nan", "sliced", "double", "half"),
-    *("shifted", "halved", "signs", "no-gradient"),
+    *("shifted", "halved", "signs", "no-gradient", "guarded"),
 )
 
 
@@ -213,8 +216,8 @@ def laid_out(x: Tensor, layout: str) -> tuple[Tensor, Tensor]:
 
 LAYOUTS = ("plain", "transposed", "channels-last", "sliced", "expanded")
 VALUES = ("inside", "ends", "grid", "lower", "upper")
-BOXES = ("unit", "tensors", "sample", "own", "narrow", "signed", "bytes", "point", "infinite", "half open")
-MASKS = ("none", "all", "nothing", "sample", "own", "some rows")
+BOXES = ("unit", "tensors", "shifted", "sample", "own", "narrow", "signed", "bytes", "point", "infinite", "half open")
+MASKS = ("none", "all", "nothing", "sample", "own", "some rows", "walls")
 
 
 def make_box(box: str, u: Tensor, g: torch.Generator) -> tuple[Any, Any]:
@@ -227,6 +230,7 @@ def make_box(box: str, u: Tensor, g: torch.Generator) -> tuple[Any, Any]:
     kinds: dict[str, Callable[[], tuple[Any, Any]]] = {
         "unit": lambda: (0.0, 1.0),
         "tensors": lambda: (torch.zeros((), dtype=u.dtype), torch.ones(u.shape[1:], dtype=u.dtype)),
+        "shifted": lambda: (torch.full_like(one, -1), torch.full_like(one, 3)),
         "sample": lambda: (-wide(one.shape), wide(one.shape)),
         "own": lambda: (u - wide(u.shape), u + wide(u.shape)),
         "narrow": lambda: (0.25, 0.5),
@@ -242,14 +246,15 @@ def make_box(box: str, u: Tensor, g: torch.Generator) -> tuple[Any, Any]:
 
 def make_mask(mask: str, x: Tensor, g: torch.Generator) -> Tensor | None:
     """The mask of a case, as its user would hand it in."""
-    drawn = torch.rand(x.shape, generator=g) < 0.6
+    drawn, every = torch.rand(x.shape, generator=g) < 0.6, torch.arange(len(x)).view(-1, *[1] * (x.ndim - 1))
     kinds: dict[str, Callable[[], Tensor | None]] = {
         "none": lambda: None,
         "all": lambda: torch.ones(x.shape[1:], dtype=torch.bool),
         "nothing": lambda: torch.zeros_like(x, dtype=torch.bool),
         "sample": lambda: torch.rand(x.shape[1:], generator=g) < 0.6,
         "own": lambda: drawn,
-        "some rows": lambda: drawn & (torch.arange(len(x)) % 2 == 0).view(-1, *[1] * (x.ndim - 1)),
+        "walls": lambda: (torch.arange(prod(x.shape[1:])) > 0).view(x.shape[1:]) & (every != 2),
+        "some rows": lambda: drawn & (every % 2 == 0),
     }
     return kinds[mask]()
 

@@ -6,124 +6,296 @@ complaints on stdout (both as pickles, since it is our own process). It makes th
 
 import pickle
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from tests.helpers.cases import Case, fresh, make
+from tests.helpers.spaces import Plain, SpaceCase, make_space
 
-Claims = dict[str, NDArray[Any]]
-Shown = NDArray[Any]
-ALREADY, FOUND, NON_FINITE = 0, 1, 3
+Array = NDArray[Any]
+Claims = dict[str, Array]
+Sites = Sequence[Sequence[int]]
+ALREADY, FOUND, NOT_FOUND, NON_FINITE, BEYOND_BUDGET = 0, 1, 2, 3, 7
 NAMES = (
     *("x_adv", "success", "l0", "l0_pixel", "forwards", "backwards", "outcome", "step_found"),
-    *("margin", "prediction", "clean_prediction"),
+    *("margin", "prediction", "clean_prediction", "cost"),
 )
 
 
-def logits_of(case: Case, x: NDArray[Any]) -> NDArray[Any]:
-    """What a fresh model says."""
-    if not len(x):
-        return np.zeros((0, case.classes))
-    with torch.no_grad():
-        return fresh(case)(torch.from_numpy(x.copy())).double().numpy()
+def per_sample(
+    x: Array,
+    x_adv: Array,
+    y: Array,
+    clean_logits: Array,
+    adv_logits: Array,
+    *,
+    targeted: bool = False,
+    unit: str = "feature",
+    budget: int | None = None,
+    sites: Sites | None = None,
+    costs: Sequence[float] | None = None,
+) -> Claims:
+    """Recompute what each sample came to from the points and the logits alone.
 
-
-def judge(case: Case, claims: Claims, limit: str | None, shown: Shown | None = None) -> list[str]:
-    """All that is not true; `limit` names what an attack for a budget may not exceed it in.
-
-    `shown` are all points that the model was asked about, if there is a single row.
+    `sites` are the groups of flat features that count once in a space (a feature in none of them follows from others
+    and is not counted), `costs` what a change of each costs. Counts are infinite where the point does not reach the
+    goal. Of the outcomes only those that points can show are told: 2 stands for every way to find nothing.
     """
-    asked = make(case)
-    x, y, x_adv = asked.x.contiguous().numpy(), asked.y.numpy(), claims["x_adv"]
-    if x_adv.shape != x.shape or x_adv.dtype != x.dtype:
-        return [f"x_adv is {x_adv.dtype} of shape {x_adv.shape}, the inputs are {x.dtype} of shape {x.shape}"]
-    clean, found = logits_of(case, x), logits_of(case, x_adv)
-    wrong = [*_of_points(case, asked, claims, x), *_of_logits(case, claims, y, clean, found)]
-    good = claims["success"]
-    if limit is not None and case.budget is not None and (claims[limit][good] > case.budget).any():
-        wrong.append(f"more than {case.budget} changes: {claims[limit][good]}")
-    return wrong + ([] if shown is None else list(_of_shown(case, asked, claims, shown, limit)))
+    x, x_adv, y = np.asarray(x), np.asarray(x_adv), np.asarray(y)
+    clean, found = np.asarray(clean_logits, dtype=float), np.asarray(adv_logits, dtype=float)
+    n, rows, size = len(x), np.arange(len(x)), int(np.prod(x.shape[1:]))
+    chosen = by_site = (x_adv != x).reshape(n, size)
+    if sites is not None:
+        chosen = chosen & np.isin(np.arange(size), [k for site in sites for k in site])
+        by_site = np.stack([chosen[:, list(site)].any(1) for site in sites], 1)
+    images = chosen.reshape(x.shape)
+    pixels = images.any(1).sum(tuple(range(1, x.ndim - 1))) if x.ndim > 2 else chosen.sum(1)
+    features = chosen.sum(1) if unit == "pixel" else by_site.sum(1)
 
+    def reached(logits: Array) -> Array:
+        top = logits.argmax(1)
+        return np.asarray(np.isfinite(logits).all(1) & ((top == y) if targeted else (top != y)))
 
-def _of_shown(case: Case, asked: Any, claims: Claims, shown: Shown, limit: str | None) -> Iterator[str]:
-    """Whether the sparsest of the points that fooled the model was kept."""
-    x = asked.x.contiguous().numpy()
-    logits, axes = logits_of(case, shown), tuple(range(1, x.ndim))
-    top, target = logits.argmax(1), asked.y.numpy()[0]
-    good = np.isfinite(logits).all(1) & ((top == target) if case.targeted else (top != target))
-    lower, upper = (bound.contiguous().numpy() for bound in asked.box)
-    good &= ((shown >= lower) & (shown <= upper) & np.isfinite(shown)).all(axes)
-    changed = shown != x
-    if asked.mask is not None:
-        good &= ~(changed & ~asked.mask.expand(x.shape).numpy()).any(axes)
-    pixel = limit == "l0_pixel" or (limit is None and case.unit == "pixel")
-    sites = changed.any(1, keepdims=True) if pixel and x.ndim > 2 else changed
-    counts = np.where(good, sites.sum(axes), np.inf)
-    if limit is not None and case.budget is not None:
-        counts[counts > case.budget] = np.inf
-    claimed = claims["l0_pixel" if pixel else "l0"][0]
-    if claimed > counts.min():
-        yield f"{claimed} changes are claimed, the model was shown a point with {counts.min()} that fools it"
-
-
-def _of_points(case: Case, asked: Any, claims: Claims, x: NDArray[Any]) -> Iterator[str]:
-    """What can be said without the model."""
-    x_adv, good = claims["x_adv"], claims["success"]
-    if not np.isfinite(x_adv).all():
-        yield "x_adv is not finite"
-    lower, upper = (bound.contiguous().numpy() for bound in asked.box)
-    if (x_adv < lower).any() or (x_adv > upper).any():
-        yield "x_adv leaves the box"
-    bits = np.frombuffer(x_adv.tobytes(), f"u{x.itemsize}") != np.frombuffer(x.tobytes(), f"u{x.itemsize}")
-    bits, changed = bits.reshape(x.shape), x_adv != x
-    if asked.mask is not None and (bits & ~asked.mask.expand(x.shape).numpy()).any():
-        yield "x_adv changes what the mask forbids"
-    if bits[~good].any():
-        yield "a row without success is not its clean input"
-    if (bits & ~changed)[good].any():
-        yield "an unchanged feature has other bits than its own"
-    flat = changed.sum(tuple(range(1, x.ndim)))
-    pixels = changed.any(1).sum(tuple(range(1, x.ndim - 1))) if x.ndim > 2 else flat
-    for name, counted in (("l0", flat), ("l0_pixel", pixels)):
-        if not np.array_equal(claims[name], np.where(good, counted, np.inf)):
-            yield f"{name} is {claims[name]}, counted {counted}, success {good}"
-    if (claims["step_found"][~good] != -1).any() or (claims["step_found"][good] < -1).any():
-        yield f"step_found is {claims['step_found']}, success {good}"
-
-
-def _of_logits(case: Case, claims: Claims, y: NDArray[Any], clean: NDArray[Any], found: NDArray[Any]) -> Iterator[str]:
-    """What the model must agree to."""
-    good, outcome, finite = claims["success"], claims["outcome"], np.isfinite(clean).all(1)
-    if not np.isfinite(found[good]).all():
-        yield "a success is no finite answer of the model"
-    top = found.argmax(1)
-    fooled = top == y if case.targeted else top != y
-    if not fooled[good].all():
-        yield f"success is {good}, the model is fooled in {fooled}"
-    already = finite & ((clean.argmax(1) == y) if case.targeted else (clean.argmax(1) != y))
-    if not np.array_equal(outcome == ALREADY, already):
-        yield f"outcome is {outcome}, already there are {already}"
-    if not np.array_equal(good, np.isin(outcome, (ALREADY, FOUND))):
-        yield f"outcome is {outcome}, success {good}"
-    if (outcome[~finite] != NON_FINITE).any():
-        yield f"outcome is {outcome}, the clean answer is finite for {finite}"
-    if not np.array_equal(claims["clean_prediction"], np.where(finite, clean.argmax(1), -1)):
-        yield f"clean_prediction is {claims['clean_prediction']}, the model says {clean.argmax(1)}"
-    if not np.array_equal(claims["prediction"][good], top[good]):
-        yield f"prediction is {claims['prediction']}, the model says {top}"
-    once = already | ~finite
-    if (claims["forwards"][once] != 1).any() or (claims["backwards"][once] != 0).any():
-        yield "a row that ends with the clean check costs more than one forward"
-    rows = np.arange(len(y))
+    good = reached(found)
+    l0, l0_pixel = (np.where(good, count, np.inf) for count in (features, pixels))
+    changes = l0_pixel if unit == "pixel" else l0
+    cost = changes if costs is None else np.where(good, (by_site * np.asarray(costs)).sum(1), np.inf)
+    success = good if budget is None else good & (changes <= budget)
+    outcome = np.where(success, FOUND, np.where(good, BEYOND_BUDGET, NOT_FOUND))
+    outcome[reached(clean)] = ALREADY
+    outcome[~np.isfinite(clean).all(1)] = NON_FINITE
     others = found.copy()
     others[rows, y] = -np.inf
-    margin = (found[rows, y] - others.max(1, initial=-np.inf)) * (-1 if case.targeted else 1)
-    if not np.allclose(claims["margin"][good], margin[good], rtol=1e-4, atol=1e-5):
-        yield f"margin is {claims['margin']}, the model says {margin}"
+    return {
+        "l0": l0,
+        "l0_pixel": l0_pixel,
+        "changes": changes,
+        "cost": cost,
+        "success": success,
+        "outcome": outcome,
+        "prediction": found.argmax(1),
+        "clean_prediction": np.where(np.isfinite(clean).all(1), clean.argmax(1), -1),
+        "margin": (found[rows, y] - others.max(1, initial=-np.inf)) * (-1 if targeted else 1),
+    }
+
+
+def figures(
+    x: Array,
+    x_adv: Array,
+    y: Array,
+    clean_logits: Array,
+    adv_logits: Array,
+    *,
+    targeted: bool = False,
+    unit: str = "feature",
+    budget: int | None = None,
+    forwards: Array | None = None,
+    backwards: Array | None = None,
+    seconds: float | None = None,
+    ks: Sequence[float] = (10, 24, 50),
+    sites: Sites | None = None,
+    costs: Sequence[float] | None = None,
+    labels: Array | None = None,
+) -> dict[str, float]:
+    """Recompute every figure that is shown of a run; shares are of all samples, failures have infinitely many changes.
+
+    `labels` are the true classes; without a target they are `y`. Counts of passes and seconds are means per sample.
+    What is not given has no figure.
+    """
+    how: Any = {"targeted": targeted, "unit": unit, "budget": budget, "sites": sites, "costs": costs}
+    each = per_sample(x, x_adv, y, clean_logits, adv_logits, **how)
+    n, changes = len(each["changes"]), each["changes"]
+
+    def mean(values: Array) -> float:
+        return float(sum(map(float, values)) / len(values)) if len(values) else float("nan")
+
+    ordered = sorted(changes.tolist())
+    found = {
+        "samples": float(n),
+        "already_wrong": mean(each["outcome"] == ALREADY),
+        **{f"asr@{k:g}": mean((changes <= k) & np.isfinite(changes)) for k in (*ks, np.inf)},
+        "success": mean(each["success"]),
+        "beyond_budget": mean(each["outcome"] == BEYOND_BUDGET),
+        "median_l0": (ordered[(n - 1) // 2] + ordered[n // 2]) / 2 if n else float("nan"),
+        "mean_l0": mean(changes),
+        "mean_l0_found": mean(changes[np.isfinite(changes)]),
+    }
+    labels = y if labels is None and not targeted else labels
+    if labels is not None:
+        found["clean_accuracy"] = mean(each["clean_prediction"] == np.asarray(labels))
+    if forwards is not None and backwards is not None:
+        both = {"forwards": forwards, "backwards": backwards, "queries": np.asarray(forwards) + np.asarray(backwards)}
+        found |= {name: mean(values) for name, values in both.items()}
+    if seconds is not None and n:
+        found["seconds_per_sample"] = seconds / n
+    return found
+
+
+AnyCase = Case | SpaceCase
+
+
+@dataclass
+class Facts:
+    """What a case comes to: the inputs, the model, the legality of points and what counts, all made afresh."""
+
+    x: Array
+    y: Array
+    logits: Callable[[Array], Array]
+    legal: Callable[[Array, Array], list[str]]
+    """Complaints about points of the given rows."""
+    rows_of: Callable[[Array], Array]
+    """Whose points those are that the model was shown."""
+    counts: dict[str, Any]
+
+    def per_sample(self, rows: Array, points: Array, found: Array | None = None) -> Claims:
+        """Recompute what points of some rows come to."""
+        found = self.logits(points) if found is None else found
+        return per_sample(self.x[rows], points, self.y[rows], self.clean[rows], found, **self.counts)
+
+    @cached_property
+    def clean(self) -> Array:
+        """The logits of the clean inputs."""
+        return self.logits(self.x)
+
+
+def space_facts(plain: Plain, x: Tensor, y: Tensor, net: nn.Module, **asked: Any) -> Facts:
+    """What a question in a space comes to; the last feature is the number of the row."""
+    clean, sites = x.numpy(), plain.sites()
+    return Facts(
+        clean,
+        y.numpy(),
+        lambda points: net(torch.from_numpy(points.copy())).numpy(),
+        lambda rows, points: plain.complaints(clean[rows], points, 1e-9, rows),
+        lambda shown: shown[:, -1].astype(int),
+        asked | {"sites": sites, "costs": [plain.cost[site[0]] for site in sites]},
+    )
+
+
+def facts_of(case: AnyCase) -> Facts:
+    """What a case comes to."""
+    if isinstance(case, SpaceCase):
+        return space_facts(*make_space(case), **_how(case))
+    asked = make(case)
+    x = asked.x.contiguous().numpy()
+    lower, upper = (bound.contiguous().numpy() for bound in asked.box)
+    free = np.ones(x.shape, dtype=bool) if asked.mask is None else asked.mask.expand(x.shape).numpy()
+
+    def logits(points: Array) -> Array:
+        with torch.no_grad():
+            return fresh(case)(torch.from_numpy(points.copy())).double().numpy() if len(points) else np.zeros((0, 2))
+
+    def legal(rows: Array, points: Array) -> list[str]:
+        words = [] if np.isfinite(points).all() else ["is not finite"]
+        words += ["leaves the box"] if ((points < lower[rows]) | (points > upper[rows])).any() else []
+        return words + (["changes what the mask forbids"] if (_bits(points, x[rows]) & ~free[rows]).any() else [])
+
+    return Facts(x, asked.y.numpy(), logits, legal, lambda shown: np.zeros(len(shown), dtype=int), _how(case))
+
+
+def _how(case: AnyCase) -> dict[str, Any]:
+    return {"targeted": case.targeted, "unit": case.unit, "budget": case.budget}
+
+
+def _bits(points: Array, x: Array) -> Array:
+    """Where the bytes of two arrays differ: 0 and -0 are equal, and not the same."""
+    ours, theirs = (np.frombuffer(each.tobytes(), f"u{x.itemsize}") for each in (points, x))
+    return np.asarray(ours != theirs).reshape(x.shape)
+
+
+def judge(
+    case: AnyCase,
+    claims: Claims,
+    limit: str | None = None,
+    told: dict[str, float] | None = None,
+    shown: Array | None = None,
+) -> list[str]:
+    """Return all that is not true, each complaint with the field that it is about in front.
+
+    `limit` names the count in which an attack for a budget may never exceed it, `told` holds figures by their names
+    in `figures`, `shown` all points that the model was asked about (in a box only if there is a single row).
+    """
+    asked, x_adv = facts_of(case), claims["x_adv"]
+    if x_adv.shape != asked.x.shape or x_adv.dtype != asked.x.dtype:
+        return [f"x_adv: {x_adv.dtype}{x_adv.shape}, the inputs are {asked.x.dtype}{asked.x.shape}"]
+    found = asked.logits(x_adv)
+    wrong = [*_of_points(asked, claims), *_of_logits(asked, claims, found)]
+    if limit is not None and (over := np.isfinite(claims[limit]) & (claims[limit] > asked.counts["budget"])).any():
+        wrong.append(f"{limit}: {claims[limit][over]} by an attack for {asked.counts['budget']}")
+    if told is not None:
+        ks = [float(name[4:]) for name in told if name.startswith("asr@")]
+        passes: Any = {name: claims[name] for name in ("forwards", "backwards")}
+        true = figures(asked.x, x_adv, asked.y, asked.clean, found, **asked.counts, **passes, ks=ks)
+        wrong += [f"{n}: {told[n]} is told, {true[n]} is true" for n in told if not _same(told[n], true[n])]
+    return wrong + ([] if shown is None else list(lost(asked, claims, shown)))
+
+
+def _same(claimed: Any, true: Any) -> bool:
+    return bool(np.allclose(claimed, true, rtol=1e-6, atol=1e-9, equal_nan=True))
+
+
+def lost(asked: Facts, claims: Claims, shown: Array) -> Iterator[str]:
+    """Complain if the model was shown a better point of a sample than the one that was kept.
+
+    One within the budget is better than one beyond it; then the cheaper one is, then the one with fewer changes.
+    """
+    rows, budget = asked.rows_of(shown), asked.counts["budget"]
+    each = asked.per_sample(rows, shown)
+    changes = "l0_pixel" if asked.counts["unit"] == "pixel" else "l0"
+
+    def key(values: Claims, k: int) -> tuple[bool, float, float]:
+        return budget is not None and values[changes][k] > budget, round(values["cost"][k], 4), values[changes][k]
+
+    for k in np.flatnonzero(np.isfinite(each["cost"])).tolist():
+        row = int(rows[k])
+        better = key(each, k) < key(claims, row)
+        if better and np.isfinite(shown[k]).all() and not asked.legal(rows[k : k + 1], shown[k : k + 1]):
+            yield f"shown: row {row} fools with {key(each, k)} (over, cost, changes), claimed is {key(claims, row)}"
+            return
+
+
+def _of_points(asked: Facts, claims: Claims) -> Iterator[str]:
+    """Complain about points, without the model."""
+    x, x_adv = asked.x, claims["x_adv"]
+    held = claims["success"] | (claims["outcome"] == BEYOND_BUDGET)
+    yield from (f"x_adv: {words}" for words in asked.legal(np.arange(len(x)), x_adv))
+    bits = _bits(x_adv, x)
+    if bits[~held].any():
+        yield "x_adv: a row without a point is not its clean input"
+    if (bits & (x_adv == x)).any():
+        yield "x_adv: an unchanged feature has other bits than its own"
+    step = claims["step_found"]
+    if (step[~held] != -1).any() or (step[held] < -1).any():
+        yield f"step_found: {step}, points at {held}"
+
+
+def _of_logits(asked: Facts, claims: Claims, found: Array) -> Iterator[str]:
+    """Complain about what the model does not agree to."""
+    true, outcome = asked.per_sample(np.arange(len(asked.x)), claims["x_adv"], found), claims["outcome"]
+    finite, answered = np.isfinite(asked.clean).all(1), np.isfinite(found).all(1)
+    # A failure may have many reasons, of which the points show one alone.
+    failed = np.isin(outcome, (NOT_FOUND, NON_FINITE, 4, 5, 6)) & (true["outcome"] == NOT_FOUND)
+    if not np.array_equal(np.where(failed, NOT_FOUND, outcome), true["outcome"]):
+        yield f"outcome: {outcome}, true is {true['outcome']}"
+    for name in ("success", "l0", "l0_pixel", "clean_prediction"):
+        if not np.array_equal(claims[name], true[name]):
+            yield f"{name}: {claims[name]}, true is {true[name]}"
+    if not _same(claims["cost"], true["cost"]):
+        yield f"cost: {claims['cost']}, true is {true['cost']}"
+    if not np.array_equal(claims["prediction"][answered], true["prediction"][answered]):
+        yield f"prediction: {claims['prediction']}, true is {true['prediction']}"
+    if not np.allclose(claims["margin"][answered], true["margin"][answered], rtol=1e-4, atol=1e-5):
+        yield f"margin: {claims['margin']}, true is {true['margin']}"
+    once = (true["outcome"] == ALREADY) | ~finite
+    for name, passes in (("forwards", 1), ("backwards", 0)):
+        if (claims[name][once] != passes).any():
+            yield f"{name}: {claims[name][once]} of rows that end with the clean check"
 
 
 def main() -> None:

@@ -4,14 +4,15 @@ import itertools
 import math
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-import sigmazero as sz
+if TYPE_CHECKING:
+    import sigmazero as sz
 
 Rows = NDArray[np.float64]
 
@@ -36,8 +37,10 @@ class Plain:
     def __len__(self) -> int:
         return len(self.kind)
 
-    def space(self, **more: Any) -> sz.Space:
+    def space(self, **more: Any) -> "sz.Space":
         """The same as sigmazero takes it."""
+        import sigmazero as sz  # here, since the process of the judge reads this file and must not know it
+
         follows: dict[int, Any] = {k: sz.Formula(terms, constant) for k, (terms, constant) in self.derived.items()}
         if self.ratio is not None:
             to, over, under = self.ratio
@@ -104,10 +107,10 @@ class Plain:
         legal = self.legal[k]
         return inside and near and allowed and (legal is None or min(abs(value - one) for one in legal) <= tiny)
 
-    def complaints(self, x: Rows, x_adv: Rows, tiny: float = 1e-12) -> list[str]:
-        """What is illegal about points; sums may be off by a tiny number."""
+    def complaints(self, x: Rows, x_adv: Rows, tiny: float = 1e-12, rows: Any = None) -> list[str]:
+        """What is illegal about points of the rows; sums may be off by a tiny number."""
         found = []
-        for row, (clean, point) in enumerate(zip(x, x_adv, strict=True)):
+        for row, clean, point in zip(range(len(x)) if rows is None else rows, x, x_adv, strict=True):
             found += [
                 f"row {row}: feature {k} ({self.kind[k]}) from {clean[k]} to {point[k]}"
                 for k in range(len(self))
@@ -253,7 +256,7 @@ def inputs(plain: Plain, random: Random, rows: int = 3, dtype: torch.dtype = tor
     return x
 
 
-def network(features: int, seed: int, dtype: torch.dtype = torch.float64) -> nn.Module:
+def network(features: int, seed: int, dtype: torch.dtype = torch.float64) -> nn.Sequential:
     """A small network that a few changes fool."""
     generator = torch.Generator().manual_seed(seed)
     net = nn.Sequential(nn.Linear(features, 12), nn.Tanh(), nn.Linear(12, 3)).to(dtype).requires_grad_(False)
@@ -274,3 +277,48 @@ def fewest(plain: Plain, net: nn.Module, x: Tensor, y: Tensor) -> list[tuple[flo
         )
         found.append((l0.min(initial=np.inf), cost.min(initial=np.inf), cost[l0 == 1].min(initial=np.inf)))
     return found
+
+
+@dataclass(frozen=True)
+class SpaceCase:
+    """A question to an attack in a random space; every field is a plain value, as in `Case`."""
+
+    attack: str = "sigma-zero"
+    seed: int = 0
+    finite: bool = False
+    rules: bool = False
+    priced: bool = False
+    budget: int | None = None
+    targeted: bool = False
+    steps: int = 12
+    unit: str = "feature"
+
+
+def numbered(plain: Plain, x: Tensor) -> Tensor:
+    """Add the row's number as a last feature that may not change: so it is known whose points a model is shown."""
+    _following(plain)
+    plain.legal[-1], plain.ends[-1], plain.kind[-1] = [float(row) for row in range(len(x))], (0.0, len(x)), "integer"
+    for way in plain.direction:
+        way[-1] = "none"
+    return torch.cat([x, torch.arange(len(x), dtype=x.dtype)[:, None]], 1)
+
+
+def make_space(case: SpaceCase) -> tuple[Plain, Tensor, Tensor, nn.Module]:
+    """The space of a case, its inputs and goals, and the network: any process makes the same.
+
+    The second row has its goal already. The network does not look at the last feature, see `numbered`. In some cases
+    the inputs are equal but for it, so that a rule may say "=".
+    """
+    random, n = Random(case.seed), 3
+    plain = draw(random, case.finite, rows=n, priced=case.priced)
+    x = inputs(plain, random, rows=n)
+    if case.rules:
+        x = x[:1].repeat(n, 1) if len(plain.direction) == 1 and random.random() < 0.5 else x
+        x = bind(plain, x, random)
+    x = numbered(plain, x)
+    net = network(len(plain), case.seed % 1000)
+    net.get_parameter("0.weight")[:, -1] = 0
+    top = net(x).argmax(1)
+    y = (top + 1) % 3 if case.targeted else top.clone()
+    y[1] = top[1] if case.targeted else (top[1] + 1) % 3
+    return plain, x, y, net

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 import sigmazero as sz
 from tests.helpers.cases import Case, Question, alike, fresh, make
-from tests.helpers.judge import NAMES, Claims, Shown
+from tests.helpers.judge import NAMES, AnyCase, Claims
+from tests.helpers.spaces import SpaceCase, make_space
 
 ROOT = Path(__file__).parents[2]
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
@@ -30,11 +31,11 @@ class Judge:
         command = [sys.executable, "-m", "tests.helpers.judge"]
         self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def __call__(self, case: Case, claims: Claims, limit: str | None, shown: Shown | None = None) -> list[str]:
-        """What is not true of some claims, and what was lost of the points that the model was shown."""
+    def __call__(self, *asked: Any) -> list[str]:
+        """Return what is not true; the arguments are those of `tests.helpers.judge.judge`."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        pickle.dump((case, claims, limit, shown), self.process.stdin)
+        pickle.dump(asked, self.process.stdin)
         self.process.stdin.flush()
         return list(pickle.load(self.process.stdout))
 
@@ -48,7 +49,7 @@ class Count:
     """Counts the rows that pass a model, forwards and backwards, from outside; it has a copy of each."""
 
     def __init__(self, model: Any) -> None:
-        self.backwards, self.shown = 0, list[Tensor]()
+        self.shown, self.behind = list[Tensor](), list[Tensor]()
         self.model = model
         self.hook = model.register_forward_hook(self._passed) if isinstance(model, nn.Module) else None
         if isinstance(model, nn.Module):  # before the model is called, as it may write to its input
@@ -59,7 +60,8 @@ class Count:
 
     def _passed(self, _: Any, inputs: tuple[Tensor, ...], logits: Tensor) -> None:
         if logits.requires_grad:
-            logits.register_hook(lambda grad: setattr(self, "backwards", self.backwards + len(grad)))
+            last = inputs[0].detach().flatten(1)[:, -1].clone()
+            logits.register_hook(lambda _: self.behind.append(last))
 
     def __call__(self, x: Tensor) -> Tensor:
         self._enters(None, (x,))
@@ -71,6 +73,11 @@ class Count:
     def forwards(self) -> int:
         """How many rows passed."""
         return sum(map(len, self.shown))
+
+    @property
+    def backwards(self) -> int:
+        """How many rows went back; `behind` has the last feature of each."""
+        return sum(map(len, self.behind))
 
     @property
     def asked(self) -> Any:
@@ -87,38 +94,48 @@ def fit(case: Case) -> Case:
 
 
 def refusal(case: Case, asked: Question) -> str | None:
-    """What must be said of a case that is refused; None for one that is not."""
+    """What the error of a case that is refused must name; None for one that is not."""
     if case.unit == "pixel" and len(case.shape) < 2:
-        return "unit='pixel' is for images"
+        return "unit='pixel'"
     if case.targeted and "targeted" not in sz.ATTACKS[case.attack].goals:
-        return "has no targeted form"
+        return "targeted"
     if not case.rows:
         return None
     free = asked.mask is None or bool(asked.mask.any())  # what may not change needs no ends
     if free and sz.ATTACKS[case.attack].finite_box and case.box in ("infinite", "half open"):
-        return "needs finite bounds"
+        return "bounds"
     with torch.no_grad():
         logits = fresh(case)(asked.x.clone())
-    return None if logits.isfinite().all(1).any() else "the model returned NaN or Inf"
+    return None if logits.isfinite().all(1).any() else "NaN"
 
 
 def allowed(case: Case, raised: Exception, error: str | None) -> bool:
     """Whether an attack may refuse a case so."""
-    if case.model == "no-gradient" and "carries no gradient" in str(raised):  # a row without a start asks for none
-        return sz.ATTACKS[case.attack].gradients
-    if case.attack.startswith("corner") and "single changes need" in str(raised):  # cases have few steps
+    if case.model == "no-gradient" and "gradient" in str(raised):  # a row without a start asks for none
+        return sz.ATTACKS[case.attack].needs == "gradients"
+    if case.attack.startswith("corner") and "steps=" in str(raised):  # cases have few steps
         return True
     return error is not None and error in str(raised)
 
 
+def question(case: Case, asked: Question) -> dict[str, Any]:
+    """What `Attack.run` and `sz.check` are asked alike."""
+    same = {name: getattr(case, name) for name in ("unit", "budget", "targeted")}
+    return {"bounds": asked.bounds, "mask": asked.mask, **same}
+
+
+def small(case: AnyCase) -> sz.Attack:
+    """The attack of a case, with few steps of every kind."""
+    more = {"bb": {"directions": 20, "blends": 20}, "sparsefool": {"inner_steps": 9}}
+    return sz.get(case.attack, steps=case.steps, **more.get(case.attack.removesuffix("-paper"), {}))
+
+
 def attack(case: Case, asked: Question, model: Any) -> sz.Result:
     """The result of a case."""
-    method = sz.get(case.attack, steps=case.steps)
-    options: Any = {"unit": case.unit, "budget": case.budget, "targeted": case.targeted, "seed": case.seed}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="SZ0(03|04|15)")  # models that are random, flat, or write to inputs
-        return method.run(
-            model, asked.x, asked.y, bounds=asked.bounds, mask=asked.mask, batch_size=case.batch_size, **options
+        return small(case).run(
+            model, asked.x, asked.y, batch_size=case.batch_size, seed=case.seed, **question(case, asked)
         )
 
 
@@ -151,15 +168,50 @@ def differences(one: Claims, other: Claims) -> list[str]:
     return [name for name in one if not np.array_equal(one[name], other[name], equal_nan=one[name].dtype.kind == "f")]
 
 
-def limit_of(case: Case) -> str | None:
+def told_by(result: sz.Result) -> dict[str, float]:
+    """The figures of a result by the judge's names."""
+    s, ks = result.summary(), {0, 1, 3, torch.inf} | ({result.budget} if result.budget is not None else set())
+    names = ("samples", "already_wrong", "mean_l0_found", "forwards", "backwards", "queries")
+    return {
+        **{name: s[name] for name in names},
+        **{f"asr@{k:g}": result.asr(k) for k in ks},
+        "median_l0": result.median_l0,
+        "mean_l0": result.mean_l0,
+    }
+
+
+def limit_of(case: Case | SpaceCase) -> str | None:
     """In what an attack with a budget may not exceed it; the paper's PGD counts pixels, whatever the unit."""
     if sz.ATTACKS[case.attack].kind != "budget":
         return None
-    return "l0_pixel" if case.unit == "pixel" or case.attack == "pgd-l0-paper" else "l0"
+    pixels = case.unit == "pixel" or (case.attack == "pgd-l0-paper" and isinstance(case, Case))
+    return "l0_pixel" if pixels else "l0"
 
 
-def trial(case: Case, judge: Judge) -> list[str]:
-    """Everything that is wrong with an attack on a case; an empty list if it holds."""
+def judged(case: AnyCase, result: sz.Result, judge: Judge, shown: Any = None) -> list[str]:
+    """What is not true of a result, and of the points that the method returns by its own rule."""
+    wrong = judge(case, claims_of(result), limit_of(case), told_by(result) if len(result) else None, shown)
+    if result.own is None:
+        return wrong
+    return wrong + [f"own {one}" for one in judge(case, claims_of(result.own), None, told_by(result.own))]
+
+
+def checked(result: sz.Result, model: Any, x: Tensor, y: Tensor, **asked: Any) -> list[str]:
+    """Where `sz.check` says something else of the points than the result; a failure may have any reason."""
+    again = sz.check(model, x, y, result.x_adv.clone(), **asked)
+    wrong = [
+        f"check: {name}"
+        for name in ("x_adv", "success", "l0", "l0_pixel", "cost", "prediction")
+        if not torch.equal(getattr(again, name), getattr(result, name))
+    ]
+    held = result.l0.isfinite()
+    if not torch.equal(again.outcome[held], result.outcome[held]):
+        wrong.append(f"check: outcome {again.outcome[held]} of {result.outcome[held]}")
+    return wrong
+
+
+def trial(case: Case, judge: Judge, twice: bool = True) -> list[str]:
+    """Everything that is wrong with an attack on a case; asked `twice`, it must find the same in another batch."""
     asked = make(case)
     error = refusal(case, asked)
     count = Count(asked.model)
@@ -174,17 +226,32 @@ def trial(case: Case, judge: Judge) -> list[str]:
     claims, wrong = claims_of(result), _touched(before, asked)
     for name, seen in (("forwards", count.forwards), ("backwards", count.backwards)):
         if claims[name].sum() != seen:
-            wrong.append(f"{name} sum up to {claims[name].sum()}, the model saw {seen}")
+            wrong.append(f"{name}: {claims[name].sum()} in all, the model saw {seen}")
     # With one row it is known whose points they are.
-    shown = torch.cat(count.shown).numpy() if case.rows == 1 else None
-    wrong += judge(case, claims, limit_of(case), shown)
-    if result.own is not None:
-        wrong += [f"its own answer: {one}" for one in judge(case, claims_of(result.own), None)]
+    wrong += judged(case, result, judge, torch.cat(count.shown).numpy() if case.rows == 1 else None)
+    again = make(case)
+    wrong += checked(result, fresh(case), again.x, again.y, **question(case, again)) if case.rows else []
     plain = alike(case) or replace(case, batch_size=1)
     other = make(plain)
-    if different := differences(claims, claims_of(attack(plain, other, other.model))):
-        wrong.append(f"not as for {plain}: {', '.join(different)}")
+    if twice and (different := differences(claims, claims_of(attack(plain, other, other.model)))):
+        wrong.append(f"{', '.join(different)}: not as for {plain}")
     return wrong
+
+
+def space_trial(case: SpaceCase, judge: Judge) -> list[str]:
+    """Everything that is wrong with an attack in a random space."""
+    plain, x, y, net = make_space(case)
+    space, count = plain.space(), Count(net)
+    how: Any = {"budget": case.budget, "targeted": case.targeted}
+    result = small(case).run(net, x, y, space=space, prepare="none", **how)
+    shown = torch.cat(count.shown)
+    wrong = [
+        f"{name}: {getattr(result, name).tolist()}, the model saw {seen}"
+        for name, rows in (("forwards", shown[:, -1]), ("backwards", torch.cat([shown[:0, -1], *count.behind])))
+        if (seen := torch.bincount(rows.long(), minlength=len(x)).tolist()) != getattr(result, name).tolist()
+    ]
+    wrong += judged(case, result, judge, shown.numpy() if case.finite else None)
+    return wrong + checked(result, net, x, y, space=space, **how)
 
 
 def _touched(before: dict[str, Any], asked: Question) -> list[str]:

@@ -1,13 +1,16 @@
 """Every registered attack in every hard scenario: an attack is tested because it exists."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import cycle
+from itertools import cycle, product
 
+import numpy as np
 import pytest
 
 import sigmazero as sz
 from tests.helpers.cases import BOXES, LAYOUTS, MASKS, MODELS, VALUES, Case, make
-from tests.helpers.trial import NIGHTLY, attack, claims_of, differences, fit, trial
+from tests.helpers.judge import facts_of
+from tests.helpers.trial import NIGHTLY, attack, claims_of, differences, fit, question, trial
 
 EVERY = sorted(sz.ATTACKS)
 SHAPES = ((3, 2, 2), (12,), (3, 4, 4), (1,), (4, 3))
@@ -38,11 +41,33 @@ MIXED = [
 SCENARIOS = [*SINGLE, *MIXED]
 
 
-def cases(name: str) -> list[Case]:
-    """The scenarios for an attack: each at night; by day every ninth, the next attack having the next ones."""
-    chosen = SCENARIOS if NIGHTLY else SCENARIOS[EVERY.index(name) % 9 :: 9]
+# The plain questions a user asks, of rows of which one is wrong already and some can never be fooled: the second one's
+# goal is reached, the third one's features are fixed, and where the first feature is high the margin is too large.
+# By day each value of an axis meets each value of every other.
+PLAIN = Case(model="guarded", mask="walls", shape=(3, 2, 2), rows=8, steps=9)
+QUESTIONS = [
+    replace(PLAIN, box=box, unit=unit, targeted=targeted, budget=budget)
+    for box, unit, targeted, budget in (
+        product(("unit", "shifted", "bytes"), ("feature", "pixel"), (False, True), (None, 2))
+        if NIGHTLY
+        else (
+            *(("unit", "feature", False, None), ("unit", "pixel", True, 2)),
+            *(("shifted", "feature", True, 2), ("shifted", "pixel", False, None)),
+            *(("bytes", "feature", False, 2), ("bytes", "pixel", True, None)),
+        )
+    )
+]
+
+
+def fitted(name: str, chosen: Sequence[Case]) -> list[Case]:
+    """The same cases for an attack."""
     goals = sz.ATTACKS[name].goals
     return [fit(replace(each, attack=name, targeted=each.targeted and "targeted" in goals)) for each in chosen]
+
+
+def cases(name: str) -> list[Case]:
+    """The scenarios for an attack: each at night; by day every ninth, the next attack having the next ones."""
+    return fitted(name, SCENARIOS if NIGHTLY else SCENARIOS[EVERY.index(name) % 9 :: 9])
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -52,11 +77,40 @@ def test_claims_are_true_in_every_scenario(name, judge):
 
 
 @pytest.mark.parametrize("name", EVERY)
+def test_claims_are_true_of_plain_questions(name, judge):
+    asked = fitted(name, QUESTIONS)
+    wrong = {case: said for case in asked if (said := trial(case, judge, twice=NIGHTLY))}
+    assert not wrong, "\n".join(f"{case}: {said}" for case, said in wrong.items())
+
+
+@pytest.mark.parametrize("case", QUESTIONS, ids=lambda case: f"{case.box}-{case.unit}-{case.targeted}-{case.budget}")
+@pytest.mark.parametrize("name", ["sigma-zero", "pdpgd"])
+def test_refining_makes_no_point_worse_or_illegal(name, case):
+    case = replace(case, attack=name)
+    asked, facts, rows = make(case), facts_of(case), np.arange(case.rows)
+    before = attack(case, asked, asked.model).x_adv
+    after = sz.refine(asked.model, asked.x, asked.y, before, queries=60, **question(case, asked))
+    assert facts.legal(rows, after.numpy()) == []
+    old, new = (facts.per_sample(rows, points.numpy()) for points in (before, after))
+    assert (new["changes"] <= old["changes"]).all()
+
+
+def test_plain_questions_have_every_outcome():
+    """Else nothing would be claimed, and nothing could be false."""
+    seen = set()
+    for case in QUESTIONS:
+        asked = make(case := replace(case, attack="pdpgd"))
+        seen |= set(attack(case, asked, asked.model).outcome.tolist())
+    assert {sz.Outcome.ALREADY, sz.Outcome.FOUND, sz.Outcome.NOT_FOUND, sz.Outcome.BEYOND_BUDGET} <= seen
+
+
+@pytest.mark.parametrize("name", EVERY)
 def test_every_attack_finds_something(name):
     """Else nothing would be claimed, and nothing could be false."""
     case = fit(Case(attack=name, shape=(3, 2, 2), rows=9, steps=30))
     asked = make(case)
-    assert (attack(case, asked, asked.model).outcome == 1).sum() > 2
+    found = attack(case, asked, asked.model).outcome
+    assert ((found == sz.Outcome.FOUND) | (found == sz.Outcome.BEYOND_BUDGET)).sum() > 2
 
 
 @pytest.mark.parametrize("name", EVERY)

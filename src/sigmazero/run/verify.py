@@ -61,7 +61,7 @@ class Verifier:
     def confirm(self, problem: Problem, points: Tensor, guard: float = GUARD) -> tuple[Tensor, Tensor]:
         """Which points reach the goal inside the box, in every answer, and their logits in strict numbers."""
         outer = problem.outward(points)
-        asked = self.ask(outer, pad=True)
+        asked = self.ask(outer.clone(), pad=True)  # a model may write to its input, and the points are reported
         answers = [widened(logits, problem.x) for logits in asked]
         apart = guard * _apart(asked) if len(asked) > 1 else 0.0  # one answer is taken at its word
         good = points.isfinite().flatten(1).all(1) & problem.feasible(points)  # a box may have no ends
