@@ -15,7 +15,7 @@ import sigmazero as sz
 from sigmazero.core.space_file import parse
 from sigmazero.data import load as load_rows
 from sigmazero.models import load as load_model
-from tests import loans
+from tests.helpers import loans
 from tests.helpers.networks import TinyNet
 from tests.helpers.spaces import Plain, bind, draw, fewest, inputs, network
 

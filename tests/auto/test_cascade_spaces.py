@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import sigmazero as sz
-from tests import loans
+from tests.helpers import loans
 
 
 @pytest.fixture

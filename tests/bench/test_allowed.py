@@ -17,7 +17,7 @@ from sigmazero.bench.toml import PlanError
 from sigmazero.bench.verify import verify
 from sigmazero.store import Store
 from sigmazero.store.merge import merge
-from tests import loans
+from tests.helpers import loans
 from tests.plans import trusting
 
 PLAN = loans.PLAN

@@ -157,6 +157,23 @@ def test_what_was_forged_is_found_by_asking_the_model(folder, change, word):
     assert {one.cell.key for one in found} == {cells[0].info.key}
 
 
+@pytest.mark.parametrize(("said", "other"), [("BEYOND_BUDGET", "FOUND"), ("FOUND", "BEYOND_BUDGET")])
+def test_an_outcome_that_does_not_fit_the_budget_is_found(folder, said, other):
+    text = PLAN.replace(', "fmn", "vfga"', "").replace("data = [", "budgets = [3]\ndata = [")
+    cells, _, _ = run(text, "s.db", batch_size=24)
+    assert check().disagreements == []
+
+    def change(c):
+        rows = c["outcome"] == Outcome[said]
+        assert rows.any()
+        c["outcome"][rows] = Outcome[other]
+
+    rewrite(cells[0].info.key, change)
+    found = check().disagreements
+    assert found
+    assert all("within the budget" in str(one) for one in found)
+
+
 def test_other_weights_and_other_rows_are_found(folder):
     run(PLAN, "s.db")
     (folder / "net.py").write_text((folder / "net.py").read_text().replace("return Net(0)", "return Net(1)"))

@@ -7,7 +7,7 @@ from selenium.webdriver.common.by import By
 
 from sigmazero.report.html.page import make_page, save_page
 from sigmazero.store.store import Store
-from tests import loans
+from tests.helpers import loans
 from tests.plans import clean, run
 
 EVIL = "<img src=x onerror=alert(1)>"

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from tests import loans
+from tests.helpers import loans
 
 SPACE = ("--space", "loan.toml")
 MODEL = ("--model", "net.py:build", "--data", "loans.npz", "--device", "cpu")

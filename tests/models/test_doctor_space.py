@@ -8,7 +8,7 @@ import torch
 import sigmazero as sz
 from sigmazero.models.doctor import examine
 from sigmazero.models.doctor_space import examine_space
-from tests import loans
+from tests.helpers import loans
 
 X = torch.from_numpy(loans.table()[0])
 

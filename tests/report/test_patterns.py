@@ -48,6 +48,14 @@ def test_classes_and_where_they_lead():
     assert classes.told((info, facts))[0] == NAMES
 
 
+def test_classes_are_fooled_within_the_budget_alone():
+    info, facts = changed("fmn", [[0], [1, 2], None], label=[0, 0, 0], prediction=[1, 3, 0])
+    outcome = np.array([Outcome.FOUND, Outcome.BEYOND_BUDGET, Outcome.NOT_FOUND], np.int8)
+    (line,) = patterns.by_class(replace(info, budget=1), replace(facts, outcome=outcome))
+    assert line.fooled == pytest.approx(1 / 3)
+    assert line.median is None
+
+
 def test_a_position_counts_once_for_all_its_channels():
     info, facts = changed("fmn", [[0, 4, 8], [1], None, [0]])
     shares = patterns.heat(info, facts)

@@ -11,7 +11,7 @@ from sigmazero.report.html.page import make_page
 from sigmazero.report.html.samples import build
 from sigmazero.report.spaces import NamedSite, changes_of, is_table, named_sites, sites_of
 from sigmazero.store.store import Store
-from tests import loans
+from tests.helpers import loans
 from tests.plans import clean, run
 
 PLAN = f"""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from sigmazero.attacks import ATTACKS, get, renamed
 from sigmazero.core.attack import Attack
+from sigmazero.core.ops import per_row
 from sigmazero.core.result import Result
 
 RUN = tuple(name for name in inspect.signature(Attack.run).parameters if name not in ("self", "model", "x", "y"))
@@ -26,6 +27,14 @@ class Told(NamedTuple):
         """Attack; `more` is for this call alone. A model inside a wrapper is asked itself: of both there is no copy."""
         plain = {"prepare": "none"} if isinstance(model, Inside) else {}
         return self.attack.run(model, x, y, **{**plain, **self.how, **more})
+
+    def inputs(self, model: Any, x: Tensor, y: Tensor, **more: Any) -> Tensor:
+        """Attack, and return adversarial inputs within the budget, the clean one where there is none.
+
+        Other libraries judge what they get by the model's answer alone, and do not count the changes.
+        """
+        result = self.run(model, x, y, **more)
+        return torch.where(per_row(result.success, x), result.x_adv, x.detach())
 
 
 def told(attack: str | Attack, options: Mapping[str, Any]) -> Told:

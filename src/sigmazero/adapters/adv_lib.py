@@ -52,7 +52,7 @@ def run(
     if len(named) < len(options):
         raise TypeError(f"an option is given twice, by two names: {', '.join(options)}")
     goal = targets if targeted and targets is not None else labels
-    return told(attack, named).run(model, inputs, goal, targeted=targeted).x_adv
+    return told(attack, named).inputs(model, inputs, goal, targeted=targeted)
 
 
 _natives = Natives(__name__, lambda attack: simple(run, attack, __name__), function_name)

@@ -49,8 +49,8 @@ class ArtAttack:
         how: dict[str, Any] = {"bounds": _bounds(self.estimator, inputs)}
         if mask is not None:
             how["mask"] = torch.as_tensor(np.asarray(mask) != 0, device=device)
-        result = self.told.run(model, inputs, labels, targeted=self.targeted, batch_size=self.batch_size, **how)
-        return result.x_adv.cpu().numpy()
+        found = self.told.inputs(model, inputs, labels, targeted=self.targeted, batch_size=self.batch_size, **how)
+        return found.cpu().numpy()
 
 
 def _bounds(classifier: Any, x: Tensor) -> tuple[Tensor, Tensor]:

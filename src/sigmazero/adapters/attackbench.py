@@ -41,7 +41,7 @@ def run(
     goal = targets if targeted and targets is not None else labels
     # A copy made for speed would pass by what counts the queries.
     options.setdefault("prepare", "none")
-    return within(told(attack, options), limit_of(model)).run(model, inputs, goal, targeted=targeted).x_adv
+    return within(told(attack, options), limit_of(model)).inputs(model, inputs, goal, targeted=targeted)
 
 
 def limit_of(model: Model) -> int | None:

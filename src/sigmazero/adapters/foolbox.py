@@ -71,8 +71,11 @@ class FoolboxAttack:
         y, targeted = _goal(_base().get_criterion(criterion))
         how: dict[str, Any] = {} if budget is None else {"budget": int(budget)}
         bounds = (float(model.bounds.lower), float(model.bounds.upper))
-        result = self.told.run(model, x.raw, y, targeted=targeted, bounds=bounds, **how)
-        return restore(tensors.astensor(result.x_adv))
+        asked: dict[str, Any] = {"targeted": targeted, "bounds": bounds, **how}
+        if self.sigmazero.kind == "budget":
+            return restore(tensors.astensor(self.told.inputs(model, x.raw, y, **asked)))
+        # At each epsilon foolbox itself counts the changes of what a minimisation attack returns.
+        return restore(tensors.astensor(self.told.run(model, x.raw, y, **asked).x_adv))
 
 
 class Minimization(FoolboxAttack):

@@ -51,7 +51,7 @@ class SecmltAttack:
             tracked.init_tracking(x_orig=x, y=goal)
         inside = Inside(model.model, model if tracked is None else tracked)
         try:
-            found = self.told.run(inside, x, goal, targeted=targeted, bounds=(self.lb, self.ub)).x_adv
+            found = self.told.inputs(inside, x, goal, targeted=targeted, bounds=(self.lb, self.ub))
         finally:
             if tracked is not None:
                 tracked.end_tracking()

@@ -52,7 +52,7 @@ class TorchAttack:
             inverted = self._normalization_applied and self.attack_mode == "targeted(custom)"
             y = peer.get_target_label(peer.inverse_normalize(x) if inverted else x, y).to(self.device)
         how = {"bounds": self._box(x)} if self._normalization_applied else {}
-        return self.told.run(self.model, x, y, targeted=self.targeted, **how).x_adv
+        return self.told.inputs(self.model, x, y, targeted=self.targeted, **how)
 
     def _box(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """What [0, 1] becomes by the normalisation, or a little more where the inputs were rounded otherwise."""

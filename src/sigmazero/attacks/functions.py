@@ -72,11 +72,12 @@ def sigma_zero(
     max_memory: int | None = None,
     prepare: Prepare = "auto",
 ) -> Tensor:
-    """Adversarial inputs with few changed features; a sample that could not be fooled comes back unchanged.
+    """Adversarial inputs with few changed features, within the budget; a sample without one comes back unchanged.
 
     The parameters are those of sz.get("sigma-zero") and of Attack.run. To learn more about each sample than the
     adversarial input, use sz.get("sigma-zero").run(...).
     """
     given = dict(locals())
     how = {name: given.pop(name) for name in _RUN if name in given}
-    return get("sigma-zero", **given).run(**how).x_adv
+    result = get("sigma-zero", **given).run(**how)
+    return torch.where(per_row(result.success, x), result.x_adv, x.detach())

@@ -72,7 +72,7 @@ def _of_cell(store: Store, key: str, rows: Rows) -> Iterator[Claim]:
     else:
         known = {int(row): place for place, row in enumerate(rows.ids)}
         places = np.array([known.get(int(row), -1) for row in facts.row], np.int64)
-    keep = (facts.outcome == Outcome.FOUND) & (places >= 0)
+    keep = facts.found & (facts.outcome != Outcome.ALREADY) & (places >= 0)  # whatever the budget of the run was
     facts, places = facts.take(keep), places[keep]
     features = rows.images[:1].numel()
     if len(facts.index) and not 0 <= facts.index.min() <= facts.index.max() < features:

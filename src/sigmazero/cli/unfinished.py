@@ -90,7 +90,7 @@ class Keeper:
                 "name another file, or remove it"
             )
         device = problem.x.device
-        result = replace(load_result(self.path, device), unit=problem.unit, budget=problem.budget)
+        result = load_result(self.path, device)
         places = held["places"].to(device)
         labels, targets = self.rows.labels.to(device), None if self.targets is None else self.targets.to(device)
         coarse = not Numbers.current(device).strictly

@@ -97,7 +97,8 @@ class Attack(ABC):
         layout     "NHWC" for inputs and a model with the channels last; by default they are dimension 1
         mask       True where a feature may change; for one sample or for all
         space      what may change, to which values, at what cost (docs/spaces.md); instead of bounds
-        budget     stop a sample at the first adversarial point with at most this many changes
+        budget     stop a sample at the first adversarial point with at most this many changes, in the unit; a sample
+                   that has only points with more is no success
         batch_size None picks one; it is halved when memory runs out
         seed, ids  random numbers depend on these and the step alone, not on the batch
         progress   show a bar with speed and time left, on a terminal

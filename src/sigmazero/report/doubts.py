@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sigmazero.core.ability import NEEDS
 from sigmazero.core.findings import CODES, Finding, coded, gating
-from sigmazero.report.measure import Measured, changes
+from sigmazero.report.measure import Measured
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 
@@ -58,10 +58,7 @@ def _question(cell: Measured) -> tuple[str, ...]:
 
 
 def _fooled(cell: Measured) -> NDArray[np.bool_]:
-    info, facts = cell
-    most = np.inf if info.budget is None else info.budget
-    found = changes(facts, info.unit)
-    return np.asarray(np.isfinite(found) & (found <= most))
+    return cell[1].success
 
 
 def _falling(cells: Sequence[Measured]) -> Iterator[tuple[CellInfo, Finding]]:

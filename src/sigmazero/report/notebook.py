@@ -196,10 +196,11 @@ def _picture(image: Tensor) -> Html:
 
 
 def _words(result: Result, row: int) -> str:
-    if not result.success[row]:
+    if not result.found[row]:
         return f"{result.class_name(int(result.clean_prediction[row]))}: not fooled"
     before, after = (result.class_name(int(each[row])) for each in (result.clean_prediction, result.prediction))
-    return f"{before} → {after}, {float(result.changes[row]):g} changed"
+    beyond = "" if result.success[row] else " beyond the budget"
+    return f"{before} → {after}, {float(result.changes[row]):g} changed{beyond}"
 
 
 def _clean(result: Result, x: Tensor | None, name: str) -> Tensor:

@@ -54,12 +54,15 @@ def histogram(l0: Floats, edges: Floats) -> Histogram:
 
 @dataclass(frozen=True)
 class ClassLine:
-    """A class: its samples, the share right without changes, the median l0, and what they are mostly taken for."""
+    """A class: its samples, the share right without changes, the median l0, and what they are mostly taken for.
+
+    `fooled` is the share fooled within the budget; with a budget the median is not known.
+    """
 
     label: int
     samples: int
     clean: float
-    median: float
+    median: float | None
     fooled: float
     becomes: int | None
     share: float
@@ -78,8 +81,8 @@ def by_class(info: CellInfo, facts: Facts) -> list[ClassLine]:
                 label,
                 int(mine.sum()),
                 float((facts.clean_prediction == facts.label)[mine].mean()),
-                metrics.median(l0[mine]),
-                metrics.asr(l0[mine]),
+                metrics.median(l0[mine]) if info.budget is None else None,
+                metrics.average(facts.success[mine]),
                 None if first is None else int(targets[first]),
                 0.0 if first is None else float(counts[first] / counts.sum()),
             )
@@ -127,7 +130,7 @@ def _counted(found: Facts, owner: Integers, size: int) -> Integers:
 
 
 def effort(info: CellInfo, facts: Facts) -> Floats:
-    """The queries after which each sample's example was found: infinite where none was, 1 where it is wrong already.
+    """The queries after which each sample was fooled: infinite where it was not, 1 where it is wrong already.
 
     Stored are the queries of the whole search and the step that found the example. Steps are taken to cost the same;
     a run with a budget ends a sample once it is found, so there all queries count.
@@ -136,9 +139,8 @@ def effort(info: CellInfo, facts: Facts) -> Floats:
     spent = (
         queries if info.budget is not None else queries * np.minimum(1.0, (facts.step_found + 1) / max(info.steps, 1))
     )
-    most = math.inf if info.budget is None else float(info.budget)
-    within = facts.success & (measure.changes(facts, info.unit) <= most)
-    return np.where(facts.outcome == Outcome.ALREADY, 1.0, np.where(within, np.maximum(np.ceil(spent), 1.0), np.inf))
+    found = np.where(facts.success, np.maximum(np.ceil(spent), 1.0), np.inf)
+    return np.where(facts.outcome == Outcome.ALREADY, 1.0, found)
 
 
 @dataclass(frozen=True)

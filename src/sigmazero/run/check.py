@@ -55,7 +55,8 @@ def check(
 
     Every point is asked about as `Attack.run` asks about its own: in strict numbers and in your process's, inside the
     box, the mask and the space, by at least `margin`. One that does not hold is a failure (l0 infinite), and so is one
-    that leaves the box by whatever little; a warning says how many do. The other arguments are those of `Attack.run`.
+    that leaves the box by whatever little; a warning says how many do. One with more changes than `budget` is kept, but
+    is no success. The other arguments are those of `Attack.run`.
     Arrays are taken as the tensors they hold: some libraries give such.
     To have points beside attacks in a store, give `sz.foreign(x_adv)` to `sz.evaluate`.
     """

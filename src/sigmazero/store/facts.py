@@ -94,7 +94,7 @@ class Facts:
     @property
     def found(self) -> NDArray[np.bool_]:
         """Whether there is a verified adversarial point: each success, and each point beyond the budget."""
-        return self.success | (self.outcome == Outcome.BEYOND_BUDGET)
+        return np.isin(self.outcome, (Outcome.ALREADY, Outcome.FOUND, Outcome.BEYOND_BUDGET))
 
     @staticmethod
     def from_result(

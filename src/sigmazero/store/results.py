@@ -28,8 +28,8 @@ NAMES = _TENSORS - {"given_up", "cost"}  # which files from before there were su
 
 
 def save_result(path: Path, result: Result, **more: Tensor | None) -> None:
-    """Write every tensor of a result, and those given by name (labels, targets), into one `.npz` file."""
-    held = {name: getattr(result, name) for name in _TENSORS}
+    """Write every tensor of a result, its unit and budget, and what is given by name (labels), to an `.npz` file."""
+    held = {name: getattr(result, name) for name in _TENSORS} | _asked(result)
     for word, called in ((CLASSES, result.classes), (FEATURES, result.names)):
         if called is not None:
             held |= {word: _bytes(json.dumps(called))}
@@ -129,7 +129,11 @@ def keep_result(path: Path, result: Result) -> Path:
 
 def _more(result: Result) -> dict[str, Tensor | None]:
     """What is no tensor of every result."""
-    whole = {"unit": UNITS.index(result.unit), "budget": -1 if result.budget is None else result.budget}
-    numbers = {name: torch.tensor(value, device="cpu") for name, value in whole.items()}
     seconds = torch.tensor(result.seconds, dtype=torch.float64, device="cpu")
-    return {**numbers, "seconds": seconds, "judged": result.judged, "x": result.x}
+    return {**_asked(result), "seconds": seconds, "judged": result.judged, "x": result.x}
+
+
+def _asked(result: Result) -> dict[str, Tensor]:
+    """What the figures of a result are about."""
+    whole = {"unit": UNITS.index(result.unit), "budget": -1 if result.budget is None else result.budget}
+    return {name: torch.tensor(value, device="cpu") for name, value in whole.items()}

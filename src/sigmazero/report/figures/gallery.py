@@ -112,8 +112,7 @@ def _places(facts: Facts, rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def within(info: CellInfo, facts: Facts) -> NDArray[np.float64]:
     """Changes per sample; infinitely many where they are more than the budget."""
-    changes = measure.changes(facts, info.unit)
-    return changes if info.budget is None else np.where(changes <= info.budget, changes, np.inf)
+    return np.where(facts.success, measure.changes(facts, info.unit), np.inf)
 
 
 def choose(changes: Sequence[NDArray[np.float64]], count: int) -> list[int]:

@@ -74,9 +74,9 @@ def _sample(axes: list[Any], result: Result, row: int, clean: Tensor, names: lis
     for axis, image in zip(axes, (clean, adversarial), strict=False):
         axis.imshow(pixels(image), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     axes[2].imshow(largest_change(clean, adversarial), cmap="PuOr_r", vmin=-1, vmax=1, interpolation="nearest")
-    changes, fooled = float(result.changes[row]), bool(result.success[row])
-    above = [f"class {names[0]}", f"→ {names[1]}", f"{changes:g} changed"]
-    for axis, text in zip(axes, above if fooled else [above[0], "not found", "∞"], strict=True):
+    beyond = "" if result.success[row] else ",\nbeyond the budget"
+    above = [f"class {names[0]}", f"→ {names[1]}", f"{float(result.changes[row]):g} changed{beyond}"]
+    for axis, text in zip(axes, above if result.found[row] else [above[0], "not found", "∞"], strict=True):
         axis.set_title(style.plain(text), fontsize=8, pad=2)
         axis.set_xticks([])
         axis.set_yticks([])
@@ -89,9 +89,10 @@ def _curve(axis: Any, result: Result, colour: str) -> None:
     ks, rates = curve(result.samples().changes) if len(result) else (np.zeros(1), np.zeros(1))
     end = max(1.0, 1.05 * float(ks[-1]))
     axis.step([*ks, end], 100 * np.append(rates, rates[-1]), where="post", color=colour, linewidth=2)
-    median = result.median_l0
-    if np.isfinite(median):
-        axis.axvline(median, color=style.NEUTRAL, linestyle="--", linewidth=1.2, label=f"median {median:g}")
+    # With a budget a sample ends at the first point within it, so that the median says nothing.
+    name, value = ("median", result.median_l0) if result.budget is None else ("budget", float(result.budget))
+    if np.isfinite(value):
+        axis.axvline(value, color=style.NEUTRAL, linestyle="--", linewidth=1.2, label=f"{name} {value:g}")
         axis.legend(loc="lower right", frameon=False)
     axis.set(xlim=(0, end), ylim=(0, 101), title=f"robustness curve, n = {len(result)}")
     axis.xaxis.get_major_locator().set_params(integer=True)

@@ -35,6 +35,7 @@ OUTCOMES = {
     Outcome.UNVERIFIED: "not confirmed",
     Outcome.NO_START: "no start",
     Outcome.STOPPED: "not done",
+    Outcome.BEYOND_BUDGET: "fooled beyond the budget",
 }
 
 
