@@ -1,0 +1,572 @@
+"""Read the figures back from whatever sigmazero shows: one small reader for each rendering.
+
+A reader knows the layout that a user sees and nothing of the code behind it. It returns the figures under the names
+of `tests.helpers.judge`, and raises `Unread` at a heading or a line that it does not know, so that no new figure
+escapes the judge. `Shown` is a number that knows how far it was rounded.
+
+Names: asr@K, samples, success, median_l0, ...; robust@K; cost_asr@C, median_cost; returned_asr, returned_median_l0
+for the points that a method returns by its own rule; NAME.low and NAME.high for the ends of an interval; in_pixels.
+"""
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from typing import Any
+
+Figures = dict[str, float]
+DASH = "–"
+
+
+class Unread(AssertionError):
+    """Something is shown that no reader knows."""
+
+
+class Shown(float):
+    """A number as it is shown; `half` is half of its last digit, which the true number may be off."""
+
+    half: float
+
+    def __new__(cls, value: float, half: float = 0.0) -> "Shown":
+        made = super().__new__(cls, value)
+        made.half = half
+        return made
+
+    def agrees(self, true: float) -> bool:
+        """Whether the true number, rounded, is the one shown."""
+        if math.isinf(self) or math.isinf(true) or math.isnan(true):
+            return self == true or (math.isnan(self) and math.isnan(true))
+        return abs(self - true) <= self.half * (1 + 1e-6) + 1e-9 * max(1.0, abs(true))
+
+
+def number(text: str, decimals: int | None = None, scale: float = 1.0) -> Shown | None:
+    """Read one number: None for a dash or nothing. `decimals` are those kept where trailing zeros are cut off."""
+    plain = text.strip().replace(",", "").replace("−", "-").removesuffix("%").strip()
+    if plain in ("", DASH):
+        return None
+    scale = scale / 100 if text.strip().endswith("%") else scale
+    if plain in ("∞", "inf"):
+        return Shown(math.inf)
+    mantissa = plain.partition("e")[0]
+    after = len(mantissa.partition(".")[2]) if decimals is None else decimals
+    exact = decimals is None and "." in mantissa and len(mantissa) > 12  # all digits of a float
+    return Shown(float(plain) * scale, 0.0 if exact else 0.5 * 10**-after * scale)
+
+
+# Headings of tables --------------------------------------------------------------------------------------------------
+
+WORDS = {
+    *("model", "network", "attack", "data", "dataset", "steps", "goal", "unit", "seed", "precision", "version"),
+    *("weights", "rows", "space", "budget", "cell"),
+}
+# heading: figure, decimals where zeros at the end are cut off, factor
+HEADINGS: dict[str, tuple[str, int | None, float]] = {
+    "samples": ("samples", None, 1),
+    "clean": ("clean_accuracy", None, 0.01),
+    "clean accuracy": ("clean_accuracy", None, 0.01),
+    "median": ("median_l0", 1, 1),
+    "median l0": ("median_l0", 1, 1),
+    "mean": ("mean_l0", 2, 1),
+    "mean l0": ("mean_l0", 2, 1),
+    "median cost": ("median_cost", 2, 1),
+    "ASR returned": ("returned_asr", None, 0.01),
+    "median returned": ("returned_median_l0", 1, 1),
+    "median ≥": ("median_least", 1, 1),
+    "s": ("seconds_per_sample", None, 1),
+    "s/sample": ("seconds_per_sample", 4, 1),
+    "seconds per sample": ("seconds_per_sample", 4, 1),
+    "queries per sample": ("queries", 1, 1),
+    "kqueries": ("queries", None, 1000),
+}
+PATTERNS = {
+    r"ASR (?:at )?([\d.]+|∞)": "asr",
+    r"ASR at cost ([\d.]+)": "cost_asr",
+    r"proved ([\d.]+)": "proved",
+    r"robust accuracy at (?:k = )?([\d.]+)": "robust",
+    r"robust accuracy at cost ([\d.]+)": "cost_robust",
+    r"k = ([\d.]+)": "robust",
+}
+
+
+def _heading(text: str, extra: Mapping[str, tuple[str, int | None, float]] = {}) -> tuple[str, int | None, float]:
+    bare = text.removesuffix(" (pixels)")
+    if bare in (known := {**HEADINGS, **extra}):
+        return known[bare]
+    for pattern, name in PATTERNS.items():
+        if found := re.fullmatch(pattern, bare):
+            return f"{name}@{'inf' if found[1] == '∞' else found[1]}", None, 0.01
+    raise Unread(f"no reader knows the heading {text!r}")
+
+
+def _cell(heading: str, text: str, extra: Mapping[str, tuple[str, int | None, float]] = {}) -> Figures:
+    """Read one cell of a table, and the interval in it, under its heading."""
+    name, decimals, factor = _heading(heading, extra)
+    plain = re.sub(r"^\*\*(.*)\*\*$|^\\textbf\{(.*)\}$", lambda found: found[1] or found[2] or "", text.strip())
+    matched = re.fullmatch(r"([^()]*?)(?:\s*\(([^()–]*)–([^()–]*)\))?", plain)
+    if matched is None:
+        raise Unread(f"no reader knows the cell {text!r} under {heading!r}")
+    parts = {name: matched[1], f"{name}.low": matched[2], f"{name}.high": matched[3]}
+    found: Figures = {}
+    for part, words in parts.items():
+        given = words or ""
+        read = number(given, decimals, 1.0 if "%" in given else factor)
+        if read is not None:
+            found[part] = read
+    if heading.endswith(" (pixels)"):
+        found["in_pixels"] = Shown(1.0)
+    return found
+
+
+def _rows(headings: Sequence[str], rows: Iterable[Sequence[str]], key: Sequence[str]) -> dict[str, Figures]:
+    """Read the rows of a table; each is known by its words under the headings `key`, which may stand above it."""
+    found: dict[str, Figures] = {}
+    above: dict[str, str] = {}
+    for row in rows:
+        if len(row) != len(headings):
+            raise Unread(f"{len(row)} cells under {len(headings)} headings: {row}")
+        words = {name: text.strip() for name, text in zip(headings, row, strict=True) if name in WORDS}
+        above |= {name: text for name, text in words.items() if text}
+        label = " ".join(above[name] for name in key if name in above and above[name] != DASH)
+        if label in found:
+            raise Unread(f"two rows are called {label!r}")
+        found[label] = {}
+        for name, text in zip(headings, row, strict=True):
+            if name not in WORDS:
+                found[label] |= _cell(name, text.partition(" of ")[0] if name == "samples" else text)
+    return found
+
+
+def _named(name: str, value: Any) -> Figures:
+    """Read a figure by the name that files and dictionaries have for it; all its digits are there."""
+    if value is None or value == "":
+        return {}
+    bare, end = (
+        (name[: -len(tail)], f".{tail[1:]}") if (tail := name[name.rfind("_") :]) in ("_low", "_high") else (name, "")
+    )
+    at = re.fullmatch(r"(asr|proved)_([\d.]+|inf)", bare)
+    plain = {
+        "asr": "asr@inf",
+        "seconds": "seconds_per_sample",
+        "kqueries": "queries",
+        **{
+            each: each for each in ("samples", "missing", "clean_accuracy", "already_wrong", "beyond_budget", "success")
+        },
+        **{each: each for each in ("median_l0", "mean_l0", "mean_l0_found", "returned_asr", "returned_median_l0")},
+        **{each: each for each in ("median_least", "forwards", "backwards", "queries", "seconds_per_sample")},
+        **{each: each for each in ("non_finite", "unverified", "no_start", "stopped")},
+    }
+    if at is None and bare not in plain:
+        raise Unread(f"no reader knows the figure {name!r}")
+    known = f"{at[1]}@{at[2]}" if at else plain[bare]
+    return {known + end: Shown(float(value) * (1000 if bare == "kqueries" else 1))}
+
+
+# A result ------------------------------------------------------------------------------------------------------------
+
+
+def _match(pattern: str, text: str) -> dict[str, str]:
+    found = re.fullmatch(pattern, text)
+    if found is None:
+        raise Unread(f"no reader knows {text!r}")
+    return {name: words for name, words in found.groupdict().items() if words is not None}
+
+
+def _told(found: Mapping[str, str], **decimals: int) -> Figures:
+    """Read the groups of a pattern: `rate` with `k` is a success rate, `unit` says what is counted."""
+    figures: Figures = {}
+    for name, text in found.items():
+        if name == "unit":
+            figures["in_pixels"] = Shown(float(text == "pixels"))
+        elif name == "rate":
+            figures[f"asr@{found.get('k', 'inf')}"] = number(text) or Shown(0.0)
+        elif name != "k" and (read := number(text, decimals.get(name))) is not None:
+            figures[name] = read
+    return figures
+
+
+def read_repr(text: str) -> Figures:
+    """Read `repr(result)`."""
+    if text == "<Result of 0 samples>":
+        return {"samples": Shown(0)}
+    found = _match(
+        r"<Result of (?P<samples>\d+) samples: (?P<rate>[\d.]+%) fooled"
+        r"(?: within (?P<k>\d+) |, median l0 (?P<median_l0>\S+), mean (?P<mean_l0>\S+) )(?P<unit>features|pixels), "
+        r"(?P<queries>\d+) queries each(?:; SZ\d+: doubtful)*>",
+        text,
+    )
+    figures = _told(found, median_l0=1)
+    if (mean := found.get("mean_l0", "∞")) != "∞":  # four digits, of which zeros at the end are cut off
+        figures["mean_l0"] = Shown(float(mean), 0.5 * 10 ** (math.floor(math.log10(float(mean) or 1)) - 3))
+    return figures
+
+
+PRINTED = (
+    r"(?P<samples>\d+) samples, (?P<already_wrong>[\d.]+%) already wrong, (?P<rate>[\d.]+%) fooled in all"
+    r"(?: within (?P<k>\d+) (?P<unit>features|pixels))?",
+    r"median l0 (?P<median_l0>[^ ,]+), mean l0 (?P<mean_l0>\S+) \((?P<unit>features|pixels)\)",
+    r"per sample (?P<forwards>[\d.]+) forwards, (?P<backwards>[\d.]+) backwards, (?P<seconds_per_sample>[\d.]+) s",
+    r"(?P<stopped_samples>\d+) samples are not done, since the model stopped answering: they count as not fooled",
+    r"\d+ records of \d+ samples given up: fresh answers did not hold them",
+    r"(?P<beyond_samples>\d+) samples? .*beyond.*",
+    r"SZ\d+: .*",
+)
+
+
+def read_print(text: str) -> Figures:
+    """Read `print(result)`."""
+    figures: Figures = {}
+    for line in text.splitlines():
+        matched = next((found for pattern in PRINTED if (found := re.fullmatch(pattern, line))), None)
+        if matched is None:
+            raise Unread(f"no reader knows the line {line!r}")
+        given = {name: words for name, words in matched.groupdict().items() if words is not None}
+        figures |= _told(given, median_l0=1)
+    return figures
+
+
+def read_notebook(html: str) -> tuple[Figures, list[Figures]]:
+    """Read the HTML of a result: its figures, the curve drawn among them, and those of the examples shown."""
+    page = parse(html)
+    (headline,), (table,) = page.texts["b"], page.tables
+    figures = read_repr(f"<{headline}>") | _down([[name, text] for name, text in table.rows])
+    figures |= _drawn(page)
+    shown = []
+    for words in (*page.texts.get("figcaption", ()), *page.texts.get("li", ())):
+        told = _match(r"(?:row (?P<row>\d+), )?(?:.* → .*, (?P<changes>\d+) changed(?:: .*)?|.*: not fooled)", words)
+        shown.append(_told(told))
+    return figures, shown
+
+
+def _drawn(page: "Page") -> Figures:
+    """Read the curve of a drawing by its own axes."""
+    if not page.paths:
+        return {}
+    axes, line = page.paths
+    left, top, bottom, right = (float(each) for each in re.findall(r"[\d.]+", axes))
+    end = float(page.texts["text"][1])
+    at = [(op, float(value)) for op, value in re.findall(r"([MHV,])([\d.]+)", line)]
+    figures: Figures = {}
+    k = 0.0
+    for op, value in at:
+        if op in "MH":
+            k = (value - left) / (right - left) * end
+        else:
+            rate = (bottom - value) / (bottom - top)
+            figures[f"asr@{round(k):g}"] = Shown(rate, 0.06 / (bottom - top))
+    return figures
+
+
+def read_frame(frame: Any) -> dict[str, list[Any]]:
+    """Read the data frame of a result: a list for each column."""
+    known = {
+        *("success", "l0", "l0_pixel", "cost", "outcome", "step_found", "forwards", "backwards"),
+        *("margin", "clean_prediction", "prediction", "given_up", "judged"),
+    }
+    if strange := set(frame.columns) - known:
+        raise Unread(f"no reader knows the columns {sorted(strange)}")
+    return {"id": frame.index.tolist(), **{name: frame[name].tolist() for name in frame.columns}}
+
+
+def read_summary(summary: Mapping[str, float]) -> Figures:
+    """Read `result.summary()`, or a record of an evaluation without its words."""
+    found: Figures = {}
+    for name, value in summary.items():
+        found |= _named(name, value)
+    return found
+
+
+def read_record(record: Mapping[str, Any]) -> Figures:
+    """Read a record of `Evaluation.records()`."""
+    return read_summary({name: value for name, value in record.items() if name not in WORDS})
+
+
+# Tables on a terminal, and as files ----------------------------------------------------------------------------------
+
+
+def _boxed(text: str) -> list[list[list[str]]]:
+    """Split the tables in a terminal's text into cells: columns lie apart by two spaces or more."""
+    tables, lines = [], text.splitlines()
+    for place, line in enumerate(lines):
+        if re.fullmatch(r" ─+ ?", line):
+            end = next(at for at in range(place, len(lines)) if not lines[at].strip())
+            tables.append([_cut(each) for each in (lines[place - 1], *lines[place + 1 : end])])
+    return tables
+
+
+def _cut(line: str) -> list[str]:
+    cells = re.split(r"\s{2,}", line.strip())
+    return ["", *cells] if line.startswith("    ") else cells
+
+
+def _down(rows: Sequence[Sequence[str]]) -> Figures:
+    """Read a table of two columns: names and figures."""
+    found: Figures = {}
+    for name, text in rows:
+        if name not in WORDS:
+            found |= _cell(name, text)
+    return found
+
+
+def read_table(text: str) -> dict[str, Figures]:
+    """Read the table that a command prints: one row for each run, or one column for each where figures are many."""
+    (table,) = _boxed(text)
+    first = [row[0] for row in table]
+    if any(name not in WORDS for name in table[0][:2]) or len(table[0]) == 2:  # names stand in the first column
+        turned = [list(column) for column in zip(*table, strict=True)]
+        return _rows(turned[0], turned[1:], ("model", "network", "attack", "budget"))
+    if "model" in first[1:]:
+        raise Unread(f"a table that is neither down nor across: {table[0]}")
+    return _rows(table[0], table[1:], ("model", "attack", "budget"))
+
+
+def read_caption(text: str) -> dict[str, str]:
+    """Read the line above a table with what is common to all of it."""
+    return dict(part.split(" ", 1) for part in text.strip().rstrip(".").split(", ")[1:])
+
+
+def read_markdown(text: str) -> dict[str, Figures]:
+    """Read the one Markdown table in a text."""
+    lines = [re.split(r"(?<!\\)\|", line.strip().strip("|")) for line in text.splitlines() if line.startswith("|")]
+    head, rule, *rows = [[re.sub(r"\\(.)", r"\1", cell.strip()) for cell in line] for line in lines]
+    assert set("".join(rule)) <= {"-"}
+    return _rows(head, rows, ("model", "attack", "budget"))
+
+
+def read_latex(text: str) -> dict[str, Figures]:
+    """Read the one LaTeX table in a text."""
+    plain = text
+    for mark, sign in ((r"$\infty$", "∞"), ("$-$", "−"), (r"\%", "%"), (r"\_", "_"), ("--", "–")):
+        plain = plain.replace(mark, sign)
+    lines = [line.removesuffix(r"\\").strip() for line in plain.splitlines() if line.rstrip().endswith(r"\\")]
+    head, *rows = [[cell.strip() for cell in line.split("&")] for line in lines]
+    return _rows(head, rows, ("model", "attack", "budget"))
+
+
+def read_csv(text: str) -> dict[str, Figures]:
+    """Read the CSV file of a report: every digit is there."""
+    found: dict[str, Figures] = {}
+    for row in csv.DictReader(io.StringIO(text)):
+        label = f"{row['model']} {row['attack']}"
+        if label in found:
+            raise Unread(f"two rows are called {label!r}")
+        told = {name: text for name, text in row.items() if name not in WORDS}
+        told["samples"] = told["samples"].partition(" of ")[0]
+        found[label] = read_summary(told)  # type: ignore[arg-type]
+    return found
+
+
+EXPORTED = {
+    *("row", "label", "target", "clean_prediction", "prediction", "outcome", "l0", "l0_pixel", "step_found"),
+    *("forwards", "backwards", "margin", "seconds", "given_up", "cost", "returned", "least", "index", "value"),
+}
+
+
+def read_export(text: str, to: str) -> dict[str, dict[str, list[Any]]]:
+    """Read an export of a store (csv or jsonl): for each cell, by its key, a list for each column."""
+    rows: list[dict[str, Any]] = (
+        [*csv.DictReader(io.StringIO(text))] if to == "csv" else [json.loads(line) for line in text.splitlines()]
+    )
+    words = WORDS | {"parameters", "model_sha256", "data_hash"}
+    found: dict[str, dict[str, list[Any]]] = {}
+    for row in rows:
+        if strange := set(row) - words - EXPORTED:
+            raise Unread(f"no reader knows the columns {sorted(strange)}")
+        columns = found.setdefault(row["cell"], {name: [] for name in row})
+        for name, value in row.items():
+            columns[name].append(value if name in words | {"outcome"} else _value(name, value))
+    return found
+
+
+def _value(name: str, value: Any) -> Any:
+    if name in ("index", "value"):
+        return [float(each) for each in (value.split() if isinstance(value, str) else value)]
+    return None if value in ("", None) else float(value)
+
+
+# Pages ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class HtmlTable:
+    """A table of a page: the id of what it stands in, its headings (none of a table of two columns), its rows."""
+
+    name: str
+    headings: list[str] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+
+
+@dataclass
+class Page:
+    """What a page holds: tables, embedded data by name, texts by their tag, and the paths of drawings."""
+
+    tables: list[HtmlTable] = field(default_factory=list)
+    data: dict[str, Any] = field(default_factory=dict)
+    texts: dict[str, list[str]] = field(default_factory=dict)
+    paths: list[str] = field(default_factory=list)
+
+
+class _Parser(HTMLParser):
+    VOID = ("meta", "link", "img", "br", "input", "hr")
+    TOLD = ("b", "p", "li", "title", "figcaption", "text", "dt", "dd", "h1", "h2", "h3", "summary", "strong", "label")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.page, self.open, self.held = Page(), [], []  # type: ignore[var-annotated]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag in self.VOID:
+            return
+        self.open.append((tag, given))
+        if tag == "table":
+            around = [each[1]["id"] for each in self.open if each[1].get("id")]
+            self.page.tables.append(HtmlTable(around[-1] if around else ""))
+        elif tag == "tr":
+            self.page.tables[-1].rows.append([])
+        elif tag == "path":
+            self.page.paths.append(given["d"] or "")
+        if tag in (*self.TOLD, "td", "th", "script"):
+            self.held.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.open:
+            name, given = self.open.pop()
+            if name == tag:
+                break
+        if tag in (*self.TOLD, "td", "th", "script"):
+            text = self.held.pop()
+            if self.held and tag not in ("title", "script"):
+                self.held[-1] += text
+            if tag == "script":
+                if given.get("type") == "application/json":
+                    self.page.data[(given["id"] or "").removeprefix("data-")] = json.loads(text)
+            elif tag in ("td", "th"):
+                table = self.page.tables[-1]
+                text = " ".join(text.split())
+                if tag == "th" and given.get("scope") == "col":
+                    table.headings.append(text)
+                else:
+                    table.rows[-1].append(text)
+            else:
+                self.page.texts.setdefault(tag, []).append(" ".join(text.split()))
+
+    def handle_data(self, data: str) -> None:
+        if self.held:
+            self.held[-1] += data
+
+
+def parse(html: str) -> Page:
+    """Take a page apart."""
+    parser = _Parser()
+    parser.feed(html)
+    for table in parser.page.tables:
+        table.rows = [row for row in table.rows if row]
+    return parser.page
+
+
+def read_page(html: str) -> dict[str, dict[str, Figures]]:
+    """Read the page of a store: for each table and for each set of embedded figures, the figures of each row."""
+    page = parse(html)
+    found: dict[str, dict[str, Figures]] = {}
+    for table in page.tables:
+        if table.name in ("cells", "parameters", "gaps"):  # words and settings; the last is a table of the package
+            continue
+        found[table.name] = _page_table(table)
+    for name, texts in page.data.get("copies", {}).items():
+        readers = {"LaTeX": read_latex, "CSV": read_csv, "Markdown": read_markdown}
+        for to, text in texts.items():
+            found[f"{name} {to}"] = readers[to](text)
+    for name, picks in page.data.get("picks", {}).items():
+        found[f"{name} picks"] = _picks(picks, found[name])
+    for name, chart in page.data.get("charts", {}).items():
+        found[f"{name} drawn"] = _chart(chart, "effort" if name.startswith("effort") else "asr")
+    found["histograms"] = _histograms(page)
+    return found
+
+
+def _page_table(table: HtmlTable) -> dict[str, Figures]:
+    kind = re.fullmatch(
+        r"(?:.*-)?(minimum-norm|fixed-budget|by-cost|curve|effort|classes)(?:-\d+)?(?:-table)?", table.name
+    )
+    if kind is None:
+        raise Unread(f"no reader knows the table {table.name!r}")
+    if kind[1] in ("curve", "effort"):
+        name = "asr" if kind[1] == "curve" else "effort"
+        ks = {k: (f"{name}@{'inf' if k == '∞' else k}", 1, 0.01) for k in table.headings[1:]}
+        rows = [(row[0], list(zip(table.headings[1:], row[1:], strict=True))) for row in table.rows]
+        return {label: {n: v for k, text in cells for n, v in _cell(k, text, ks).items()} for label, cells in rows}
+    if kind[1] == "classes":
+        assert table.headings == ["class", "n", "clean accuracy", "median l0", "fooled", "mostly taken for"]
+        made = {}
+        for label, n, clean, median, fooled, mostly in table.rows:
+            given = {"samples": n, "clean accuracy": clean, "median l0": median, "ASR ∞": fooled}
+            made[label] = {name: v for head, text in given.items() for name, v in _cell(head, text).items()}
+            if mostly != DASH:
+                to = _match(r"(?P<taken_for>\S+) \((?P<taken_share>[\d.]+ %)\)", mostly)
+                made[label] |= _told(to)
+        return made
+    return _rows(table.headings, table.rows, ("model", "attack"))
+
+
+def _picks(picks: Mapping[str, Any], shown: Mapping[str, Figures]) -> dict[str, Figures]:
+    """Read the figures that a reader may choose instead; each has a text and a number."""
+    found: dict[str, Figures] = {}
+    for label, row in zip(shown, picks["rows"], strict=True):
+        found[label] = {}
+        for heading, (text, value, ends, _) in zip(picks["headings"], row, strict=True):
+            read = _cell(heading, f"{text} {ends}")
+            name = _heading(heading)[0]
+            assert read[name].agrees(value), f"{label}: {text} stands for {value}"  # type: ignore[attr-defined]
+            found[label] |= read | {name: Shown(value)}
+    return found
+
+
+def _chart(chart: Mapping[str, Any], name: str) -> dict[str, Figures]:
+    """Read what is drawn: rates in percent with three decimals at each k, and points of runs with a budget."""
+    found: dict[str, Figures] = {}
+    for line in chart["series"]:
+        told: Figures = {}
+        found[line["label"]] = told
+        for end, key in (("", "rate"), (".low", "low"), (".high", "high")):
+            for k, value in zip(chart["ks"], line.get(key, ()), strict=False):
+                told[f"{name}@{k:g}{end}"] = Shown(value / 100, 0.5e-5)
+    for point in chart["points"]:
+        told = found.setdefault(point["label"], {})
+        for end, key in (("", "rate"), (".low", "low"), (".high", "high")):
+            told[f"{name}@{point['k']:g}{end}"] = Shown(point[key] / 100, 0.5e-5)
+    return found
+
+
+def _histograms(page: Page) -> dict[str, Figures]:
+    """Read the bars of the histograms: samples@A-B changes, and what is said under each drawing."""
+    bars = [
+        re.fullmatch(r"(\d+) samples need (\d+)(?: to (\d+))? changes", text) for text in page.texts.get("title", ())
+    ]
+    told = [re.fullmatch(r"([^:]+?)((?:; \d+ [a-z ]+)*)", text) for text in page.texts.get("figcaption", ())]
+    counts = [(int(bar[1]), int(bar[2]), int(bar[3] or bar[2])) for bar in bars if bar]
+    found: dict[str, Figures] = {}
+    at = 0
+    for words in told:
+        if words is None or at >= len(counts):
+            continue
+        end = next((k for k in range(at + 1, len(counts)) if counts[k][1] <= counts[k - 1][1]), len(counts))
+        rest = {f"samples {what}": Shown(float(n)) for n, what in re.findall(r"(\d+) ([a-z ]+)", words[2])}
+        found[words[1]] = {f"samples@{low}-{high}": Shown(float(n)) for n, low, high in counts[at:end]} | rest
+        at = end
+    if at != len(counts):
+        raise Unread(f"{len(counts)} bars, of which {at} belong to a drawing that is named")
+    return found
+
+
+def read_samples(html: str) -> list[dict[str, Any]]:
+    """Read the samples that a page shows one by one: for each run a list for each column."""
+    keep = ("rows", "before", "after", "outcome", "l0", "queries", "step", "counts")
+    return [
+        {name: cell.get(name) for name in (*keep, "model", "attack", "budget", "unit")}
+        for group in parse(html).data["samples"]
+        for cell in group["cells"]
+    ]
