@@ -194,8 +194,8 @@ def read_repr(text: str) -> Figures:
         return {"samples": Shown(0)}
     found = _match(
         r"<Result of (?P<samples>\d+) samples: (?P<rate>[\d.]+%) fooled"
-        r"(?: within (?P<k>\d+) |, median l0 (?P<median_l0>\S+), mean (?P<mean_l0>\S+) )(?P<unit>features|pixels), "
-        r"(?P<queries>\d+) queries each(?:; SZ\d+: doubtful)*>",
+        r"(?: within (?P<k>\d+) |, median l0 (?P<median_l0>\S+), mean (?P<mean_l0>\S+) )(?P<unit>features|pixels)"
+        r"(?:, (?P<beyond_samples>\d+) samples? only beyond it)?, (?P<queries>\d+) queries each(?:; SZ\d+: doubtful)*>",
         text,
     )
     figures = _told(found, median_l0=1)
@@ -206,12 +206,11 @@ def read_repr(text: str) -> Figures:
 
 PRINTED = (
     r"(?P<samples>\d+) samples, (?P<already_wrong>[\d.]+%) already wrong, (?P<rate>[\d.]+%) fooled in all"
-    r"(?: within (?P<k>\d+) (?P<unit>features|pixels))?",
+    r"(?: within (?P<k>\d+) (?P<unit>features|pixels)(?:, (?P<beyond_samples>\d+) samples? only beyond it)?)?",
     r"median l0 (?P<median_l0>[^ ,]+), mean l0 (?P<mean_l0>\S+) \((?P<unit>features|pixels)\)",
     r"per sample (?P<forwards>[\d.]+) forwards, (?P<backwards>[\d.]+) backwards, (?P<seconds_per_sample>[\d.]+) s",
     r"(?P<stopped_samples>\d+) samples are not done, since the model stopped answering: they count as not fooled",
     r"\d+ records of \d+ samples given up: fresh answers did not hold them",
-    r"(?P<beyond_samples>\d+) samples? .*beyond.*",
     r"SZ\d+: .*",
 )
 
@@ -555,7 +554,7 @@ def _histograms(page: Page) -> dict[str, Figures]:
             continue
         end = next((k for k in range(at + 1, len(counts)) if counts[k][1] <= counts[k - 1][1]), len(counts))
         rest = {f"samples {what}": Shown(float(n)) for n, what in re.findall(r"(\d+) ([a-z ]+)", words[2])}
-        found[words[1]] = {f"samples@{low}-{high}": Shown(float(n)) for n, low, high in counts[at:end]} | rest
+        found[words[1]] = {**{f"samples@{low}-{high}": Shown(float(n)) for n, low, high in counts[at:end]}, **rest}
         at = end
     if at != len(counts):
         raise Unread(f"{len(counts)} bars, of which {at} belong to a drawing that is named")
