@@ -400,11 +400,12 @@ class HtmlTable:
 
 @dataclass
 class Page:
-    """What a page holds: tables, embedded data by name, texts by their tag, and the paths of drawings."""
+    """What a page holds: tables, embedded data by name, texts by their tag, drawings with titles, and their paths."""
 
     tables: list[HtmlTable] = field(default_factory=list)
     data: dict[str, Any] = field(default_factory=dict)
     texts: dict[str, list[str]] = field(default_factory=dict)
+    drawings: list[tuple[str, str, list[str]]] = field(default_factory=list)  # heading of the fold, caption, titles
     paths: list[str] = field(default_factory=list)
 
 
@@ -414,7 +415,10 @@ class _Parser(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.page, self.open, self.held = Page(), [], []  # type: ignore[var-annotated]
+        self.page, self.fold = Page(), ""
+        self.open: list[tuple[str, dict[str, str | None]]] = []
+        self.held: list[str] = []
+        self.titles: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
@@ -422,7 +426,7 @@ class _Parser(HTMLParser):
             return
         self.open.append((tag, given))
         if tag == "table":
-            around = [each[1]["id"] for each in self.open if each[1].get("id")]
+            around = [name for _, each in self.open if (name := each.get("id"))]
             self.page.tables.append(HtmlTable(around[-1] if around else ""))
         elif tag == "tr":
             self.page.tables[-1].rows.append([])
@@ -451,7 +455,17 @@ class _Parser(HTMLParser):
                 else:
                     table.rows[-1].append(text)
             else:
-                self.page.texts.setdefault(tag, []).append(" ".join(text.split()))
+                self._tell(tag, " ".join(text.split()))
+
+    def _tell(self, tag: str, text: str) -> None:
+        self.page.texts.setdefault(tag, []).append(text)
+        if tag == "summary":
+            self.fold = text
+        elif tag == "title":
+            self.titles.append(text)
+        elif tag == "figcaption":
+            self.page.drawings.append((self.fold, text, self.titles))
+            self.titles = []
 
     def handle_data(self, data: str) -> None:
         if self.held:
@@ -483,7 +497,7 @@ def read_page(html: str) -> dict[str, dict[str, Figures]]:
         found[f"{name} picks"] = _picks(picks, found[name])
     for name, chart in page.data.get("charts", {}).items():
         found[f"{name} drawn"] = _chart(chart, "effort" if name.startswith("effort") else "asr")
-    found["histograms"] = _histograms(page)
+    found["drawings"] = _drawings(page)
     return found
 
 
@@ -540,24 +554,40 @@ def _chart(chart: Mapping[str, Any], name: str) -> dict[str, Figures]:
     return found
 
 
-def _histograms(page: Page) -> dict[str, Figures]:
-    """Read the bars of the histograms: samples@A-B changes, and what is said under each drawing."""
-    bars = [
-        re.fullmatch(r"(\d+) samples need (\d+)(?: to (\d+))? changes", text) for text in page.texts.get("title", ())
-    ]
-    told = [re.fullmatch(r"([^:]+?)((?:; \d+ [a-z ]+)*)", text) for text in page.texts.get("figcaption", ())]
-    counts = [(int(bar[1]), int(bar[2]), int(bar[3] or bar[2])) for bar in bars if bar]
+def _drawings(page: Page) -> dict[str, Figures]:
+    """Read the titles of drawings, by the fold that they stand in: bars, squares of two attacks, and the captions."""
     found: dict[str, Figures] = {}
-    at = 0
-    for words in told:
-        if words is None or at >= len(counts):
-            continue
-        end = next((k for k in range(at + 1, len(counts)) if counts[k][1] <= counts[k - 1][1]), len(counts))
-        rest = {f"samples {what}": Shown(float(n)) for n, what in re.findall(r"(\d+) ([a-z ]+)", words[2])}
-        found[words[1]] = {**{f"samples@{low}-{high}": Shown(float(n)) for n, low, high in counts[at:end]}, **rest}
-        at = end
-    if at != len(counts):
-        raise Unread(f"{len(counts)} bars, of which {at} belong to a drawing that is named")
+    patterns = {
+        r"(\d+) samples? needs? (\d+(?: to \d+)?) changes?": "samples@{1}",
+        r"of the examples of (\S+), (\d+) % are taken for (\S+)": "taken {0} {2}",
+        r"(.+) and (.+) share (\d+) % of the features that either changes": "shared {0}|{1}",
+        r"(.+) needs fewer changes than (.+) on (\d+) % of the samples": "fewer {0}|{1}",
+    }
+    value = {"samples@{1}": 0, "taken {0} {2}": 1}
+    for fold, caption, titles in page.drawings:
+        name, *rest = caption.split("; ")
+        told = found.setdefault(f"{fold}: {name.partition(': ')[0]}", {})
+        for text in titles:
+            if text.endswith("sigmazero"):  # the page's own title
+                continue
+            kind, given = next(
+                ((kind, m.groups()) for pattern, kind in patterns.items() if (m := re.fullmatch(pattern, text))),
+                ("", ()),
+            )
+            if not kind:
+                raise Unread(f"no reader knows the drawing {text!r}")
+            whole = number(given[value.get(kind, 2)], 0, 1.0 if kind == "samples@{1}" else 0.01)
+            assert whole is not None
+            told[kind.format(*given)] = whole
+        for each in rest:
+            if matched := re.fullmatch(
+                r"(\d+) (wrong already|beyond the axis|not fooled|rarer classes are left out)\.?", each
+            ):
+                told[f"samples {matched[2]}"] = Shown(float(matched[1]))
+            else:
+                raise Unread(f"no reader knows the caption {caption!r}")
+        if most := re.fullmatch(r".*: at most ([\d.]+ %)", name):
+            told["brightest"] = number(most[1]) or Shown(0.0)
     return found
 
 

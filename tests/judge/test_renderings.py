@@ -24,11 +24,6 @@ KS = tuple(range(61))
 Array = np.ndarray[Any, Any]
 
 
-def network() -> nn.Module:
-    torch.manual_seed(3)
-    return nn.Sequential(nn.Flatten(), nn.Linear(48, 12), nn.ReLU(), nn.Linear(12, 4)).eval().requires_grad_(False)
-
-
 NET = """
 import torch
 from torch import nn
@@ -38,9 +33,18 @@ def build():
     return nn.Sequential(nn.Flatten(), nn.Linear(48, 12), nn.ReLU(), nn.Linear(12, 4))
 
 def other():
-    torch.manual_seed(4)
-    return nn.Sequential(nn.Flatten(), nn.Linear(48, 4))
+    model = build()
+    for each in model.parameters():
+        each.data += 0.03 * torch.randn(each.shape)
+    return model
 """
+
+
+def network(name: str = "build") -> nn.Module:
+    held: dict[str, Any] = {}
+    exec(NET, held)
+    model: nn.Module = held[name]()
+    return model.eval().requires_grad_(False)
 
 
 def inputs() -> tuple[Tensor, Tensor]:
@@ -113,17 +117,27 @@ class Known:
         low, high = sorted(np.roots([1 + z * z / n, -(2 * share + z * z / n), share * share]).real)
         return max(low, 0.0), min(high, 1.0)
 
+    def bootstrap(self, name: str) -> tuple[float, float]:
+        """Between what an end of the 95 % interval of the median must lie, by resampling."""
+        changes = self.rows["changes"]
+        drawn = np.random.default_rng(0).choice(changes, (20_000, len(changes)))
+        medians, end = np.sort(np.median(drawn, axis=1)), 0.025 if name.endswith("low") else 0.975
+        low, high = (medians[round((end + off) * len(medians))] for off in (-0.005, 0.005))
+        return low - 0.05, high + 0.05
+
 
 def know(model: Any, x: Tensor, x_adv: Tensor, y: Tensor, *, labels: Tensor | None = None, **asked: Any) -> Known:
     """Ask the model and let the judge compute."""
     with torch.no_grad():
         logits = [model(each).double().numpy() for each in (x, x_adv)]
     counted = {name: asked.pop(name, None) for name in ("forwards", "backwards", "seconds")}
+    ended = np.asarray(asked.pop("outcome", ()))
     given: Any = x.numpy(), x_adv.numpy(), y.numpy(), *logits
     rows = judge.per_sample(*given, **asked)
     found = judge.figures(*given, ks=KS, labels=None if labels is None else labels.numpy(), **counted, **asked)
     found |= {"in_pixels": float(asked.get("unit") == "pixel"), "non_finite": float((rows["outcome"] == 3).mean())}
-    found |= {"beyond_samples": float((rows["outcome"] == 7).sum())}
+    found |= {"beyond_samples": float((rows["outcome"] == 7).sum()), "stopped_samples": float((ended == 6).sum())}
+    found |= {name: float((ended == code).sum()) / len(x) for name, code in (("unverified", 4), ("no_start", 5))}
     if asked.get("costs") is not None:
         found["median_cost"] = float(np.median(rows["cost"]))
     return Known(found, rows)
@@ -155,13 +169,11 @@ def finish(asked: Asked) -> Run:
     told = {name: how[name] for name in ("unit", "budget") if name in how} | {"targeted": asked.targeted}
     told |= {"costs": COSTS, "sites": [[k] for k in range(48)]} if asked.costs else {}
     counts = {"forwards": result.forwards.numpy(), "backwards": result.backwards.numpy(), "seconds": result.seconds}
+    counts |= {"outcome": result.outcome.numpy()}
     known = know(network(), x, result.x_adv, y, **told, **counts)
     if result.own is not None:
         own = know(network(), x, result.own.x_adv, y, **told)
         known.figures.update(returned_asr=own["asr@inf"], returned_median_l0=own["median_l0"])  # type: ignore[attr-defined]
-    stopped = result.outcome == sz.Outcome.STOPPED
-    shares = {name: float((result.outcome == sz.Outcome[name.upper()]).double().mean()) for name in ("unverified", "no_start")}
-    known.figures.update(shares, stopped_samples=float(stopped.sum()))  # type: ignore[attr-defined]
     return Run(asked, result, known, x)
 
 
@@ -182,7 +194,16 @@ def run(request: pytest.FixtureRequest, runs: Mapping[str, Run]) -> Run:
 
 def compare(read: Mapping[str, float], known: Known, *must: str, where: str = "") -> None:
     """Every figure read is the judge's, and those that must be there are."""
-    wrong = [f"{where} {name}: {float(value)} is shown, {known[name]} is true" for name, value in read.items() if not Shown.agrees(value if isinstance(value, Shown) else Shown(value), known[name])]
+    wrong = []
+    for name, value in read.items():
+        if name in ("median_l0.low", "median_l0.high"):
+            true: Any = known.bootstrap(name)
+            right = true[0] <= value <= true[1]
+        else:
+            true = known[name]
+            right = (value if isinstance(value, Shown) else Shown(value)).agrees(true)
+        if not right:
+            wrong.append(f"{where} {name}: {float(value)} is shown, {true} is true")
     assert not wrong, "\n".join(wrong)
     assert set(must) <= set(read), f"{where} {set(must) - set(read)} not shown"
 
@@ -220,7 +241,10 @@ def test_summary(run: Run) -> None:
 
 def test_methods(run: Run) -> None:
     result, known = run.result, run.known
-    read = {f"asr@{k}": result.asr(k) for k in KS} | {"asr@inf": result.asr(), "success": float(result.success.double().mean())}
+    read = {f"asr@{k}": result.asr(k) for k in KS} | {
+        "asr@inf": result.asr(),
+        "success": float(result.success.double().mean()),
+    }
     read |= {"median_l0": result.median_l0, "mean_l0": result.mean_l0}
     read |= {f"cost_asr@{cost}": result.asr_at_cost(cost) for cost in (0.5, 1.0, 1.5, 3.0, 10.0)}
     compare(read, known)
@@ -258,3 +282,178 @@ def test_saved_and_loaded(run: Run, tmp_path: Path) -> None:
     compare(readers.read_summary(loaded.summary()), run.known)
     compare_rows(readers.read_frame(loaded.to_pandas()), run.known)
     assert torch.equal(loaded.x_adv, run.result.x_adv)
+
+
+# Stores ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Held:
+    """A store, and the judge's word about each of its cells: by model and attack, for runs with a budget by it too."""
+
+    path: Path
+    evaluations: list[Any]
+    free: dict[str, Known] = field(default_factory=dict)
+    fixed: dict[str, dict[int, Known]] = field(default_factory=dict)
+    cells: dict[str, Known] = field(default_factory=dict)
+    points: dict[str, Tensor] = field(default_factory=dict)
+
+    def line(self, label: str, table: str) -> Known:
+        """A line of a table: success at each budget is of the run with that budget, the rest of the smallest."""
+        if table == "minimum-norm":
+            return self.free[label]
+        runs = self.fixed[label]
+        smallest = runs[min(runs)]
+        rates = {f"asr@{k}": known[f"asr@{k}"] for k, known in runs.items()}
+        others = {name: value for name, value in smallest.figures.items() if not name.startswith(("asr@", "me"))}
+        return Known({**others, **rates}, smallest.rows)
+
+
+def by_cost(known: Known) -> Known:
+    """The same figures with changes counted by what they cost."""
+    cost = known.rows["cost"]
+    shares = {f"asr@{c:g}": float((cost <= c + 1e-6).mean()) for c in np.arange(0, 200, 0.5)}
+    figures = {**known.figures, **shares, "median_l0": float(np.median(cost)), "mean_l0": float(cost.mean())}
+    return Known(figures, {**known.rows, "changes": cost})
+
+
+def judged(path: Path, evaluations: list[Any], costs: bool) -> Held:
+    """Read a store by its public names, and let the judge compute every cell from its points."""
+    held, (x, labels) = Held(path, evaluations), inputs()
+    with sz.store.Store(path) as store:
+        for info in store.cells():
+            facts = store.facts(info.key)
+            x_adv, targeted = facts.rebuild(x), info.goal == "targeted"
+            y = torch.from_numpy(facts.target) if targeted else labels
+            told: dict[str, Any] = {"targeted": targeted, "unit": info.unit, "budget": info.budget, "labels": labels}
+            told |= {"costs": COSTS, "sites": [[k] for k in range(48)]} if costs else {}
+            counts = {"forwards": facts.forwards, "backwards": facts.backwards, "seconds": float(facts.seconds.sum())}
+            counts |= {"outcome": facts.outcome}
+            known = know(network(info.model), x, x_adv, y, **told, **counts)
+            if info.attack in ("ead-paper", "vfga"):  # these return points by rules of their own
+                own = sz.get(info.attack, steps=info.steps).run(network(info.model), x, y).own
+                assert own is not None
+                returned = know(network(info.model), x, own.x_adv, y)
+                known = Known(
+                    {**known.figures, "returned_asr": returned["asr@inf"], "returned_median_l0": returned["median_l0"]},
+                    known.rows,
+                )
+            label = f"{info.model} {info.attack}"
+            if info.budget is None:
+                held.free[label] = known
+            else:
+                held.fixed.setdefault(label, {})[info.budget] = known
+            held.cells[info.key], held.points[info.key] = known, x_adv
+    return held
+
+
+STORES = ("features", "pixels", "costs")
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Held]]:
+    folder, (x, y) = tmp_path_factory.mktemp("stores"), inputs()
+    (folder / "net.py").write_text(NET)
+    np.savez(folder / "mine.npz", images=x.numpy(), labels=y.numpy(), layout="NCHW")
+
+    def attacks(*names: str) -> list[Any]:
+        return [sz.get(name, steps=10 if name == "ead-paper" else 20) for name in names]
+
+    def ask(store: str, name: str, *attacked: str, **how: Any) -> Any:
+        how = {"store": folder / f"{store}.db", "name": name, **how}
+        return sz.evaluate(f"net.py:{name}", "mine.npz", attacks(*attacked), **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        made = {
+            "features": [
+                *(ask("features", name, "sigma-zero", "ead-paper", "vfga") for name in ("build", "other")),
+                *(ask("features", name, "sparse-rs", "fmn", budgets=[1, 3]) for name in ("build", "other")),
+                ask("features", "build", "pdpgd", goal="targeted", target="next"),
+            ],
+            "pixels": [
+                ask("pixels", "build", "sigma-zero", "fmn", unit="pixel"),
+                ask("pixels", "build", "sparse-rs", "fmn", unit="pixel", budgets=[2]),
+            ],
+            "costs": [ask("costs", "build", "sigma-swap", "fmn", space=sz.Space(cost=COSTS))],
+        }
+        yield {name: judged(folder / f"{name}.db", made[name], name == "costs") for name in STORES}
+
+
+@pytest.fixture(params=STORES)
+def held(request: pytest.FixtureRequest, stores: Mapping[str, Held], monkeypatch: pytest.MonkeyPatch) -> Held:
+    monkeypatch.chdir(stores[request.param].path.parent)
+    return stores[request.param]
+
+
+def kinds(held: Held) -> dict[str, dict[str, Any]]:
+    return {name: found for name, found in (("minimum-norm", held.free), ("fixed-budget", held.fixed)) if found}
+
+
+FORMATS = {
+    "terminal": readers.read_table,
+    "markdown": readers.read_markdown,
+    "csv": readers.read_csv,
+    "latex": readers.read_latex,
+}
+
+
+@pytest.mark.parametrize("more", [(), ("--intervals",), ("--k", "1,3,7")], ids=["plain", "intervals", "other k"])
+@pytest.mark.parametrize("to", FORMATS)
+def test_report(held: Held, to: str, more: tuple[str, ...]) -> None:
+    for table, lines in kinds(held).items():
+        ran = run_command("report", held.path, "--table", table, "--to", to, *more, columns=400)
+        assert ran.code == 0, ran.stderr
+        read = FORMATS[to](ran.stdout)
+        assert set(read) == set(lines)
+        must = ["queries", "seconds_per_sample", *(["median_l0"] if table == "minimum-norm" else [])]
+        for label, figures in read.items():
+            compare(figures, held.line(label, table), *must, where=label)
+        if more and table == "minimum-norm":
+            wanted = "median_l0.low" if more[0] == "--intervals" else "asr@7"
+            assert all(wanted in figures for figures in read.values())
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_report_by_cost(stores: Mapping[str, Held], to: str) -> None:
+    held = stores["costs"]
+    read = FORMATS[to](run_command("report", held.path, "--over", "cost", "--to", to, columns=400).stdout)
+    assert set(read) == set(held.free)
+    for label, figures in read.items():
+        compare(figures, by_cost(held.free[label]), "median_l0", "asr@2.5", where=label)
+
+
+def test_evaluation(held: Held) -> None:
+    for evaluation in held.evaluations:
+        for record in evaluation.records(level=0.95):
+            read, known = readers.read_record(record), held.cells[str(record["cell"])]
+            assert read.pop("missing") == 0
+            budget = record["budget"]
+            must = ["median_l0", "mean_l0", "asr@inf"] if budget is None else [f"asr@{budget}"]
+            compare(read, known, "samples", "clean_accuracy", "already_wrong", "queries", *must)
+        keys = [str(record["cell"]) for record in evaluation.records()]
+        read_rows = [*readers.read_markdown(str(evaluation)).values()]
+        assert len(read_rows) == len(keys)
+        for figures, key in zip(read_rows, keys, strict=True):
+            compare(figures, held.cells[key], "clean_accuracy", "queries", "seconds_per_sample")
+        assert evaluation.rows().to_dict("records")[0]["samples"] == 12
+
+
+@pytest.mark.parametrize("to", ["csv", "jsonl"])
+def test_export(held: Held, to: str, tmp_path: Path) -> None:
+    out = tmp_path / f"out.{to}"
+    assert run_command("export", held.path, "--to", to, "--out", out, "--perturbations").code == 0
+    read = readers.read_export(out.read_text(), to)
+    assert set(read) == set(held.cells)
+    x, _ = inputs()
+    for key, columns in read.items():
+        known = held.cells[key]
+        if np.isnan(np.asarray(columns["cost"], dtype=float)).all():
+            del columns["cost"]
+        compare_rows(columns, known, key)
+        for row, index, value in zip(range(12), columns["index"], columns["value"], strict=True):
+            flat = x[row].flatten().clone()
+            flat[[int(k) for k in index]] = torch.tensor(value, dtype=torch.float32)
+            assert torch.equal(flat, held.points[key][row].flatten())
+        means = {name: float(np.mean(columns[name])) for name in ("forwards", "backwards")}
+        compare({**means, "seconds_per_sample": float(np.mean(columns["seconds"]))}, known)
