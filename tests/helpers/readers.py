@@ -482,47 +482,55 @@ def parse(html: str) -> Page:
 
 
 def read_page(html: str) -> dict[str, dict[str, Figures]]:
-    """Read the page of a store: for each table and for each set of embedded figures, the figures of each row."""
+    """Read the page of a store: for each table and each set of embedded figures, the figures of each row.
+
+    Curves are named by what they are about, "curve: MODEL on DATA", tables of classes by that and their attack.
+    """
     page = parse(html)
     found: dict[str, dict[str, Figures]] = {}
+    charts = page.data.get("charts", {})
+    about = {name: re.sub(r", n = .*", "", chart["title"]) for name, chart in charts.items()}
+    strongest = [words[1] for text in page.texts["p"] if (words := re.fullmatch(r"By true class, (.*), the .*", text))]
+    folds = [text for name, text in about.items() if re.fullmatch(r"curve-\d+", name)]
     for table in page.tables:
+        kind, _, place = table.name.removesuffix("-table").rpartition("-")
         if table.name in ("cells", "parameters", "gaps"):  # words and settings; the last is a table of the package
             continue
-        found[table.name] = _page_table(table)
+        if kind in ("curve", "cost-curve", "effort"):
+            found[f"{kind}: {about[f'{kind}-{place}']}"] = _curve_table(table, "effort" if kind == "effort" else "asr")
+        elif kind == "classes":
+            found[f"classes: {folds[int(place)]}: {strongest[int(place)]}"] = _class_table(table)
+        elif table.name in ("minimum-norm", "fixed-budget", "by-cost"):
+            found[table.name] = _rows(table.headings, table.rows, ("model", "attack"))
+        else:
+            raise Unread(f"no reader knows the table {table.name!r}")
     for name, texts in page.data.get("copies", {}).items():
-        readers = {"LaTeX": read_latex, "CSV": read_csv, "Markdown": read_markdown}
         for to, text in texts.items():
-            found[f"{name} {to}"] = readers[to](text)
+            found[f"{name} as {to}"] = {"LaTeX": read_latex, "CSV": read_csv, "Markdown": read_markdown}[to](text)
     for name, picks in page.data.get("picks", {}).items():
-        found[f"{name} picks"] = _picks(picks, found[name])
-    for name, chart in page.data.get("charts", {}).items():
-        found[f"{name} drawn"] = _chart(chart, "effort" if name.startswith("effort") else "asr")
+        found[f"{name} to pick"] = _picks(picks, found[name])
+    for name, chart in charts.items():
+        kind = name.rpartition("-")[0]
+        found[f"{kind}, drawn: {about[name]}"] = _chart(chart, "effort" if kind == "effort" else "asr")
     found["drawings"] = _drawings(page)
     return found
 
 
-def _page_table(table: HtmlTable) -> dict[str, Figures]:
-    kind = re.fullmatch(
-        r"(?:.*-)?(minimum-norm|fixed-budget|by-cost|curve|effort|classes)(?:-\d+)?(?:-table)?", table.name
-    )
-    if kind is None:
-        raise Unread(f"no reader knows the table {table.name!r}")
-    if kind[1] in ("curve", "effort"):
-        name = "asr" if kind[1] == "curve" else "effort"
-        ks = {k: (f"{name}@{'inf' if k == '∞' else k}", 1, 0.01) for k in table.headings[1:]}
-        rows = [(row[0], list(zip(table.headings[1:], row[1:], strict=True))) for row in table.rows]
-        return {label: {n: v for k, text in cells for n, v in _cell(k, text, ks).items()} for label, cells in rows}
-    if kind[1] == "classes":
-        assert table.headings == ["class", "n", "clean accuracy", "median l0", "fooled", "mostly taken for"]
-        made = {}
-        for label, n, clean, median, fooled, mostly in table.rows:
-            given = {"samples": n, "clean accuracy": clean, "median l0": median, "ASR ∞": fooled}
-            made[label] = {name: v for head, text in given.items() for name, v in _cell(head, text).items()}
-            if mostly != DASH:
-                to = _match(r"(?P<taken_for>\S+) \((?P<taken_share>[\d.]+ %)\)", mostly)
-                made[label] |= _told(to)
-        return made
-    return _rows(table.headings, table.rows, ("model", "attack"))
+def _curve_table(table: HtmlTable, name: str) -> dict[str, Figures]:
+    ks = {k: (f"{name}@{'inf' if k == '∞' else k}", 1, 0.01) for k in table.headings[1:]}
+    rows = [(row[0], list(zip(table.headings[1:], row[1:], strict=True))) for row in table.rows]
+    return {label: {n: v for k, text in cells for n, v in _cell(k, text, ks).items()} for label, cells in rows}
+
+
+def _class_table(table: HtmlTable) -> dict[str, Figures]:
+    assert table.headings == ["class", "n", "clean accuracy", "median l0", "fooled", "mostly taken for"]
+    made = {}
+    for label, n, clean, median, fooled, mostly in table.rows:
+        given = {"samples": n, "clean accuracy": clean, "median l0": median, "ASR ∞": fooled}
+        made[label] = {name: v for head, text in given.items() for name, v in _cell(head, text).items()}
+        if mostly != DASH:
+            made[label] |= _told(_match(r"(?P<taken_for>\S+) \((?P<taken_share>[\d.]+ %)\)", mostly))
+    return made
 
 
 def _picks(picks: Mapping[str, Any], shown: Mapping[str, Figures]) -> dict[str, Figures]:

@@ -101,9 +101,8 @@ class Known:
     rows: Mapping[str, Array]
 
     def __getitem__(self, name: str) -> float:
-        bare, _, end = name.partition(".") if name.endswith((".low", ".high")) else (name, "", "")
-        if end:
-            return self.ends(bare)[end == "high"]
+        if name.endswith((".low", ".high")):
+            return self.ends(name.rpartition(".")[0])[name.endswith(".high")]
         kind, _, at = name.partition("@")
         if kind == "cost_asr":
             return float((self.rows["cost"] <= float(at) * (1 + 1e-6)).mean())
@@ -297,6 +296,28 @@ class Held:
     fixed: dict[str, dict[int, Known]] = field(default_factory=dict)
     cells: dict[str, Known] = field(default_factory=dict)
     points: dict[str, Tensor] = field(default_factory=dict)
+    panels: dict[str, dict[str, str]] = field(default_factory=dict)  # of a page: runs by their names, each a cell
+
+    def known(self, panel: str, label: str) -> Known:
+        """What a page calls a run: by its attack, with its budget, or all without one together."""
+        runs = self.panels[panel]
+        free = [self.cells[key] for name, key in runs.items() if " within " not in name]
+        if label == "best of all":
+            rows = {"changes": np.min([each.rows["changes"] for each in free], axis=0)}
+            rows["cost"] = np.min([each.rows["cost"] for each in free], axis=0)
+            return Known(
+                {f"asr@{k}": float((rows["changes"] <= k).mean()) for k in KS}
+                | {"samples": 12.0, "asr@inf": float(np.isfinite(rows["changes"]).mean())},
+                rows,
+            )
+        if label.endswith(" at k"):
+            known = {
+                int(name.split()[-1]): self.cells[key]
+                for name, key in runs.items()
+                if name.startswith(f"{label[:-5]} within ")
+            }
+            return Known({"samples": 12.0} | {f"asr@{k}": each[f"asr@{k}"] for k, each in known.items()}, {})
+        return self.cells[runs[label]]
 
     def line(self, label: str, table: str) -> Known:
         """A line of a table: success at each budget is of the run with that budget, the rest of the smallest."""
@@ -344,6 +365,12 @@ def judged(path: Path, evaluations: list[Any], costs: bool) -> Held:
             else:
                 held.fixed.setdefault(label, {})[info.budget] = known
             held.cells[info.key], held.points[info.key] = known, x_adv
+            goal = ", targeted" if targeted else ""
+            place = (
+                f"{info.model} on mine.npz{goal}",
+                info.attack if info.budget is None else f"{info.attack} within {info.budget}",
+            )
+            held.panels.setdefault(place[0], {})[place[1]] = info.key
     return held
 
 
@@ -457,3 +484,128 @@ def test_export(held: Held, to: str, tmp_path: Path) -> None:
             assert torch.equal(flat, held.points[key][row].flatten())
         means = {name: float(np.mean(columns[name])) for name in ("forwards", "backwards")}
         compare({**means, "seconds_per_sample": float(np.mean(columns["seconds"]))}, known)
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[Path, str]:
+    return {}
+
+
+@pytest.fixture
+def page(held: Held, pages: dict[Path, str], tmp_path: Path) -> str:
+    if held.path not in pages:
+        ran = run_command("report", held.path, "-o", tmp_path / "page.html", "--trust-code")
+        assert ran.code == 0, ran.stderr
+        pages[held.path] = (tmp_path / "page.html").read_text()
+    return pages[held.path]
+
+
+def test_page(held: Held, page: str) -> None:
+    read = readers.read_page(page)
+    for name, lines in read.items():
+        kind, _, panel = name.partition(": ")
+        for label, figures in lines.items():
+            where = f"{name}, {label}"
+            if kind.startswith(("minimum-norm", "fixed-budget")):
+                compare(figures, held.line(label, kind.split()[0]), where=where)
+            elif kind.startswith("by-cost"):
+                compare(figures, by_cost(held.free[label]), where=where)
+            elif kind in ("curve", "curve, drawn"):
+                compare(figures, held.known(panel, label), where=where)
+            elif kind.startswith("cost-curve"):
+                compare(figures, by_cost(held.known(panel.removesuffix(", by cost"), label)), where=where)
+            elif kind == "classes":
+                compare(figures, of_class(held.known(*panel.split(": ")), int(label)), where=where)
+            else:
+                assert kind in ("drawings", "effort", "effort, drawn"), name
+    wanted = [
+        *kinds(held),
+        *(f"curve: {panel}" for panel in held.panels),
+        *(f"curve, drawn: {panel}" for panel in held.panels),
+    ]
+    assert set(wanted) <= set(read)
+
+
+def of_class(known: Known, label: int) -> Known:
+    """What the judge says of the samples of one class."""
+    _, labels = inputs()
+    mine = labels.numpy() == label
+    changes, found = known.rows["changes"][mine], mine & (known.rows["outcome"] == 1)
+    names, counts = np.unique(known.rows["prediction"][found], return_counts=True)
+    return Known(
+        {
+            "samples": float(mine.sum()),
+            "clean_accuracy": float((known.rows["clean_prediction"] == labels.numpy())[mine].mean()),
+            "median_l0": float(np.median(changes)),
+            "asr@inf": float(np.isfinite(changes).mean()),
+            "taken_for": float(names[counts.argmax()]) if len(names) else math.nan,
+            "taken_share": float(counts.max() / counts.sum()) if len(names) else math.nan,
+        },
+        {},
+    )
+
+
+def test_drawings_of_a_page(held: Held, page: str) -> None:
+    x, labels = inputs()
+    for name, figures in readers.read_page(page)["drawings"].items():
+        panel, _, label = name.partition(": ")
+        runs = held.panels[panel]
+        for what, value in figures.items():
+            kind, _, rest = what.partition(" ")
+            if kind == "samples" or kind.startswith("samples@"):
+                changes = held.cells[runs[label]].rows["changes"]
+                low, _, high = what.partition("@")[2].partition(" to ")
+                bars = [int(bar.partition("@")[2].split()[-1]) for bar in figures if "@" in bar]
+                true = (
+                    {
+                        "wrong already": (changes == 0).sum(),
+                        "beyond the axis": (np.isfinite(changes) & (changes > max(bars))).sum(),
+                        "not fooled": np.isinf(changes).sum(),
+                    }[rest]
+                    if kind == "samples"
+                    else ((changes >= int(low)) & (changes <= int(high or low))).sum()
+                )
+            elif kind == "brightest":
+                key = runs[label]
+                found = held.cells[key].rows["outcome"] == 1
+                true = (held.points[key] != x)[torch.from_numpy(found)].any(1).double().mean(0).max()
+            elif kind == "taken":
+                strongest = [
+                    each.split(": ")[2] for each in readers.read_page(page) if each.startswith(f"classes: {panel}: ")
+                ]
+                rows = held.cells[runs[strongest[0]]].rows
+                start, to = map(int, rest.split())
+                mine = (labels.numpy() == start) & (rows["outcome"] == 1)
+                true = (rows["prediction"][mine] == to).mean() if mine.any() else 0.0
+            else:
+                keys = [runs[each] for each in rest.split("|")]
+                one, two = (held.cells[key].rows for key in keys)
+                both = (one["outcome"] == 1) & (two["outcome"] == 1)
+                left, right = ((held.points[key] != x).flatten(1).numpy()[both] for key in keys)
+                shares = (left & right).sum(1) / (left | right).sum(1)
+                true = shares.mean() if kind == "shared" else (one["changes"] < two["changes"]).mean()
+            assert Shown.agrees(value, float(true)), f"{name}, {what}: {float(value)} is shown, {float(true)} is true"  # type: ignore[arg-type]
+
+
+def test_samples_of_a_page(held: Held, page: str) -> None:
+    for cell in readers.read_samples(page):
+        names = {cell["attack"], f"{cell['attack']} within {cell['budget']}"}
+        keys = [
+            key
+            for panel, runs in held.panels.items()
+            if panel.startswith(cell["model"])
+            for name, key in runs.items()
+            if name in names
+        ]
+        budgets = [key for key in keys if (held.cells[key].rows is not None)]
+        wanted = f"{cell['attack']} within {cell['budget']}" if cell["budget"] is not None else cell["attack"]
+        key = next(
+            runs[wanted] for panel, runs in held.panels.items() if panel.startswith(cell["model"]) and wanted in runs
+        )
+        rows, there = held.cells[key].rows, np.isfinite(held.cells[key].rows["changes"])
+        l0 = [math.inf if each is None else float(each) for each in cell["l0"]]
+        assert l0 == rows["changes"].tolist()
+        assert cell["before"] == rows["clean_prediction"].tolist()
+        assert np.array_equal(np.asarray(cell["after"])[there], rows["prediction"][there])
+        assert np.array_equal(np.asarray(cell["outcome"])[there], rows["outcome"][there])
+        assert Shown(float(np.mean(cell["queries"]))).agrees(held.cells[key]["queries"])
