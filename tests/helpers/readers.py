@@ -61,7 +61,7 @@ def number(text: str, decimals: int | None = None, scale: float = 1.0) -> Shown 
 
 WORDS = {
     *("model", "network", "attack", "data", "dataset", "steps", "goal", "unit", "seed", "precision", "version"),
-    *("weights", "rows", "space", "budget", "cell"),
+    *("weights", "rows", "space", "budget", "cell", "member"),
 }
 # heading: figure, decimals where zeros at the end are cut off, factor
 HEADINGS: dict[str, tuple[str, int | None, float]] = {
@@ -81,6 +81,10 @@ HEADINGS: dict[str, tuple[str, int | None, float]] = {
     "seconds per sample": ("seconds_per_sample", 4, 1),
     "queries per sample": ("queries", 1, 1),
     "kqueries": ("queries", None, 1000),
+    "attacked": ("attacked", None, 1),
+    "queries": ("queries_in_all", None, 1),
+    "right after it": ("robust_after", None, 0.01),
+    "seconds": ("seconds", None, 1),
 }
 PATTERNS = {
     r"ASR (?:at )?([\d.]+|∞)": "asr",
@@ -92,7 +96,10 @@ PATTERNS = {
 }
 
 
-def _heading(text: str, extra: Mapping[str, tuple[str, int | None, float]] = {}) -> tuple[str, int | None, float]:
+Extra = Mapping[str, tuple[str, int | None, float]]
+
+
+def _heading(text: str, extra: Extra = {}) -> tuple[str, int | None, float]:
     bare = text.removesuffix(" (pixels)")
     if bare in (known := {**HEADINGS, **extra}):
         return known[bare]
@@ -102,8 +109,10 @@ def _heading(text: str, extra: Mapping[str, tuple[str, int | None, float]] = {})
     raise Unread(f"no reader knows the heading {text!r}")
 
 
-def _cell(heading: str, text: str, extra: Mapping[str, tuple[str, int | None, float]] = {}) -> Figures:
+def _cell(heading: str, text: str, extra: Extra = {}) -> Figures:
     """Read one cell of a table, and the interval in it, under its heading."""
+    if heading in ("fooled", "improved"):
+        return _told(_match(r"(?P<fooled>\d+)(?: of (?P<attacked_right>\d+))?", text))
     name, decimals, factor = _heading(heading, extra)
     plain = re.sub(r"^\*\*(.*)\*\*$|^\\textbf\{(.*)\}$", lambda found: found[1] or found[2] or "", text.strip())
     matched = re.fullmatch(r"([^()]*?)(?:\s*\(([^()–]*)–([^()–]*)\))?", plain)
@@ -136,7 +145,8 @@ def _rows(headings: Sequence[str], rows: Iterable[Sequence[str]], key: Sequence[
         found[label] = {}
         for name, text in zip(headings, row, strict=True):
             if name not in WORDS:
-                found[label] |= _cell(name, text.partition(" of ")[0] if name == "samples" else text)
+                whole = text.partition(" of ")[0] if name == "samples" else text
+                found[label] |= _cell(name, whole, WHOLE if "member" in headings else {})
     return found
 
 
@@ -235,8 +245,12 @@ def read_notebook(html: str) -> tuple[Figures, list[Figures]]:
     figures |= _drawn(page)
     shown = []
     for words in (*page.texts.get("figcaption", ()), *page.texts.get("li", ())):
-        told = _match(r"(?:row (?P<row>\d+), )?(?:.* → .*, (?P<changes>\d+) changed(?:: .*)?|.*: not fooled)", words)
-        shown.append(_told(told))
+        told = _match(
+            r"(?:row (?P<row>\d+), )?(?:.* → .*, (?P<changes>\d+) changed(?P<beyond> beyond the budget)?(?:: .*)?|.*: not fooled)",
+            words,
+        )
+        beyond = {"beyond_budget": Shown(float(told.pop("beyond", "") != ""))}
+        shown.append(_told(told) | (beyond if "changes" in told else {}))
     return figures, shown
 
 
@@ -316,7 +330,7 @@ def read_table(text: str) -> dict[str, Figures]:
     first = [row[0] for row in table]
     if any(name not in WORDS for name in table[0][:2]) or len(table[0]) == 2:  # names stand in the first column
         turned = [list(column) for column in zip(*table, strict=True)]
-        return _rows(turned[0], turned[1:], ("model", "network", "attack", "budget"))
+        return _rows(turned[0], turned[1:], ("model", "network", "attack", "budget", "member"))
     if "model" in first[1:]:
         raise Unread(f"a table that is neither down nor across: {table[0]}")
     return _rows(table[0], table[1:], ("model", "attack", "budget"))
@@ -332,7 +346,7 @@ def read_markdown(text: str) -> dict[str, Figures]:
     lines = [re.split(r"(?<!\\)\|", line.strip().strip("|")) for line in text.splitlines() if line.startswith("|")]
     head, rule, *rows = [[re.sub(r"\\(.)", r"\1", cell.strip()) for cell in line] for line in lines]
     assert set("".join(rule)) <= {"-"}
-    return _rows(head, rows, ("model", "attack", "budget"))
+    return _rows(head, rows, ("model", "attack", "budget", "member"))
 
 
 def read_latex(text: str) -> dict[str, Figures]:
@@ -384,6 +398,74 @@ def _value(name: str, value: Any) -> Any:
     if name in ("index", "value"):
         return [float(each) for each in (value.split() if isinstance(value, str) else value)]
     return None if value in ("", None) else float(value)
+
+
+# Cascades and gates ---------------------------------------------------------------------------------------------------
+
+WHOLE: Extra = {"queries per sample": ("queries", 0, 1.0)}  # cascades round them
+HEADLINE = (
+    r"\w+ \d+(?: \(without [^)]*\))?, (?P<samples>\d+) samples, (?:at most (?P<k>\d+)|as few) (?P<unit>features|pixels)"
+    r"(?: as possible)?(?:, each at its cost)?: clean accuracy (?P<clean_accuracy>[\d.]+%)"
+)
+
+
+def read_cascade(text: str) -> dict[str, Figures]:
+    """Read what a cascade prints: the headline under "", and a line for each member."""
+    found: dict[str, Figures] = {}
+    for line in text.splitlines():
+        if words := re.fullmatch(
+            r"\w+ \d+: (?P<samples>\d+) samples, at most (?P<most_queries>[\d,]+) queries for each", line
+        ):
+            found[""] = _told(words.groupdict())
+        elif re.fullmatch(HEADLINE, line):
+            found[""] |= _told(_match(HEADLINE, line))
+        elif words := re.fullmatch(r"([\w-]+): (robust accuracy .*)", line):
+            parts = [re.fullmatch(r"(.*?) ([\d.]+%?|\d+ of \d+)", part) for part in words[2].split(", ")]
+            found[words[1]] = {name: v for part in parts if part for name, v in _cell(part[1], part[2], WHOLE).items()}
+        elif not line.startswith(("exact at one ", "SZ", "  ")):
+            raise Unread(f"no reader knows the line {line!r}")
+    return found
+
+
+def read_verdict(text: str) -> Figures:
+    """Read the line that says what a gate comes to."""
+    found = _match(
+        r"(?:passed|failed|measured|not to be believed \(.*\)): "
+        r"(?:median l0 (?P<median_l0>\S+) of (?P<samples>\d+) rows|"
+        r"robust accuracy under (?P<k>\d+) (?P<unit>features|pixels) (?:between (?P<at_least>[\d.]+ %) and )?"
+        r"(?P<robust>[\d.]+ %) of (?P<rows>\d+) rows(?:, ended when that was certain)? "
+        r"\(95 % interval (?P<low>[\d.]+ %) to (?P<high>[\d.]+ %)\)(?:, at least (?P<wanted>[\d.]+ %) wanted)?)",
+        text,
+    )
+    k = found.pop("k", "")
+    names = {"robust": f"robust@{k}", "low": f"robust@{k}.low", "high": f"robust@{k}.high", "rows": "samples"}
+    return {names.get(name, name): value for name, value in _told(found, median_l0=1).items()}
+
+
+def read_gate(document: Mapping[str, Any]) -> dict[str, Figures]:
+    """Read the record of a gate: the evaluation under "", and each member."""
+    known = {
+        *("format", "version", "outcome", "exit_code", "complete", "question", "robust_accuracy", "curve", "median_l0"),
+        *("clean_accuracy", "cascade", "members", "findings", "model", "data", "code", "environment", "times"),
+    }
+    if strange := set(document) - known:
+        raise Unread(f"no reader knows {sorted(strange)} in the record of a gate")
+    robust, eps = document["robust_accuracy"], document["question"]["eps"]
+    told: Figures = {"samples": Shown(document["data"]["rows"])}
+    told |= {name: Shown(document[name]) for name in ("clean_accuracy", "median_l0") if document[name] is not None}
+    for each in [{"k": eps, **robust}] if robust is not None else document["curve"]:
+        assert each["count"] == round(each["value"] * each["of"]) and each["of"] == document["data"]["rows"]
+        told[f"robust@{each['k']:g}"] = Shown(each["value"])
+        told |= {f"robust@{each['k']:g}.{end}": Shown(each["interval"][end]) for end in ("low", "high")}
+    if robust is not None:
+        told["at_least"] = Shown(robust["at_least"] / robust["of"])
+    found = {"": told}
+    for member in document["members"]:
+        names = {"attacked": "attacked", "improved": "fooled", "queries": "queries_in_all"}
+        found[member["name"]] = {names[name]: Shown(member[name]) for name in names}
+        if member["robust_after"] is not None:
+            found[member["name"]]["robust_after"] = Shown(member["robust_after"] / document["data"]["rows"])
+    return found
 
 
 # Pages ---------------------------------------------------------------------------------------------------------------
@@ -501,7 +583,7 @@ def read_page(html: str) -> dict[str, dict[str, Figures]]:
         elif kind == "classes":
             found[f"classes: {folds[int(place)]}: {strongest[int(place)]}"] = _class_table(table)
         elif table.name in ("minimum-norm", "fixed-budget", "by-cost"):
-            found[table.name] = _rows(table.headings, table.rows, ("model", "attack"))
+            found[table.name] = read_html_table(table)
         else:
             raise Unread(f"no reader knows the table {table.name!r}")
     for name, texts in page.data.get("copies", {}).items():
@@ -514,6 +596,11 @@ def read_page(html: str) -> dict[str, dict[str, Figures]]:
         found[f"{kind}, drawn: {about[name]}"] = _chart(chart, "effort" if kind == "effort" else "asr")
     found["drawings"] = _drawings(page)
     return found
+
+
+def read_html_table(table: HtmlTable) -> dict[str, Figures]:
+    """Read a table of a page with a line for each model and attack."""
+    return _rows(table.headings, table.rows, ("model", "attack"))
 
 
 def _curve_table(table: HtmlTable, name: str) -> dict[str, Figures]:
@@ -607,3 +694,39 @@ def read_samples(html: str) -> list[dict[str, Any]]:
         for group in parse(html).data["samples"]
         for cell in group["cells"]
     ]
+
+
+def read_site(html: str) -> list[dict[str, Figures]]:
+    """Read the first page of a leaderboard: for each board and model what no attack fooled, and the best one alone."""
+    boards = []
+    for table in parse(html).tables:
+        found: dict[str, Figures] = {}
+        boards.append(found)
+        extra: Extra = {"runs": ("runs", None, 1), "rows": ("samples", None, 1)}
+        for row in table.rows:
+            rank, _, model = row[0].partition(" ")
+            told = found.setdefault(model, {})
+            told["rank"] = number(rank) or Shown(math.nan)
+            for heading, text in zip(table.headings[1:], row[1:], strict=True):
+                if alone := re.fullmatch(r"alone (?:k = ([\d.]+)|median)", heading):
+                    value = re.match(r"[\d.∞]+", text)
+                    assert value is not None
+                    read = number(value[0], *((None, 0.01) if alone[1] else (1, 1)))
+                    told[f"alone robust@{alone[1]}" if alone[1] else "alone median_l0"] = read or Shown(math.nan)
+                else:
+                    told |= _cell(heading, text.rstrip("*"), extra)
+    return boards
+
+
+def read_standing(html: str) -> list[Figures]:
+    """Read the tiles on the page of a model of a leaderboard, for each board that it is on."""
+    page = parse(html)
+    found: list[Figures] = []
+    for name, text in zip(page.texts["dt"], page.texts["dd"], strict=True):
+        if name == "clean accuracy":
+            found.append({})
+        if name in ("clean accuracy", "median l0") or name.startswith("robust accuracy"):
+            value = re.match(r"[\d.∞]+(?: %)?", text)
+            assert value is not None
+            found[-1] |= _cell(name, value[0])
+    return found
