@@ -686,6 +686,37 @@ def _drawings(page: Page) -> dict[str, Figures]:
     return found
 
 
+def read_tiles(html: str) -> dict[str, Figures]:
+    """Read the top of a page: the counts under "", the doctor's among them, and a tile for each model."""
+    page = parse(html)
+    counts = next(text for text in page.texts["p"] if text.endswith(" attacked samples."))
+    whole = (
+        r"(?P<models>\d+) models?, (?P<attacks>\d+) attacks?, \d+ data sets?, (?P<attacked>[\d,]+) attacked samples\."
+    )
+    found = {"": _told(_match(whole, counts))}
+    for text in page.texts["p"]:
+        if told := re.fullmatch(r"The doctor has (\d+) (error|warning)s? about .*", text):
+            found[""][f"{told[2]}s"] = Shown(float(told[1]))
+    fool = r"changed (?P<unit>features|pixels) or fewer fool half of the samples, by "
+    tile = (
+        rf"(?:(?P<median_l0>[\d.∞]+){fool}(?:the best of (?P<runs>\d+) runs\. Best alone: .*, with (?P<alone>[\d.∞]+)|\S+)\."
+        r"|(?P<rate>[\d.]+ %)of the samples fall to (?P<k>\d+) changed (?P<counted>features|pixels), by \S+\.)"
+        r"Clean accuracy (?P<clean_accuracy>[\d.]+ %) of (?P<samples>\d+) samples?\."
+    )
+    for name, text in zip(page.texts["dt"], page.texts["dd"], strict=True):
+        if " on " in name:
+            given = _match(tile, text)
+            if "counted" in given:
+                given["unit"] = given.pop("counted")
+            found[name] = _told(given, median_l0=1, alone=1)
+    return found
+
+
+def read_doctor(html: str) -> list[str]:
+    """Read what the doctor says on a page, a line for each finding."""
+    return [text for text in parse(html).texts["p"] if re.match(r"SZ\d+ (error|warning) ", text)]
+
+
 def read_samples(html: str) -> list[dict[str, Any]]:
     """Read the samples that a page shows one by one: for each run a list for each column."""
     keep = ("rows", "before", "after", "outcome", "l0", "queries", "step", "counts")
