@@ -97,9 +97,10 @@ PATTERNS = {
 
 
 Extra = Mapping[str, tuple[str, int | None, float]]
+NONE: Extra = {}
 
 
-def _heading(text: str, extra: Extra = {}) -> tuple[str, int | None, float]:
+def _heading(text: str, extra: Extra = NONE) -> tuple[str, int | None, float]:
     bare = text.removesuffix(" (pixels)")
     if bare in (known := {**HEADINGS, **extra}):
         return known[bare]
@@ -109,7 +110,7 @@ def _heading(text: str, extra: Extra = {}) -> tuple[str, int | None, float]:
     raise Unread(f"no reader knows the heading {text!r}")
 
 
-def _cell(heading: str, text: str, extra: Extra = {}) -> Figures:
+def _cell(heading: str, text: str, extra: Extra = NONE) -> Figures:
     """Read one cell of a table, and the interval in it, under its heading."""
     if heading in ("fooled", "improved"):
         return _told(_match(r"(?P<fooled>\d+)(?: of (?P<attacked_right>\d+))?", text))
@@ -146,7 +147,7 @@ def _rows(headings: Sequence[str], rows: Iterable[Sequence[str]], key: Sequence[
         for name, text in zip(headings, row, strict=True):
             if name not in WORDS:
                 whole = text.partition(" of ")[0] if name == "samples" else text
-                found[label] |= _cell(name, whole, WHOLE if "member" in headings else {})
+                found[label] |= _cell(name, whole, WHOLE if "member" in headings else NONE)
     return found
 
 
@@ -246,7 +247,8 @@ def read_notebook(html: str) -> tuple[Figures, list[Figures]]:
     shown = []
     for words in (*page.texts.get("figcaption", ()), *page.texts.get("li", ())):
         told = _match(
-            r"(?:row (?P<row>\d+), )?(?:.* → .*, (?P<changes>\d+) changed(?P<beyond> beyond the budget)?(?:: .*)?|.*: not fooled)",
+            r"(?:row (?P<row>\d+), )?"
+            r"(?:.* → .*, (?P<changes>\d+) changed(?P<beyond> beyond the budget)?(?:: .*)?|.*: not fooled)",
             words,
         )
         beyond = {"beyond_budget": Shown(float(told.pop("beyond", "") != ""))}
@@ -454,7 +456,8 @@ def read_gate(document: Mapping[str, Any]) -> dict[str, Figures]:
     told: Figures = {"samples": Shown(document["data"]["rows"])}
     told |= {name: Shown(document[name]) for name in ("clean_accuracy", "median_l0") if document[name] is not None}
     for each in [{"k": eps, **robust}] if robust is not None else document["curve"]:
-        assert each["count"] == round(each["value"] * each["of"]) and each["of"] == document["data"]["rows"]
+        assert each["of"] == document["data"]["rows"]
+        assert each["count"] == round(each["value"] * each["of"])
         told[f"robust@{each['k']:g}"] = Shown(each["value"])
         told |= {f"robust@{each['k']:g}.{end}": Shown(each["interval"][end]) for end in ("low", "high")}
     if robust is not None:
@@ -699,7 +702,8 @@ def read_tiles(html: str) -> dict[str, Figures]:
             found[""][f"{told[2]}s"] = Shown(float(told[1]))
     fool = r"changed (?P<unit>features|pixels) or fewer fool half of the samples, by "
     tile = (
-        rf"(?:(?P<median_l0>[\d.∞]+){fool}(?:the best of (?P<runs>\d+) runs\. Best alone: .*, with (?P<alone>[\d.∞]+)|\S+)\."
+        rf"(?:(?P<median_l0>[\d.∞]+){fool}"
+        r"(?:the best of (?P<runs>\d+) runs\. Best alone: .*, with (?P<alone>[\d.∞]+)|\S+)\."
         r"|(?P<rate>[\d.]+ %)of the samples fall to (?P<k>\d+) changed (?P<counted>features|pixels), by \S+\.)"
         r"Clean accuracy (?P<clean_accuracy>[\d.]+ %) of (?P<samples>\d+) samples?\."
     )

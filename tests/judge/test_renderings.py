@@ -127,15 +127,16 @@ class Known:
         return low - 0.05, high + 0.05
 
 
-def know(model: Any, x: Tensor, x_adv: Tensor, y: Tensor, *, labels: Tensor | None = None, **asked: Any) -> Known:
+def know(model: Any, x: Tensor, x_adv: Tensor, y: Tensor, **asked: Any) -> Known:
     """Ask the model and let the judge compute."""
     with torch.no_grad():
         logits = [model(each).double().numpy() for each in (x, x_adv)]
-    counted = {name: asked.pop(name, None) for name in ("forwards", "backwards", "seconds")}
-    ended = np.asarray(asked.pop("outcome", ()))
-    given: Any = x.numpy(), x_adv.numpy(), y.numpy(), *logits
+    counted: dict[str, Any] = {name: asked.pop(name, None) for name in ("forwards", "backwards", "seconds")}
+    ended, labels = np.asarray(asked.pop("outcome", ())), asked.pop("labels", None)
+    given: tuple[Any, Any, Any, Any, Any] = (x.numpy(), x_adv.numpy(), y.numpy(), logits[0], logits[1])
+    counted |= {"labels": None if labels is None else labels.numpy(), "ks": KS}
     rows = judge.per_sample(*given, **asked)
-    found = judge.figures(*given, ks=KS, labels=None if labels is None else labels.numpy(), **counted, **asked)
+    found = judge.figures(*given, **{**counted, **asked})
     found |= {"in_pixels": float(asked.get("unit") == "pixel"), "non_finite": float((rows["outcome"] == 3).mean())}
     found |= {"beyond_samples": float((rows["outcome"] == 7).sum()), "stopped_samples": float((ended == 6).sum())}
     found |= {name: float((ended == code).sum()) / len(x) for name, code in (("unverified", 4), ("no_start", 5))}
@@ -268,7 +269,8 @@ def compare_rows(columns: Mapping[str, Any], known: Known, where: str = "") -> N
             given = np.asarray(columns[name], dtype=float)[there]
             np.testing.assert_allclose(given, rows[name][there], rtol=close, atol=close, err_msg=where)
     for code, told in zip(rows["outcome"].tolist(), columns["outcome"], strict=True):
-        assert told == names.get(code, told) and (told in names.values()) == (code in names), f"{where}: {told}, {code}"
+        assert told == names.get(code, told), f"{where}: {told}, {code}"
+        assert (told in names.values()) == (code in names), f"{where}: {told}, {code}"
 
 
 def test_frame(run: Run) -> None:
@@ -287,9 +289,9 @@ def test_saved_and_loaded(run: Run, tmp_path: Path) -> None:
     assert torch.equal(loaded.x_adv, run.result.x_adv)
 
 
-# Commands that attack, cascades and gates -------------------------------------------------------------------------------
+# Commands that attack, cascades and gates -----------------------------------------------------------------------------
 
-COMMANDS = {
+COMMANDS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "free": ((), {}),
     "in pixels": (("--unit", "pixel"), {"unit": "pixel"}),
     "beyond the budget": (("--attack", "pdpgd", "--budget", "3"), {"budget": 3}),
@@ -492,7 +494,7 @@ def test_auto_command(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert summary[name]["queries_in_all"] == record["queries_in_all"]
 
 
-# Stores ---------------------------------------------------------------------------------------------------------------
+# Stores --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass
