@@ -517,6 +517,8 @@ class _Parser(HTMLParser):
             self.page.tables[-1].rows.append([])
         elif tag == "path":
             self.page.paths.append(given["d"] or "")
+        elif tag == "small" and self.held:
+            self.held[-1] += " "
         if tag in (*self.TOLD, "td", "th", "script"):
             self.held.append("")
 
@@ -700,12 +702,12 @@ def read_tiles(html: str) -> dict[str, Figures]:
     for text in page.texts["p"]:
         if told := re.fullmatch(r"The doctor has (\d+) (error|warning)s? about .*", text):
             found[""][f"{told[2]}s"] = Shown(float(told[1]))
-    fool = r"changed (?P<unit>features|pixels) or fewer fool half of the samples, by "
+    fool = r" changed (?P<unit>features|pixels) or fewer fool half of the samples, by "
     tile = (
         rf"(?:(?P<median_l0>[\d.∞]+){fool}"
         r"(?:the best of (?P<runs>\d+) runs\. Best alone: .*, with (?P<alone>[\d.∞]+)|\S+)\."
-        r"|(?P<rate>[\d.]+ %)of the samples fall to (?P<k>\d+) changed (?P<counted>features|pixels), by \S+\.)"
-        r"Clean accuracy (?P<clean_accuracy>[\d.]+ %) of (?P<samples>\d+) samples?\."
+        r"|(?P<rate>[\d.]+ %) of the samples fall to (?P<k>\d+) changed (?P<counted>features|pixels), by \S+\.)"
+        r" Clean accuracy (?P<clean_accuracy>[\d.]+ %) of (?P<samples>\d+) samples?\."
     )
     for name, text in zip(page.texts["dt"], page.texts["dd"], strict=True):
         if " on " in name:
@@ -764,4 +766,39 @@ def read_standing(html: str) -> list[Figures]:
             value = re.match(r"[\d.∞]+(?: %)?", text)
             assert value is not None
             found[-1] |= _cell(name, value[0])
+    return found
+
+
+def _scores(table: HtmlTable) -> dict[str, Figures]:
+    found: dict[str, Figures] = {}
+    for first, *cells in table.rows:
+        rank, _, model = first.partition(" ")
+        found[model] = {"rank": number(rank) or Shown(math.nan)}
+        for heading, text in zip(table.headings[1:], cells, strict=True):
+            if heading != "found by":
+                found[model] |= _cell(heading, re.sub(r" (\S+–\S+)$", r" (\1)", text))
+    return found
+
+
+def read_board(html: str) -> dict[str, dict[str, Figures]]:
+    """Read a page of a leaderboard that is a folder: "scores" and "curves" by model, "samples" by row."""
+    page = parse(html)
+    found: dict[str, dict[str, Figures]] = {"scores": {}, "curves": {}, "drawn": {}, "samples": {}}
+    for table in page.tables:
+        kind = table.name.rpartition("-")[2]
+        if kind == "numbers":
+            found["curves"] |= _curve_table(table, "asr")
+        elif kind == "samples":
+            assert table.headings == ["row", "found by", "with", "on", "class", "at least", "found"]
+            for row, *_, label, least, changes in table.rows:
+                given = {"label": label, "least": least, "changes": changes}
+                found["samples"][row] = {name: v for name, text in given.items() if (v := number(text)) is not None}
+        elif kind == "table":
+            found["scores"] |= _scores(table)
+        elif kind == "finders":
+            found["finders"] = {row[0]: {"samples": Shown(float(row[-1]))} for row in table.rows}
+        else:
+            raise Unread(f"no reader knows the table {table.name!r}")
+    for chart in page.data["charts"].values():
+        found["drawn"] |= _chart(chart, "asr")
     return found

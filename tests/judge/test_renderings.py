@@ -869,6 +869,39 @@ def standing(held: Held, panel: str) -> Known:
     return Known(known, {"changes": fewest})
 
 
+def test_board_in_a_folder(stores: Mapping[str, Held], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held, (x, y) = stores["features"], inputs()
+    monkeypatch.chdir(held.path.parent)
+    board, site = tmp_path / "board", tmp_path / "site"
+    weights = run_command("board", "hash", "--model", "net.py:build").stdout.split()[-1]
+    card = held.path.with_name("mine.toml")
+    card.write_text(f'name = "mine"\nmodel = "net.py:build"\nsha256 = "{weights}"\nboards = ["small"]\n')
+    trusted = ("--by", "Ada", "--version", "none", "--from", held.path, "--trust-code")
+    for arguments in (("new", board, "small", "--data", "mine.npz", "--k", "1,2,5"), ("add", board, card, *trusted)):
+        ran = run_command("board", *arguments)
+        assert ran.code == 0, ran.stderr
+    assert run_command("board", "site", board, "--out", site).code == 0
+    # Points that were found on the other model count too where they hold.
+    changes = np.min([know(network(), x, each, y).rows["changes"] for each in held.points.values()], axis=0)
+    known: dict[str, float] = {"samples": 12.0, "rank": 1.0, "clean_accuracy": float((changes > 0).mean())}
+    known |= {f"asr@{k}": float((changes <= k).mean()) for k in KS} | {"asr@inf": float(np.isfinite(changes).mean())}
+    known |= {f"robust@{k}": 1 - known[f"asr@{k}"] for k in KS} | {"median_l0": float(np.median(changes))}
+    known["fooled"] = float((np.isfinite(changes) & (changes > 0)).sum())
+    truth = Known(known, {"changes": changes})
+    for file in (site / "index.html", site / "models" / "mine.html"):
+        read = readers.read_board(file.read_text())
+        for kind in ("scores", "curves", "drawn"):
+            for figures in read[kind].values():
+                compare(figures, truth, where=f"{file.name} {kind}")
+        for row, figures in read["samples"].items():
+            assert figures["changes"] == changes[int(row)]
+            assert figures["label"] == y[int(row)]
+            assert figures["least"] <= figures["changes"]
+    assert read["finders"]["Ada"]["samples"] == known["fooled"]
+    (tiles,) = readers.read_standing((site / "models" / "mine.html").read_text())
+    compare(tiles, truth, "clean_accuracy", "median_l0", "robust@1", "robust@5")
+
+
 def test_what_fell_to_no_gradients(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence counts samples that no attack with gradients fooled within the budget, of all those in the store."""
     monkeypatch.chdir(folder)
