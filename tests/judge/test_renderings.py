@@ -22,7 +22,7 @@ from tests.helpers.commands import run_command
 from tests.helpers.readers import Shown
 
 KS = tuple(range(61))
-CHANGED = (1, 7)  # outcomes with a point that is not the clean input
+FOUND = 1  # the outcome that drawings and tables of classes are about: by a change, within the budget
 Array = np.ndarray[Any, Any]
 
 
@@ -741,7 +741,7 @@ def of_class(known: Known, label: int) -> Known:
     """What the judge says of the samples of one class."""
     _, labels = inputs()
     mine = labels.numpy() == label
-    changes, found = known.rows["changes"][mine], mine & np.isin(known.rows["outcome"], CHANGED)
+    changes, found = known.rows["changes"][mine], mine & (known.rows["outcome"] == FOUND)
     names, counts = np.unique(known.rows["prediction"][found], return_counts=True)
     return Known(
         {
@@ -778,7 +778,7 @@ def test_drawings_of_a_page(held: Held, page: str) -> None:
                 )
             elif kind == "brightest":
                 key = runs[label]
-                found = np.isin(held.cells[key].rows["outcome"], CHANGED)
+                found = held.cells[key].rows["outcome"] == FOUND
                 true = (held.points[key] != x)[torch.from_numpy(found)].any(1).double().mean(0).max()
             elif kind == "taken":
                 strongest = [
@@ -786,12 +786,12 @@ def test_drawings_of_a_page(held: Held, page: str) -> None:
                 ]
                 rows = held.cells[runs[strongest[0]]].rows
                 start, to = map(int, rest.split())
-                mine = (labels.numpy() == start) & np.isin(rows["outcome"], CHANGED)
+                mine = (labels.numpy() == start) & (rows["outcome"] == FOUND)
                 true = (rows["prediction"][mine] == to).mean() if mine.any() else 0.0
             else:
                 keys = [runs[each] for each in rest.split("|")]
                 one, two = (held.cells[key].rows for key in keys)
-                both = np.isin(one["outcome"], CHANGED) & np.isin(two["outcome"], CHANGED)
+                both = (one["outcome"] == FOUND) & (two["outcome"] == FOUND)
                 left, right = ((held.points[key] != x).flatten(1).numpy()[both] for key in keys)
                 shares = (left & right).sum(1) / (left | right).sum(1)
                 true = shares.mean() if kind == "shared" else (one["changes"] < two["changes"]).mean()
