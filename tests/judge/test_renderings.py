@@ -273,6 +273,18 @@ def compare_rows(columns: Mapping[str, Any], known: Known, where: str = "") -> N
         assert (told in names.values()) == (code in names), f"{where}: {told}, {code}"
 
 
+def test_some_samples_alone(run: Run) -> None:
+    """A part of a result has the figures of its samples, and the same seconds for each."""
+    rows = torch.tensor([0, 1, 3, 8])
+    part, mine = run.result.take(rows), rows.numpy()
+    changes = run.known.rows["changes"][mine]
+    known = {"samples": 4.0, "median_l0": float(np.median(changes)), "asr@inf": float(np.isfinite(changes).mean())}
+    known |= {f"asr@{k}": float((changes <= k).mean()) for k in KS}
+    known["seconds_per_sample"] = run.known["seconds_per_sample"]
+    read = readers.read_summary(part.summary()) | readers.read_repr(repr(part))
+    compare({name: value for name, value in read.items() if name in known}, Known(known, {}), "seconds_per_sample")
+
+
 def test_frame(run: Run) -> None:
     columns = readers.read_frame(run.result.to_pandas())
     compare_rows(columns, run.known)
