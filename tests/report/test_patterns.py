@@ -77,7 +77,7 @@ def test_agreement_is_over_what_both_fooled_and_in_any_order():
     two = changed("bb", [[1, 2], [2], [3], [5, 6, 7]])
     found = patterns.agreement(one, two)
     assert found.overlap == pytest.approx((1 / 3 + 1 + 1 / 3) / 3)
-    assert (found.fewer, found.same) == (0.25, 0.5)
+    assert (found.fewer, found.more) == (0.25, 0.25)
     turned = two[0], two[1].take(np.array([3, 2, 1, 0]))
     assert patterns.agreement(one, turned) == found
 

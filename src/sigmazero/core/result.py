@@ -177,10 +177,11 @@ class Result(ResultFace):
         return class_name(self.classes, number)
 
     def take(self, rows: Tensor) -> "Result":
-        """The same report about some of the samples."""
+        """The same report about some of the samples, with their share of the seconds."""
         picked: dict[str, Any] = {
             f.name: v[rows] for f in fields(self) if isinstance(v := getattr(self, f.name), Tensor)
         }
+        picked["seconds"] = self.seconds * len(picked["success"]) / max(len(self), 1)
         return replace(self, **picked, own=None if self.own is None else self.own.take(rows))
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby, pairwise
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from sigmazero.core.ability import NEEDS
 from sigmazero.core.findings import CODES, Finding, coded, gating
-from sigmazero.report.measure import Measured
+from sigmazero.report.measure import Measured, changes
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 
@@ -46,14 +47,16 @@ def doubts(cells: Sequence[Measured]) -> Iterator[tuple[CellInfo, Finding]]:
     whole = [(info, facts) for info, facts in cells if len(facts) == info.rows]
     for _, some in groupby(sorted(whole, key=_question), key=_question):
         alike = list(some)
-        yield from _falling(alike)
-        yield from _beaten(alike)
+        for budget in dict.fromkeys(info.budget for info, _ in alike):
+            same = [cell for cell in alike if cell[0].budget == budget]
+            yield from _falling(same)
+            yield from _beaten(same, alike)
 
 
 def _question(cell: Measured) -> tuple[str, ...]:
-    """What cells have in common that differ in their attacks alone."""
+    """What cells have in common that differ in their attacks and budgets alone."""
     info = cell[0]
-    same = (info.model_sha256, info.model, info.data_hash, info.unit, info.goal, info.budget, info.precision)
+    same = (info.model_sha256, info.model, info.data_hash, info.unit, info.goal, info.precision)
     return tuple(map(str, (*same, info.origin.get("target"), info.identity.get("space"), info.margin)))
 
 
@@ -76,13 +79,16 @@ def _falling(cells: Sequence[Measured]) -> Iterator[tuple[CellInfo, Finding]]:
                 yield long[0], coded("SZ031", f"{long[0].attack} fooled {steps}, of {long[0].rows} samples.", FIX)
 
 
-def _beaten(cells: Sequence[Measured]) -> Iterator[tuple[CellInfo, Finding]]:
-    needs = [NEEDS.get(info.attack) for info, _ in cells]
-    led = [cell for cell, need in zip(cells, needs, strict=True) if need == "gradients"]
-    blind = [cell for cell, need in zip(cells, needs, strict=True) if need in ("scores", "labels")]
-    if not led or not blind:
+def _beaten(cells: Sequence[Measured], alike: Sequence[Measured]) -> Iterator[tuple[CellInfo, Finding]]:
+    """Compare cells with one budget; `alike` are those with other budgets too, which may have fooled within it."""
+    needs = {info.key: NEEDS.get(info.attack) for info, _ in alike}
+    blind = [cell for cell in cells if needs[cell[0].key] in ("scores", "labels")]
+    if not blind or "gradients" not in {needs[info.key] for info, _ in cells}:
         return
-    missed = ~np.any([_fooled(cell) for cell in led], axis=0)
+    budget = cells[0][0].budget
+    most = math.inf if budget is None else budget
+    led = [changes(facts, info.unit) for info, facts in alike if needs[info.key] == "gradients"]
+    missed = ~np.any([np.isfinite(each) & (each <= most) for each in led], axis=0)
     for cell in blind:
         info, beaten = cell[0], int((missed & _fooled(cell)).sum())
         if beaten > max(LUCK, SHARE * info.rows):

@@ -149,12 +149,12 @@ class Agreement:
 
     overlap  mean share of changed features that both changed, of those that either did
     fewer    share of all samples for which the first needs fewer changes than the second
-    same     share of all samples with the same number, both failing included
+    more     share of all samples for which it needs more
     """
 
     overlap: float
     fewer: float
-    same: float
+    more: float
 
 
 def agreement(first: Measured, second: Measured) -> Agreement:
@@ -166,7 +166,7 @@ def agreement(first: Measured, second: Measured) -> Agreement:
     shared = np.bincount(np.intersect1d(_numbered(one), _numbered(two), True) // FAR, minlength=len(common))
     either = np.diff(one.offsets) + np.diff(two.offsets) - shared
     overlap = metrics.average(shared[both] / np.maximum(either[both], 1))
-    return Agreement(overlap, metrics.average(left < right), metrics.average(left == right))
+    return Agreement(overlap, metrics.average(left < right), metrics.average(left > right))
 
 
 def _places(rows: Integers, wanted: Integers) -> Integers:

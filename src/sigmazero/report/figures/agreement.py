@@ -27,7 +27,7 @@ def pairs(store: Store, group: Sequence[Measured]) -> tuple[list[str], Any, Any]
     for row, column in combinations(range(len(free)), 2):
         found = patterns.agreement(free[row], free[column])
         overlap[row, column] = overlap[column, row] = found.overlap
-        fewer[row, column], fewer[column, row] = found.fewer, 1 - found.fewer - found.same
+        fewer[row, column], fewer[column, row] = found.fewer, found.more
     return [named[info.key] for info, _ in free], overlap, fewer
 
 

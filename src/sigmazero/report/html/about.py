@@ -97,12 +97,16 @@ def doctor(infos: Sequence[CellInfo], findings: Findings) -> Html:
     if not asked:
         lead = "The doctor was not asked when this store was filled; "
         return element("p", lead, element("code", "sigmazero doctor MODEL DATA"), " asks it.", class_="muted")
-    found = {(f"{info.model} on {info.dataset}", each["code"]): each for info in asked for each in findings[info.key]}
+    found = {
+        (f"{info.model} on {info.dataset}", each["code"], each["detail"]): each
+        for info in asked
+        for each in findings[info.key]
+    }
     models = len({(info.model, info.dataset) for info in asked})
     if not found:
         checked = "the model" if models == 1 else f"{models} pairs of model and data"
         return element("p", f"The doctor looked at {checked} and found nothing wrong.")
-    return join([finding(name, each) for (name, _), each in found.items()])
+    return join([finding(name, each) for (name, *_), each in found.items()])
 
 
 def finding(name: str, each: Mapping[str, str]) -> Html:

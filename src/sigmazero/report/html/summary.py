@@ -23,10 +23,14 @@ def render(cells: Sequence[Measured], states: Sequence[CellStatus], findings: ab
     total = f"{sum(len(facts) for _, facts in cells):,} attacked samples"
     groups = curves.panels(cells, mix=True)
     tiles = [tile(group, title) for group, title in zip(groups, curves.panel_titles(groups), strict=True)]
-    found = {(info.model, each["code"], each["severity"]) for info in infos for each in findings.get(info.key, ())}
+    found = {
+        (info.model, info.dataset, each["detail"], each["code"], each["severity"])
+        for info in infos
+        for each in findings.get(info.key, ())
+    }
     notes = [about.incomplete(states)]
     for severity, means in (("error", ": figures may mean nothing"), ("warning", "")):
-        if some := sorted({code for _, code, grave in found if grave == severity}):
+        if some := sorted({code for *_, code, grave in found if grave == severity}):
             many = sum(grave == severity for *_, grave in found)
             what = f"The doctor has {count(many, severity)} about the models ({', '.join(some)}){means}"
             notes.append(element("p", element("a", what, href="#provenance"), ".", class_=f"finding {severity}"))

@@ -1,0 +1,804 @@
+"""Read the figures back from whatever sigmazero shows: one small reader for each rendering.
+
+A reader knows the layout that a user sees and nothing of the code behind it. It returns the figures under the names
+of `tests.helpers.judge`, and raises `Unread` at a heading or a line that it does not know, so that no new figure
+escapes the judge. `Shown` is a number that knows how far it was rounded.
+
+Names: asr@K, samples, success, median_l0, ...; robust@K; cost_asr@C, median_cost; returned_asr, returned_median_l0
+for the points that a method returns by its own rule; NAME.low and NAME.high for the ends of an interval; in_pixels.
+"""
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from typing import Any
+
+Figures = dict[str, float]
+DASH = "–"
+
+
+class Unread(AssertionError):
+    """Something is shown that no reader knows."""
+
+
+class Shown(float):
+    """A number as it is shown; `half` is half of its last digit, which the true number may be off."""
+
+    half: float
+
+    def __new__(cls, value: float, half: float = 0.0) -> "Shown":
+        made = super().__new__(cls, value)
+        made.half = half
+        return made
+
+    def agrees(self, true: float) -> bool:
+        """Whether the true number, rounded, is the one shown."""
+        if math.isinf(self) or math.isinf(true) or math.isnan(true):
+            return self == true or (math.isnan(self) and math.isnan(true))
+        return abs(self - true) <= self.half * (1 + 1e-6) + 1e-9 * max(1.0, abs(true))
+
+
+def number(text: str, decimals: int | None = None, scale: float = 1.0) -> Shown | None:
+    """Read one number: None for a dash or nothing. `decimals` are those kept where trailing zeros are cut off."""
+    plain = text.strip().replace(",", "").replace("−", "-").removesuffix("%").strip()
+    if plain in ("", DASH):
+        return None
+    scale = scale / 100 if text.strip().endswith("%") else scale
+    if plain in ("∞", "inf"):
+        return Shown(math.inf)
+    mantissa = plain.partition("e")[0]
+    after = len(mantissa.partition(".")[2]) if decimals is None else decimals
+    exact = decimals is None and "." in mantissa and len(mantissa) > 12  # all digits of a float
+    return Shown(float(plain) * scale, 0.0 if exact else 0.5 * 10**-after * scale)
+
+
+# Headings of tables --------------------------------------------------------------------------------------------------
+
+WORDS = {
+    *("model", "network", "attack", "data", "dataset", "steps", "goal", "unit", "seed", "precision", "version"),
+    *("weights", "rows", "space", "budget", "cell", "member"),
+}
+# heading: figure, decimals where zeros at the end are cut off, factor
+HEADINGS: dict[str, tuple[str, int | None, float]] = {
+    "samples": ("samples", None, 1),
+    "clean": ("clean_accuracy", None, 0.01),
+    "clean accuracy": ("clean_accuracy", None, 0.01),
+    "median": ("median_l0", 1, 1),
+    "median l0": ("median_l0", 1, 1),
+    "mean": ("mean_l0", 2, 1),
+    "mean l0": ("mean_l0", 2, 1),
+    "median cost": ("median_cost", 2, 1),
+    "ASR returned": ("returned_asr", None, 0.01),
+    "median returned": ("returned_median_l0", 1, 1),
+    "median ≥": ("median_least", 1, 1),
+    "s": ("seconds_per_sample", None, 1),
+    "s/sample": ("seconds_per_sample", 4, 1),
+    "seconds per sample": ("seconds_per_sample", 4, 1),
+    "queries per sample": ("queries", 1, 1),
+    "kqueries": ("queries", None, 1000),
+    "attacked": ("attacked", None, 1),
+    "queries": ("queries_in_all", None, 1),
+    "right after it": ("robust_after", None, 0.01),
+    "seconds": ("seconds", None, 1),
+}
+PATTERNS = {
+    r"ASR (?:at )?([\d.]+|∞)": "asr",
+    r"ASR at cost ([\d.]+)": "cost_asr",
+    r"proved ([\d.]+)": "proved",
+    r"robust accuracy at (?:k = )?([\d.]+)": "robust",
+    r"robust accuracy at cost ([\d.]+)": "cost_robust",
+    r"k = ([\d.]+)": "robust",
+}
+
+
+Extra = Mapping[str, tuple[str, int | None, float]]
+NONE: Extra = {}
+
+
+def _heading(text: str, extra: Extra = NONE) -> tuple[str, int | None, float]:
+    bare = text.removesuffix(" (pixels)")
+    if bare in (known := {**HEADINGS, **extra}):
+        return known[bare]
+    for pattern, name in PATTERNS.items():
+        if found := re.fullmatch(pattern, bare):
+            return f"{name}@{'inf' if found[1] == '∞' else found[1]}", None, 0.01
+    raise Unread(f"no reader knows the heading {text!r}")
+
+
+def _cell(heading: str, text: str, extra: Extra = NONE) -> Figures:
+    """Read one cell of a table, and the interval in it, under its heading."""
+    if heading in ("fooled", "improved"):
+        return _told(_match(r"(?P<fooled>\d+)(?: of (?P<attacked_right>\d+))?", text))
+    name, decimals, factor = _heading(heading, extra)
+    plain = re.sub(r"^\*\*(.*)\*\*$|^\\textbf\{(.*)\}$", lambda found: found[1] or found[2] or "", text.strip())
+    matched = re.fullmatch(r"([^()]*?)(?:\s*\(([^()–]*)–([^()–]*)\))?", plain)
+    if matched is None:
+        raise Unread(f"no reader knows the cell {text!r} under {heading!r}")
+    parts = {name: matched[1], f"{name}.low": matched[2], f"{name}.high": matched[3]}
+    found: Figures = {}
+    for part, words in parts.items():
+        given = words or ""
+        read = number(given, decimals, 1.0 if "%" in given else factor)
+        if read is not None:
+            found[part] = read
+    if heading.endswith(" (pixels)"):
+        found["in_pixels"] = Shown(1.0)
+    return found
+
+
+def _rows(headings: Sequence[str], rows: Iterable[Sequence[str]], key: Sequence[str]) -> dict[str, Figures]:
+    """Read the rows of a table; each is known by its words under the headings `key`, which may stand above it."""
+    found: dict[str, Figures] = {}
+    above: dict[str, str] = {}
+    for row in rows:
+        if len(row) != len(headings):
+            raise Unread(f"{len(row)} cells under {len(headings)} headings: {row}")
+        words = {name: text.strip() for name, text in zip(headings, row, strict=True) if name in WORDS}
+        above |= {name: text for name, text in words.items() if text}
+        label = " ".join(above[name] for name in key if name in above and above[name] != DASH)
+        if label in found:
+            raise Unread(f"two rows are called {label!r}")
+        found[label] = {}
+        for name, text in zip(headings, row, strict=True):
+            if name not in WORDS:
+                whole = text.partition(" of ")[0] if name == "samples" else text
+                found[label] |= _cell(name, whole, WHOLE if "member" in headings else NONE)
+    return found
+
+
+def _named(name: str, value: Any) -> Figures:
+    """Read a figure by the name that files and dictionaries have for it; all its digits are there."""
+    if value is None or value == "":
+        return {}
+    bare, end = (
+        (name[: -len(tail)], f".{tail[1:]}") if (tail := name[name.rfind("_") :]) in ("_low", "_high") else (name, "")
+    )
+    at = re.fullmatch(r"(asr|proved)_([\d.]+|inf)", bare)
+    plain = {
+        "asr": "asr@inf",
+        "seconds": "seconds_per_sample",
+        "kqueries": "queries",
+        **{
+            each: each for each in ("samples", "missing", "clean_accuracy", "already_wrong", "beyond_budget", "success")
+        },
+        **{each: each for each in ("median_l0", "mean_l0", "mean_l0_found", "returned_asr", "returned_median_l0")},
+        **{each: each for each in ("median_least", "forwards", "backwards", "queries", "seconds_per_sample")},
+        **{each: each for each in ("non_finite", "unverified", "no_start", "stopped")},
+    }
+    if at is None and bare not in plain:
+        raise Unread(f"no reader knows the figure {name!r}")
+    known = f"{at[1]}@{at[2]}" if at else plain[bare]
+    return {known + end: Shown(float(value) * (1000 if bare == "kqueries" else 1))}
+
+
+# A result ------------------------------------------------------------------------------------------------------------
+
+
+def _match(pattern: str, text: str) -> dict[str, str]:
+    found = re.fullmatch(pattern, text)
+    if found is None:
+        raise Unread(f"no reader knows {text!r}")
+    return {name: words for name, words in found.groupdict().items() if words is not None}
+
+
+def _told(found: Mapping[str, str], **decimals: int) -> Figures:
+    """Read the groups of a pattern: `rate` with `k` is a success rate, `unit` says what is counted."""
+    figures: Figures = {}
+    for name, text in found.items():
+        if name == "unit":
+            figures["in_pixels"] = Shown(float(text == "pixels"))
+        elif name == "rate":
+            figures[f"asr@{found.get('k', 'inf')}"] = number(text) or Shown(0.0)
+        elif name != "k" and (read := number(text, decimals.get(name))) is not None:
+            figures[name] = read
+    return figures
+
+
+def read_repr(text: str) -> Figures:
+    """Read `repr(result)`."""
+    if text == "<Result of 0 samples>":
+        return {"samples": Shown(0)}
+    found = _match(
+        r"<Result of (?P<samples>\d+) samples: (?P<rate>[\d.]+%) fooled"
+        r"(?: within (?P<k>\d+) |, median l0 (?P<median_l0>\S+), mean (?P<mean_l0>\S+) )(?P<unit>features|pixels)"
+        r"(?:, (?P<beyond_samples>\d+) samples? only beyond it)?, (?P<queries>\d+) queries each(?:; SZ\d+: doubtful)*>",
+        text,
+    )
+    figures = _told(found, median_l0=1)
+    if (mean := found.get("mean_l0", "∞")) != "∞":  # four digits, of which zeros at the end are cut off
+        figures["mean_l0"] = Shown(float(mean), 0.5 * 10 ** (math.floor(math.log10(float(mean) or 1)) - 3))
+    return figures
+
+
+PRINTED = (
+    r"(?P<samples>\d+) samples, (?P<already_wrong>[\d.]+%) already wrong, (?P<rate>[\d.]+%) fooled in all"
+    r"(?: within (?P<k>\d+) (?P<unit>features|pixels)(?:, (?P<beyond_samples>\d+) samples? only beyond it)?)?",
+    r"median l0 (?P<median_l0>[^ ,]+), mean l0 (?P<mean_l0>\S+) \((?P<unit>features|pixels)\)",
+    r"per sample (?P<forwards>[\d.]+) forwards, (?P<backwards>[\d.]+) backwards, (?P<seconds_per_sample>[\d.]+) s",
+    r"(?P<stopped_samples>\d+) samples are not done, since the model stopped answering: they count as not fooled",
+    r"\d+ records of \d+ samples given up: fresh answers did not hold them",
+    r"SZ\d+: .*",
+)
+
+
+def read_print(text: str) -> Figures:
+    """Read `print(result)`."""
+    figures: Figures = {}
+    for line in text.splitlines():
+        matched = next((found for pattern in PRINTED if (found := re.fullmatch(pattern, line))), None)
+        if matched is None:
+            raise Unread(f"no reader knows the line {line!r}")
+        given = {name: words for name, words in matched.groupdict().items() if words is not None}
+        figures |= _told(given, median_l0=1)
+    return figures
+
+
+def read_notebook(html: str) -> tuple[Figures, list[Figures]]:
+    """Read the HTML of a result: its figures, the curve drawn among them, and those of the examples shown."""
+    page = parse(html)
+    (headline,), (table,) = page.texts["b"], page.tables
+    figures = read_repr(f"<{headline}>") | _down([[name, text] for name, text in table.rows])
+    figures |= _drawn(page)
+    shown = []
+    for words in (*page.texts.get("figcaption", ()), *page.texts.get("li", ())):
+        told = _match(
+            r"(?:row (?P<row>\d+), )?"
+            r"(?:.* → .*, (?P<changes>\d+) changed(?P<beyond> beyond the budget)?(?:: .*)?|.*: not fooled)",
+            words,
+        )
+        beyond = {"beyond_budget": Shown(float(told.pop("beyond", "") != ""))}
+        shown.append(_told(told) | (beyond if "changes" in told else {}))
+    return figures, shown
+
+
+def _drawn(page: "Page") -> Figures:
+    """Read the curve of a drawing by its own axes."""
+    if not page.paths:
+        return {}
+    axes, line = page.paths
+    left, top, bottom, right = (float(each) for each in re.findall(r"[\d.]+", axes))
+    end = float(page.texts["text"][1])
+    at = [(op, float(value)) for op, value in re.findall(r"([MHV,])([\d.]+)", line)]
+    figures: Figures = {}
+    k = 0.0
+    for op, value in at:
+        if op in "MH":
+            k = (value - left) / (right - left) * end
+        else:
+            rate = (bottom - value) / (bottom - top)
+            figures[f"asr@{round(k):g}"] = Shown(rate, 0.06 / (bottom - top))
+    return figures
+
+
+def read_frame(frame: Any) -> dict[str, list[Any]]:
+    """Read the data frame of a result: a list for each column."""
+    known = {
+        *("success", "l0", "l0_pixel", "cost", "outcome", "step_found", "forwards", "backwards"),
+        *("margin", "clean_prediction", "prediction", "given_up", "judged"),
+    }
+    if strange := set(frame.columns) - known:
+        raise Unread(f"no reader knows the columns {sorted(strange)}")
+    return {"id": frame.index.tolist(), **{name: frame[name].tolist() for name in frame.columns}}
+
+
+def read_summary(summary: Mapping[str, float]) -> Figures:
+    """Read `result.summary()`, or a record of an evaluation without its words."""
+    found: Figures = {}
+    for name, value in summary.items():
+        found |= _named(name, value)
+    return found
+
+
+def read_record(record: Mapping[str, Any]) -> Figures:
+    """Read a record of `Evaluation.records()`."""
+    return read_summary({name: value for name, value in record.items() if name not in WORDS})
+
+
+# Tables on a terminal, and as files ----------------------------------------------------------------------------------
+
+
+def _boxed(text: str) -> list[list[list[str]]]:
+    """Split the tables in a terminal's text into cells: columns lie apart by two spaces or more."""
+    tables, lines = [], text.splitlines()
+    for place, line in enumerate(lines):
+        if re.fullmatch(r" ─+ ?", line):
+            end = next(at for at in range(place, len(lines)) if not lines[at].strip())
+            tables.append([_cut(each) for each in (lines[place - 1], *lines[place + 1 : end])])
+    return tables
+
+
+def _cut(line: str) -> list[str]:
+    cells = re.split(r"\s{2,}", line.strip())
+    return ["", *cells] if line.startswith("    ") else cells
+
+
+def _down(rows: Sequence[Sequence[str]]) -> Figures:
+    """Read a table of two columns: names and figures."""
+    found: Figures = {}
+    for name, text in rows:
+        if name not in WORDS:
+            found |= _cell(name, text)
+    return found
+
+
+def read_table(text: str) -> dict[str, Figures]:
+    """Read the table that a command prints: one row for each run, or one column for each where figures are many."""
+    (table,) = _boxed(text)
+    first = [row[0] for row in table]
+    if any(name not in WORDS for name in table[0][:2]) or len(table[0]) == 2:  # names stand in the first column
+        turned = [list(column) for column in zip(*table, strict=True)]
+        return _rows(turned[0], turned[1:], ("model", "network", "attack", "budget", "member"))
+    if "model" in first[1:]:
+        raise Unread(f"a table that is neither down nor across: {table[0]}")
+    return _rows(table[0], table[1:], ("model", "attack", "budget"))
+
+
+def read_caption(text: str) -> dict[str, str]:
+    """Read the line above a table with what is common to all of it."""
+    return dict(part.split(" ", 1) for part in text.strip().rstrip(".").split(", ")[1:])
+
+
+def read_markdown(text: str) -> dict[str, Figures]:
+    """Read the one Markdown table in a text."""
+    lines = [re.split(r"(?<!\\)\|", line.strip().strip("|")) for line in text.splitlines() if line.startswith("|")]
+    head, rule, *rows = [[re.sub(r"\\(.)", r"\1", cell.strip()) for cell in line] for line in lines]
+    assert set("".join(rule)) <= {"-"}
+    return _rows(head, rows, ("model", "attack", "budget", "member"))
+
+
+def read_latex(text: str) -> dict[str, Figures]:
+    """Read the one LaTeX table in a text."""
+    plain = text
+    for mark, sign in ((r"$\infty$", "∞"), ("$-$", "−"), (r"\%", "%"), (r"\_", "_"), ("--", "–")):
+        plain = plain.replace(mark, sign)
+    lines = [line.removesuffix(r"\\").strip() for line in plain.splitlines() if line.rstrip().endswith(r"\\")]
+    head, *rows = [[cell.strip() for cell in line.split("&")] for line in lines]
+    return _rows(head, rows, ("model", "attack", "budget"))
+
+
+def read_csv(text: str) -> dict[str, Figures]:
+    """Read the CSV file of a report: every digit is there."""
+    found: dict[str, Figures] = {}
+    for row in csv.DictReader(io.StringIO(text)):
+        label = f"{row['model']} {row['attack']}"
+        if label in found:
+            raise Unread(f"two rows are called {label!r}")
+        told = {name: text for name, text in row.items() if name not in WORDS}
+        told["samples"] = told["samples"].partition(" of ")[0]
+        found[label] = read_summary(told)  # type: ignore[arg-type]
+    return found
+
+
+EXPORTED = {
+    *("row", "label", "target", "clean_prediction", "prediction", "outcome", "l0", "l0_pixel", "step_found"),
+    *("forwards", "backwards", "margin", "seconds", "given_up", "cost", "returned", "least", "index", "value"),
+}
+
+
+def read_export(text: str, to: str) -> dict[str, dict[str, list[Any]]]:
+    """Read an export of a store (csv or jsonl): for each cell, by its key, a list for each column."""
+    rows: list[dict[str, Any]] = (
+        [*csv.DictReader(io.StringIO(text))] if to == "csv" else [json.loads(line) for line in text.splitlines()]
+    )
+    words = WORDS | {"parameters", "model_sha256", "data_hash"}
+    found: dict[str, dict[str, list[Any]]] = {}
+    for row in rows:
+        if strange := set(row) - words - EXPORTED:
+            raise Unread(f"no reader knows the columns {sorted(strange)}")
+        columns = found.setdefault(row["cell"], {name: [] for name in row})
+        for name, value in row.items():
+            columns[name].append(value if name in words | {"outcome"} else _value(name, value))
+    return found
+
+
+def _value(name: str, value: Any) -> Any:
+    if name in ("index", "value"):
+        return [float(each) for each in (value.split() if isinstance(value, str) else value)]
+    return None if value in ("", None) else float(value)
+
+
+# Cascades and gates ---------------------------------------------------------------------------------------------------
+
+WHOLE: Extra = {"queries per sample": ("queries", 0, 1.0)}  # cascades round them
+HEADLINE = (
+    r"\w+ \d+(?: \(without [^)]*\))?, (?P<samples>\d+) samples, (?:at most (?P<k>\d+)|as few) (?P<unit>features|pixels)"
+    r"(?: as possible)?(?:, each at its cost)?: clean accuracy (?P<clean_accuracy>[\d.]+%)"
+)
+
+
+def read_cascade(text: str) -> dict[str, Figures]:
+    """Read what a cascade prints: the headline under "", and a line for each member."""
+    found: dict[str, Figures] = {}
+    for line in text.splitlines():
+        if words := re.fullmatch(
+            r"\w+ \d+: (?P<samples>\d+) samples, at most (?P<most_queries>[\d,]+) queries for each", line
+        ):
+            found[""] = _told(words.groupdict())
+        elif re.fullmatch(HEADLINE, line):
+            found[""] |= _told(_match(HEADLINE, line))
+        elif words := re.fullmatch(r"([\w-]+): (robust accuracy .*)", line):
+            parts = [re.fullmatch(r"(.*?) ([\d.]+%?|\d+ of \d+)", part) for part in words[2].split(", ")]
+            found[words[1]] = {name: v for part in parts if part for name, v in _cell(part[1], part[2], WHOLE).items()}
+        elif not line.startswith(("exact at one ", "SZ", "  ")):
+            raise Unread(f"no reader knows the line {line!r}")
+    return found
+
+
+def read_verdict(text: str) -> Figures:
+    """Read the line that says what a gate comes to."""
+    found = _match(
+        r"(?:passed|failed|measured|not to be believed \(.*\)): "
+        r"(?:median l0 (?P<median_l0>\S+) of (?P<samples>\d+) rows|"
+        r"robust accuracy under (?P<k>\d+) (?P<unit>features|pixels) (?:between (?P<at_least>[\d.]+ %) and )?"
+        r"(?P<robust>[\d.]+ %) of (?P<rows>\d+) rows(?:, ended when that was certain)? "
+        r"\(95 % interval (?P<low>[\d.]+ %) to (?P<high>[\d.]+ %)\)(?:, at least (?P<wanted>[\d.]+ %) wanted)?)",
+        text,
+    )
+    k = found.pop("k", "")
+    names = {"robust": f"robust@{k}", "low": f"robust@{k}.low", "high": f"robust@{k}.high", "rows": "samples"}
+    return {names.get(name, name): value for name, value in _told(found, median_l0=1).items()}
+
+
+def read_gate(document: Mapping[str, Any]) -> dict[str, Figures]:
+    """Read the record of a gate: the evaluation under "", and each member."""
+    known = {
+        *("format", "version", "outcome", "exit_code", "complete", "question", "robust_accuracy", "curve", "median_l0"),
+        *("clean_accuracy", "cascade", "members", "findings", "model", "data", "code", "environment", "times"),
+    }
+    if strange := set(document) - known:
+        raise Unread(f"no reader knows {sorted(strange)} in the record of a gate")
+    robust, eps = document["robust_accuracy"], document["question"]["eps"]
+    told: Figures = {"samples": Shown(document["data"]["rows"])}
+    told |= {name: Shown(document[name]) for name in ("clean_accuracy", "median_l0") if document[name] is not None}
+    for each in [{"k": eps, **robust}] if robust is not None else document["curve"]:
+        assert each["of"] == document["data"]["rows"]
+        assert each["count"] == round(each["value"] * each["of"])
+        told[f"robust@{each['k']:g}"] = Shown(each["value"])
+        told |= {f"robust@{each['k']:g}.{end}": Shown(each["interval"][end]) for end in ("low", "high")}
+    if robust is not None:
+        told["at_least"] = Shown(robust["at_least"] / robust["of"])
+    found = {"": told}
+    for member in document["members"]:
+        names = {"attacked": "attacked", "improved": "fooled", "queries": "queries_in_all"}
+        found[member["name"]] = {names[name]: Shown(member[name]) for name in names}
+        if member["robust_after"] is not None:
+            found[member["name"]]["robust_after"] = Shown(member["robust_after"] / document["data"]["rows"])
+    return found
+
+
+# Pages ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class HtmlTable:
+    """A table of a page: the id of what it stands in, its headings (none of a table of two columns), its rows."""
+
+    name: str
+    headings: list[str] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+
+
+@dataclass
+class Page:
+    """What a page holds: tables, embedded data by name, texts by their tag, drawings with titles, and their paths."""
+
+    tables: list[HtmlTable] = field(default_factory=list)
+    data: dict[str, Any] = field(default_factory=dict)
+    texts: dict[str, list[str]] = field(default_factory=dict)
+    drawings: list[tuple[str, str, list[str]]] = field(default_factory=list)  # heading of the fold, caption, titles
+    paths: list[str] = field(default_factory=list)
+
+
+class _Parser(HTMLParser):
+    VOID = ("meta", "link", "img", "br", "input", "hr")
+    TOLD = ("b", "p", "li", "title", "figcaption", "text", "dt", "dd", "h1", "h2", "h3", "summary", "strong", "label")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.page, self.fold = Page(), ""
+        self.open: list[tuple[str, dict[str, str | None]]] = []
+        self.held: list[str] = []
+        self.titles: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag in self.VOID:
+            return
+        self.open.append((tag, given))
+        if tag == "table":
+            around = [name for _, each in self.open if (name := each.get("id"))]
+            self.page.tables.append(HtmlTable(around[-1] if around else ""))
+        elif tag == "tr":
+            self.page.tables[-1].rows.append([])
+        elif tag == "path":
+            self.page.paths.append(given["d"] or "")
+        elif tag == "small" and self.held:
+            self.held[-1] += " "
+        if tag in (*self.TOLD, "td", "th", "script"):
+            self.held.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.open:
+            name, given = self.open.pop()
+            if name == tag:
+                break
+        if tag in (*self.TOLD, "td", "th", "script"):
+            text = self.held.pop()
+            if self.held and tag not in ("title", "script"):
+                self.held[-1] += text
+            if tag == "script":
+                if given.get("type") == "application/json":
+                    self.page.data[(given["id"] or "").removeprefix("data-")] = json.loads(text)
+            elif tag in ("td", "th"):
+                table = self.page.tables[-1]
+                text = " ".join(text.split())
+                if tag == "th" and given.get("scope") == "col":
+                    table.headings.append(text)
+                else:
+                    table.rows[-1].append(text)
+            else:
+                self._tell(tag, " ".join(text.split()))
+
+    def _tell(self, tag: str, text: str) -> None:
+        self.page.texts.setdefault(tag, []).append(text)
+        if tag == "summary":
+            self.fold = text
+        elif tag == "title":
+            self.titles.append(text)
+        elif tag == "figcaption":
+            self.page.drawings.append((self.fold, text, self.titles))
+            self.titles = []
+
+    def handle_data(self, data: str) -> None:
+        if self.held:
+            self.held[-1] += data
+
+
+def parse(html: str) -> Page:
+    """Take a page apart."""
+    parser = _Parser()
+    parser.feed(html)
+    for table in parser.page.tables:
+        table.rows = [row for row in table.rows if row]
+    return parser.page
+
+
+def read_page(html: str) -> dict[str, dict[str, Figures]]:
+    """Read the page of a store: for each table and each set of embedded figures, the figures of each row.
+
+    Curves are named by what they are about, "curve: MODEL on DATA", tables of classes by that and their attack.
+    """
+    page = parse(html)
+    found: dict[str, dict[str, Figures]] = {}
+    charts = page.data.get("charts", {})
+    about = {name: re.sub(r", n = .*", "", chart["title"]) for name, chart in charts.items()}
+    strongest = [words[1] for text in page.texts["p"] if (words := re.fullmatch(r"By true class, (.*), the .*", text))]
+    folds = [text for name, text in about.items() if re.fullmatch(r"curve-\d+", name)]
+    for table in page.tables:
+        kind, _, place = table.name.removesuffix("-table").rpartition("-")
+        if table.name in ("cells", "parameters", "gaps"):  # words and settings; the last is a table of the package
+            continue
+        if kind in ("curve", "cost-curve", "effort"):
+            found[f"{kind}: {about[f'{kind}-{place}']}"] = _curve_table(table, "effort" if kind == "effort" else "asr")
+        elif kind == "classes":
+            found[f"classes: {folds[int(place)]}: {strongest[int(place)]}"] = _class_table(table)
+        elif table.name in ("minimum-norm", "fixed-budget", "by-cost"):
+            found[table.name] = read_html_table(table)
+        else:
+            raise Unread(f"no reader knows the table {table.name!r}")
+    for name, texts in page.data.get("copies", {}).items():
+        for to, text in texts.items():
+            found[f"{name} as {to}"] = {"LaTeX": read_latex, "CSV": read_csv, "Markdown": read_markdown}[to](text)
+    for name, picks in page.data.get("picks", {}).items():
+        found[f"{name} to pick"] = _picks(picks, found[name])
+    for name, chart in charts.items():
+        kind = name.rpartition("-")[0]
+        found[f"{kind}, drawn: {about[name]}"] = _chart(chart, "effort" if kind == "effort" else "asr")
+    found["drawings"] = _drawings(page)
+    return found
+
+
+def read_html_table(table: HtmlTable) -> dict[str, Figures]:
+    """Read a table of a page with a line for each model and attack."""
+    return _rows(table.headings, table.rows, ("model", "attack"))
+
+
+def _curve_table(table: HtmlTable, name: str) -> dict[str, Figures]:
+    ks = {k: (f"{name}@{'inf' if k == '∞' else k}", 1, 0.01) for k in table.headings[1:]}
+    rows = [(row[0], list(zip(table.headings[1:], row[1:], strict=True))) for row in table.rows]
+    return {label: {n: v for k, text in cells for n, v in _cell(k, text, ks).items()} for label, cells in rows}
+
+
+def _class_table(table: HtmlTable) -> dict[str, Figures]:
+    assert table.headings == ["class", "n", "clean accuracy", "median l0", "fooled", "mostly taken for"]
+    made = {}
+    for label, n, clean, median, fooled, mostly in table.rows:
+        given = {"samples": n, "clean accuracy": clean, "median l0": median, "ASR ∞": fooled}
+        made[label] = {name: v for head, text in given.items() for name, v in _cell(head, text).items()}
+        if mostly != DASH:
+            made[label] |= _told(_match(r"(?P<taken_for>\S+) \((?P<taken_share>[\d.]+ %)\)", mostly))
+    return made
+
+
+def _picks(picks: Mapping[str, Any], shown: Mapping[str, Figures]) -> dict[str, Figures]:
+    """Read the figures that a reader may choose instead; each has a text and a number."""
+    found: dict[str, Figures] = {}
+    for label, row in zip(shown, picks["rows"], strict=True):
+        found[label] = {}
+        for heading, (text, value, ends, _) in zip(picks["headings"], row, strict=True):
+            read = _cell(heading, f"{text} {ends}")
+            name = _heading(heading)[0]
+            assert read[name].agrees(value), f"{label}: {text} stands for {value}"  # type: ignore[attr-defined]
+            found[label] |= read | {name: Shown(value)}
+    return found
+
+
+def _chart(chart: Mapping[str, Any], name: str) -> dict[str, Figures]:
+    """Read what is drawn: rates in percent with three decimals at each k, and points of runs with a budget."""
+    found: dict[str, Figures] = {}
+    for line in chart["series"]:
+        told: Figures = {}
+        found[line["label"]] = told
+        for end, key in (("", "rate"), (".low", "low"), (".high", "high")):
+            for k, value in zip(chart["ks"], line.get(key, ()), strict=False):
+                told[f"{name}@{k:g}{end}"] = Shown(value / 100, 0.5e-5)
+    for point in chart["points"]:
+        told = found.setdefault(point["label"], {})
+        for end, key in (("", "rate"), (".low", "low"), (".high", "high")):
+            told[f"{name}@{point['k']:g}{end}"] = Shown(point[key] / 100, 0.5e-5)
+    return found
+
+
+def _drawings(page: Page) -> dict[str, Figures]:
+    """Read the titles of drawings, by the fold that they stand in: bars, squares of two attacks, and the captions."""
+    found: dict[str, Figures] = {}
+    patterns = {
+        r"(\d+) samples? needs? (\d+(?: to \d+)?) changes?": "samples@{1}",
+        r"of the examples of (\S+), (\d+) % are taken for (\S+)": "taken {0} {2}",
+        r"(.+) and (.+) share (\d+) % of the features that either changes": "shared {0}|{1}",
+        r"(.+) needs fewer changes than (.+) on (\d+) % of the samples": "fewer {0}|{1}",
+    }
+    value = {"samples@{1}": 0, "taken {0} {2}": 1}
+    for fold, caption, titles in page.drawings:
+        name, *rest = caption.split("; ")
+        told = found.setdefault(f"{fold}: {name.partition(': ')[0]}", {})
+        for text in titles:
+            if text.endswith("sigmazero"):  # the page's own title
+                continue
+            kind, given = next(
+                ((kind, m.groups()) for pattern, kind in patterns.items() if (m := re.fullmatch(pattern, text))),
+                ("", ()),
+            )
+            if not kind:
+                raise Unread(f"no reader knows the drawing {text!r}")
+            whole = number(given[value.get(kind, 2)], 0, 1.0 if kind == "samples@{1}" else 0.01)
+            assert whole is not None
+            told[kind.format(*given)] = whole
+        for each in rest:
+            if matched := re.fullmatch(
+                r"(\d+) (wrong already|beyond the axis|not fooled|rarer classes are left out)\.?", each
+            ):
+                told[f"samples {matched[2]}"] = Shown(float(matched[1]))
+            else:
+                raise Unread(f"no reader knows the caption {caption!r}")
+        if most := re.fullmatch(r".*: at most ([\d.]+ %)", name):
+            told["brightest"] = number(most[1]) or Shown(0.0)
+    return found
+
+
+def read_tiles(html: str) -> dict[str, Figures]:
+    """Read the top of a page: the counts under "", the doctor's among them, and a tile for each model."""
+    page = parse(html)
+    counts = next(text for text in page.texts["p"] if text.endswith(" attacked samples."))
+    whole = (
+        r"(?P<models>\d+) models?, (?P<attacks>\d+) attacks?, \d+ data sets?, (?P<attacked>[\d,]+) attacked samples\."
+    )
+    found = {"": _told(_match(whole, counts))}
+    for text in page.texts["p"]:
+        if told := re.fullmatch(r"The doctor has (\d+) (error|warning)s? about .*", text):
+            found[""][f"{told[2]}s"] = Shown(float(told[1]))
+    fool = r" changed (?P<unit>features|pixels) or fewer fool half of the samples, by "
+    tile = (
+        rf"(?:(?P<median_l0>[\d.∞]+){fool}"
+        r"(?:the best of (?P<runs>\d+) runs\. Best alone: .*, with (?P<alone>[\d.∞]+)|\S+)\."
+        r"|(?P<rate>[\d.]+ %) of the samples fall to (?P<k>\d+) changed (?P<counted>features|pixels), by \S+\.)"
+        r" Clean accuracy (?P<clean_accuracy>[\d.]+ %) of (?P<samples>\d+) samples?\."
+    )
+    for name, text in zip(page.texts["dt"], page.texts["dd"], strict=True):
+        if " on " in name:
+            given = _match(tile, text)
+            if "counted" in given:
+                given["unit"] = given.pop("counted")
+            found[name] = _told(given, median_l0=1, alone=1)
+    return found
+
+
+def read_doctor(html: str) -> list[str]:
+    """Read what the doctor says on a page, a line for each finding."""
+    return [text for text in parse(html).texts["p"] if re.match(r"SZ\d+ (error|warning) ", text)]
+
+
+def read_samples(html: str) -> list[dict[str, Any]]:
+    """Read the samples that a page shows one by one: for each run a list for each column."""
+    keep = ("rows", "before", "after", "outcome", "l0", "queries", "step", "counts")
+    return [
+        {name: cell.get(name) for name in (*keep, "model", "attack", "budget", "unit")}
+        for group in parse(html).data["samples"]
+        for cell in group["cells"]
+    ]
+
+
+def read_site(html: str) -> list[dict[str, Figures]]:
+    """Read the first page of a leaderboard: for each board and model what no attack fooled, and the best one alone."""
+    boards = []
+    for table in parse(html).tables:
+        found: dict[str, Figures] = {}
+        boards.append(found)
+        extra: Extra = {"runs": ("runs", None, 1), "rows": ("samples", None, 1)}
+        for row in table.rows:
+            rank, _, model = row[0].partition(" ")
+            told = found.setdefault(model, {})
+            told["rank"] = number(rank) or Shown(math.nan)
+            for heading, text in zip(table.headings[1:], row[1:], strict=True):
+                if alone := re.fullmatch(r"alone (?:k = ([\d.]+)|median)", heading):
+                    value = re.match(r"[\d.∞]+", text)
+                    assert value is not None
+                    read = number(value[0], *((None, 0.01) if alone[1] else (1, 1)))
+                    told[f"alone robust@{alone[1]}" if alone[1] else "alone median_l0"] = read or Shown(math.nan)
+                else:
+                    told |= _cell(heading, text.rstrip("*"), extra)
+    return boards
+
+
+def read_standing(html: str) -> list[Figures]:
+    """Read the tiles on the page of a model of a leaderboard, for each board that it is on."""
+    page = parse(html)
+    found: list[Figures] = []
+    for name, text in zip(page.texts["dt"], page.texts["dd"], strict=True):
+        if name == "clean accuracy":
+            found.append({})
+        if name in ("clean accuracy", "median l0") or name.startswith("robust accuracy"):
+            value = re.match(r"[\d.∞]+(?: %)?", text)
+            assert value is not None
+            found[-1] |= _cell(name, value[0])
+    return found
+
+
+def _scores(table: HtmlTable) -> dict[str, Figures]:
+    found: dict[str, Figures] = {}
+    for first, *cells in table.rows:
+        rank, _, model = first.partition(" ")
+        found[model] = {"rank": number(rank) or Shown(math.nan)}
+        for heading, text in zip(table.headings[1:], cells, strict=True):
+            if heading != "found by":
+                found[model] |= _cell(heading, re.sub(r" (\S+–\S+)$", r" (\1)", text))
+    return found
+
+
+def read_board(html: str) -> dict[str, dict[str, Figures]]:
+    """Read a page of a leaderboard that is a folder: "scores" and "curves" by model, "samples" by row."""
+    page = parse(html)
+    found: dict[str, dict[str, Figures]] = {"scores": {}, "curves": {}, "drawn": {}, "samples": {}}
+    for table in page.tables:
+        kind = table.name.rpartition("-")[2]
+        if kind == "numbers":
+            found["curves"] |= _curve_table(table, "asr")
+        elif kind == "samples":
+            assert table.headings == ["row", "found by", "with", "on", "class", "at least", "found"]
+            for row, *_, label, least, changes in table.rows:
+                given = {"label": label, "least": least, "changes": changes}
+                found["samples"][row] = {name: v for name, text in given.items() if (v := number(text)) is not None}
+        elif kind == "table":
+            found["scores"] |= _scores(table)
+        elif kind == "finders":
+            found["finders"] = {row[0]: {"samples": Shown(float(row[-1]))} for row in table.rows}
+        else:
+            raise Unread(f"no reader knows the table {table.name!r}")
+    for chart in page.data["charts"].values():
+        found["drawn"] |= _chart(chart, "asr")
+    return found

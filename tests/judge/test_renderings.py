@@ -1,0 +1,959 @@
+"""Every figure that is shown anywhere is the one that the judge computes from points and logits.
+
+Real runs go through each rendering, a reader takes the figures back, and each is compared to the digits shown. The
+judge sees the inputs, the points, the model and what was asked; of the counts of passes it sees those per sample.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import sigmazero as sz
+from tests.helpers import judge, readers
+from tests.helpers.commands import run_command
+from tests.helpers.readers import Shown
+
+KS = tuple(range(61))
+FOUND = 1  # the outcome that drawings and tables of classes are about: by a change, within the budget
+Array = np.ndarray[Any, Any]
+
+
+NET = """
+import torch
+from torch import nn
+
+def build():
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Flatten(), nn.Linear(48, 12), nn.ReLU(), nn.Linear(12, 4))
+
+def other():
+    model = build()
+    for each in model.parameters():
+        each.data += 0.03 * torch.randn(each.shape)
+    return model
+"""
+
+
+def network(name: str = "build") -> nn.Module:
+    held: dict[str, Any] = {}
+    exec(NET, held)
+    model: nn.Module = held[name]()
+    return model.eval().requires_grad_(False)
+
+
+def inputs() -> tuple[Tensor, Tensor]:
+    """Twelve images and their classes, two of which the network gets wrong."""
+    x = torch.rand(12, 3, 4, 4, generator=torch.Generator().manual_seed(1))
+    y = network()(x).argmax(1)
+    y[[0, 5]] = (y[[0, 5]] + 1) % 4
+    return x, y
+
+
+def few() -> Tensor:
+    """A mask that leaves three features, which is not enough for every sample."""
+    mask = torch.zeros(3, 4, 4, dtype=torch.bool)
+    mask.view(-1)[[3, 11, 20]] = True
+    return mask
+
+
+COSTS = tuple([0.5, 1.0, 2.5] * 16)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A run by public names, and what the judge needs to know about it."""
+
+    attack: str
+    how: dict[str, Any] = field(default_factory=dict)
+    steps: int = 20
+    targeted: bool = False
+    costs: bool = False
+    queries: int | None = None  # that the model answers, and no more
+
+
+RUNS = {
+    "free": Asked("sigma-zero"),
+    "free, in pixels": Asked("fmn", {"unit": "pixel"}),
+    "never fooled": Asked("fmn", {"mask": few()}),
+    "beyond the budget": Asked("pdpgd", {"budget": 3}),
+    "beyond the budget, in pixels": Asked("fmn", {"budget": 1, "unit": "pixel"}),
+    "for a budget": Asked("sparse-rs", {"budget": 3, "unit": "pixel"}),
+    "for a budget of features": Asked("pgd-l0", {"budget": 2}),
+    "targeted": Asked("sigma-zero", targeted=True),
+    "own answer": Asked("ead-paper", steps=10),
+    "own answer, in pixels": Asked("pdpgd-paper", {"unit": "pixel"}),
+    "with costs": Asked("sigma-swap", costs=True),
+    "stopped": Asked("sparse-rs", {"budget": 2, "batch_size": 4}, queries=170),
+}
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the judge knows about a run: figures by name, and the arrays they come from."""
+
+    figures: Mapping[str, float]
+    rows: Mapping[str, Array]
+
+    def __getitem__(self, name: str) -> float:
+        if name.endswith((".low", ".high")):
+            return self.ends(name.rpartition(".")[0])[name.endswith(".high")]
+        kind, _, at = name.partition("@")
+        if kind == "cost_asr":
+            return float((self.rows["cost"] <= float(at) * (1 + 1e-6)).mean())
+        if kind == "asr" and name not in self.figures:  # a k between two whole numbers
+            return self.figures[f"asr@{math.floor(float(at))}"]
+        return self.figures[name]
+
+    def ends(self, name: str) -> tuple[float, float]:
+        """The ends of Wilson's 95 % interval: where the share is 1.96 standard deviations away."""
+        n, share, z = self.figures["samples"], self[name], 1.959963984540054
+        low, high = sorted(np.roots([1 + z * z / n, -(2 * share + z * z / n), share * share]).real)
+        return max(low, 0.0), min(high, 1.0)
+
+    def bootstrap(self, name: str) -> tuple[float, float]:
+        """Between what an end of the 95 % interval of the median must lie, by resampling."""
+        changes = self.rows["changes"]
+        drawn = np.random.default_rng(0).choice(changes, (20_000, len(changes)))
+        medians, end = np.sort(np.median(drawn, axis=1)), 0.025 if name.endswith("low") else 0.975
+        low, high = (medians[round((end + off) * len(medians))] for off in (-0.005, 0.005))
+        return low - 0.05, high + 0.05
+
+
+def know(model: Any, x: Tensor, x_adv: Tensor, y: Tensor, **asked: Any) -> Known:
+    """Ask the model and let the judge compute."""
+    with torch.no_grad():
+        logits = [model(each).double().numpy() for each in (x, x_adv)]
+    counted: dict[str, Any] = {name: asked.pop(name, None) for name in ("forwards", "backwards", "seconds")}
+    ended, labels = np.asarray(asked.pop("outcome", ())), asked.pop("labels", None)
+    given: tuple[Any, Any, Any, Any, Any] = (x.numpy(), x_adv.numpy(), y.numpy(), logits[0], logits[1])
+    counted |= {"labels": None if labels is None else labels.numpy(), "ks": KS}
+    rows = judge.per_sample(*given, **asked)
+    found = judge.figures(*given, **{**counted, **asked})
+    found |= {"in_pixels": float(asked.get("unit") == "pixel"), "non_finite": float((rows["outcome"] == 3).mean())}
+    found |= {"beyond_samples": float((rows["outcome"] == 7).sum()), "stopped_samples": float((ended == 6).sum())}
+    found |= {name: float((ended == code).sum()) / len(x) for name, code in (("unverified", 4), ("no_start", 5))}
+    if asked.get("costs") is not None:
+        found["median_cost"] = float(np.median(rows["cost"]))
+    return Known(found, rows)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, and the judge's word about it."""
+
+    asked: Asked
+    result: sz.Result
+    known: Known
+    x: Tensor
+
+
+def finish(asked: Asked) -> Run:
+    x, labels = inputs()
+    how = dict(asked.how)
+    if asked.costs:
+        how["space"] = sz.Space(cost=COSTS)
+    y = (labels + 1) % 4 if asked.targeted else labels
+    attack, model = sz.get(asked.attack, steps=asked.steps), network()
+    if asked.queries is None:
+        result = attack.run(model, x, y, targeted=asked.targeted, **how)
+    else:
+        service = sz.wrap(lambda rows: model(rows), takes="torch", max_queries=asked.queries)
+        with pytest.warns(RuntimeWarning, match=f"max_queries={asked.queries}"):
+            result = attack.run(service, x, y, targeted=asked.targeted, **how)
+    told = {name: how[name] for name in ("unit", "budget") if name in how} | {"targeted": asked.targeted}
+    told |= {"costs": COSTS, "sites": [[k] for k in range(48)]} if asked.costs else {}
+    counts = {"forwards": result.forwards.numpy(), "backwards": result.backwards.numpy(), "seconds": result.seconds}
+    counts |= {"outcome": result.outcome.numpy()}
+    known = know(network(), x, result.x_adv, y, **told, **counts)
+    if result.own is not None:
+        own = know(network(), x, result.own.x_adv, y, **told)
+        known.figures.update(returned_asr=own["asr@inf"], returned_median_l0=own["median_l0"])  # type: ignore[attr-defined]
+    return Run(asked, result, known, x)
+
+
+@pytest.fixture(scope="module")
+def runs() -> Mapping[str, Run]:
+    class Once(dict[str, Run]):
+        def __missing__(self, name: str) -> Run:
+            self[name] = finish(RUNS[name])
+            return self[name]
+
+    return Once()
+
+
+@pytest.fixture(params=RUNS)
+def run(request: pytest.FixtureRequest, runs: Mapping[str, Run]) -> Run:
+    return runs[request.param]
+
+
+def compare(read: Mapping[str, float], known: Known, *must: str, where: str = "") -> None:
+    """Every figure read is the judge's, and those that must be there are."""
+    wrong = []
+    for name, value in read.items():
+        if name in ("median_l0.low", "median_l0.high"):
+            true: Any = known.bootstrap(name)
+            right = true[0] <= value <= true[1]
+        else:
+            true = known[name]
+            right = (value if isinstance(value, Shown) else Shown(value)).agrees(true)
+        if not right:
+            wrong.append(f"{where} {name}: {float(value)} is shown, {true} is true")
+    assert not wrong, "\n".join(wrong)
+    assert set(must) <= set(read), f"{where} {set(must) - set(read)} not shown"
+
+
+def first(run: Run) -> list[str]:
+    """The figures that everything must show that people read."""
+    budget = run.asked.how.get("budget")
+    return [f"asr@{budget}"] if budget is not None else ["asr@inf", "median_l0", "mean_l0", "in_pixels"]
+
+
+def test_repr(run: Run) -> None:
+    compare(readers.read_repr(repr(run.result)), run.known, "samples", "queries", *first(run))
+
+
+def test_print(run: Run) -> None:
+    read = readers.read_print(str(run.result))
+    compare(read, run.known, "samples", "already_wrong", "forwards", "backwards", *first(run))
+    assert ("beyond_samples" in read) == (run.known["beyond_samples"] > 0)
+    assert ("stopped_samples" in read) == (run.known["stopped_samples"] > 0)
+
+
+def test_notebook(run: Run) -> None:
+    read, shown = readers.read_notebook(run.result._repr_html_())
+    compare(read, run.known, "samples", "queries", *first(run))
+    changes = run.known.rows["changes"]
+    within, there = run.known.rows["success"], np.isfinite(changes)
+    for each in shown:
+        rows = ~there if "changes" not in each else there & (within != bool(each["beyond_budget"]))
+        assert each.get("changes", math.inf) in changes[rows]
+
+
+def test_summary(run: Run) -> None:
+    read = readers.read_summary(run.result.summary())
+    own = ("returned_asr", "returned_median_l0") if run.result.own is not None else ()
+    compare(read, run.known, "samples", "asr@inf", "median_l0", "mean_l0", "mean_l0_found", "queries", *own)
+
+
+def test_methods(run: Run) -> None:
+    result, known = run.result, run.known
+    read = {f"asr@{k}": result.asr(k) for k in KS} | {
+        "asr@inf": result.asr(),
+        "success": float(result.success.double().mean()),
+    }
+    read |= {"median_l0": result.median_l0, "mean_l0": result.mean_l0}
+    read |= {f"cost_asr@{cost}": result.asr_at_cost(cost) for cost in (0.5, 1.0, 1.5, 3.0, 10.0)}
+    compare(read, known)
+    assert result.asr_at_cost() == known["asr@inf"]
+
+
+def compare_rows(columns: Mapping[str, Any], known: Known, where: str = "") -> None:
+    """Every row of a table by samples is what the judge says of it."""
+    names = {number: name for name, number in (("already", 0), ("found", 1), ("beyond_budget", 7), ("non_finite", 3))}
+    rows, there = known.rows, np.isfinite(known.rows["l0"])
+    asked = np.asarray(columns["outcome"]) != "stopped"  # of the others the model has not even seen the clean input
+    for name in ("l0", "l0_pixel", "cost", "success", "clean_prediction"):
+        if name in columns:
+            given, true = np.asarray(columns[name], dtype=float), rows[name].astype(float)
+            np.testing.assert_allclose(given[asked], true[asked], err_msg=f"{where} {name}")
+    for name, close in (("prediction", 0.0), ("margin", 1e-4)):
+        if name in columns:
+            given = np.asarray(columns[name], dtype=float)[there]
+            np.testing.assert_allclose(given, rows[name][there], rtol=close, atol=close, err_msg=where)
+    for code, told in zip(rows["outcome"].tolist(), columns["outcome"], strict=True):
+        assert told == names.get(code, told), f"{where}: {told}, {code}"
+        assert (told in names.values()) == (code in names), f"{where}: {told}, {code}"
+
+
+def test_some_samples_alone(run: Run) -> None:
+    """A part of a result has the figures of its samples, and the same seconds for each."""
+    rows = torch.tensor([0, 1, 3, 8])
+    part, mine = run.result.take(rows), rows.numpy()
+    changes = run.known.rows["changes"][mine]
+    known = {"samples": 4.0, "median_l0": float(np.median(changes)), "asr@inf": float(np.isfinite(changes).mean())}
+    known |= {f"asr@{k}": float((changes <= k).mean()) for k in KS}
+    known["seconds_per_sample"] = run.known["seconds_per_sample"]
+    read = readers.read_summary(part.summary()) | readers.read_repr(repr(part))
+    compare({name: value for name, value in read.items() if name in known}, Known(known, {}), "seconds_per_sample")
+
+
+def test_frame(run: Run) -> None:
+    columns = readers.read_frame(run.result.to_pandas())
+    compare_rows(columns, run.known)
+    assert columns["forwards"] == run.result.forwards.tolist()
+    assert columns["id"] == run.result.ids.tolist()
+
+
+def test_saved_and_loaded(run: Run, tmp_path: Path) -> None:
+    loaded = sz.load_result(run.result.save(tmp_path / "result.npz"))
+    assert repr(loaded) == repr(run.result)
+    assert str(loaded) == str(run.result)
+    compare(readers.read_summary(loaded.summary()), run.known)
+    compare_rows(readers.read_frame(loaded.to_pandas()), run.known)
+    assert torch.equal(loaded.x_adv, run.result.x_adv)
+
+
+# Commands that attack, cascades and gates -----------------------------------------------------------------------------
+
+COMMANDS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "free": ((), {}),
+    "in pixels": (("--unit", "pixel"), {"unit": "pixel"}),
+    "beyond the budget": (("--attack", "pdpgd", "--budget", "3"), {"budget": 3}),
+    "for a budget": (("--attack", "sparse-rs", "--budget", "2", "--unit", "pixel"), {"budget": 2, "unit": "pixel"}),
+    "own answer": (("--attack", "ead-paper"), {}),
+    "targeted": (("--target-class", "1"), {"targeted": True}),
+    "with costs": (("--space", "space.toml"), {"costs": COSTS, "sites": [[k] for k in range(48)]}),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made, (x, y) = tmp_path_factory.mktemp("own"), inputs()
+    (made / "net.py").write_text(NET)
+    (made / "space.toml").write_text(sz.Space(cost=COSTS).to_toml())
+    np.savez(made / "mine.npz", images=x.numpy(), labels=y.numpy(), layout="NCHW")
+    return made
+
+
+MODEL = ("--model", "net.py:build", "--data", "mine.npz")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_attack_command(name: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    arguments, told = COMMANDS[name]
+    out = tmp_path / "result.npz"
+    ran = run_command("attack", *MODEL, "--steps", 15, "--no-doctor", "--out", out, *arguments)
+    assert ran.code == 0, ran.stderr
+    loaded, (x, labels) = sz.load_result(out), inputs()
+    with np.load(out) as arrays:
+        y = torch.from_numpy(arrays["targets"] if "targets" in arrays.files else arrays["labels"])
+    x, labels = x[loaded.ids], labels[loaded.ids]
+    counts = {each: getattr(loaded, each).numpy() for each in ("forwards", "backwards", "outcome")}
+    known = know(network(), x, loaded.x_adv, y, labels=labels, **counts, **told)
+    ((_, read),) = readers.read_table(ran.stdout).items()
+    read.pop("seconds_per_sample")
+    if name == "own answer":  # without a file, since that has no place for these points
+        ((_, more),) = readers.read_table(
+            run_command("attack", *MODEL, "--steps", 15, "--no-doctor", *arguments).stdout
+        ).items()
+        own = sz.get("ead-paper", steps=15).run(network(), x, y).own
+        assert own is not None
+        returned = know(network(), x, own.x_adv, y)
+        assert Shown.agrees(more["returned_asr"], returned["asr@inf"])  # type: ignore[arg-type]
+        assert Shown.agrees(more["returned_median_l0"], returned["median_l0"])  # type: ignore[arg-type]
+    budget = told.get("budget")
+    must = ["asr@inf", "median_l0", "mean_l0"] if budget is None else [f"asr@{budget}"]
+    compare(
+        read, known, "samples", "clean_accuracy", "queries", *must, *(["median_cost"] if name == "with costs" else [])
+    )
+    read = readers.read_summary(loaded.summary())
+    read = {each: value for each, value in read.items() if not each.startswith(("returned", "seconds"))}
+    compare(read, known)
+    compare({each: value for each, value in readers.read_repr(repr(loaded)).items()}, known)
+    compare_rows(readers.read_frame(loaded.to_pandas()), known)
+
+
+def few_members() -> list[sz.Attack]:
+    return [sz.get("fmn", steps=8), sz.get("sparse-rs", steps=10)]
+
+
+def members_known(run: Any, names: list[str], known: Known, k: int) -> dict[str, Known]:
+    """What the judge says of each member of a cascade, from a run of its own on the samples that were left to it."""
+    x, y = inputs()
+    left, told = np.ones(12, dtype=bool), {}
+    for attack, name in zip(few_members(), names, strict=True):
+        rows = torch.from_numpy(np.flatnonzero(left))
+        result = attack.run(network(), x[rows], y[rows], budget=k, ids=rows, **run)
+        mine = know(network(), x[rows], result.x_adv, y[rows], budget=k, **run)
+        right = known.rows["outcome"][left] != 0
+        counted = (result.forwards + result.backwards).double()
+        fooled = mine.rows["success"] & right
+        left[rows.numpy()[mine.rows["success"]]] = False
+        told[name] = Known(
+            {
+                "attacked": float(len(rows)),
+                "attacked_right": float(right.sum()),
+                "fooled": float(fooled.sum()),
+                "queries": float(counted.mean()),
+                "queries_in_all": float(counted.sum()),
+                "robust_after": left.mean(),
+                f"robust@{k}": left.mean(),
+            },
+            {},
+        )
+    return told
+
+
+def robust_of(known: Known, ks: Any) -> Known:
+    """Figures of robustness: right, and not fooled with k changes."""
+    right = known.rows["outcome"] != 0
+    shares = {f"robust@{k}": float((right & (known.rows["changes"] > k)).mean()) for k in ks}
+    return Known({**known.figures, **shares}, known.rows)
+
+
+@pytest.mark.parametrize("unit", ["feature", "pixel"])
+def test_cascade_and_gate_for_a_budget(unit: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (x, y), run = inputs(), {"unit": unit}
+    how: Any = {"version": "custom", "attacks_to_run": few_members(), "seed": 0, **run}
+    verdict = sz.gate(network(), (x, y), 2, doctor=False, **how)
+    capsys.readouterr()
+    cascade = sz.SparseAutoAttack(network(), eps=2, **how)
+    cascade.doctor = False
+    x_adv = cascade.run_standard_evaluation(x, y)
+    printed = capsys.readouterr().out
+    assert torch.equal(x_adv, verdict.report.result.x_adv)
+    known = robust_of(know(network(), x, x_adv, y, budget=2, **run), [2])
+    members = members_known(run, ["fmn", "sparse-rs"], known, 2)
+    for read in (
+        readers.read_cascade(printed),
+        readers.read_cascade(str(cascade.report)),
+        readers.read_gate(verdict.document),
+    ):
+        top = read.pop("")
+        assert top.pop("most_queries", 26.0) == 26.0
+        assert Shown.agrees(top.pop("at_least", top.get("robust@2", Shown(0.0))), top.get("robust@2", 0.0))  # type: ignore[arg-type]
+        compare(top, known, "samples", "clean_accuracy")
+        assert set(read) == set(members)
+        for name, figures in read.items():
+            figures.pop("seconds", None)
+            compare(figures, members[name], "fooled", where=name)
+    said = readers.read_verdict(str(verdict))
+    compare(said, known, "robust@2", "samples", "robust@2.low")
+    for name, figures in readers.read_markdown(verdict.markdown()).items():
+        compare(figures, members[name], "fooled", "robust_after", "queries_in_all", where=name)
+    compare({f"robust@{2}": verdict.robust_accuracy or 0.0, "clean_accuracy": cascade.report.clean_accuracy}, known)
+
+
+def test_cascade_and_gate_without_a_budget() -> None:
+    x, y = inputs()
+    for space in (None, sz.Space(cost=COSTS)):
+        how: Any = {"version": "custom", "attacks_to_run": [sz.get("fmn", steps=8), sz.get("query-swap", steps=10)]}
+        verdict = sz.gate(network(), (x, y), None, doctor=False, space=space, **how)
+        told = {} if space is None else {"costs": COSTS, "sites": [[k] for k in range(48)]}
+        known = robust_of(know(network(), x, verdict.report.result.x_adv, y, **told), KS)
+        compare(readers.read_verdict(str(verdict)), known, "median_l0", "samples")
+        read = readers.read_cascade(str(verdict.report))
+        document = readers.read_gate(verdict.document)[""]
+        last = read["query-swap"]
+        if space is not None:  # the points are the cheapest, which need not be the sparsest that were found
+            cost, right = known.rows["cost"], known.rows["outcome"] != 0
+            for name in [name for name in last if name.startswith("cost_robust@")]:
+                true = float((right & (cost > float(name.partition("@")[2]) + 1e-6)).mean())
+                assert Shown.agrees(last.pop(name), true)  # type: ignore[arg-type]
+            for figures in (last, document):
+                for name in [name for name in figures if name.startswith("robust@")]:
+                    value = figures.pop(name)
+                    assert name.endswith((".low", ".high")) or value <= known[name] + 0.0006
+        rates = {name: value for name, value in last.items() if name.startswith("robust@")}
+        compare(rates, known, *(["robust@1"] if space is None else []))
+        compare(document, known, "samples", "median_l0", "clean_accuracy")
+
+
+def test_gate_that_ends_early() -> None:
+    x, y = inputs()
+    how: Any = {"version": "custom", "attacks_to_run": few_members(), "doctor": False}
+    verdict, whole = (sz.gate(network(), (x, y), 2, at_least=0.9, complete=each, **how) for each in (False, True))
+    read, true = readers.read_verdict(str(verdict)), readers.read_verdict(str(whole))
+    assert read["at_least"] <= true["robust@2"] <= read["robust@2"]
+    assert not verdict.document["complete"]
+    assert verdict.exit_code == whole.exit_code == 1
+
+
+def test_auto_command(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    names = {each: tmp_path / f"gate.{each}" for each in ("json", "markdown")}
+    more = [word for each, path in names.items() for word in (f"--{each}", path)]
+    ran = run_command(
+        "auto",
+        *MODEL,
+        "--eps",
+        1,
+        "--version",
+        "quick",
+        "--limit",
+        4,
+        "--no-doctor",
+        "--out",
+        tmp_path / "r.npz",
+        *more,
+        columns=400,
+    )
+    assert ran.code == 0, ran.stderr
+    loaded, (x, y) = sz.load_result(tmp_path / "r.npz"), inputs()
+    known = robust_of(know(network(), x[:4], loaded.x_adv, y[:4], budget=1), [1])
+    document = readers.read_gate(json.loads(names["json"].read_text()))
+    top = document.pop("")
+    top.pop("at_least")
+    compare(top, known, "robust@1", "clean_accuracy", "samples")
+    printed, summary = readers.read_table(ran.stdout), readers.read_markdown(names["markdown"].read_text())
+    assert set(printed) == set(summary) == set(document)
+    *_, last = printed.values()
+    compare({"robust@1": last["robust@1"]}, known)
+    for name, figures in printed.items():
+        record = document[name]
+        assert figures["fooled"] == record["fooled"] == summary[name]["fooled"]
+        assert Shown.agrees(figures["robust@1"], record["robust_after"])  # type: ignore[arg-type]
+        assert Shown.agrees(figures["queries"], record["queries_in_all"] / max(record["attacked"], 1))  # type: ignore[arg-type]
+        assert summary[name]["queries_in_all"] == record["queries_in_all"]
+
+
+# Stores --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Held:
+    """A store, and the judge's word about each of its cells: by model and attack, for runs with a budget by it too."""
+
+    path: Path
+    evaluations: list[Any]
+    free: dict[str, Known] = field(default_factory=dict)
+    fixed: dict[str, dict[int, Known]] = field(default_factory=dict)
+    cells: dict[str, Known] = field(default_factory=dict)
+    points: dict[str, Tensor] = field(default_factory=dict)
+    panels: dict[str, dict[str, str]] = field(default_factory=dict)  # of a page: runs by their names, each a cell
+
+    def known(self, panel: str, label: str) -> Known:
+        """What a page calls a run: by its attack, with its budget, or all without one together."""
+        runs = self.panels[panel]
+        free = [self.cells[key] for name, key in runs.items() if " within " not in name]
+        if label == "best of all":
+            rows = {"changes": np.min([each.rows["changes"] for each in free], axis=0)}
+            rows["cost"] = np.min([each.rows["cost"] for each in free], axis=0)
+            return Known(
+                {f"asr@{k}": float((rows["changes"] <= k).mean()) for k in KS}
+                | {"samples": 12.0, "asr@inf": float(np.isfinite(rows["changes"]).mean())},
+                rows,
+            )
+        if label.endswith(" at k"):
+            known = {
+                int(name.split()[-1]): self.cells[key]
+                for name, key in runs.items()
+                if name.startswith(f"{label[:-5]} within ")
+            }
+            return Known({"samples": 12.0} | {f"asr@{k}": each[f"asr@{k}"] for k, each in known.items()}, {})
+        return self.cells[runs[label]]
+
+    def line(self, label: str, table: str) -> Known:
+        """A line of a table: success at each budget is of the run with that budget, the rest of the smallest."""
+        if table == "minimum-norm":
+            return self.free[label]
+        runs = self.fixed[label]
+        smallest = runs[min(runs)]
+        rates = {f"asr@{k}": known[f"asr@{k}"] for k, known in runs.items()}
+        others = {name: value for name, value in smallest.figures.items() if not name.startswith(("asr@", "me"))}
+        return Known({**others, **rates}, smallest.rows)
+
+
+def by_cost(known: Known) -> Known:
+    """The same figures with changes counted by what they cost."""
+    cost = known.rows["cost"]
+    shares = {f"asr@{c:g}": float((cost <= c + 1e-6).mean()) for c in np.arange(0, 200, 0.5)}
+    figures = {**known.figures, **shares, "median_l0": float(np.median(cost)), "mean_l0": float(cost.mean())}
+    return Known(figures, {**known.rows, "changes": cost})
+
+
+def judged(path: Path, evaluations: list[Any], costs: bool) -> Held:
+    """Read a store by its public names, and let the judge compute every cell from its points."""
+    held, (x, labels) = Held(path, evaluations), inputs()
+    with sz.store.Store(path) as store:
+        for info in store.cells():
+            facts = store.facts(info.key)
+            x_adv, targeted = facts.rebuild(x), info.goal == "targeted"
+            y = torch.from_numpy(facts.target) if targeted else labels
+            told: dict[str, Any] = {"targeted": targeted, "unit": info.unit, "budget": info.budget, "labels": labels}
+            told |= {"costs": COSTS, "sites": [[k] for k in range(48)]} if costs else {}
+            counts = {"forwards": facts.forwards, "backwards": facts.backwards, "seconds": float(facts.seconds.sum())}
+            counts |= {"outcome": facts.outcome}
+            known = know(network(info.model), x, x_adv, y, **told, **counts)
+            if info.attack in ("ead-paper", "vfga"):  # these return points by rules of their own
+                own = sz.get(info.attack, steps=info.steps).run(network(info.model), x, y).own
+                assert own is not None
+                returned = know(network(info.model), x, own.x_adv, y)
+                known = Known(
+                    {**known.figures, "returned_asr": returned["asr@inf"], "returned_median_l0": returned["median_l0"]},
+                    known.rows,
+                )
+            label = f"{info.model} {info.attack}"
+            if info.budget is None:
+                held.free[label] = known
+            else:
+                held.fixed.setdefault(label, {})[info.budget] = known
+            held.cells[info.key], held.points[info.key] = known, x_adv
+            goal = ", targeted" if targeted else ""
+            place = (
+                f"{info.model} on mine.npz{goal}",
+                info.attack if info.budget is None else f"{info.attack} within {info.budget}",
+            )
+            held.panels.setdefault(place[0], {})[place[1]] = info.key
+    return held
+
+
+STORES = ("features", "pixels", "costs")
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Held]]:
+    folder, (x, y) = tmp_path_factory.mktemp("stores"), inputs()
+    (folder / "net.py").write_text(NET)
+    np.savez(folder / "mine.npz", images=x.numpy(), labels=y.numpy(), layout="NCHW")
+
+    def attacks(*names: str) -> list[Any]:
+        return [sz.get(name, steps=10 if name == "ead-paper" else 20) for name in names]
+
+    def ask(store: str, name: str, *attacked: str, **how: Any) -> Any:
+        how = {"store": folder / f"{store}.db", "name": name, **how}
+        return sz.evaluate(f"net.py:{name}", "mine.npz", attacks(*attacked), **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        made = {
+            "features": [
+                *(ask("features", name, "sigma-zero", "ead-paper", "vfga") for name in ("build", "other")),
+                *(ask("features", name, "sparse-rs", "fmn", budgets=[1, 3]) for name in ("build", "other")),
+                ask("features", "build", "pdpgd", goal="targeted", target="next"),
+            ],
+            "pixels": [
+                ask("pixels", "build", "sigma-zero", "fmn", unit="pixel"),
+                ask("pixels", "build", "sparse-rs", "fmn", unit="pixel", budgets=[2]),
+            ],
+            "costs": [ask("costs", "build", "sigma-swap", "fmn", space=sz.Space(cost=COSTS))],
+        }
+        yield {name: judged(folder / f"{name}.db", made[name], name == "costs") for name in STORES}
+
+
+@pytest.fixture(params=STORES)
+def held(request: pytest.FixtureRequest, stores: Mapping[str, Held], monkeypatch: pytest.MonkeyPatch) -> Held:
+    monkeypatch.chdir(stores[request.param].path.parent)
+    return stores[request.param]
+
+
+def kinds(held: Held) -> dict[str, dict[str, Any]]:
+    return {name: found for name, found in (("minimum-norm", held.free), ("fixed-budget", held.fixed)) if found}
+
+
+FORMATS = {
+    "terminal": readers.read_table,
+    "markdown": readers.read_markdown,
+    "csv": readers.read_csv,
+    "latex": readers.read_latex,
+}
+
+
+@pytest.mark.parametrize("more", [(), ("--intervals",), ("--k", "1,3,7")], ids=["plain", "intervals", "other k"])
+@pytest.mark.parametrize("to", FORMATS)
+def test_report(held: Held, to: str, more: tuple[str, ...]) -> None:
+    for table, lines in kinds(held).items():
+        ran = run_command("report", held.path, "--table", table, "--to", to, *more, columns=400)
+        assert ran.code == 0, ran.stderr
+        read = FORMATS[to](ran.stdout)
+        assert set(read) == set(lines)
+        must = ["queries", "seconds_per_sample", *(["median_l0"] if table == "minimum-norm" else [])]
+        for label, figures in read.items():
+            compare(figures, held.line(label, table), *must, where=label)
+        if more and table == "minimum-norm":
+            wanted = "median_l0.low" if more[0] == "--intervals" else "asr@7"
+            assert all(wanted in figures for figures in read.values())
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_report_by_cost(stores: Mapping[str, Held], to: str) -> None:
+    held = stores["costs"]
+    read = FORMATS[to](run_command("report", held.path, "--over", "cost", "--to", to, columns=400).stdout)
+    assert set(read) == set(held.free)
+    for label, figures in read.items():
+        compare(figures, by_cost(held.free[label]), "median_l0", "asr@2.5", where=label)
+
+
+def test_evaluation(held: Held) -> None:
+    for evaluation in held.evaluations:
+        for record in evaluation.records(level=0.95):
+            read, known = readers.read_record(record), held.cells[str(record["cell"])]
+            assert read.pop("missing") == 0
+            budget = record["budget"]
+            must = ["median_l0", "mean_l0", "asr@inf"] if budget is None else [f"asr@{budget}"]
+            compare(read, known, "samples", "clean_accuracy", "already_wrong", "queries", *must)
+        keys = [str(record["cell"]) for record in evaluation.records()]
+        read_rows = [*readers.read_markdown(str(evaluation)).values()]
+        assert len(read_rows) == len(keys)
+        for figures, key in zip(read_rows, keys, strict=True):
+            compare(figures, held.cells[key], "clean_accuracy", "queries", "seconds_per_sample")
+        assert evaluation.rows().to_dict("records")[0]["samples"] == 12
+
+
+@pytest.mark.parametrize("to", ["csv", "jsonl"])
+def test_export(held: Held, to: str, tmp_path: Path) -> None:
+    out = tmp_path / f"out.{to}"
+    assert run_command("export", held.path, "--to", to, "--out", out, "--perturbations").code == 0
+    read = readers.read_export(out.read_text(), to)
+    assert set(read) == set(held.cells)
+    x, _ = inputs()
+    for key, columns in read.items():
+        known = held.cells[key]
+        if np.isnan(np.asarray(columns["cost"], dtype=float)).all():
+            del columns["cost"]
+        compare_rows(columns, known, key)
+        for row, index, value in zip(range(12), columns["index"], columns["value"], strict=True):
+            flat = x[row].flatten().clone()
+            flat[[int(k) for k in index]] = torch.tensor(value, dtype=torch.float32)
+            assert torch.equal(flat, held.points[key][row].flatten())
+        means = {name: float(np.mean(columns[name])) for name in ("forwards", "backwards")}
+        compare({**means, "seconds_per_sample": float(np.mean(columns["seconds"]))}, known)
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[Path, str]:
+    return {}
+
+
+@pytest.fixture
+def page(held: Held, pages: dict[Path, str], tmp_path: Path) -> str:
+    if held.path not in pages:
+        ran = run_command("report", held.path, "-o", tmp_path / "page.html", "--trust-code")
+        assert ran.code == 0, ran.stderr
+        pages[held.path] = (tmp_path / "page.html").read_text()
+    return pages[held.path]
+
+
+def test_page(held: Held, page: str) -> None:
+    read = readers.read_page(page)
+    for name, lines in read.items():
+        kind, _, panel = name.partition(": ")
+        for label, figures in lines.items():
+            where = f"{name}, {label}"
+            if kind.startswith(("minimum-norm", "fixed-budget")):
+                compare(figures, held.line(label, kind.split()[0]), where=where)
+            elif kind.startswith("by-cost"):
+                compare(figures, by_cost(held.free[label]), where=where)
+            elif kind in ("curve", "curve, drawn"):
+                compare(figures, held.known(panel, label), where=where)
+            elif kind.startswith("cost-curve"):
+                compare(figures, by_cost(held.known(panel.removesuffix(", by cost"), label)), where=where)
+            elif kind == "classes":
+                compare(figures, of_class(held.known(*panel.split(": ")), int(label)), where=where)
+            else:
+                assert kind in ("drawings", "effort", "effort, drawn"), name
+    wanted = [
+        *kinds(held),
+        *(f"curve: {panel}" for panel in held.panels),
+        *(f"curve, drawn: {panel}" for panel in held.panels),
+    ]
+    assert set(wanted) <= set(read)
+
+
+def of_class(known: Known, label: int) -> Known:
+    """What the judge says of the samples of one class."""
+    _, labels = inputs()
+    mine = labels.numpy() == label
+    changes, found = known.rows["changes"][mine], mine & (known.rows["outcome"] == FOUND)
+    names, counts = np.unique(known.rows["prediction"][found], return_counts=True)
+    return Known(
+        {
+            "samples": float(mine.sum()),
+            "clean_accuracy": float((known.rows["clean_prediction"] == labels.numpy())[mine].mean()),
+            "median_l0": float(np.median(changes)),
+            "asr@inf": float(np.isfinite(changes).mean()),
+            "taken_for": float(names[counts.argmax()]) if len(names) else math.nan,
+            "taken_share": float(counts.max() / counts.sum()) if len(names) else math.nan,
+        },
+        {},
+    )
+
+
+def test_drawings_of_a_page(held: Held, page: str) -> None:
+    x, labels = inputs()
+    for name, figures in readers.read_page(page)["drawings"].items():
+        panel, _, label = name.partition(": ")
+        runs = held.panels[panel]
+        for what, value in figures.items():
+            kind, _, rest = what.partition(" ")
+            if kind == "samples" or kind.startswith("samples@"):
+                changes = held.cells[runs[label]].rows["changes"]
+                low, _, high = what.partition("@")[2].partition(" to ")
+                bars = [int(bar.partition("@")[2].split()[-1]) for bar in figures if "@" in bar]
+                true = (
+                    {
+                        "wrong already": (changes == 0).sum(),
+                        "beyond the axis": (np.isfinite(changes) & (changes > max(bars))).sum(),
+                        "not fooled": np.isinf(changes).sum(),
+                    }[rest]
+                    if kind == "samples"
+                    else ((changes >= int(low)) & (changes <= int(high or low))).sum()
+                )
+            elif kind == "brightest":
+                key = runs[label]
+                found = held.cells[key].rows["outcome"] == FOUND
+                true = (held.points[key] != x)[torch.from_numpy(found)].any(1).double().mean(0).max()
+            elif kind == "taken":
+                strongest = [
+                    each.split(": ")[2] for each in readers.read_page(page) if each.startswith(f"classes: {panel}: ")
+                ]
+                rows = held.cells[runs[strongest[0]]].rows
+                start, to = map(int, rest.split())
+                mine = (labels.numpy() == start) & (rows["outcome"] == FOUND)
+                true = (rows["prediction"][mine] == to).mean() if mine.any() else 0.0
+            else:
+                keys = [runs[each] for each in rest.split("|")]
+                one, two = (held.cells[key].rows for key in keys)
+                both = (one["outcome"] == FOUND) & (two["outcome"] == FOUND)
+                left, right = ((held.points[key] != x).flatten(1).numpy()[both] for key in keys)
+                shares = (left & right).sum(1) / (left | right).sum(1)
+                true = shares.mean() if kind == "shared" else (one["changes"] < two["changes"]).mean()
+            assert Shown.agrees(value, float(true)), f"{name}, {what}: {float(value)} is shown, {float(true)} is true"  # type: ignore[arg-type]
+
+
+def test_samples_of_a_page(held: Held, page: str) -> None:
+    words = readers.parse(page).data["outcomes"]
+    for cell in readers.read_samples(page):
+        wanted = f"{cell['attack']} within {cell['budget']}" if cell["budget"] is not None else cell["attack"]
+        key = next(
+            runs[wanted] for panel, runs in held.panels.items() if panel.startswith(cell["model"]) and wanted in runs
+        )
+        rows, there = held.cells[key].rows, np.isfinite(held.cells[key].rows["changes"])
+        l0 = [math.inf if each is None else float(each) for each in cell["l0"]]
+        assert l0 == rows["changes"].tolist()
+        assert cell["before"] == rows["clean_prediction"].tolist()
+        assert np.array_equal(np.asarray(cell["after"])[there], rows["prediction"][there])
+        assert np.array_equal(np.asarray(cell["outcome"])[there], rows["outcome"][there])
+        assert {str(code) for code in cell["outcome"]} <= set(words)
+        assert Shown(float(np.mean(cell["queries"]))).agrees(held.cells[key]["queries"])
+
+
+@pytest.mark.parametrize("held", ["features"], indirect=True)
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="rebuild 6")
+def test_effort_of_an_attack_that_ends_when_it_has_found(held: Held, page: str) -> None:
+    """vfga ends a sample with its example, so that all its queries were needed."""
+    effort = readers.read_page(page)["effort: build on mine.npz"]["vfga"]
+    with sz.store.Store(held.path) as store:
+        facts = store.facts(held.panels["build on mine.npz"]["vfga"])
+    queries = facts.forwards + facts.backwards
+    assert Shown.agrees(effort["effort@20"], float((queries <= 20).mean()))  # type: ignore[arg-type]
+
+
+def test_leaderboard(stores: Mapping[str, Held], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = stores["features"]
+    monkeypatch.chdir(held.path.parent)
+    assert run_command("report", held.path, "--bundle", tmp_path / "site").code == 0
+    boards = readers.read_site((tmp_path / "site/index.html").read_text())
+    assert len(boards) == 2  # one for each goal
+    known = [
+        {model: standing(held, f"{model} on mine.npz{goal}") for model in board}
+        for board, goal in zip(boards, ("", ", targeted"), strict=True)
+    ]
+    for board, truth in zip(boards, known, strict=True):
+        for model, figures in board.items():
+            rank, by = figures.pop("rank"), next(name for name in figures if name.startswith("alone robust@"))[6:]
+            assert rank == 1 + sum(other[by] > truth[model][by] for other in truth.values())
+            compare(figures, truth[model], "median_l0", "clean_accuracy", by, where=model)
+    for file in (tmp_path / "site/models").iterdir():
+        text = file.read_text()
+        model = readers.parse(text).texts["h1"][0]
+        for figures, truth in zip(readers.read_standing(text), (each for each in known if model in each), strict=True):
+            compare(figures, truth[model], "clean_accuracy", "median_l0", where=model)
+        for table in readers.parse(text).tables:
+            kind = next((kind for kind in ("minimum-norm", "fixed-budget") if table.name.endswith(kind)), None)
+            for label, figures in readers.read_html_table(table).items() if kind else ():
+                compare(figures, held.line(label, str(kind)), where=f"{model}: {label}")
+
+
+def standing(held: Held, panel: str) -> Known:
+    """What the judge says of a model against all attacks; a point beyond a run's budget fools all the same."""
+    runs = [held.cells[key] for key in held.panels[panel].values()]
+    each = [one.rows["changes"] for one in runs]
+    fewest = np.min(each, axis=0)
+    free = [held.cells[key].rows["changes"] for name, key in held.panels[panel].items() if " within " not in name]
+    known = {f"robust@{k}": float((fewest > k).mean()) for k in KS} | {"samples": 12.0, "runs": float(len(runs))}
+    known |= {"median_l0": float(np.median(fewest)), "clean_accuracy": runs[0]["clean_accuracy"]}
+    for k in KS:
+        at = [
+            held.cells[key].rows["changes"] for name, key in held.panels[panel].items() if name.endswith(f" within {k}")
+        ]
+        known[f"alone robust@{k}"] = min(float((one > k).mean()) for one in (*free, *at))
+    known["alone median_l0"] = min(float(np.median(one)) for one in free)
+    return Known(known, {"changes": fewest})
+
+
+def test_board_in_a_folder(stores: Mapping[str, Held], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held, (x, y) = stores["features"], inputs()
+    monkeypatch.chdir(held.path.parent)
+    board, site = tmp_path / "board", tmp_path / "site"
+    weights = run_command("board", "hash", "--model", "net.py:build").stdout.split()[-1]
+    card = held.path.with_name("mine.toml")
+    card.write_text(f'name = "mine"\nmodel = "net.py:build"\nsha256 = "{weights}"\nboards = ["small"]\n')
+    trusted = ("--by", "Ada", "--version", "none", "--from", held.path, "--trust-code")
+    for arguments in (("new", board, "small", "--data", "mine.npz", "--k", "1,2,5"), ("add", board, card, *trusted)):
+        ran = run_command("board", *arguments)
+        assert ran.code == 0, ran.stderr
+    assert run_command("board", "site", board, "--out", site).code == 0
+    # Points that were found on the other model count too where they hold.
+    changes = np.min([know(network(), x, each, y).rows["changes"] for each in held.points.values()], axis=0)
+    known: dict[str, float] = {"samples": 12.0, "rank": 1.0, "clean_accuracy": float((changes > 0).mean())}
+    known |= {f"asr@{k}": float((changes <= k).mean()) for k in KS} | {"asr@inf": float(np.isfinite(changes).mean())}
+    known |= {f"robust@{k}": 1 - known[f"asr@{k}"] for k in KS} | {"median_l0": float(np.median(changes))}
+    known["fooled"] = float((np.isfinite(changes) & (changes > 0)).sum())
+    truth = Known(known, {"changes": changes})
+    for file in (site / "index.html", site / "models" / "mine.html"):
+        read = readers.read_board(file.read_text())
+        for kind in ("scores", "curves", "drawn"):
+            for figures in read[kind].values():
+                compare(figures, truth, where=f"{file.name} {kind}")
+        for row, figures in read["samples"].items():
+            assert figures["changes"] == changes[int(row)]
+            assert figures["label"] == y[int(row)]
+            assert figures["least"] <= figures["changes"]
+    assert read["finders"]["Ada"]["samples"] == known["fooled"]
+    (tiles,) = readers.read_standing((site / "models" / "mine.html").read_text())
+    compare(tiles, truth, "clean_accuracy", "median_l0", "robust@1", "robust@5")
+
+
+def test_what_fell_to_no_gradients(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sentence counts samples that no attack with gradients fooled within the budget, of all those in the store."""
+    monkeypatch.chdir(folder)
+    how: Any = {"store": tmp_path / "doubts.db", "name": "build"}
+    with pytest.warns(UserWarning, match="SZ014"):
+        sz.evaluate(
+            "net.py:build",
+            "mine.npz",
+            [sz.get("sparse-rs", steps=60), sz.get("pdpgd", steps=20)],
+            budgets=[2, 3],
+            **how,
+        )
+    held = judged(how["store"], [], False)
+    runs = {name: held.cells[key].rows["success"] for name, key in held.panels["build on mine.npz"].items()}
+    missed = [int((runs[f"sparse-rs within {k}"] & ~runs[f"pdpgd within {k}"]).sum()) for k in (2, 3)]
+    page = tmp_path / "page.html"
+    assert run_command("report", how["store"], "-o", page).code == 0
+    told = readers.read_doctor(page.read_text())
+    assert [int(text.partition(": ")[2].split()[0]) for text in told] == missed
+    assert readers.read_tiles(page.read_text())[""]["errors"] == 2
+    sz.evaluate("net.py:build", "mine.npz", [sz.get("sigma-zero", steps=60)], **how)
+    ran = run_command("report", how["store"])
+    held = judged(how["store"], [], False)
+    free = held.free["build sigma-zero"].rows["changes"]
+    left = [int((runs[f"sparse-rs within {k}"] & ~runs[f"pdpgd within {k}"] & (free > k)).sum()) for k in (2, 3)]
+    assert max(left) <= 2  # as many may fall by luck
+    assert "SZ014" not in ran.stderr
+
+
+def test_demo(tmp_path: Path) -> None:
+    ran = run_command("demo", "--limit", 4, "--steps", 6, "--out", tmp_path)
+    assert ran.code == 0, ran.stderr
+    read = readers.read_table(ran.stdout)
+    rows, model = sz.data.load("mnist-5k-heldout", limit=4, seed=0), sz.models.load("demo")
+    with sz.store.Store(tmp_path / "demo.db") as store:
+        for info in store.cells():
+            facts = store.facts(info.key)
+            counts = {"forwards": facts.forwards, "backwards": facts.backwards, "seconds": float(facts.seconds.sum())}
+            known = know(model, rows.images, facts.rebuild(rows.images), rows.labels, **counts)
+            compare(
+                read.pop(info.attack), known, "asr@10", "asr@inf", "median_l0", "mean_l0", "clean_accuracy", "queries"
+            )
+    assert not read
