@@ -16,6 +16,7 @@ at all is for a person to judge.
 
 import argparse
 import ast
+import compileall
 import itertools
 import json
 import os
@@ -45,6 +46,7 @@ PACKAGES = ("core", "run", "attacks", "store", "report")
 RING = ("tests/judge", "tests/contract", "tests/golden", "tests/system")
 LEFT_OUT = ("attacks/_bb_kernel.py", "run/graphs.py", "core/tritons.py")
 NOT_SLOW = "not long"  # what the ring leaves out, as pytest -m has it
+TOO_LONG = 1000
 NOTES = "MUTANTS_NOTES"  # names a file with what to trace; what was found is written there
 UNREACHABLE = re.compile(rb"cuda|triton|TYPE_CHECKING", re.IGNORECASE)
 GENERIC = {"tuple", "dict", "list", "set", "type", "Callable", "Iterator", "Iterable", "Mapping", "Sequence"}
@@ -178,9 +180,7 @@ class Finder:
     def _change_structure(self, node: Any) -> None:
         """Note negated conditions, dropped calls and swapped neighbours."""
         match node:
-            case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) if not UNREACHABLE.search(
-                self._code(test)
-            ):
+            case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
                 self._add(*self._place(test), b"not (" + self._code(test) + b")")
             case ast.Expr(value=ast.Call()) | ast.AugAssign():
                 self._add(*self._place(node), b"pass")
@@ -269,7 +269,7 @@ def pytest_sessionfinish() -> None:
 
 
 def run_tests(copy: Path, tests: list[str], *options: str, seconds: float | None = None) -> tuple[int, str]:
-    """Run tests in a copy of the tree; the exit code, or -1 if they took too long, and what pytest printed."""
+    """Run tests in a copy of the tree; the exit code, or TOO_LONG, and what pytest printed."""
     env = {**os.environ, "PYTHONPATH": f"{copy / 'src'}{os.pathsep}{copy}", "PYTHONDONTWRITEBYTECODE": "1"}
     env |= {NOTES: str(copy / "notes.json"), "OMP_NUM_THREADS": "1"}
     env.setdefault("SIGMAZERO_SHARED", str(ROOT.parent / "shared"))
@@ -279,7 +279,7 @@ def run_tests(copy: Path, tests: list[str], *options: str, seconds: float | None
         try:
             code = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            code = -1
+            code = TOO_LONG
         with suppress(ProcessLookupError):  # whatever it started ends with it
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -289,7 +289,7 @@ def run_tests(copy: Path, tests: list[str], *options: str, seconds: float | None
 
 def judge(mutant: Mutant, labels: list[str], found: dict[str, Any], copies: "SimpleQueue[Path]") -> str:
     """Say which test kills a mutant, or that none does."""
-    cost = {file: seconds for file, seconds in found["seconds"].items() if file.endswith(".py")}
+    cost: dict[str, float] = found["seconds"]
     reaching = {file for file in cost if any(file.startswith(label) for label in labels)}
     order = sorted(reaching, key=cost.__getitem__)
     order += sorted(file for file in cost if file.startswith("tests/system/") and file not in reaching)
@@ -307,7 +307,7 @@ def judge(mutant: Mutant, labels: list[str], found: dict[str, Any], copies: "Sim
     if code == 0:
         return "SURVIVED" if reaching else "NOT REACHED"
     failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", output, re.MULTILINE)
-    return f"killed by {failed[1] if failed else 'time' if code < 0 else 'import'}"
+    return f"killed by {failed[1] if failed else 'time' if code == TOO_LONG else 'a crash'}"
 
 
 def main() -> None:
@@ -331,6 +331,7 @@ def main() -> None:
         copies: SimpleQueue[Path] = SimpleQueue()
         for place in places:
             shutil.copytree(ROOT, place, ignore=shutil.ignore_patterns(".*", "__pycache__", "demo", "build", "runs"))
+            compileall.compile_dir(place / "src", quiet=2)  # runs write no bytecode, so that none is of a mutant
             copies.put(place)
         watch = {str(places[0] / mutant.file): defaultdict[int, list[int]](list) for mutant in mutants.values()}
         for number, mutant in mutants.items():
@@ -342,6 +343,7 @@ def main() -> None:
         if code not in (0, 1):
             raise SystemExit(output)
         found = json.loads((places[0] / "notes.json").read_text())
+        found["seconds"] = {name: taken for name, taken in found["seconds"].items() if name.endswith(".py")}
         found["spare"] = time.perf_counter() - start - sum(found["seconds"].values())
         sys.stdout.write(f"fail without a mutation, and are left out: {', '.join(found['failed']) or 'none'}\n")
         reached = {number: found["reached"].get(f"{number}", []) for number in mutants}
