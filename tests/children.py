@@ -22,10 +22,6 @@ PRELOAD = [
     "sigmazero.auto",
     "sigmazero.bench.run",
     "torch.fx.experimental.symbolic_shapes",  # by torch itself, at the first gradient
-    "tests.auto.test_gate_killed",
-    "tests.auto.test_resume",
-    "tests.bench.test_engines_kills",
-    "tests.bench.test_execute",
     "tests.hard.soak",
     "tests.store.test_store",
 ]

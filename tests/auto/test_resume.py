@@ -49,26 +49,6 @@ def test_interrupted_anywhere_it_goes_on_to_the_same_end(eps, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".lock") == ["s.db", "whole.db"]
 
 
-SHORT = [sz.get("sigma-zero", steps=8), sz.get("fmn", steps=8), sz.get("sparse-rs", steps=20)]
-
-
-def _evaluate(path: Any) -> Any:
-    net, x, y = problem(12, dtype=torch.float32)
-    auto = custom(net, 2, SHORT)
-    auto.run_standard_evaluation(x, y, bs=2, state_path=path)
-    return auto.report
-
-
-@pytest.mark.parametrize("point", ["batch.done", "store.begin", "store.commit", "store.committed"])
-def test_killed_at_any_point_it_goes_on_to_the_same_end(children, tmp_path, point):
-    """At the first time that it comes to a point, the second, ... until it does not come there so often any more."""
-    kills = 0
-    while children.killed(f"{point}:{kills + 1}", _evaluate, tmp_path / "killed.db"):
-        kills += 1
-    assert kills > 2
-    same(_evaluate(tmp_path / "killed.db"), _evaluate(tmp_path / "whole.db"))
-
-
 OTHER: dict[str, tuple[dict[str, Any], str]] = {
     "eps": ({"eps": 4}, "eps is 3 there, 4 here"),
     "no eps": ({"eps": None, "members": MEMBERS[:2]}, "eps is 3 there, None here"),

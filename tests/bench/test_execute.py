@@ -1,4 +1,3 @@
-import contextlib
 import dataclasses
 import json
 import os
@@ -21,29 +20,10 @@ from sigmazero.bench.run import execute
 from sigmazero.core.result import Outcome
 from sigmazero.run import Session
 from sigmazero.run.copies import search_copy
-from sigmazero.store.store import Store, StoreError
+from sigmazero.store.store import Store
 from tests.plans import PLAN, assert_same, contents, run, trusting
 
 BRIEF = PLAN.replace("steps = 30", "steps = 5").replace(', "net.py:other"', "")
-
-
-def _stored(path) -> int:
-    """How many rows are in a store whose writer was killed, perhaps before it had anything in it."""
-    with contextlib.suppress(FileNotFoundError, StoreError), Store(path) as store:
-        return sum(one.done for one in store.status())
-    return 0
-
-
-@pytest.mark.parametrize("point", ["batch.done", "store.begin", "store.commit", "store.committed"])
-def test_killed_at_any_point_and_resumed_the_facts_are_the_same(folder, children, point):
-    """At the first time that it comes to a point, the second, ... until it does not come there so often any more."""
-    run(BRIEF, "whole.db")
-    done: list[int] = []
-    while children.killed(f"{point}:{len(done) + 1}", run, BRIEF, "killed.db"):
-        done.append(_stored("killed.db"))
-    assert done == sorted(done)
-    assert len(set(done)) > 2
-    assert_same(contents("killed.db"), contents("whole.db"))
 
 
 def test_the_same_command_again_does_nothing(folder):

@@ -1,8 +1,7 @@
-"""Commands that a soak kills: each in a folder of its own, made from a template, with what it must leave in the end."""
+"""Commands that tests/system does not kill: each in a folder of its own, with what it must leave in the end."""
 
 import hashlib
 import json
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,12 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import sigmazero as sz
-from sigmazero.auto import versions
 from sigmazero.cli import app
 from sigmazero.models import zoo
 from sigmazero.store import Store
-from sigmazero.store.database import StoreError
-from sigmazero.store.results import RECORD
 from tests.plans import NET, PLAN
 
 BRIEF = PLAN.replace("steps = 30", "steps = 4").replace(', "net.py:other"', "").replace(', "vfga"', "")
-MEMBERS = (sz.get("sigma-zero", steps=6), sz.get("sparse-rs", steps=20))
 CONTENT = bytes(range(256)) * 1200  # five pieces of a download
 ENTRY = """
 [X1]
@@ -34,23 +28,12 @@ input_size = [1, 28, 28]
 source = "a test"
 weights = [{{ file = "deep/x1.pt", url = "http://127.0.0.1:{port}/x1.pt", sha256 = "{sha256}" }}]
 """
+RUN = ("run", "plan.toml", "--store", "done.db", "--device", "cpu", "--trust-code")
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "run": ("run", "plan.toml", "--store", "s.db", "--device", "cpu", "--trust-code"),
-    "auto": (
-        *("auto", "--model", "net.py:build", "--data", "mine.npz", "--device", "cpu", "--version", "quick"),
-        *("--eps", "2", "--batch-size", "8", "--state", "state.db", "--out", "auto.npz", "--no-doctor"),
-        *("--allow", "SZ014"),  # a few steps of gradients are beaten by chance
-    ),
-    "attack": (
-        *("attack", "--model", "net.py:build", "--data", "mine.npz", "--device", "cpu", "--steps", "4"),
-        *("--batch-size", "8", "--out", "result.npz", "--no-doctor"),
-    ),
     "fetch": ("fetch", "X1", "--model-dir", "models"),
-    "table": ("report", "done.db", "--out", "table.csv"),
     "page": ("report", "done.db", "-o", "page.html"),
     "site": ("report", "done.db", "--bundle", "site"),
     "csv": ("export", "done.db", "--to", "csv", "--perturbations"),
-    "jsonl": ("export", "done.db", "--to", "jsonl"),
     "merge": ("merge", "done.db", "-o", "all.db"),
 }
 
@@ -72,48 +55,37 @@ def prepare(place: Place) -> None:
     images = torch.rand(24, 60, generator=torch.Generator().manual_seed(1))
     weight = torch.randn(4, 60, generator=torch.Generator().manual_seed(0))
     np.savez(folder / "mine.npz", images=images, labels=(images[:, None] * weight).sum(2).argmax(1))
-    command(place, "run")
-    (folder / "s.db").rename(folder / "done.db")
-    command(place, "site")
+    command(place, *RUN)
+    command(place, *COMMANDS["site"])
 
 
-def command(place: Place, name: str) -> None:
+def command(place: Place, *arguments: str) -> None:
     """Run a command to its end, in this process."""
     entries = zoo.parse(ENTRY.format(port=place.port, sha256=hashlib.sha256(CONTENT).hexdigest()))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(zoo, "entries", lambda: entries)
-        patch.setitem(versions.VERSIONS, "quick", versions.Version("quick", 0, MEMBERS, ()))
         patch.setenv("no_proxy", "127.0.0.1")  # the server is here, whatever the way to the network
         patch.chdir(place.folder)
-        done = CliRunner().invoke(app, list(COMMANDS[name]))
-    assert done.exit_code == 0, f"{name}: {done.output}{done.exception!r}"
+        done = CliRunner().invoke(app, list(arguments))
+    assert done.exit_code == 0, f"{arguments}: {done.output}{done.exception!r}"
 
 
 def temporary(name: Path) -> bool:
     """Whether a file is no result: a temporary name, a lock, a compiled module, or a download that goes on."""
     hidden = any(part.startswith(".") or part == "__pycache__" for part in name.parts)
-    return hidden or name.suffix in (".lock", ".part")
+    return hidden or name.suffix in (".lock", ".lock-journal", ".part")
 
 
 def one(path: Path) -> Any:
     """What a file holds, but for times."""
-    if path.suffix == ".db":
-        return _facts(path)
-    if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as arrays:
-            held = {key: arrays[key].tobytes() for key in arrays.files if key != "seconds"}
-        if RECORD in held:
-            told = json.loads(held[RECORD])
-            held[RECORD] = json.dumps({name: value for name, value in told.items() if name != "times"}).encode()
-        return held
-    return path.read_bytes()
+    return _facts(path) if path.suffix == ".db" else path.read_bytes()
 
 
-def left(folder: Path, stores: bool = True) -> dict[str, Any]:
-    """What a command leaves: every file, with the facts of stores (unless they may be half done)."""
+def left(folder: Path) -> dict[str, Any]:
+    """What a command leaves: every file, with the facts of stores."""
     names = {path: path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()}
     results = [path for path, name in names.items() if not temporary(name)]
-    return {names[path].as_posix(): one(path) for path in results if stores or ".db" not in path.name}
+    return {names[path].as_posix(): one(path) for path in results}
 
 
 def _facts(path: Path) -> dict[str, Any]:
@@ -128,12 +100,3 @@ def _facts(path: Path) -> dict[str, Any]:
         if name != "seconds"
     }
     return {**columns, "states": json.dumps(states)}
-
-
-def stored(folder: Path) -> int:
-    """How many rows are stored, even if a store has only begun."""
-    count = 0
-    for path in folder.glob("*.db"):
-        with suppress(StoreError), Store(path) as store:
-            count += sum(one.done for one in store.status())
-    return count

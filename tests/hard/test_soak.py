@@ -50,17 +50,16 @@ def whole(template, tmp_path_factory):
         place, passed = copied(template, tmp_path_factory.mktemp("whole") / name), Counter[str]()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(faults, "reach", lambda point, passed=passed: passed.update([point]))
-            soak.command(place, name)
+            soak.command(place, *COMMANDS[name])
         found[name] = soak.left(place.folder), passed
     return found
 
 
-def test_every_point_is_passed_by_some_command(whole):
-    """But for those that only workers in other processes come to; tests/hard/engine_kills.py has them."""
-    assert {point for _, passed in whole.values() for point in passed} == set(faults.POINTS) - {
-        "worker.begun",
-        "worker.replaced",
-    }
+def test_the_commands_pass_the_points_of_files_downloads_and_sites(whole):
+    """tests/system has those of stores and batches, tests/hard/engine_kills.py those of workers."""
+    elsewhere = ("store.", "batch.", "unit.", "worker.")
+    points = {point for point in faults.POINTS if not point.startswith(elsewhere)}
+    assert {point for _, passed in whole.values() for point in passed} == points
 
 
 def test_killed_again_and_again_the_end_is_the_same(template, whole, children, tmp_path):
@@ -69,17 +68,16 @@ def test_killed_again_and_again_the_end_is_the_same(template, whole, children, t
     while kills.total() < KILLS:
         for name in COMMANDS:
             wanted, passed = whole[name]
-            place, rows = copied(template, tmp_path / f"{kills.total()}-{name}"), 0
+            place = copied(template, tmp_path / f"{kills.total()}-{name}")
             for _ in range(draw.randint(1, 3)):
                 point = draw.choice(sorted(passed))
                 armed = f"{point}:{draw.randint(1, passed[point])}"
-                if children.killed(armed, soak.command, place, name):
+                if children.killed(armed, soak.command, place, *COMMANDS[name]):
                     kills[point] += 1
-                held = soak.left(place.folder, stores=False).items()
+                held = soak.left(place.folder).items()
                 half = {file for file, holds in held if holds not in (begun.get(file), wanted.get(file))}
                 assert not half, f"{name} killed at {armed} left {half} half done"
-                assert rows <= (rows := soak.stored(place.folder)), f"{name} killed at {armed} lost rows"
-            soak.command(place, name)
+            soak.command(place, *COMMANDS[name])
             assert soak.left(place.folder) == wanted, f"{name}, killed at {armed} last"
             shutil.rmtree(place.folder)
     print(f"{kills.total()} kills: {dict(sorted(kills.items()))}")

@@ -1,0 +1,85 @@
+"""The command line in processes of its own: results on stdout, messages on stderr, exit codes, files."""
+
+import csv
+import json
+import re
+import signal
+
+RUN = ("run", "plan.toml", "--store", "s.db", "--trust-code", "--device", "cpu")
+
+
+def test_a_plan_from_ctrl_c_to_its_figures(folder, start, sigmazero):
+    (folder / "hold").touch()
+    process = start(*RUN)
+    assert "holding\n" in iter(process.stderr.readline, "")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()  # which closes its standard input
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    (folder / "hold").unlink()
+
+    code, out, err = sigmazero("status", "s.db")
+    done = [int(rows) for rows in re.findall(r"(\d+)/24", out)]
+    assert (code, err, len(done)) == (0, "", 2)
+    assert 0 < sum(done) < 48
+
+    code, out, err = sigmazero(*RUN)
+    assert (code, err) == (0, "")
+    assert [line.split()[1] for line in out.splitlines() if "net.py:counted" in line] == ["sigma-zero", "fmn"]
+    assert f"{48 - sum(done)} rows" in out
+
+    code, table, err = sigmazero("report", "s.db", "--to", "csv")
+    assert (code, err) == (0, "")
+    lines = [(line["attack"], int(line["samples"])) for line in csv.DictReader(table.splitlines())]
+    assert lines == [("sigma-zero", 24), ("fmn", 24)]
+    assert sigmazero("export", "s.db", "--out", "samples.csv") == (0, "wrote samples.csv\n", "")
+    with open("samples.csv", newline="") as file:
+        assert len({(line["attack"], line["row"]) for line in csv.DictReader(file)}) == 48
+    code, out, err = sigmazero("verify", "s.db", "--trust-code", "--device", "cpu")
+    assert (code, re.findall(r"\d+", out), err) == (0, ["48", "0"], "")
+
+
+def test_a_network_from_the_doctor_to_a_proof(folder, sigmazero):
+    code, out, err = sigmazero("doctor", "net.py:softmax", "mine.npz", "--device", "cpu")
+    assert (code, err) == (1, "")
+    assert "SZ004 error" in out
+
+    own = ("--data", "mine.npz", "--device", "cpu")
+    code, out, err = sigmazero("attack", "--model", "net.py:linear", *own, "--steps", 5, "--out", "res/")
+    assert (code, err) == (0, "")
+    assert {"wrote res/result.npz", "wrote res/result.png"} <= set(out.splitlines())
+    assert sorted(path.name for path in (folder / "res").iterdir()) == ["result.npz", "result.png"]
+
+    gate = ("--eps", 2, "--version", "quick", "--fail-under", 50, "--json", "gate.json", "--quiet")
+    code, out, err = sigmazero("auto", "net.py:linear", *own[1:], "--limit", 8, *gate)
+    assert (code, out.count("\n")) == (1, 1)
+    record = json.loads((folder / "gate.json").read_text())
+    assert (record["exit_code"], record["question"]["eps"], record["robust_accuracy"]["of"]) == (1, 2, 8)
+
+    code, out, err = sigmazero("certify", "net.py:linear", *own[1:], "--limit", 3, "--attack", "none")
+    table = [int(number) for number in out.splitlines()[1].split()]
+    assert (code, err, table[0], sum(table[1:])) == (0, "", 1, 3)
+
+
+def test_a_reader_that_goes_away_ends_the_command_quietly(start):
+    process = start("list", "attacks")
+    process.stdout.close()
+    assert (process.stderr.read(), process.wait()) == ("", 141)
+    process.stdin.close()
+    process.stderr.close()
+
+
+def test_the_version_is_a_result(sigmazero):
+    code, out, err = sigmazero("--version")
+    assert (code, err) == (0, "")
+    assert re.fullmatch(r"sigmazero \d+\.\d+\.\d+\n", out)
+
+
+def test_an_error_leaves_no_file(folder, here):
+    before = sorted(folder.iterdir())
+    own = ("--model", "net.py:failing", "--data", "mine.npz", "--device", "cpu", "--no-doctor")
+    code, out, err = here("attack", *own, "--out", "result.npz")
+    assert (code, out) == (2, "")
+    assert "no gradients here" in err
+    assert "Traceback" not in err
+    assert sorted(folder.iterdir()) == before
