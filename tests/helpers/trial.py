@@ -113,9 +113,12 @@ def allowed(case: Case, raised: Exception, error: str | None) -> bool:
     """Whether an attack may refuse a case so."""
     if case.model == "no-gradient" and "gradient" in str(raised):  # a row without a start asks for none
         return sz.ATTACKS[case.attack].needs == "gradients"
-    if case.attack.startswith("corner") and "steps=" in str(raised):  # cases have few steps
-        return True
-    return error is not None and error in str(raised)
+    return too_short(case, raised) or (error is not None and error in str(raised))
+
+
+def too_short(case: AnyCase, raised: Exception) -> bool:
+    """Whether single changes cannot all be tried in the steps of a case."""
+    return case.attack.startswith("corner") and "steps=" in str(raised)
 
 
 def question(case: Case, asked: Question) -> dict[str, Any]:
@@ -180,9 +183,13 @@ def told_by(result: sz.Result) -> dict[str, float]:
     }
 
 
-def limit_of(case: Case | SpaceCase) -> str | None:
-    """In what an attack with a budget may not exceed it; the paper's PGD counts pixels, whatever the unit."""
-    if sz.ATTACKS[case.attack].kind != "budget":
+def limit_of(case: AnyCase) -> str | None:
+    """In what an attack for a budget may never exceed it; the paper's PGD counts pixels, whatever the unit.
+
+    There are points beyond it where rules of a space ask for more changes, and where no change at all is allowed.
+    """
+    ruled = isinstance(case, SpaceCase) and case.rules
+    if sz.ATTACKS[case.attack].kind != "budget" or ruled or case.budget == 0:
         return None
     pixels = case.unit == "pixel" or (case.attack == "pgd-l0-paper" and isinstance(case, Case))
     return "l0_pixel" if pixels else "l0"
@@ -243,7 +250,12 @@ def space_trial(case: SpaceCase, judge: Judge) -> list[str]:
     plain, x, y, net = make_space(case)
     space, count = plain.space(), Count(net)
     how: Any = {"budget": case.budget, "targeted": case.targeted}
-    result = small(case).run(net, x, y, space=space, prepare="none", **how)
+    try:
+        result = small(case).run(net, x, y, space=space, prepare="none", **how)
+    except ValueError as raised:
+        if too_short(case, raised):
+            return []
+        raise
     shown = torch.cat(count.shown)
     wrong = [
         f"{name}: {getattr(result, name).tolist()}, the model saw {seen}"
