@@ -151,7 +151,7 @@ class Facts:
     legal: Callable[[Array, Array], list[str]]
     """Complaints about points of the given rows."""
     rows_of: Callable[[Array], Array]
-    """Whose points those are that the model was shown."""
+    """Whose points those are that the model was shown; -1 where that cannot be told."""
     counts: dict[str, Any]
 
     def per_sample(self, rows: Array, points: Array, found: Array | None = None) -> Claims:
@@ -196,7 +196,14 @@ def facts_of(case: AnyCase) -> Facts:
         words += ["leaves the box"] if ((points < lower[rows]) | (points > upper[rows])).any() else []
         return words + (["changes what the mask forbids"] if (_bits(points, x[rows]) & ~free[rows]).any() else [])
 
-    return Facts(x, asked.y.numpy(), logits, legal, lambda shown: np.zeros(len(shown), dtype=int), _how(case))
+    def rows_of(shown: Array) -> Array:
+        if len(x) == 1:
+            return np.zeros(len(shown), dtype=int)
+        ours, theirs = x.reshape(len(x), -1)[:, 0], shown.reshape(len(shown), -1)[:, :1]
+        known = not free.reshape(len(x), -1)[:, 0].any() and len(set(ours.tolist())) == len(x)
+        return np.where((ours == theirs).any(1), (ours == theirs).argmax(1), -1) if known else np.full(len(shown), -1)
+
+    return Facts(x, asked.y.numpy(), logits, legal, rows_of, _how(case))
 
 
 def _how(case: AnyCase) -> dict[str, Any]:
@@ -219,7 +226,8 @@ def judge(
     """Return all that is not true, each complaint with the field that it is about in front.
 
     `limit` names the count in which an attack for a budget may never exceed it, `told` holds figures by their names
-    in `figures`, `shown` all points that the model was asked about (in a box only if there is a single row).
+    in `figures`, `shown` all points that the model was asked about. In a box it is known whose they are if there is a
+    single row, or if the first feature may not change and differs from row to row.
     """
     asked, x_adv = facts_of(case), claims["x_adv"]
     if x_adv.shape != asked.x.shape or x_adv.dtype != asked.x.dtype:
@@ -246,6 +254,7 @@ def lost(asked: Facts, claims: Claims, shown: Array) -> Iterator[str]:
     One within the budget is better than one beyond it; then the cheaper one is, then the one with fewer changes.
     """
     rows, budget = asked.rows_of(shown), asked.counts["budget"]
+    rows, shown = rows[rows >= 0], shown[rows >= 0]
     each = asked.per_sample(rows, shown)
     changes = "l0_pixel" if asked.counts["unit"] == "pixel" else "l0"
 

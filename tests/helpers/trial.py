@@ -234,8 +234,8 @@ def trial(case: Case, judge: Judge, twice: bool = True) -> list[str]:
     for name, seen in (("forwards", count.forwards), ("backwards", count.backwards)):
         if claims[name].sum() != seen:
             wrong.append(f"{name}: {claims[name].sum()} in all, the model saw {seen}")
-    # With one row it is known whose points they are.
-    wrong += judged(case, result, judge, torch.cat(count.shown).numpy() if case.rows == 1 else None)
+    known = case.rows == 1 or (case.rows > 1 and case.mask == "walls")  # whose points the model was shown
+    wrong += judged(case, result, judge, torch.cat(count.shown).numpy() if known else None)
     again = make(case)
     wrong += checked(result, fresh(case), again.x, again.y, **question(case, again)) if case.rows else []
     plain = alike(case) or replace(case, batch_size=1)

@@ -133,7 +133,7 @@ def test_a_box_without_ends_is_searched_or_refused(name, box):
     case = fit(Case(attack=name, box=box, rows=9, steps=30, dtype="float64"))
     asked = make(case)
     if sz.ATTACKS[name].finite_box:
-        with pytest.raises(ValueError, match=f"{name} .* needs finite bounds"):
+        with pytest.raises(ValueError, match=f"{name} .*bounds"):
             attack(case, asked, asked.model)
         nothing = replace(case, rows=0)  # of which nothing is asked
         assert len(attack(nothing, make(nothing), asked.model)) == 0
