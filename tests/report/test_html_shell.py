@@ -3,6 +3,7 @@ import hashlib
 import json
 import re
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -110,9 +111,8 @@ def test_attacks_keep_their_colour():
 def test_wheels_hold_the_assets(tmp_path):
     from hatchling.builders.wheel import WheelBuilder
 
-    from tests.test_structure import ROOT
-
-    built = next(WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"]))
+    root = Path(__file__).parents[2]
+    built = next(WheelBuilder(str(root)).build(directory=str(tmp_path), versions=["standard"]))
     names = zipfile.ZipFile(built).namelist()
     for name in ("assets/page.css", "assets/charts.js", *charts.VENDORED):
         assert f"sigmazero/report/html/{name}" in names
