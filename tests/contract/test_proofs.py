@@ -42,6 +42,12 @@ def read_through_a_view(net, x, h):
     return view
 
 
+def given_twice(net, x, h):
+    view = h.view(-1, 4)
+    h.add_(view)
+    return view
+
+
 def with_numpy(net, x, h):
     values = h.detach().numpy()
     values[values < 0] = 0
@@ -55,6 +61,7 @@ HIDDEN = {
     "a reshape": (through(lambda h: h.reshape(-1, 4)), "relu_"),
     "a detached tensor": (through(lambda h: h.detach()), "relu_"),
     "a dropout that does nothing": (through(lambda h: F.dropout(h, 0.5, training=False)), "relu_"),
+    "a view that is added": (given_twice, "add_"),
     "a slice": (through(lambda h: h[:, :2]), "relu_"),
     ".data": (through(lambda h: h.data), r"\.data"),
     "numpy": (with_numpy, r"\.numpy"),
@@ -67,6 +74,7 @@ SAFE = {
     "in place": lambda net, x, h: nn.ReLU(inplace=True)(h),
     "in place, by the same name": lambda net, x, h: [F.relu_(h), h][1],
     "in place, by the last name": lambda net, x, h: F.relu_(F.dropout(h.view(-1, 2, 2).flatten(1), training=False)),
+    "in place, with a view": lambda net, x, h: F.relu(h.add_(h.view(-1, 4)) * 0.5),
     "in place, in a copy": lambda net, x, h: F.relu_(h.detach().clone()),
 }
 X, BOX = torch.tensor([[0.5, 0.5]]), (0.0, 10.0)

@@ -44,14 +44,16 @@ class _Watch(TorchFunctionMode):
             raise UnknownOperation(f"{name} runs in inference mode, where writing in place goes unseen; use no_grad")
         versions = [tensor._version for tensor in tensors]
         found = func(*args, **(kwargs or {}))
-        untouched = set()
+        untouched, written = set(), dict[int, set[int]]()
         for tensor, version in zip(tensors, versions, strict=True):
             if tensor._version == version:
                 untouched.add(id(tensor))
             else:
-                self.writers[_memory(tensor)] = name
-                self.current[_memory(tensor)] = {id(tensor)}
+                written.setdefault(_memory(tensor), set()).add(id(tensor))
                 self._note(tensor, computed)
+        for place, names in written.items():
+            self.writers[place] = name
+            self.current[place] = names if len(names) == 1 else set()  # of several names the one that is returned
 
         def result(tensor: Tensor) -> Tensor:
             # Some functions return their argument as it is, where the trace has a new tensor: Dropout in eval mode.
