@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from tests.children import Children
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of our own."""
+    words = "write the golden results of these attacks anew"
+    parser.addoption("--update-golden", nargs="+", metavar="NAME", help=words)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Before any test is read. The process that only hands tests out to others (-n 2) has no use for torch."""
     if config.getoption("numprocesses", None):
