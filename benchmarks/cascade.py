@@ -1,7 +1,7 @@
 """SparseAutoAttack against its own members: robust accuracy of the cascade and of each attack alone, per budget.
 
     python -m benchmarks.cascade --models M1 M2 --model-dir weights/ --limit 128 --eps 10 24 50
-    python -m benchmarks.cascade --models M1 M2 --limit 16 --eps 10 24 --together   # what standard 5 costs beside 4
+    python -m benchmarks.cascade --models M1 M2 --limit 16 --eps 10 24 --together   # what each member costs
 
 The cascade may leave no sample standing that one of its members fools; `holds` says whether that is so.
 """

@@ -22,7 +22,7 @@ from benchmarks.networks import say
 from sigmazero import data
 from sigmazero.auto.report import CascadeReport
 
-OLD = 4  # members of standard 5 that are those of standard 4: what is left after them is its figure
+FIRST = 4  # members that the standard cascade begins with; its figure after them is given too
 TRIM = 8  # products that a truncating neuron throws away at each end
 TRAINED = "l0-trained"
 VOTES, KEEP = 25, 0.4  # ablated copies, and the share of the inputs that each of them sees
@@ -160,7 +160,7 @@ def line_of(report: CascadeReport) -> dict[str, object]:
         "clean": round(report.clean_accuracy, 4),
         "left after": after,
         "queries": queries.round().long().tolist(),
-        "cost of 5 by 4": round(float(queries.sum() / queries[:OLD].sum()), 3),
+        "cost beside the first": round(float(queries.sum() / queries[:FIRST].sum()), 3),
         "findings": [f"{each.code} {each.severity}" for each in report.findings],
     }
 

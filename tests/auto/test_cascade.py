@@ -187,7 +187,7 @@ def test_lines_are_printed_and_logged(capsys, tmp_path):
     auto.run_standard_evaluation(x, y)
     said = capsys.readouterr().out
     assert said == (tmp_path / "log.txt").read_text(encoding="utf-8") == f"{auto.report}\n"
-    assert said.startswith("quick 4: 8 samples, at most 1,000 queries for each\n")
+    assert said.startswith("quick 1: 8 samples, at most 1,000 queries for each\n")
     assert re.search(r"\nquick \d+, 8 samples, at most 3 features: clean accuracy 75\.0%\nsigma-swap: robust acc", said)
     custom(net, 3, log_path=tmp_path / "log.txt").run_standard_evaluation(x, y)
     assert capsys.readouterr().out == ""

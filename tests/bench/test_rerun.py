@@ -15,9 +15,8 @@ from sigmazero.bench.evaluate import evaluate
 from sigmazero.bench.rerun import attack_of, rerun
 from sigmazero.bench.verify import Verification, verify
 from sigmazero.core.result import Outcome
-from sigmazero.store import checksums
 from sigmazero.store.store import Store
-from tests.bench.test_recheck import rewrite
+from tests.bench.test_recheck import refresh, rewrite
 from tests.cli.conftest import sigmazero  # noqa: F401
 from tests.helpers.networks import linear_problem
 from tests.plans import PLAN, run, trusting
@@ -135,7 +134,7 @@ def test_elsewhere_differences_are_counted_and_no_disagreements(folder):
         ((number, text),) = base.execute("SELECT id, provenance FROM runs").fetchall()
         other = json.dumps({**json.loads(text), "torch": "0.0"})
         base.execute("UPDATE runs SET provenance = ? WHERE id = ?", (other, number))
-        checksums.take(base)
+        refresh(base)
     base.close()
     rows, done = again()
     assert rows == 24

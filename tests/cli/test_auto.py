@@ -10,7 +10,7 @@ MINE = ("auto", "--model", "net.py:build", "--data", "mine.npz", "--device", "cp
 def test_a_table_a_file_and_a_state(sigmazero, own):
     done = sigmazero(*MINE, "--eps", 3, "--rows", "2:8", "--state", "s.npz", "--out", "result")
     assert done.exit_code == 0, done.output
-    assert "quick 4, 6 samples, at most 3 features: clean accuracy 100.0%" in done.stdout
+    assert "quick 1, 6 samples, at most 3 features: clean accuracy 100.0%" in done.stdout
     for name in ("member", "robust accuracy at 3", "fooled", "queries per sample", "sigma-swap"):
         assert name in done.stdout
     assert "sigma-swap: robust accuracy" in done.stderr

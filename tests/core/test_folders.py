@@ -11,7 +11,7 @@ from platformdirs.macos import MacOS
 from platformdirs.unix import Unix
 
 from sigmazero.core.extras import MissingExtra
-from sigmazero.core.folders import caches, search
+from sigmazero.core.folders import cache, search
 
 
 @pytest.fixture(autouse=True)
@@ -30,26 +30,22 @@ def without_platformdirs(monkeypatch):
 
 
 def test_the_given_folder_comes_first_then_the_home_then_the_cache(tmp_path, monkeypatch):
-    (cache,) = caches()
-    assert search("models") == [cache / "models"]
+    folder = cache()
+    assert search("models") == [folder / "models"]
     monkeypatch.setenv("SIGMAZERO_HOME", "~/mine")
     home = tmp_path / "mine"
-    assert search("data", "~/given") == [tmp_path / "given", home / "data", home, cache / "data"]
+    assert search("data", "~/given") == [tmp_path / "given", home / "data", home, folder / "data"]
 
 
 @pytest.mark.parametrize(("system", "tail"), [(Unix, ".cache/sigmazero"), (MacOS, "Library/Caches/sigmazero")])
-def test_the_cache_is_where_it_always_was(system, tail, tmp_path, monkeypatch):
+def test_the_cache_is_in_the_folder_of_the_platform(system, tail, tmp_path, monkeypatch):
     def asked(name, **how):
         return system(name, **how).user_cache_path
 
     monkeypatch.setattr(platformdirs, "user_cache_path", asked)
-    assert caches() == [tmp_path / tail]
+    assert cache() == tmp_path / tail
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert caches() == [tmp_path / "xdg" / "sigmazero"]
-    # Earlier versions did not heed that variable on macOS: what they left is still found.
-    former = tmp_path / "Library" / "Caches" / "sigmazero"
-    former.mkdir(parents=True)
-    assert search("models") == [tmp_path / "xdg" / "sigmazero" / "models", former / "models"]
+    assert cache() == tmp_path / "xdg" / "sigmazero"
 
 
 def test_on_windows_neither_an_author_nor_a_folder_called_cache_is_added(monkeypatch):
@@ -57,7 +53,7 @@ def test_on_windows_neither_an_author_nor_a_folder_called_cache_is_added(monkeyp
     monkeypatch.setattr(
         platformdirs, "user_cache_path", lambda name, **how: Path(windows.Windows(name, **how).user_cache_dir)
     )
-    (folder,) = caches()
+    folder = cache()
     assert PurePath(str(folder).replace("\\", "/")) == PurePath("C:/Users/me/AppData/Local/sigmazero")
 
 

@@ -19,14 +19,34 @@ from sigmazero.bench.verify import verify
 from sigmazero.core.result import Outcome
 from sigmazero.store import Store, StoreError
 from sigmazero.store.facts import COLUMNS
-from sigmazero.store.migrations import SCHEMA
 from sigmazero.store.pack import pack, unpack
 from sigmazero.store.proofs import Proof, ProofKey, row_digests
+from sigmazero.store.trace import Trace
 from tests.helpers.networks import linear_problem
-from tests.store.make_fixture import FIXTURES
-from tests.store.test_migrations import contents
 
 Change = Callable[[sqlite3.Connection], object]
+
+
+def contents(path: Path) -> dict[str, Any]:
+    """Everything that a store holds, as it gives it out."""
+    with Store(path) as store:
+        cells = store.cells()
+        return {
+            "cells": [info.text() for info in cells],
+            "status": [(one.done, one.seconds, one.error, one.state) for one in store.status()],
+            "provenance": [json.dumps(info.provenance) for info in cells],
+            "facts": [{n: v.tobytes() for n, v in vars(store.facts(info.key)).items()} for info in cells],
+            "positions": [store.positions(info.key).tolist() for info in cells],
+            "traces": [
+                store.trace(info.key, int(i)).pack() for info in cells for i in np.flatnonzero(store.traced(info.key))
+            ],
+            "findings": store.findings(),
+            "failures": [vars(one) for one in store.failures()],
+            "inputs": [store.inputs(info.data_hash) for info in cells],
+            "proofs": [store.proofs(key) for key in store.proof_keys()],
+            "proved": [None if (least := store.proved(info.key)) is None else least.tolist() for info in cells],
+            "answers": [None if (a := store.answers(info.key)) is None else a.tolist() for info in cells],
+        }
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +55,8 @@ def sound(tmp_path_factory):
     path = tmp_path_factory.mktemp("sound") / "sound.db"
     model, x, y = linear_problem((3, 4, 5), 10)
     y[1] = (y[1] + 1) % 4
-    with Store(FIXTURES / f"schema-{SCHEMA}.db") as store:
-        trace = store.trace(store.cell_keys()[4], 0)
+    two, clean = np.arange(2), np.random.default_rng(0).random((40, 50))
+    trace = Trace(clean, np.array([1.0, -0.5]), two, two == 1, np.array([0, 0, 2]), two, np.zeros(2))
     done = evaluate(model.float(), (x.float(), y), ["sigma-zero", "fmn", "vfga"], store=path, steps=8, batch_size=4)
     with Store(path, write=True) as store:
         for key in done.keys:

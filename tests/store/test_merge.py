@@ -13,7 +13,6 @@ from sigmazero.store import Store, StoreBusy, StoreError
 from sigmazero.store.merge import merge
 from tests.cli.conftest import sigmazero  # noqa: F401
 from tests.plans import PLAN, assert_same, contents, run
-from tests.store.make_fixture import FIXTURES
 from tests.store.test_alterations import sound  # noqa: F401
 from tests.store.test_store import cell, made
 
@@ -126,19 +125,6 @@ def test_models_that_answer_otherwise_are_not_mixed(tmp_path):
         merge(paths[::2], tmp_path / "other.db")
 
 
-def test_an_older_store_is_read_and_its_past_is_told(tmp_path):
-    shutil.copy(FIXTURES / "schema-1.db", tmp_path / "old.db")
-    before = (tmp_path / "old.db").read_bytes()
-    merge([tmp_path / "old.db"], tmp_path / "all.db")
-    assert (tmp_path / "old.db").read_bytes() == before
-    with Store(tmp_path / "all.db") as store, Store(tmp_path / "old.db") as old:
-        assert sorted(store.cell_keys()) == sorted(old.cell_keys())
-        count = sum(len(store.batches(key)) for key in store.cell_keys())
-        assert any(f"the first {count} batches" in note for note in store.notes())
-    merge([tmp_path / "all.db"], tmp_path / "again.db")
-    assert dump(tmp_path / "again.db") == dump(tmp_path / "all.db")
-
-
 def newer(path: Path) -> None:
     base = sqlite3.connect(path)
     base.execute("PRAGMA user_version=99")
@@ -207,8 +193,8 @@ def test_shards_merged_are_the_facts_of_one_run(sigmazero, folder):  # noqa: F81
     parts = [f"runs/traced-part-{i}-of-5.db" for i in range(1, 6)]
     for i in range(1, 6):
         assert sigmazero("run", "traced.toml", "--trust-code", "--device", "cpu", "--shard", f"{i}/5").exit_code == 0
-    half = sigmazero("merge", parts[0], "-o", "all.db")
-    assert "are still to be run" in half.stderr
+    some = [sigmazero("merge", part, "-o", "all.db") for part in parts[:3]]
+    assert any("are still to be run" in each.stderr for each in some)  # five parts of six cells cut one
     done = sigmazero("merge", *parts[::-1], "-o", "all.db")
     assert done.exit_code == 0, done.output
     assert "144 rows of 6 cells from 5 stores" in done.stdout

@@ -8,7 +8,7 @@ import pytest
 
 from sigmazero.store import Store, StoreError
 from sigmazero.store.checksums import TABLES
-from sigmazero.store.migrations import APPLICATION, SCHEMA
+from sigmazero.store.schema import APPLICATION, SCHEMA
 
 
 def other_program(path, application=0, pragma=""):
@@ -59,11 +59,6 @@ def arrays(path):
         np.savez(file, images=np.zeros(3))
 
 
-def state(path):
-    with path.open("wb") as file:
-        np.savez(file, question=np.array("{}"), answers=np.zeros(3), done=np.zeros(3))
-
-
 def mark_alone(path):
     base = sqlite3.connect(path)
     base.executescript(f"PRAGMA application_id={APPLICATION}; PRAGMA user_version={SCHEMA}")
@@ -81,7 +76,6 @@ FILES = {
     "torn": (torn, "damaged or no store"),
     "a zip file": (archive, "is a zip file, not a store; name another file"),
     "arrays": (arrays, r"is a file of arrays \(\.npz\), not a store"),
-    "a state of old": (state, "is a state file of SparseAutoAttack as earlier versions kept it, not a store"),
     "half a zip file": (lambda path: path.write_bytes(b"PK\x03\x04 and no more"), "is a damaged zip file"),
     "a text": (lambda path: path.write_text("a text"), "is damaged or no store"),
     "a beginning": (lambda path: path.write_bytes(b"SQLite format 3\0 and no more"), "was cut short: it has 28 bytes"),

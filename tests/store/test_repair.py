@@ -14,7 +14,6 @@ from sigmazero.store.log import beside
 from sigmazero.store.repair import repair
 from tests.cli.conftest import sigmazero  # noqa: F401
 from tests.plans import PLAN, contents, run
-from tests.store.make_fixture import FIXTURES
 from tests.store.test_alterations import sound  # noqa: F401
 from tests.store.test_log import moments  # noqa: F401
 
@@ -200,21 +199,6 @@ def test_altered_batches_are_not_copied_and_run_again(folder, sigmazero):  # noq
     healthy = sigmazero("repair", "new.db", "-o", "third.db")
     assert healthy.exit_code == 0, healthy.output
     assert healthy.stderr == ""
-
-
-@pytest.mark.parametrize("damaged", [False, True])
-def test_a_store_without_checksums_is_refused_by_its_schema(tmp_path, damaged):
-    path = Path(shutil.copy(FIXTURES / "schema-1.db", tmp_path / "s.db"))
-    if damaged:
-        path.write_bytes(path.read_bytes()[: -3 * PAGE])
-        with pytest.raises(StoreError, match="sigmazero repair"):
-            Store(path, write=True)
-    before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"s\.db is of schema 1, which had no checksums.*restore a copy") as said:
-        repair(path, tmp_path / "new.db")
-    assert "\n" not in str(said.value)
-    assert path.read_bytes() == before
-    assert not (tmp_path / "new.db").exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"a text", b"SQLite format 3\0", bytes(5000), b"\r" * 20000])

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from sigmazero.store.facts import COLUMNS, KINDS, CellInfo, Facts
-from sigmazero.store.migrations import SCHEMA
 from sigmazero.store.pack import pack, pack_indices, unpack, unpack_indices
+from sigmazero.store.schema import SCHEMA
 from sigmazero.store.store import Store, StoreBusy, StoreError
 
 

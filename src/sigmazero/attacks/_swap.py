@@ -138,7 +138,6 @@ class SwapSearch(Attack):
     queries: Annotated[int, Range(least=LEAST)] | None = None
 
     paper: ClassVar[str] = "docs/stronger.md"
-    version: ClassVar[int] = 4
     unroll: ClassVar[int] = 1
     finite_box: ClassVar[bool] = True
     renamed: ClassVar[dict[str, str]] = {"memory": "momentum"}

@@ -74,7 +74,6 @@ class BrendelBethge(Attack):
     blends: Count = 1000
 
     paper: ClassVar[str] = "https://arxiv.org/abs/1907.01003"
-    version: ClassVar[int] = 2
     keeps_own: ClassVar[bool] = True
     finite_box: ClassVar[bool] = True
     renamed: ClassVar[dict[str, str]] = {"start": "start_from"}

@@ -115,7 +115,6 @@ class QuerySwap(QuerySearch):
     surrogate: Surrogate | None = None
 
     paper: ClassVar[str] = "docs/blackbox.md"
-    version: ClassVar[int] = 3
 
     def check(self, problem: Problem) -> None:
         """Refuse a surrogate that cannot be asked, or that would leave no query."""

@@ -62,7 +62,6 @@ class SparsePGD(budget.BudgetAttack):
     loss: LossName = "cross-entropy"
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2405.05075"
-    version: ClassVar[int] = 2
 
     @property
     def iterations(self) -> int:

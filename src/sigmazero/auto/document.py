@@ -35,7 +35,7 @@ from sigmazero.report.intervals import wilson
 from sigmazero.run.numbers import Numbers
 from sigmazero.store.facts import Integers
 
-FORMAT, VERSION, LEVEL = "sigmazero gate", 2, 0.95
+FORMAT, VERSION, LEVEL = "sigmazero gate", 1, 0.95
 
 
 @dataclass(frozen=True)

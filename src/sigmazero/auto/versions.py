@@ -23,7 +23,7 @@ class Version:
 
     small  the members for a budget of at most 4 changes; None if they are those of any budget
     draws  how many answers of a random model are averaged for one; 1 for a model that is not random
-    older  how many members were there before: the others together cost at most 0.3 of what these cost
+    first  how many members set the price: those after them together cost at most 0.3 of what these cost
     """
 
     name: str
@@ -32,7 +32,7 @@ class Version:
     minimum: tuple[Attack, ...]
     small: tuple[Attack, ...] | None = None
     draws: int = 1
-    older: int = 0
+    first: int = 0
 
     def members(self, eps: int | None) -> tuple[Attack, ...]:
         """The members that answer this question."""
@@ -41,12 +41,12 @@ class Version:
         return self.small if self.small is not None and eps <= SMALL else self.budget
 
     def fitting(self, eps: int | None, problem: Problem) -> tuple[Attack, ...]:
-        """The members for these inputs: where the new ones would cost too much, the last one gets fewer queries."""
+        """The members for these inputs: where those after the first cost too much, the last gets fewer queries."""
         members = self.members(eps)
-        if not self.older:
+        if not self.first:
             return members
-        new = [member for member in members[self.older : -1] if not too_large(member, problem)]
-        left = int(MORE * most_queries(members[: self.older], problem)) - most_queries(new, problem)
+        new = [member for member in members[self.first : -1] if not too_large(member, problem)]
+        left = int(MORE * most_queries(members[: self.first], problem)) - most_queries(new, problem)
         excess = most_queries(members[-1:], problem) - left
         if excess <= 0:
             return members
@@ -57,20 +57,20 @@ class Version:
         return f"{self.name} {self.number}"
 
 
-# Standard 4, which standard 5 begins with: what is left after these members is what standard 4 leaves.
-FOUR = (
+# The members that the standard cascade begins with, whatever the budget.
+FIRST = (
     get("sigma-swap", queries=2000),
     get("sigma-zero-star", steps=1000),
     get("spgd-unprojected", steps=10_000),
     get("sparse-rs", steps=5000),
 )
-FOUR_MINIMUM = (
+FIRST_MINIMUM = (
     get("sigma-swap", queries=2000),
     get("sigma-zero-star", steps=1000),
     get("spgd-unprojected-min", steps=5000),
     get("sparse-rs-min", steps=5000),
 )
-MORE = 0.3  # of what they cost a sample that stands may be added by what comes after them: 8,700 queries
+MORE = 0.3  # of what they cost a sample that stands may be added by the members after them: 8,700 queries
 CORNERS = get("corner-at", steps=266)  # all corners of 1,024 pixels of three channels, and what is guided after them
 
 VERSIONS: dict[str, Version] = {
@@ -78,15 +78,15 @@ VERSIONS: dict[str, Version] = {
     for version in (
         Version(
             "standard",
-            5,
-            budget=(*FOUR, get("query-swap", steps=4000), get("sparse-rs-inner", steps=4000)),
-            minimum=(*FOUR_MINIMUM, get("corner", steps=100), get("query-swap", steps=2000)),
-            small=(*FOUR, CORNERS, get("sparse-rs-inner", steps=2000)),
-            older=len(FOUR),
+            1,
+            budget=(*FIRST, get("query-swap", steps=4000), get("sparse-rs-inner", steps=4000)),
+            minimum=(*FIRST_MINIMUM, get("corner", steps=100), get("query-swap", steps=2000)),
+            small=(*FIRST, CORNERS, get("sparse-rs-inner", steps=2000)),
+            first=len(FIRST),
         ),
         Version(
             "quick",
-            4,
+            1,
             budget=(get("sigma-swap", queries=500), get("sparse-rs", steps=500)),
             minimum=(get("sigma-swap", queries=500), get("sparse-rs-min", steps=500)),
         ),
@@ -115,7 +115,7 @@ BLACK_BOX: dict[str, dict[Ability, Version]] = {
     "standard": {
         "scores": Version(
             "standard-scores",
-            2,
+            1,
             budget=(*_SCORES, get("sparse-rs-inner", steps=2000)),
             minimum=(_SCORES[0], get("sparse-rs-min", steps=5000)),
             small=(*_SCORES, CORNERS, get("sparse-rs-inner", steps=2000)),

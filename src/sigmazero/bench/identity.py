@@ -1,7 +1,7 @@
 """What makes two cells the same question: hashes of everything that determines the answer, and of nothing else.
 
-An attack of the registry is known by its class and version: a test sees to it that its code has a new version when it
-changes. All other code that runs, of attacks and of models, is known by its source.
+An attack of the registry is known by its class and version: golden results of the tests notice when it changes
+without a new version. All other code that runs, of attacks and of models, is known by its source.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from sigmazero.core.text import digest as digest
 from sigmazero.data import Rows
 from sigmazero.store.facts import CellInfo
 
-FORMAT = 2  # of the key; another one makes every stored cell a different one
+FORMAT = 1  # of the key; another one makes every stored cell a different one
 _process = [secrets.token_hex(16)]
 _unknown: dict[str, list[Any]] = {}  # code without a source, by name: two of one name are two
 
@@ -171,7 +171,7 @@ def describe_cell(
     """All that determines the answer, as JSON can hold it; its digest is the key of the cell.
 
     Names, machine, device and batch size do not enter. A margin, a space and the weights of a surrogate enter where
-    there is one, so that keys from before there were any hold; the space is given as `allowed.described` makes it.
+    there is one; the space is given as `allowed.described` makes it.
     """
     return {
         **({"margin": margin} if margin else {}),
@@ -193,7 +193,7 @@ def describe_cell(
 
 
 def contradictions(info: CellInfo) -> list[str]:
-    """What in a cell's description does not fit its key; nothing can be said of cells from older versions."""
+    """What in a cell's description does not fit its key; nothing can be said of a cell without an identity."""
     if not info.identity:
         return []
     wrong = [] if digest(info.identity) == info.key else ["key"]

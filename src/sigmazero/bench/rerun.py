@@ -81,7 +81,7 @@ def attack_of(described: Mapping[str, Any]) -> Attack:
 def _compare(store: Store, info: CellInfo, loader: Loader, done: Verification, draw: random.Random) -> int:
     """Run batches of a cell again and note what differs; returns their number of rows."""
     if not info.identity:
-        raise LookupError("it was stored by an older version, which did not describe its attack in full")
+        raise LookupError("it does not describe its attack in full")
     attack = attack_of(info.identity["attack"])
     network, rows, targets = load(store, info, loader)
     network, images = in_format(network, rows.images, info.precision)

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from types import FrameType
 
-from sigmazero.bench.adopt import adopt
 from sigmazero.bench.answers import same_answers
 from sigmazero.bench.cells import Cell, Loader
 from sigmazero.bench.drive import Driver, RunSummary, Say
@@ -46,7 +45,6 @@ def execute(
     """
     if only is not None:
         cells = [cell for cell in cells if only[cell.info.key].any()]
-    adopt(cells, store)
     store.register([cell.info for cell in cells])
     recognise_rows(store, loader)  # where something is proved already, it stands beside these cells too
     worker = Worker(loader)

@@ -19,14 +19,12 @@ def search(kind: str, given: str | os.PathLike[str] | None = None) -> list[Path]
         found += [Path(home).expanduser() / kind, Path(home).expanduser()]
     if found and find_spec("platformdirs") is None:
         return found
-    return [*found, *(folder / kind for folder in caches())]
+    return [*found, cache() / kind]
 
 
-def caches() -> list[Path]:
-    """The platform's cache folder for sigmazero, and the one that an earlier version used if it is still there."""
+def cache() -> Path:
+    """Return the platform's cache folder for sigmazero."""
     instead = ", or name a folder in the environment variable SIGMAZERO_HOME"
     dirs = require("platformdirs", "cli", "the default folder for models and data", instead)
-    # No author and no "Cache" below the name: the folders that earlier versions used.
-    folder: Path = dirs.user_cache_path(NAME, appauthor=False, opinion=False)
-    former = Path.home() / "Library" / "Caches" / NAME  # on macOS, which did not heed XDG_CACHE_HOME
-    return [folder, former] if former != folder and former.is_dir() else [folder]
+    folder: Path = dirs.user_cache_path(NAME, appauthor=False, opinion=False)  # no author and no "Cache" in the path
+    return folder

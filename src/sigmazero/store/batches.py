@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmazero.store.facts import COLUMNS, DEFAULTS, KINDS, Facts, Integers
+from sigmazero.store.facts import COLUMNS, KINDS, Facts, Integers
 from sigmazero.store.pack import Array, pack, pack_indices, unpack, unpack_indices
 
 
@@ -51,16 +51,14 @@ def unpack_facts(batches: Sequence[Packed]) -> Facts:
 
 
 def _columns(batch: Packed) -> dict[str, Array]:
-    """A batch's columns by name; one that came later than the batch has its default."""
+    """A batch's columns by name."""
     names, arrays = batch.names.split(), unpack(batch.columns)
     if len(names) != len(arrays):
         raise ValueError(f"{len(arrays)} columns are stored for {len(names)} names; the store is damaged")
     found = dict(zip(names, arrays, strict=True))
-    if found.keys() == KINDS.keys():
-        return found
-    if lacking := [name for name in COLUMNS if name not in found and name not in DEFAULTS]:
+    if lacking := [name for name in COLUMNS if name not in found]:
         raise ValueError(f"a batch lacks the column {lacking[0]}; the store is damaged")
-    return {name: found.get(name, np.full(len(arrays[0]), DEFAULTS.get(name, 0))) for name in COLUMNS}
+    return found
 
 
 def pack_places(positions: int | Sequence[int] | NDArray[Any], count: int) -> tuple[Integers, bytes | None]:

@@ -23,14 +23,13 @@ BATCHES = (
 )
 # The columns that a row's checksum covers, and by how many of them (the first ones) a row is found.
 TABLES: dict[str, tuple[int, tuple[str, ...]]] = {
-    "cells": (1, ("id", "key", "info", "error", "stored")),
+    "cells": (1, ("id", "key", "info", "stored")),
     "runs": (1, ("id", "provenance")),
     "batches": (1, BATCHES),
     "traces": (2, ("cell", "position", "points")),
     "doctor": (1, ("cell", "findings")),
     "answers": (1, ("cell", "logits")),
     "inputs": (1, ("hash", "rows")),
-    "history": (1, ("schema", "date", "batches")),
     "writer": (1, ("one", "who")),
     "failures": (2, ("cell", "start", "stop", "tries", "error")),
     "progress": (1, ("one", "state")),
@@ -45,7 +44,6 @@ WORDS = {
     "doctor": "what the doctor found",
     "answers": "the model's answers",
     "inputs": "the inputs with the hash {hash!s:.12}",
-    "history": "the note of the migration to schema {schema}",
     "writer": "the name of the last writer",
     "failures": "why rows {start} up to {stop} failed",
     "progress": "how far the last run was",
@@ -119,23 +117,6 @@ def remove(base: sqlite3.Connection, table: str, *values: Any) -> None:
     for (old,) in gone:
         total = _plus(total, bytes(SIZE), minus=old)
     base.execute("UPDATE seals SET count = ?, total = ? WHERE name = ?", (count - len(gone), total, table))
-
-
-def take(base: sqlite3.Connection) -> None:
-    """Take the checksums of everything anew."""
-    keys = dict(base.execute("SELECT id, key FROM cells"))
-    for (batch,) in base.execute("SELECT batch FROM facts").fetchall():
-        blobs = base.execute("SELECT columns, changes FROM facts WHERE batch = ?", (batch,)).fetchone()
-        both = (*map(blob_sum, blobs), batch)
-        base.execute("UPDATE batches SET columns_sum = ?, changes_sum = ? WHERE id = ?", both)
-    for table in TABLES:
-        total, count = bytes(SIZE), 0
-        for (place,) in base.execute(f"SELECT rowid FROM {table}").fetchall():
-            *values, _ = base.execute(f"SELECT {selected(table)} FROM {table} WHERE rowid = ?", (place,)).fetchone()
-            new = row_sum(table, _owner(table, tuple(values), keys), tuple(values))
-            base.execute(f"UPDATE {table} SET checksum = ? WHERE rowid = ?", (new, place))
-            total, count = _plus(total, new), count + 1
-        base.execute("INSERT OR REPLACE INTO seals VALUES (?, ?, ?)", (table, count, total))
 
 
 def audit(base: sqlite3.Connection) -> Iterator[Flaw]:

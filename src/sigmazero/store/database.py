@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sigmazero.core.text import one_line
 from sigmazero.store.log import lacks_log, misfit
-from sigmazero.store.migrations import APPLICATION, SAME_TABLES, SCHEMA, migrate, missing
+from sigmazero.store.schema import APPLICATION, SCHEMA, create, missing
 
 OTHER = "a SQLite file of another program, no store of sigmazero; name another file"
 LEFT = "It was left as it is; restore a copy, or copy what can be read: sigmazero repair"
@@ -51,36 +51,26 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def open_reading(path: Path) -> sqlite3.Connection:
-    """A connection that cannot change the file; it may read while another process writes.
-
-    A store of an older schema is copied to a temporary place and migrated there.
-    """
+    """A connection that cannot change the file; it may read while another process writes."""
     with explained(path), _closed_on_error(_reader(path)) as base:
-        schema = _checked(base, path)
-        if schema is None:
+        if _checked(base, path) is None:
             raise StoreError(f"{path} is empty: {left_open(path) or 'no run has stored anything in it yet'}")
-        if schema >= SAME_TABLES:
-            return base
-        with _closed_on_error(_prepared(sqlite3.connect("", isolation_level=None))) as copy:  # on disk if it is large
-            base.backup(copy)
-            migrate(copy, schema)
-        base.close()
-        return copy
+        return base
 
 
 def open_writing(path: Path) -> sqlite3.Connection:
-    """A connection for the one writer; makes the file if it is not there, and migrates an older store."""
+    """A connection for the one writer; makes the file if it is not there."""
     with explained(path), _closed_on_error(_prepared(sqlite3.connect(path, isolation_level=None, timeout=30))) as base:
-        schema = _checked(base, path) or 0
-        if schema:
+        schema = _checked(base, path)
+        if schema is not None:
             found = base.execute("PRAGMA quick_check(1)").fetchone()[0]
             if found != "ok":
                 raise sqlite3.DatabaseError(f"malformed: {found}")
         base.execute("PRAGMA journal_mode=WAL")
         base.execute("PRAGMA synchronous=FULL")  # a finished batch survives a power cut too
-        if schema < SCHEMA:
+        if schema is None:
             base.execute("BEGIN IMMEDIATE")  # undone by closing, unless it comes to its end
-            migrate(base, schema)
+            create(base)
             base.execute("COMMIT")
         return base
 
@@ -177,8 +167,6 @@ def _archive(path: Path) -> str:
             names = set(archive.namelist())
     except (zipfile.BadZipFile, OSError):
         return "a damaged zip file"
-    if {"question.npy", "answers.npy"} <= names:
-        return "a state file of SparseAutoAttack as earlier versions kept it"
     return "a file of arrays (.npz)" if names and all(name.endswith(".npy") for name in names) else "a zip file"
 
 
@@ -195,7 +183,7 @@ def _checked(base: sqlite3.Connection, path: Path) -> int | None:
             f"{path} was written by a newer sigmazero (its schema is {schema}, this one knows {SCHEMA}); "
             "upgrade sigmazero to use it. It was left as it is"
         )
-    if lost := missing(base, schema) if schema > 0 else ["a schema"]:  # of a damaged file it may be below zero
+    if lost := missing(base) if schema > 0 else ["a schema"]:  # of a damaged file it may be below zero
         raise StoreError(f"{path} is a damaged store: it lacks {', '.join(lost)}. {LEFT}")
     return int(schema)
 

@@ -38,8 +38,6 @@ KINDS: dict[str, Any] = {
     "returned": np.float64,
 }
 COLUMNS = tuple(KINDS)
-# What stands in a column for batches that were stored before there was such a column: a new column needs a line here.
-DEFAULTS: dict[str, float] = {"given_up": 0, "cost": np.nan, "returned": np.nan}
 
 
 @dataclass(frozen=True)
@@ -186,7 +184,7 @@ def _array(values: Tensor, kind: Any) -> NDArray[Any]:
 class CellInfo:
     """What one cell asks.
 
-    `identity` is all that determines the answer, and `key` its hash; cells of older stores have none. `parameters`
+    `identity` is all that determines the answer, and `key` its hash. `parameters`
     has all of the attack's (`steps` among them), `precision` names the numbers of the search, `bounds` is the box,
     a success holds by `margin` at least, `origin` says how to load model and data again. `provenance` is filled
     when a store is read: versions, device and commit of the runs that made the facts (a list where they differ),

@@ -124,12 +124,6 @@ def _write(base: sqlite3.Connection, stores: Sequence[Store], done: Merged) -> N
     for hashed in sorted({name for store in stores for (name,) in store._ask("SELECT hash FROM inputs")}):
         put(base, "inputs", None, hashed, min(rows for store in stores if (rows := store.inputs(hashed)) is not None))
     _write_proofs(base, stores)
-    batches = base.execute("SELECT count(*) FROM batches").fetchone()[0]
-    migrated: dict[int, str] = {}
-    for schema, date, _ in sorted(row for store in stores for row in store._rows("history", None)):
-        migrated.setdefault(schema, date)
-    for schema, date in migrated.items():  # nobody can say any more which batches are older
-        put(base, "history", None, schema, date, batches)
 
 
 def _write_proofs(base: sqlite3.Connection, stores: Sequence[Store]) -> None:
@@ -172,9 +166,7 @@ def _write_cell(
         ) from None
     places = np.concatenate([np.zeros(0, np.int64), *(batch.places for batch in batches)])
     stored, rows = len(places), [store._cell(info.key) for store in stores]
-    errors = sorted(row.error for row in rows if row.error is not None)  # where older versions kept them
-    error = errors[0] if errors and stored < info.rows else None  # what was done elsewhere has not failed
-    cell = CellRow(number, info.key, info.text(), error, stored)
+    cell = CellRow(number, info.key, info.text(), stored)
     put(base, "cells", None, *cell)
     for batch in batches:
         _write_batch(base, cell, batch, runs)

@@ -44,7 +44,7 @@ class ProofKey(NamedTuple):
 
     @staticmethod
     def of_cell(info: CellInfo) -> ProofKey | None:
-        """Of what a cell asks; None where it does not say all of it, as cells of old stores."""
+        """Of what a cell asks; None where it does not say all of it."""
         asked = info.identity or {}
         model = asked.get("model")
         if not isinstance(model, dict) or "code" not in model:

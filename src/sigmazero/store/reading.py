@@ -53,7 +53,6 @@ class CellRow(NamedTuple):
     id: int
     key: str
     info: str
-    error: str | None
     stored: int
 
 
@@ -153,7 +152,7 @@ class Reader:
         """How far every cell is; those are running that the process which writes here says it is at."""
         cells = {cell.key: cell for cell in self.cells()}
         rows = self._ask(
-            "SELECT key, error, coalesce(sum(count), 0), coalesce(sum(seconds), 0) "
+            "SELECT key, coalesce(sum(count), 0), coalesce(sum(seconds), 0) "
             "FROM cells LEFT JOIN batches ON batches.cell = cells.id GROUP BY cells.id ORDER BY cells.id"
         )
         wrong = {failure.key: failure.error for failure in self.failures()}
@@ -167,8 +166,8 @@ class Reader:
             return "running" if key in at_work else "begun" if done else "waiting"
 
         return [
-            CellStatus(cells[key], done, seconds, said := wrong.get(key, error), stage(key, said, done))
-            for key, error, done, seconds in rows
+            CellStatus(cells[key], done, seconds, error := wrong.get(key), stage(key, error, done))
+            for key, done, seconds in rows
         ]
 
     def failures(self) -> list[Failure]:
@@ -328,13 +327,7 @@ class Reader:
     def notes(self) -> list[str]:
         """What a reader should know of the store's past."""
         lost = database.left_open(self.path) if self._lock is None else None
-        said = [] if lost is None else [f"{self.path.name}: {lost}"]
-        return said + [
-            f"the checksums of the first {batches} batches were taken when the store was migrated to schema {schema} "
-            f"({date}): they do not tell what was altered before"
-            for schema, date, batches in self._rows("history", None)
-            if schema == 2
-        ]
+        return [] if lost is None else [f"{self.path.name}: {lost}"]
 
 
 def _provenance(made: list[tuple[Any, ...]], runs: dict[int, dict[str, Any]]) -> dict[str, Any]:

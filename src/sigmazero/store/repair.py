@@ -5,7 +5,6 @@ new store is as it was written. The damaged file is read as bytes, and nothing i
 """
 
 import sqlite3
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +18,9 @@ from sigmazero.store.database import StoreError
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.fresh import fresh
 from sigmazero.store.log import beside, misfit
-from sigmazero.store.migrations import APPLICATION, migrate
 from sigmazero.store.pages import rows, views
 from sigmazero.store.reading import BatchRow, CellRow
+from sigmazero.store.schema import create
 
 OWNED = [table for table, (_, columns) in TABLES.items() if "cell" in columns]
 GROWING = {"cells": CellRow._fields.index("stored"), "proofs": TABLES["proofs"][1].index("least")}
@@ -32,7 +31,6 @@ WORDS = {
     "doctor": "lists of what the doctor found",
     "answers": "sets of answers that the model is recognised by",
     "inputs": "sets of inputs",
-    "history": "notes on migrations",
     "failures": "notes on rows that failed",
     "proofs": "lower bounds that were proved",
     "digests": "lists of digests of rows",
@@ -84,7 +82,10 @@ def repair(path: Path, new: Path) -> Repair:
     seen = views(path)
     found = _find(seen)
     if not found.tables["cells"]:
-        raise StoreError(f"{path} {_why_nothing(path)}. Nothing was written")
+        raise StoreError(
+            f"{path} has no description of a cell with its checksum: it is no store, or nothing of it is left. "
+            "Nothing was written"
+        )
     done = Repair()
     if why := misfit(path):
         done.lost.append(f"perhaps what {beside(path).name} had to add: it seems to be of another copy ({why})")
@@ -93,22 +94,10 @@ def repair(path: Path, new: Path) -> Repair:
     return done
 
 
-def _why_nothing(path: Path) -> str:
-    """Why nothing can be copied; the first page of a store tells its schema, unless that is damaged too."""
-    with path.open("rb") as file:
-        schema, _, application = struct.unpack(">3I", file.read(100)[60:72].ljust(12, b"\0"))
-    if (schema, application) == (1, APPLICATION):
-        return (
-            "is of schema 1, which had no checksums: nobody can tell what of it is still as it was written; "
-            "restore a copy (a whole one needs no repair: it is opened like any other)"
-        )
-    return "has no description of a cell with its checksum: it is no store, or nothing of it is left"
-
-
 def _layout() -> dict[str, list[tuple[str, str, bool]]]:
     """The columns of each table in the order of the file: name, kind, and whether it is the row's own number."""
     base = sqlite3.connect(":memory:", isolation_level=None)
-    migrate(base, 0)
+    create(base)
     found = {}
     for table in TABLES:
         columns = base.execute("SELECT name, type, pk FROM pragma_table_info(?)", (table,)).fetchall()
@@ -172,7 +161,7 @@ def _copy(base: sqlite3.Connection, found: Salvage, blobs: dict[int, tuple[bytes
                 done.lost.append(f"where and with what run {batch.run} was made")
         put(base, "cells", None, *row._replace(stored=len(placed)))
         done.cells.append(CellCopy(CellInfo.parse(row.info), len(placed), row.stored))
-    for table in ("runs", "traces", "doctor", "answers", "inputs", "history", "failures", "proofs", "digests"):
+    for table in ("runs", "traces", "doctor", "answers", "inputs", "failures", "proofs", "digests"):
         for values in tables[table].values():
             key = CellRow(*tables["cells"][values[0]]).key if table in OWNED else None
             put(base, table, key, *values)

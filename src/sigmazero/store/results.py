@@ -22,14 +22,13 @@ CLASSES, FEATURES = "classes", "names"  # what they are called, as the bytes of 
 FINDINGS = "findings"  # what makes the figures doubtful, in the same way
 OWN = "own_"  # before the names of the points that a method returns by its own rule
 UNITS: tuple[Unit, ...] = ("feature", "pixel")
-_TENSORS = {field.name for field in fields(Result) if field.type in (Tensor, "Tensor")}
+NAMES = {field.name for field in fields(Result) if field.type in (Tensor, "Tensor")}
 _FINDING = [field.name for field in fields(Finding)]
-NAMES = _TENSORS - {"given_up", "cost"}  # which files from before there were such numbers have too
 
 
 def save_result(path: Path, result: Result, **more: Tensor | None) -> None:
     """Write every tensor of a result, its unit and budget, and what is given by name (labels), to an `.npz` file."""
-    held = {name: getattr(result, name) for name in _TENSORS} | _asked(result)
+    held = {name: getattr(result, name) for name in NAMES} | _asked(result)
     for word, called in ((CLASSES, result.classes), (FEATURES, result.names)):
         if called is not None:
             held |= {word: _bytes(json.dumps(called))}
@@ -86,7 +85,7 @@ def load_result(path: str | Path, device: torch.device | str = "cpu") -> Result:
 def _joined(path: Path, held: dict[str, Tensor]) -> Result:
     if absent := sorted(NAMES - held.keys()):
         raise ValueError(f"{path} is no result: it has no {absent[0]}; name a file that Result.save wrote")
-    found: dict[str, Any] = {name: held[name] for name in {*_TENSORS, "judged", "x"} & held.keys()}
+    found: dict[str, Any] = {name: held[name] for name in {*NAMES, "judged", "x"} & held.keys()}
     own = {name.removeprefix(OWN): value for name, value in held.items() if name.startswith(OWN)}
     # Without tensors of their own: a model may have set a default device that holds no values.
     unit, budget = (int(held[name]) if name in held else usual for name, usual in (("unit", 0), ("budget", -1)))
@@ -122,7 +121,7 @@ def keep_result(path: Path, result: Result) -> Path:
     """Write a result with all there is to it, to be read by `load_result`; without an ending it is an `.npz` file."""
     path = path if path.suffix else path.with_suffix(".npz")
     own = {} if result.own is None else {f"{OWN}{name}": value for name, value in _more(result.own).items()}
-    held = {} if result.own is None else {f"{OWN}{name}": getattr(result.own, name) for name in _TENSORS}
+    held = {} if result.own is None else {f"{OWN}{name}": getattr(result.own, name) for name in NAMES}
     save_result(path, result, **_more(result), **own, **held)
     return path
 

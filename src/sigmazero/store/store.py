@@ -124,19 +124,9 @@ class Store(Reader):
         with self._transaction():
             for cell in cells:
                 found = self._rows("cells", None, "WHERE key = ?", cell.key)
-                row = CellRow(*found[0]) if found else CellRow(self._next("cells"), cell.key, "", None, 0)
+                row = CellRow(*found[0]) if found else CellRow(self._next("cells"), cell.key, "", 0)
                 if row.info != (info := cell.text()):
                     put(self._base, "cells", None, *row._replace(info=info))
-
-    def adopt(self, key: str, info: CellInfo) -> None:
-        """Give a cell another key and description; everything stored of it stays."""
-        cell, tables = self._cell(key), ("batches", "traces", "doctor", "answers", "failures")
-        rows = {table: self._rows(table, key, "WHERE cell = ?", cell.id) for table in tables}
-        self._held.clear()
-        with self._transaction():
-            put(self._base, "cells", None, *cell._replace(key=info.key, info=info.text()))
-            for table, row in ((table, row) for table, found in rows.items() for row in found):
-                put(self._base, table, info.key, *row)
 
     def begin(self, provenance: dict[str, Any]) -> int:
         """Note a run (versions, device, commit); its number goes with the batches it appends."""
@@ -231,10 +221,9 @@ class Store(Reader):
     def retry(self, key: str) -> None:
         """Forget the failures of a cell, since it is run again."""
         cell = self._cell(key)
-        if cell.error is None and not self._ask("SELECT 1 FROM failures WHERE cell = ?", cell.id):
+        if not self._ask("SELECT 1 FROM failures WHERE cell = ?", cell.id):
             return
         with self._transaction():
-            put(self._base, "cells", None, *cell._replace(error=None))  # where older versions kept them
             remove(self._base, "failures", cell.id)
 
     def note_progress(self, state: dict[str, Any]) -> None:

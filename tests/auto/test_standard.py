@@ -1,4 +1,4 @@
-"""Standard 5: never above standard 4, at a cost that is known; what slips past it, and random models."""
+"""The standard cascade: its members, a cost that is known, what slips past it, and random models."""
 
 import itertools
 import warnings
@@ -15,8 +15,8 @@ from sigmazero.core.inputs import make_problem
 from sigmazero.core.result import Outcome
 from tests.auto.conftest import problem
 
-FOUR = ["sigma-swap 2000", "sigma-zero-star 1000", "spgd-unprojected 10000", "sparse-rs 5000"]
-FOUR_MINIMUM = ["sigma-swap 2000", "sigma-zero-star 1000", "spgd-unprojected-min 5000", "sparse-rs-min 5000"]
+FIRST = ["sigma-swap 2000", "sigma-zero-star 1000", "spgd-unprojected 10000", "sparse-rs 5000"]
+FIRST_MINIMUM = ["sigma-swap 2000", "sigma-zero-star 1000", "spgd-unprojected-min 5000", "sparse-rs-min 5000"]
 
 
 def _said(member: sz.Attack) -> str:
@@ -24,17 +24,16 @@ def _said(member: sz.Attack) -> str:
 
 
 @pytest.mark.parametrize("eps", [1, 4, 5, 24, None])
-def test_standard_5_begins_with_standard_4_and_so_is_never_above_it(eps):
+def test_standard_begins_with_the_same_four_kinds_of_search(eps):
     members = VERSIONS["standard"].members(eps)
-    assert [_said(member) for member in members[:4]] == (FOUR_MINIMUM if eps is None else FOUR)
-    # Member after member on what the ones before left: what stands after six stood after four.
+    assert [_said(member) for member in members[:4]] == (FIRST_MINIMUM if eps is None else FIRST)
     assert len(members) == 6
 
 
 @pytest.mark.parametrize("unit", ["feature", "pixel"])
 @pytest.mark.parametrize("shape", [(1, 14, 14), (1, 28, 28), (3, 32, 32)])
 @pytest.mark.parametrize("eps", [1, 2, 4, 10, 24, None])
-def test_a_sample_that_stands_costs_at_most_1_3_times_what_standard_4_costs(shape, eps, unit):
+def test_a_sample_that_stands_costs_at_most_1_3_times_what_the_first_four_members_cost(shape, eps, unit):
     x = torch.zeros(1, *shape)
     asked = make_problem(x, torch.zeros(1, dtype=torch.int64), budget=eps, unit=unit)
     every = VERSIONS["standard"].fitting(eps, asked)
