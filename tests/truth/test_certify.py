@@ -251,19 +251,13 @@ class Halves(nn.Module):
         return self.model(self.before(x))
 
 
-def _scaled_through_a_view(x):
-    x = x * 1
-    x.view(-1, 6).mul_(0.5)
-    return x
-
-
 @pytest.mark.parametrize(
     ("before", "message"),
     [
         (lambda x: (x * 4096).int().float() / 4096, "values become torch.int32"),
         (lambda x: x.half().float(), "values become torch.float16"),
         (lambda x: x.relu_(), "writes into its input"),
-        (_scaled_through_a_view, "otherwise than its traced operations"),
+        (lambda x: x if len(x) == 3 else x * 0.5, "otherwise than its traced operations"),
     ],
 )
 def test_a_course_that_a_trace_does_not_show_is_refused(before, message):
@@ -271,7 +265,7 @@ def test_a_course_that_a_trace_does_not_show_is_refused(before, message):
     model: Any = tiny()
     model[2].weight.mul_(1e-4)
     model[2].bias.zero_()
-    x, y = inputs(model)
+    x, y = inputs(model, 2)
     with pytest.raises(ValueError, match=message) as caught:
         sz.certify(Halves(model, before), x * 2 - 1, y, bounds=(-1, 1), attack=None)
     assert "\n" not in str(caught.value)

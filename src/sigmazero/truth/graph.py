@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from sigmazero.core.text import one_line
+from sigmazero.truth.aliases import refuse_aliases
 from sigmazero.truth.layers import Input, Layer
 from sigmazero.truth.operations import OPERATIONS, ROWS, Traced, UnknownOperation, image, start
 from sigmazero.truth.rounding import UNIT
@@ -62,7 +63,10 @@ def trace(model: nn.Module, x: Tensor) -> Layered:
     sample = x[:1].expand(ROWS, *x.shape[1:]).clone()
     with torch.no_grad():
         try:
+            refuse_aliases(model, sample.clone())
             program = make_fx(model, pre_dispatch=True)(sample)
+        except UnknownOperation:
+            raise
         except Exception as error:  # whatever a model may raise when its values are looked at
             kinds = {p.dtype for p in model.parameters()} - {x.dtype}
             hint = f"; its weights are {kinds.pop()} and the inputs {x.dtype}, bring one to the other" if kinds else ""
