@@ -8,7 +8,7 @@ ifneq ($(filter C POSIX,$(LC_ALL)),)
 export LC_ALL := C.UTF-8
 endif
 
-.PHONY: help demo test lint types unit rest peers nightly first-hour format pages docs clean
+.PHONY: help demo test lint types unit ring rest peers nightly first-hour format pages docs clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -34,16 +34,20 @@ test: lint  ## set up, then lint, types, tests, doctests and examples
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo --no-cache
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
 # Each process begins with half of the list, so that neighbours share what is costly to make, and then helps the other.
 unit: $(VENV)/.dev
-	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not long'
+	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not slow'
 
-rest: $(VENV)/.dev  ## the attacks on ourselves and other long tests that `make test` leaves out; bridges are in `make peers`
-	$(BIN)/pytest -q -n 2 --dist worksteal -m long tests --ignore tests/adapters
+ring: $(VENV)/.dev  ## the tests that use public names alone: judge, contract, golden results, whole processes
+	$(BIN)/pytest -q -n 2 --dist worksteal tests/judge tests/contract tests/golden tests/system
+
+rest: $(VENV)/.dev  ## the slow tests, which `make test` leaves out; bridges are in `make peers`
+	$(BIN)/pytest -q -n 2 --dist worksteal -m slow tests --ignore tests/adapters
 
 # Other libraries, in an environment of their own, which has torch and our tools from the first by a path file. They are
 # installed without what they ask for besides: one holds back requests, another wants what does not build.
@@ -60,8 +64,9 @@ peers: $(PEERS)/.done  ## the bridges to other libraries, with these libraries
 
 # The number is that of the day and is printed: the same cases again with `make nightly SEED=20250131`.
 SEED ?= $(shell date +%Y%m%d)
-nightly: $(VENV)/.dev  ## the hard tests with a hundred times as many cases; takes hours
-	HYPOTHESIS_PROFILE=nightly SIGMAZERO_SEED=$(SEED) $(BIN)/pytest -q --hypothesis-seed=$(SEED) tests/hard
+nightly: $(VENV)/.dev  ## every property test with new examples, and the attacks on ourselves with more; takes hours
+	HYPOTHESIS_PROFILE=nightly SIGMAZERO_SEED=$(SEED) \
+	  $(BIN)/pytest -q --hypothesis-seed=$(SEED) -m 'hypothesis or nightly' tests
 
 first-hour: $(VENV)/.dev  ## the quickstart from an empty environment, installation included, timed; takes minutes
 	SIGMAZERO_FIRST_HOUR=1 $(BIN)/pytest -q -s -n 0 tests/docs/test_first_hour.py

@@ -2,9 +2,11 @@
 
 import os
 import random
+import re
 import signal
 import socket
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,10 +37,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if find_spec("hypothesis"):  # tests/gpu also runs where there is little more than torch
         from hypothesis import HealthCheck, settings
 
-        # The same examples each time, however long one takes, and no notes left in the checkout.
-        slow = [HealthCheck.too_slow]
-        settings.register_profile("house", derandomize=True, deadline=None, database=None, suppress_health_check=slow)
-        settings.load_profile("house")
+        # However long an example takes, and with no notes left in the checkout.
+        usual = settings(deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+        settings.register_profile("same", usual, derandomize=True)  # the same examples each time
+        settings.register_profile("nightly", usual, max_examples=1000)  # drawn by --hypothesis-seed
+        settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 LEAVING: list[str] = []  # the hosts beyond this machine that a test asked for
@@ -60,51 +63,37 @@ def _stay_here(event: str, given: tuple[Any, ...]) -> None:
         raise AssertionError(f"a test wants to reach {name}, beyond this machine; let it talk to a server of its own")
 
 
-# Attacks on ourselves and whole processes: `make rest` has them, and CI runs it too.
-LONG = (
-    "adapters/",
-    *("hard/", "attacks/test_real_networks.py", "bench/test_rerun.py", "bench/test_trust.py", "cli/test_output.py"),
-    *(
-        "cli/test_over.py",
-        "data/test_hostile",
-        "models/test_hostile.py",
-        "store/test_repair.py",
-        "store/test_log.py",
-        "store/test_merge",
-        "test_default_device.py",
-        "attacks/test_spaces.py",
-        "run/test_odd_models.py",
-        "cli/test_unfinished.py",
-    ),
-    *("store/test_alterations.py", "report/test_adding.py", "cli/test_adding.py", "attacks/test_number_formats.py"),
-    *("cli/test_submit.py", "docs/test_site.py", "bench/test_stale.py", "bench/test_engines", "auto/"),
-    *("docs/test_first_hour.py", "docs/test_notebooks.py", "docs/test_how_to.py"),
-    *("truth/test_soundness.py", "truth/test_kernels.py"),
-    "benchmarks/",
-)
-
-
-def is_long(path: Path) -> bool:
-    """Whether a file of tests is one that `make test` leaves to `make rest`."""
-    here = Path(__file__).parent
-    return path.is_relative_to(here) and path.relative_to(here).as_posix().startswith(LONG)
+SLOW = re.compile(r"^pytestmark = .*pytest\.mark\.slow\b", re.MULTILINE)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even read the files of which no test is asked for: to import them all takes each process seconds."""
+    """Do not import files of which no test is asked for: that takes each process seconds."""
     asked = config.getoption("markexpr")
-    if collection_path.name.startswith("test_") and asked in ("long", "not long"):
-        return True if is_long(collection_path) != (asked == "long") else None
-    return None
+    if asked not in ("slow", "not slow") or not collection_path.match("test_*.py"):
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    unwanted = "pytest.mark.slow" not in text if asked == "slow" else SLOW.search(text)
+    return True if unwanted else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `make test` leaves to `make rest`."""
-    for item in items:
-        if is_long(item.path):
-            item.add_marker("long")
-    # The longest begins first, or one process would wait for it in the end.
+    """Begin with the longest, or one process would wait for it in the end."""
     items.sort(key=lambda item: item.path.name != "test_site.py")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line each what was skipped and which known defects there are, by their reasons."""
+    for outcome in ("skipped", "xfailed"):
+        reports = terminalreporter.stats.get(outcome, [])
+        if reports:
+            reasons = Counter(_reason(report) for report in reports).most_common()
+            told = "; ".join(f"{count} × {reason}" for reason, count in reasons)
+            terminalreporter.write_line(f"{len(reports)} {outcome}: {told}")
+
+
+def _reason(report: pytest.TestReport) -> str:
+    said = report.longrepr[2] if isinstance(report.longrepr, tuple) else getattr(report, "wasxfail", "")
+    return " ".join(said.removeprefix("Skipped: ").split()) or "no reason given"
 
 
 @pytest.fixture(autouse=True)

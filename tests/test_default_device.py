@@ -17,6 +17,8 @@ from sigmazero.report.figures.picture import choose, save_picture
 from tests.helpers.networks import linear_problem
 from tests.plans import run as run_plan
 
+pytestmark = pytest.mark.slow
+
 PLAN = """
 steps = 5
 [data.digits]

@@ -9,7 +9,7 @@ from sigmazero.adapters import attackbench
 from sigmazero.adapters._natives import told
 from tests.adapters.conftest import subject_named
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 ROWS, LIMIT = 4, 120
 
 

@@ -16,6 +16,8 @@ from sigmazero.bench.plan import parse_plan
 from sigmazero.bench.toml import PlanError
 from sigmazero.core.problem import count_features
 
+pytestmark = pytest.mark.slow
+
 ROWS = 3
 
 

@@ -9,7 +9,7 @@ import sigmazero as sz
 from sigmazero.adapters import adv_lib, art, attackbench, foolbox, secmlt, torchattacks
 from sigmazero.attacks import ATTACKS
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of libraries that are not ours
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of libraries that are not ours
 STEPS = 30
 FEW = {"sigma-zero": {"steps": STEPS}, "sigma-swap": {"queries": 3 * STEPS}}
 BRIDGES = {"foolbox": foolbox, "torchattacks": torchattacks, "art": art, "secml-torch": secmlt}

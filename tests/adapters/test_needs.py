@@ -10,6 +10,8 @@ import sigmazero as sz
 from sigmazero import data, models
 from sigmazero.cli import app
 
+pytestmark = pytest.mark.slow
+
 
 def test_an_attack_with_gradients_is_refused_at_once_where_there_are_none(peer, subject):
     peer("foolbox")

@@ -13,6 +13,8 @@ from sigmazero.core.oracle import Oracle
 from tests.attacks.test_attacks import EVERY, how, same, small
 from tests.helpers.networks import TinyNet
 
+pytestmark = pytest.mark.slow
+
 FORMATS = [
     (torch.float32, torch.float64),
     (torch.float64, torch.float32),

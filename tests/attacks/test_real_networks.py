@@ -6,6 +6,8 @@ import torch
 import sigmazero as sz
 from sigmazero import data, models
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("code", "mean"), [("M1", 21.15), ("M2", 13.55)])
 def test_sigma_zero_is_as_strong_as_the_authors_code(code, mean, shared_data):

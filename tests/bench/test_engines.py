@@ -25,6 +25,8 @@ from sigmazero.store.store import Store, StoreError
 from tests.cli.conftest import sigmazero  # noqa: F401
 from tests.plans import NET, PLAN, assert_same, contents, run, trusting
 
+pytestmark = pytest.mark.slow
+
 BRIEF = PLAN.replace("steps = 30", "steps = 5").replace(', "net.py:other"', "")
 
 

@@ -5,9 +5,13 @@ import select
 import subprocess
 import sys
 
+import pytest
+
 from tests.bench.test_engines import BRIEF
 from tests.children import ended
 from tests.plans import NET
+
+pytestmark = pytest.mark.slow
 
 # A search that never ends, and says who is at it and which process started that one.
 ENDLESS = (

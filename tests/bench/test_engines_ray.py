@@ -8,6 +8,8 @@ import pytest
 from tests.hard.engine_kills import python, sigmazero
 from tests.plans import NET, PLAN, assert_same, contents, run
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("ray", reason="Ray is not installed: nothing is known of the engine 'ray' here")
 
 WHERE = (

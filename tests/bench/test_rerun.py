@@ -21,6 +21,8 @@ from tests.cli.conftest import sigmazero  # noqa: F401
 from tests.helpers.networks import linear_problem
 from tests.plans import PLAN, run, trusting
 
+pytestmark = pytest.mark.slow
+
 SHORT = PLAN.replace(', "fmn", "vfga"', "").replace(', "net.py:other"', "")
 MANY = """
 steps = 12

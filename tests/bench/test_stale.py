@@ -15,6 +15,8 @@ from sigmazero.bench.model_identity import describe_module
 from sigmazero.core.losses import LOSSES
 from tests.helpers.networks import linear_problem
 
+pytestmark = pytest.mark.slow
+
 LOSS = """
 from sigmazero.core.losses import loss
 

@@ -16,6 +16,8 @@ from sigmazero.store.store import Store
 from tests.cli.conftest import sigmazero  # noqa: F401
 from tests.plans import NET, run
 
+pytestmark = pytest.mark.slow
+
 EVIL = f"""
 from pathlib import Path
 Path("touched").write_text("code ran")

@@ -4,11 +4,14 @@ import argparse
 import json
 from pathlib import Path
 
+import pytest
 import torch
 
 import sigmazero as sz
 from benchmarks import blackbox
 from tests.helpers.networks import linear_problem
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_run_that_was_cut_short_goes_on_where_it_was(tmp_path: Path) -> None:

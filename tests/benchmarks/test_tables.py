@@ -12,6 +12,8 @@ from benchmarks import tables
 from sigmazero.data import Rows
 from tests.benchmarks.legal import adult, page, phishing
 
+pytestmark = pytest.mark.slow
+
 ATTACKS: list[tuple[str, dict[str, Any]]] = [
     ("sigma-zero", {"steps": 40}),
     ("sigma-swap", {"queries": 100}),

@@ -12,6 +12,8 @@ import sigmazero as sz
 from sigmazero.data import open_table
 from tests.benchmarks.legal import adult
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "src" / "sigmazero" / "data" / "bundled" / "adult-sample.csv"
 

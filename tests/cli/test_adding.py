@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 from sigmazero.cli import app, commands
 from sigmazero.cli.app import Guarded, top
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "src" / "sigmazero" / "cli" / "commands"
 

@@ -14,6 +14,8 @@ import pytest
 from sigmazero.cli import console
 from tests.plans import PLAN
 
+pytestmark = pytest.mark.slow
+
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 ATTACK = ("attack", "--model", "net.py:build", "--data", "mine.npz", "--device", "cpu", "--steps", "5")
 AUTO = ("auto", *ATTACK[1:7], "--version", "quick", "--limit", "2")

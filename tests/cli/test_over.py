@@ -8,6 +8,8 @@ import pytest
 
 from sigmazero.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 MINE = ("--model", "net.py:build", "--data", "mine.npz", "--device", "cpu", "--no-doctor")
 DEMO = ("demo", "--limit", 4, "--steps", 5, "--device", "cpu", "--out", "runs")
 

@@ -14,6 +14,8 @@ from sigmazero.core.extras import MissingExtra
 from sigmazero.store import Store
 from tests.plans import PLAN, assert_same, contents, run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def spaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+pytestmark = pytest.mark.slow
+
 # Whoever touches the file `stop` presses Ctrl-C so often while the next batch is searched; `fail` is an error there.
 NET = """
 import os, signal

@@ -18,6 +18,8 @@ from sigmazero.data.imagenet import prepare
 from tests.data.test_cifar import LABELS, batch
 from tests.hard.bounded import bounded
 
+pytestmark = pytest.mark.slow
+
 IMAGES, CLASSES = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
 ROOM = 200 << 20
 

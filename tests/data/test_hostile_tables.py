@@ -14,6 +14,8 @@ from tests.data.test_hostile import said, zeros
 from tests.data.test_tables import ARFF, CSV, put
 from tests.hard.bounded import bounded
 
+pytestmark = pytest.mark.slow
+
 ODD = b"\x00\xff'\",\n\\{}@%=1\xc3"
 PLAIN = 'label = "b"'
 

@@ -15,6 +15,8 @@ import pytest
 
 from tests.docs.blocks import blocks, follow
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGE = "quickstart.md"
 

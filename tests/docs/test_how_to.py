@@ -13,6 +13,8 @@ from sigmazero.cli import app
 from tests.docs.blocks import DOCS, blocks, follow
 from tests.helpers.networks import linear_problem
 
+pytestmark = pytest.mark.slow
+
 MADE_UP = {"adding-a-command.md", "adding-to-reports.md"}  # their commands are for the reader to add
 PAGES = ["own-model.md", "adding-a-defence.md", "which-attack.md"]
 

@@ -8,6 +8,8 @@ from scripts import gallery, notebooks
 
 from tests.docs.blocks import DOCS
 
+pytestmark = pytest.mark.slow
+
 NOTEBOOKS = sorted(notebooks.FOLDER.glob("*.ipynb"))
 NUMBER = re.compile(r"(?<![\w=-])(\d+(\.\d+)?|inf|nan)(?![\w-])")
 

@@ -3,9 +3,12 @@
 import sys
 from pathlib import Path
 
+import pytest
 import sphinx.cmd.build
 
 from tests.helpers.links import Page, broken
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 

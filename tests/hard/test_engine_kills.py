@@ -7,6 +7,8 @@ import pytest
 from tests.hard import engine_kills
 from tests.helpers.trial import NIGHTLY
 
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+
 pytest.importorskip("ray", reason="Ray is not installed: nothing is known of the engine 'ray' here")
 
 

@@ -12,7 +12,10 @@ from tests.hard.fuzz import SECONDS, fuzz
 from tests.hard.mutate import CHANGES, mutate
 from tests.hard.readers import READERS, Reader, Seed
 
-COUNT = 150
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+
+SEED = int(os.environ.get("SIGMAZERO_SEED", "0"))
+COUNT = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 150
 
 
 def linger(path):
@@ -60,7 +63,7 @@ def test_what_a_reader_may_not_do_is_noticed(kind, monkeypatch):
 
 @pytest.mark.parametrize("name", sorted(READERS))
 def test_changed_files_are_read_or_refused_in_one_line(name):
-    assert fuzz(name, range(COUNT)) == []
+    assert fuzz(name, range(SEED * COUNT, (SEED + 1) * COUNT)) == []
 
 
 @pytest.mark.parametrize("name", sorted(READERS))

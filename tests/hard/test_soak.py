@@ -19,6 +19,8 @@ from tests.hard.soak import COMMANDS, Place
 from tests.helpers.trial import NIGHTLY
 from tests.models.test_download import Server
 
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+
 KILLS = 200 if NIGHTLY else 12
 SEED = int(os.environ.get("SIGMAZERO_SEED", "0"))
 

@@ -12,6 +12,8 @@ from torch import nn
 from sigmazero.models import WeightsError, weights
 from tests.hard.bounded import bounded
 
+pytestmark = pytest.mark.slow
+
 
 def read(path):
     return sorted(weights.read(path))

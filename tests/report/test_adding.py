@@ -17,6 +17,8 @@ from sigmazero.report.tables.render import to_csv
 from tests.helpers.networks import linear_problem
 from tests.report.test_layout import MINIMUM, fill, loaded
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "adding-to-reports.md").read_text(encoding="utf-8")
 METRIC, FIGURE = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

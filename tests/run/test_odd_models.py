@@ -11,6 +11,8 @@ import sigmazero as sz
 from sigmazero.core.attack import Precision
 from sigmazero.run.fold import fold
 
+pytestmark = pytest.mark.slow
+
 ATTACK = sz.get("sigma-zero", steps=20)
 X = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(4)) * 0.6 + 0.2
 

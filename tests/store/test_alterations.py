@@ -24,6 +24,8 @@ from sigmazero.store.proofs import Proof, ProofKey, row_digests
 from sigmazero.store.trace import Trace
 from tests.helpers.networks import linear_problem
 
+pytestmark = pytest.mark.slow
+
 Change = Callable[[sqlite3.Connection], object]
 
 

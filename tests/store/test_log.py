@@ -12,6 +12,8 @@ from tests.cli.conftest import sigmazero  # noqa: F401
 from tests.plans import PLAN, run
 from tests.store.test_store import cell, made
 
+pytestmark = pytest.mark.slow
+
 ROWS = 30
 
 

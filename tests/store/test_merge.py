@@ -16,6 +16,8 @@ from tests.plans import PLAN, assert_same, contents, run
 from tests.store.test_alterations import sound  # noqa: F401
 from tests.store.test_store import cell, made
 
+pytestmark = pytest.mark.slow
+
 KEYS = ("one", "two")
 ROWS = 12
 TRUTH = {key: made(ROWS, seed) for seed, key in enumerate(KEYS)}

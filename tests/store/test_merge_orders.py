@@ -5,12 +5,15 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sigmazero.store import Store
 from sigmazero.store.merge import merge
 from tests.store.test_merge import KEYS, ROWS, TRUTH, dump, fill
+
+pytestmark = pytest.mark.slow
 
 BATCHES = st.lists(
     st.tuples(

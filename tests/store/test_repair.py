@@ -17,6 +17,8 @@ from tests.plans import PLAN, contents, run
 from tests.store.test_alterations import sound  # noqa: F401
 from tests.store.test_log import moments  # noqa: F401
 
+pytestmark = pytest.mark.slow
+
 PAGE = 4096
 
 

@@ -26,6 +26,8 @@ from sigmazero.truth.relax import Straight
 from sigmazero.truth.tasks import Tasks, curve
 from tests.truth.soundness import Residual
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DEFINED = ["forms", "backward", "regions"]  # modules that ask for kernels
 SHAPES = [(2, 3, 4, 3, 3, 1), (3, 2, 3, 2, 2, 5), (2, 1, 1, 3, 2, 2)]
