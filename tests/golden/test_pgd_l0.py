@@ -60,7 +60,7 @@ def test_every_query_is_that_of_the_plain_form(margin, mode, kind):
         compared += len(ours)
         fooled = (model(ours).argmax(1) != net.y[row]).nonzero()
         assert result.own is not None
-        assert result.own.success[0] == bool(len(fooled))
+        assert result.own.l0[0].isfinite() == bool(len(fooled))  # perhaps beyond the budget
         if len(fooled):
             assert torch.equal(result.own.x_adv[0], ours[fooled[-1, 0]])
     assert compared == 195 or margin == 0

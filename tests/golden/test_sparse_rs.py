@@ -19,7 +19,8 @@ def exchanged(query, k, queries=200):
 
 def plain(model, x, y, k, draw, queries=200):
     """Return all points of a run on one input: `draw(i, n, members, others, a)` gives who leaves, who comes, values."""
-    members, others, a, best, points = [], list(range(x.numel())), x, torch.inf, []
+    members: list[int] = []
+    others, a, best, points = list(range(x.numel())), x, torch.inf, []
     for i in range(queries):
         out, into, values = draw(i, k if i == 0 else exchanged(i, k), members, others, a.flatten())
         point = a.clone()

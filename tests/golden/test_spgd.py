@@ -20,16 +20,15 @@ def plain(model, x, y, magnitude, draw, *, name, mode, steps=30, total=False):
     """
     x = x.flatten(1) if mode == "pixel" else x.flatten()[None]
     shape, sites = (1, *model.x.shape[1:]), x.shape[1]
-    p, drawn, idle, points = magnitude.view_as(x), 0, None, []
+    p, u, drawn, idle, points = magnitude.view_as(x), draw(0, 0), 1, 0, []
+    g_p, g_u = torch.zeros_like(x), torch.zeros_like(x[0])
     for step in range(steps + 1):
-        fresh = step == 0
-        if fresh or idle >= 3:
+        if idle >= 3:
             u, drawn, idle = draw(step, drawn), drawn + 1, 0
         before = largest(u, 4)
-        if not fresh:
-            if g_u.norm() >= 2e-10:
-                u = u - 0.25 * sites**0.5 / (g_u.norm() + 1e-10) * g_u
-            p = p + 0.25 * g_p.sign()
+        if g_u.norm() >= 2e-10:
+            u = u - 0.25 * sites**0.5 / (g_u.norm() + 1e-10) * g_u
+        p = p + 0.25 * g_p.sign()
         p = torch.maximum(torch.minimum(p, 1 - x), -x)
         σ = u.sigmoid()
         M = largest(σ, 4)
@@ -41,7 +40,7 @@ def plain(model, x, y, magnitude, draw, *, name, mode, steps=30, total=False):
         (g,) = torch.autograd.grad(F.cross_entropy(logits, y[None]), point)
         g = g.view_as(x)
         g_p, g_u = g * (M if name == "spgd-projected" else σ), -(g * p).sum(0) * σ * (1 - σ)
-        if not fresh:
+        if step:
             idle = idle + 1 if torch.equal(largest(u, 4), before) else idle if total else 0
     return torch.stack(points), drawn
 
@@ -54,9 +53,8 @@ def test_the_plain_form_asks_every_query_of_the_reference(name, mode, kind):
     trace = recorded(f"spgd_{name[5:].removesuffix('ected')}_{mode}_k4_t30", kind)
     for row in CORRECT:
         masks = trace["mask_draws"][row].flatten(1)
-        points, drawn = plain(
-            net, net.x[row], net.y[row], trace["init_perturb"][row], lambda _, n: masks[n], name=name, mode=mode
-        )
+        given = net.x[row], net.y[row], trace["init_perturb"][row], lambda _, n, masks=masks: masks[n]
+        points, drawn = plain(net, *given, name=name, mode=mode)
         asked = int(trace["n_forward"][row])
         assert trace["stable_queries"][row] == asked
         same(points, trace["queries"][row, 1:asked])

@@ -18,11 +18,9 @@ def plain(model, x, y, draws):
         up = torch.where(unused, -(1 - a) * slope, -torch.inf).argmax()
         down = torch.where(unused, -a * slope, torch.inf).argmin()
         candidates = []
-        for where, amounts in (
-            (up, drawn[0].abs() * (1 - a).flatten()[up]),
-            (down, -drawn[1].abs() * a.flatten()[down]),
-        ):
-            for amount in amounts:
+        moves = (up, (1 - a).flatten()[up]), (down, -a.flatten()[down])
+        for (where, room), numbers in zip(moves, drawn, strict=True):
+            for amount in numbers.abs() * room:
                 candidate = a.clone()
                 candidate.view(-1)[where] += amount
                 candidates.append(candidate.clamp(0, 1))

@@ -82,7 +82,7 @@ def check_every_query(attack: sz.Attack, run: str, kind: str) -> None:
         assert result.l0[0] == trace["l0"][row]
         same(result.x_adv[0], trace["final"][row])
     already = attack.run(net, net.x[5:], net.y[5:])
-    assert (already.l0, already.forwards, already.backwards) == (0, 1, 0)
+    assert [already.l0.item(), already.forwards.item(), already.backwards.item()] == [0, 1, 0]
 
 
 def walk_to_plane(start: Tensor, normal: Tensor, through: Tensor) -> Tensor:
