@@ -1,7 +1,7 @@
 """Results of every attack change only with its version.
 
 `results/NAME.npz` has the counts of every setting, and the changed features of its points, as an attack of this version
-found them. After a change that is meant: raise `version` of the attack, then `pytest tests/golden --update-golden NAME`.
+found them. If a change is meant, raise `version` of the attack, then run `pytest tests/golden --update-golden NAME`.
 """
 
 from collections.abc import Callable
@@ -118,8 +118,8 @@ def few_steps(name: str) -> sz.Attack:
 def run(attack: sz.Attack, setting: str) -> sz.Result:
     """Attack the samples of a setting; attacks with a fixed budget have four changes where it gives none."""
     model, x, y, options = SETTING[setting]()
-    options = ({"budget": 4} if attack.kind == "budget" else {}) | options
-    return attack.run(model, x, y, batch_size=4, prepare="none", **options)
+    usual: dict[str, Any] = {"budget": 4} if attack.kind == "budget" else {}
+    return attack.run(model, x, y, batch_size=4, prepare="none", **usual | options)
 
 
 def measured(attack: sz.Attack) -> dict[str, Any]:
