@@ -1,77 +1,35 @@
-"""SparseFool: the outer points of torchattacks, and the walk to the plane one coordinate at a time."""
+"""SparseFool: the outer points of torchattacks, and the walk of the published form on a linear model."""
 
 import pytest
 import torch
 
 import sigmazero as sz
-from sigmazero.attacks._deepfool import walk_to_plane
-from sigmazero.attacks.sparsefool import SparseFool
-from tests.golden.recorded import BATCH, recorded
 from tests.helpers.networks import TinyNet, linear_problem
+from tests.helpers.traces import CORRECT, recorded, same, search, walk_to_plane
 
 
 @pytest.mark.parametrize("kind", ["conv", "rgb"])
-def test_outer_points_are_the_references(kind, monkeypatch):
+def test_outer_points_are_the_references(kind):
+    """Each round asks for the gradient at a scaled point, then about the point that the walk leads to."""
     net, trace = TinyNet(kind), recorded("sparsefool_torchattacks_20", kind)
-    scaled: dict[int, list[torch.Tensor]] = {}
-    normal, step = SparseFool._normal, SparseFool.step
-    tested: dict[int, list[torch.Tensor]] = {}
-
-    def noted(self, part, at, reached, *, fixed):
-        for row, sample in enumerate(part.problem.ids.tolist()):
-            scaled.setdefault(sample, []).append(at[row].clone())
-        return normal(self, part, at, reached, fixed=fixed)
-
-    def stepped(self, i, s, oracle):
-        after = step(self, i, s, oracle)
-        for row, sample in enumerate(oracle.problem.ids.tolist()):
-            tested.setdefault(sample, []).append(after.own[row].clone())
-        return after
-
-    monkeypatch.setattr(SparseFool, "_normal", noted)
-    monkeypatch.setattr(SparseFool, "step", stepped)
-    result = sz.get("sparsefool-paper").run(net, net.x, net.y, batch_size=BATCH)
-    assert result.own is not None
-    for row in range(5):
+    for row in CORRECT:
         assert trace["outer_stable"][row]
-        n = int(trace["n_scaled"][row])
-        assert len(scaled[row]) == n
-        torch.testing.assert_close(torch.stack(scaled[row]), trace["scaled_points"][row, :n], rtol=0, atol=1e-9)
+        points, slopes, result = search(sz.get("sparsefool-paper"), net, net.x, net.y, row)
+        at = 0
         # The clean input is the first of the reference's tests; the driver makes it.
-        checks = trace["outer_checks"][row, 1 : int(trace["n_outer_checks"][row])]
-        torch.testing.assert_close(torch.stack(tested[row]), checks, rtol=0, atol=1e-9)
-        torch.testing.assert_close(result.own.x_adv[row], trace["final"][row], rtol=0, atol=1e-9)
-        assert result.own.success[row] == trace["success"][row]
-        assert result.own.l0[row] == trace["l0"][row]
-
-
-def one_by_one(start, normal, through, lower, upper):
-    """The walk as the method describes it, for one sample."""
-    now = start.clone()
-    side = torch.sign(normal @ (now - through))
-    left = set(normal.nonzero().flatten().tolist())
-    while torch.sign(normal @ (now - through)) == side and left:
-        j = max(sorted(left), key=lambda k: abs(float(normal[k])))
-        amount = max(float((normal @ (now - through) + 0.001 * side).abs() / normal[j].abs()), 1e-4)
-        now[j] = (now[j] + amount * normal[j].sign()).clamp(lower[j], upper[j])
-        left.remove(j)
-    return now
-
-
-@pytest.mark.parametrize("reach", [0.2, 1.0, 5.0, -0.1, -1.0])
-def test_walk_in_one_go_is_the_walk_by_coordinates(reach):
-    """Planes near, far, out of reach, and behind (where every coordinate is pushed)."""
-    g = torch.Generator().manual_seed(0)
-    start, normal = (torch.rand(30, 12, generator=g, dtype=torch.float64) for _ in range(2))
-    normal = normal - 0.5
-    normal[:, 3] = 0
-    normal = normal / normal.norm(dim=1, keepdim=True)
-    through = start + reach * normal
-    lower, upper = torch.zeros_like(start), torch.ones_like(start)
-    ours = walk_to_plane(start, normal, through, lower, upper)
-    for row in range(len(start)):
-        theirs = one_by_one(start[row], normal[row], through[row], lower[row], upper[row])
-        torch.testing.assert_close(ours[row], theirs, rtol=0, atol=1e-12)
+        rounds = int(trace["n_scaled"][row])
+        assert trace["n_outer_checks"][row] == rounds + 1
+        for scaled, check in zip(trace["scaled_points"][row, :rounds], trace["outer_checks"][row, 1:], strict=False):
+            found = slopes & ((points - scaled).abs().flatten(1).amax(1) < 1e-9) & (torch.arange(len(points)) >= at)
+            assert found.any()
+            at = int(found.int().argmax()) + 2
+            same(points[at - 1], check)
+            assert not slopes[at - 1]
+        assert at == len(points)  # no round beyond the reference's last
+        assert result.own is not None
+        same(result.own.x_adv[0], trace["final"][row])
+        assert result.own.success[0] == trace["success"][row]
+        assert result.own.l0[0] == trace["l0"][row]
 
 
 def test_no_gradient_no_move_no_nan():
@@ -89,20 +47,12 @@ def test_no_gradient_no_move_no_nan():
 def test_published_variant_on_a_linear_model():
     """One DeepFool step ends on the nearest boundary, so the first walk and its test point follow by hand."""
     model, x, y = linear_problem((12,), 6, seed=5)
-    tested = []
-
-    def watched(points):
-        tested.append(points.detach().clone())
-        return model(points)
-
-    sz.get("sparsefool", steps=1).run(watched, x, y, batch_size=6)
     w, z = model.weight.detach(), model(x).detach()
     for row in range(6):
+        points = search(sz.get("sparsefool", steps=1), model, x, y, row).points
         others = [k for k in range(4) if k != y[row]]
         gaps = {k: (float(z[row, y[row]] - z[row, k]), w[k] - w[y[row]]) for k in others}
         gap, normal = min(gaps.values(), key=lambda pair: pair[0] / float(pair[1].norm()))
         r = gap / normal.norm() ** 2 * normal
-        walked = one_by_one(x[row], normal / normal.norm(), x[row] + 3 * r, torch.zeros(12), torch.ones(12))
-        point = (x[row] + 1.02 * (walked - x[row])).clamp(0, 1)
-        closest = min(float((points - point).abs().amax(1).min()) for points in tested)
-        assert closest < 1e-9
+        walked = walk_to_plane(x[row], normal / normal.norm(), x[row] + 3 * r)
+        same(points[-1], (x[row] + 1.02 * (walked - x[row])).clamp(0, 1))

@@ -1,86 +1,113 @@
-"""sPGD: every query of the reference, given its draws."""
+"""sPGD: a plain form of the reference, held against its recorded queries; ours, held against the plain form."""
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import sigmazero as sz
-from sigmazero.attacks.spgd import SparsePGD
-from sigmazero.core.inputs import make_problem
-from sigmazero.core.oracle import Oracle
-from tests.golden.recorded import BATCH, Queries, recorded
 from tests.helpers.networks import TinyNet
+from tests.helpers.traces import CORRECT, normal, recorded, same, search, uniform
+
+
+def largest(values, k):
+    return torch.zeros(values.shape, dtype=torch.bool).index_fill(0, values.topk(k).indices, True)
+
+
+def plain(model, x, y, magnitude, draw, *, name, mode, steps=30, total=False):
+    """Return all points of a run on one input with k = 4, and how many masks were drawn: `draw(step, how many before)`.
+
+    `total` counts idle steps that are not in a row, too.
+    """
+    x = x.flatten(1) if mode == "pixel" else x.flatten()[None]
+    shape, sites = (1, *model.x.shape[1:]), x.shape[1]
+    p, u, drawn, idle, points = magnitude.view_as(x), draw(0, 0), 1, 0, []
+    g_p, g_u = torch.zeros_like(x), torch.zeros_like(x[0])
+    for step in range(steps + 1):
+        if idle >= 3:
+            u, drawn, idle = draw(step, drawn), drawn + 1, 0
+        before = largest(u, 4)
+        if g_u.norm() >= 2e-10:
+            u = u - 0.25 * sites**0.5 / (g_u.norm() + 1e-10) * g_u
+        p = p + 0.25 * g_p.sign()
+        p = torch.maximum(torch.minimum(p, 1 - x), -x)
+        σ = u.sigmoid()
+        M = largest(σ, 4)
+        point = torch.where(M, x + p, x).view(shape).requires_grad_()
+        points.append(point.detach()[0])
+        logits = model(point)
+        if logits.argmax() != y:
+            break
+        (g,) = torch.autograd.grad(F.cross_entropy(logits, y[None]), point)
+        g = g.view_as(x)
+        g_p, g_u = g * (M if name == "spgd-projected" else σ), -(g * p).sum(0) * σ * (1 - σ)
+        if step:
+            idle = idle + 1 if torch.equal(largest(u, 4), before) else idle if total else 0
+    return torch.stack(points), drawn
 
 
 @pytest.mark.parametrize("kind", ["conv", "rgb"])
 @pytest.mark.parametrize("mode", ["pixel", "feature"])
 @pytest.mark.parametrize("name", ["spgd-projected", "spgd-unprojected"])
-def test_every_query_is_the_references(name, mode, kind, monkeypatch):
-    net = TinyNet(kind)
+def test_the_plain_form_asks_every_query_of_the_reference(name, mode, kind):
+    net, most = TinyNet(kind), 0
     trace = recorded(f"spgd_{name[5:].removesuffix('ected')}_{mode}_k4_t30", kind)
-    used = torch.zeros(6, dtype=torch.int64)
-    step = SparsePGD.step
-
-    def noting(self, i, s, oracle):
-        ids = oracle.problem.ids
-        used[ids] += ((s.age == 0) | (s.idle >= self.patience)).long()
-        return step(self, i, s, oracle)
-
-    def mask(self, oracle, i):
-        ids = oracle.problem.ids
-        return trace["mask_draws"][ids, used[ids] - 1].flatten(1)
-
-    def magnitude(self, oracle, i):
-        return trace["init_perturb"][oracle.problem.ids].reshape(len(oracle.problem), -1, oracle.problem.sites)
-
-    monkeypatch.setattr(SparsePGD, "step", noting)
-    monkeypatch.setattr(SparsePGD, "_draw_mask", mask)
-    monkeypatch.setattr(SparsePGD, "_draw_magnitude", magnitude)
-    queries = Queries(monkeypatch, "value_and_grad")
-    result = sz.get(name, steps=30).run(net, net.x, net.y, budget=4, unit=mode, batch_size=BATCH)
-    for row in range(5):
+    for row in CORRECT:
+        masks = trace["mask_draws"][row].flatten(1)
+        given = net.x[row], net.y[row], trace["init_perturb"][row], lambda _, n, masks=masks: masks[n]
+        points, drawn = plain(net, *given, name=name, mode=mode)
         asked = int(trace["n_forward"][row])
         assert trace["stable_queries"][row] == asked
-        torch.testing.assert_close(queries.of(row), trace["queries"][row, 1:asked], rtol=0, atol=1e-9)
-        assert result.forwards[row] - int(result.success[row]) == asked
-        assert result.backwards[row] == trace["n_backward"][row]
-        assert result.success[row] == trace["success"][row]
-        if result.success[row]:
-            torch.testing.assert_close(result.x_adv[row], trace["final"][row], rtol=0, atol=1e-9)
-    # A mask redrawn after the last step is not used, here not even drawn.
-    assert (used[:5] <= trace["n_mask_draws"][:5]).all()
-    assert (used[:5] >= trace["n_mask_draws"][:5] - 1).all()
-    assert used[:5].max() > 1
+        same(points, trace["queries"][row, 1:asked])
+        fooled = net(points[-1:]).argmax() != net.y[row]
+        assert fooled == trace["success"][row]
+        if fooled:
+            same(points[-1], trace["final"][row])
+        # A mask redrawn after the last step is not used, here not even drawn.
+        assert trace["n_mask_draws"][row] - 1 <= drawn <= trace["n_mask_draws"][row]
+        most = max(most, drawn)
+    assert most > 1
 
 
-def test_patience_counts_idle_steps_in_a_row_or_in_total():
-    """A model without gradient never moves the mask: idle at every step, redrawn after every third."""
+@pytest.mark.parametrize("counts", ["consecutive", "total"])
+@pytest.mark.parametrize("kind", ["conv", "rgb"])
+@pytest.mark.parametrize("mode", ["pixel", "feature"])
+@pytest.mark.parametrize("name", ["spgd-projected", "spgd-unprojected"])
+def test_every_query_is_that_of_the_plain_form(name, mode, kind, counts):
+    net, most = TinyNet(kind), 0
+    attack = sz.get(name, steps=30, patience_counts=counts)
+    for row in CORRECT:
+        ours, slopes, result = search(attack, net, net.x, net.y, row, budget=4, unit=mode)
+        sites = 36 if mode == "pixel" and kind == "rgb" else net.x[0].numel()
+        theirs, drawn = plain(
+            net,
+            net.x[row],
+            net.y[row],
+            2 * uniform(row, 0, tuple(net.x.shape[1:])) - 1,
+            lambda step, _, row=row, sites=sites: normal(row, step, (sites,), stream=1),
+            name=name,
+            mode=mode,
+            total=counts == "total",
+        )
+        same(ours, theirs)
+        assert slopes.all()
+        assert result.backwards[0] == len(ours)
+        assert result.success[0] == bool(net(ours[-1:]).argmax() != net.y[row])
+        if result.success[0]:
+            assert torch.equal(result.x_adv[0], ours[-1])
+        most = max(most, drawn)
+    assert most > 1
+
+
+def test_a_mask_that_never_moves_is_redrawn_after_every_third_idle_step():
     net = TinyNet("conv")
 
     def flat(x):
-        return net(net.x[: len(x)]) + 0 * x.flatten(1).sum(1, keepdim=True)
+        return net(net.x[:1]) + 0 * x.flatten(1).sum(1, keepdim=True)
 
-    oracle = Oracle(flat, make_problem(net.x[:2], net.y[:2], budget=4))
-    attack = SparsePGD(steps=20)
-    state, masks = attack.init(oracle), []
-    for i in range(9):
-        state = attack.step(torch.tensor(i), state, oracle)
-        masks.append(state.u[0])
-    new = [j for j in range(1, 9) if not torch.equal(masks[j], masks[j - 1])]
-    assert new == [4, 7]
-
-
-def test_patience_in_total_redraws_more_often():
-    net = TinyNet("rgb")
-    seen = {}
-    for counts in ("consecutive", "total"):
-        oracle = Oracle(net, make_problem(net.x[:5], net.y[:5], budget=4))
-        attack = SparsePGD(steps=60, patience_counts=counts)
-        state, redraws = attack.init(oracle), 0
-        for i in range(60):
-            redraws += int((state.idle >= attack.patience).sum())
-            state = attack.step(torch.tensor(i), state, oracle)
-        seen[counts] = redraws
-    assert seen["total"] > seen["consecutive"] > 0
+    with pytest.warns(UserWarning, match="SZ004"):
+        points = search(sz.get("spgd-unprojected", steps=8), flat, net.x, net.y, 0, budget=4).points
+    masks = points != net.x[0]
+    assert [j for j in range(1, 9) if not torch.equal(masks[j], masks[j - 1])] == [4, 7]
 
 
 def test_an_adversarial_start_ends_the_row():
@@ -92,15 +119,14 @@ def test_an_adversarial_start_ends_the_row():
 
 
 @pytest.mark.parametrize("unit", ["feature", "pixel"])
-def test_sites_that_may_not_change_take_no_part_of_the_budget(unit, monkeypatch):
+def test_sites_that_may_not_change_take_no_part_of_the_budget(unit):
     net = TinyNet("rgb")
     mask = torch.zeros(3, 6, 6, dtype=torch.bool)
     mask[:, 2, :] = True
-    oracle = Oracle(net, make_problem(net.x, net.y, mask=mask, unit=unit, budget=4))
-    attack = SparsePGD(steps=10)
-    state = attack.init(oracle)
-    queries = Queries(monkeypatch, "value_and_grad")
-    for i in range(10):
-        state = attack.step(torch.tensor(i), state, oracle)
-    for j in range(10):
-        assert (oracle.problem.l0(torch.stack([queries.of(row)[j] for row in range(6)])) == 4).all()
+    for row in range(5):
+        points = search(
+            sz.get("spgd-unprojected", steps=9), net, net.x, net.y, row, mask=mask, unit=unit, budget=4
+        ).points
+        changed = points != net.x[row]
+        assert (changed <= mask).all()
+        assert ((changed.any(1) if unit == "pixel" else changed).flatten(1).sum(1) == 4).all()

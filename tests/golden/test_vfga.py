@@ -1,57 +1,64 @@
-"""VFGA: every query of the reference, given its draws, and its outcomes over many seeds."""
+"""VFGA: a plain form of the reference, held against its recorded queries; ours, held against the plain form."""
 
 import pytest
 import torch
 
 import sigmazero as sz
-from sigmazero.attacks.vfga import VFGA
-from sigmazero.core.inputs import make_problem
-from sigmazero.core.oracle import Oracle
-from tests.golden.recorded import BATCH, Queries, rank_sum_z, recorded
 from tests.helpers.networks import TinyNet, linear_problem
+from tests.helpers.traces import CORRECT, normal, rank_sum_z, recorded, same, search
 
 
-class Everything:
-    """Notes every point asked for, per sample, candidates after the point with the gradient."""
-
-    def __init__(self, monkeypatch) -> None:
-        self.points: dict[int, list[torch.Tensor]] = {}
-        grad, logits = Oracle.value_and_grad, Oracle.logits
-
-        def note(oracle, points):
-            for row, sample in enumerate(oracle.problem.ids.tolist()):
-                self.points.setdefault(sample, []).extend(points[row].clone())
-
-        def graded(oracle, x, loss):
-            note(oracle, x[:, None])
-            return grad(oracle, x, loss)
-
-        def asked(oracle, x, copies=None):
-            note(oracle, x)
-            return logits(oracle, x, copies)
-
-        monkeypatch.setattr(Oracle, "value_and_grad", graded)
-        monkeypatch.setattr(Oracle, "logits", asked)
+def plain(model, x, y, draws):
+    """Return all points of a run on one input and the answer; `draws` has normal numbers (2, samples) per step."""
+    a, points = x, []
+    for drawn in draws:
+        point = a.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(model(point[None]).softmax(1)[0, y], point)
+        unused = a == x
+        up = torch.where(unused, -(1 - a) * slope, -torch.inf).argmax()
+        down = torch.where(unused, -a * slope, torch.inf).argmin()
+        candidates = []
+        moves = (up, (1 - a).flatten()[up]), (down, -a.flatten()[down])
+        for (where, room), numbers in zip(moves, drawn, strict=True):
+            for amount in numbers.abs() * room:
+                candidate = a.clone()
+                candidate.view(-1)[where] += amount
+                candidates.append(candidate.clamp(0, 1))
+        tried = torch.stack(candidates)
+        points += [a[None], tried]
+        probabilities = model(tried).softmax(1)
+        fooled = probabilities.argmax(1) != y
+        best = (probabilities[:, y] - fooled.double()).argmin()
+        a = tried[best]
+        if fooled[best]:
+            return torch.cat(points), a
+    return torch.cat(points), x
 
 
 @pytest.mark.parametrize("kind", ["conv", "rgb"])
-def test_every_query_is_the_references(kind, monkeypatch):
+def test_the_plain_form_asks_every_query_of_the_reference(kind):
     net, trace = TinyNet(kind), recorded("trace_vfga", kind)
-    monkeypatch.setattr(VFGA, "_draw", lambda self, i, p: trace["randn"][p.ids, int(i)])
-    seen = Everything(monkeypatch)
-    result = sz.get("vfga").run(net, net.x, net.y, batch_size=BATCH)
-    assert result.own is not None
-    for row in range(5):
+    for row in CORRECT:
+        points, final = plain(net, net.x[row], net.y[row], trace["randn"][row])
         saved = int(trace["n_saved"][row])
-        ours = torch.stack(seen.points[row])
-        assert len(ours) == trace["n_forward"][row]
-        torch.testing.assert_close(ours[:saved], trace["queries"][row, :saved], rtol=0, atol=1e-9)
-        # The clean check and a verification each of the sparsest point and of the method's own.
-        assert result.forwards[row] == trace["n_forward"][row] + 3
-        assert result.backwards[row] == trace["n_backward"][row]
-        assert result.l0[row] == trace["l0"][row]
-        torch.testing.assert_close(result.own.x_adv[row], trace["final"][row], rtol=0, atol=1e-9)
-    assert result.l0[5] == 0  # the reference changes a feature of an input that is already wrong
+        assert len(points) == trace["n_forward"][row]
+        same(points[:saved], trace["queries"][row, :saved])
+        same(final, trace["final"][row])
+        assert (final != net.x[row]).sum() == trace["l0"][row]
+
+
+@pytest.mark.parametrize("kind", ["conv", "rgb"])
+def test_every_query_is_that_of_the_plain_form(kind):
+    net = TinyNet(kind)
+    for row in CORRECT:
+        ours, slopes, result = search(sz.get("vfga"), net, net.x, net.y, row)
+        theirs, final = plain(net, net.x[row], net.y[row], [normal(row, i, (2, 10)) for i in range(60)])
+        same(ours, theirs)
+        assert torch.equal(slopes, torch.arange(len(ours)) % 21 == 0)
+        assert result.backwards[0] == slopes.sum()
+        assert result.own is not None
+        same(result.own.x_adv[0], final)
+        assert result.l0[0] == (final != net.x[row]).sum()
 
 
 @pytest.mark.parametrize("kind", ["conv", "rgb"])
@@ -70,11 +77,10 @@ def test_outcomes_are_distributed_like_the_references(kind):
 def test_features_that_may_not_change_are_never_chosen():
     model, x, y = linear_problem((6,), 5, seed=1)
     mask = torch.tensor([False, True, False, True, True, False])
-    oracle = Oracle(model, make_problem(x, y, mask=mask))
-    attack = VFGA()
-    for G in (torch.zeros_like(x), torch.ones_like(x), -torch.ones_like(x)):
-        for chosen in attack._features(oracle.problem.x, G, oracle.problem):
-            assert mask[chosen].all()
+    for row in range(5):
+        points = search(sz.get("vfga"), model, x, y, row, mask=mask).points
+        assert ((points != x[row]) <= mask).all()
+        assert (points != x[row]).any()
 
 
 def test_a_row_that_cannot_move_ends():
@@ -87,7 +93,7 @@ def test_a_row_that_cannot_move_ends():
     assert (result.backwards <= 5).all()
 
 
-def test_a_feature_is_changed_once(monkeypatch):
+def test_a_feature_is_changed_once():
     """Whatever it still promises: the first feature has by far the steepest gradient, and room for more."""
     steep = torch.tensor([8.0, 1.0, 1.0, 1.0, 1.0], dtype=torch.float64)
 
@@ -95,11 +101,11 @@ def test_a_feature_is_changed_once(monkeypatch):
         own = (x * steep).sum(1, keepdim=True)
         return torch.cat([own, 0 * own - 20], 1)
 
-    monkeypatch.setattr(VFGA, "_draw", lambda self, i, p: p.x.new_full((len(p), 2, self.samples), 0.1))
-    seen = Queries(monkeypatch, "value_and_grad")
     x = torch.full((1, 5), 0.5, dtype=torch.float64)
-    result = sz.get("vfga").run(model, x, torch.tensor([0]))
+    points, slopes, result = search(sz.get("vfga", samples=1), model, x, torch.tensor([0]), 0)
     assert result.backwards.tolist() == [5]  # then no feature is left
-    for step, point in enumerate(seen.points[0]):
+    kept = points[slopes]
+    for step, point in enumerate(kept):
         assert torch.equal(point != x[0], torch.arange(5) < step)
-        assert torch.equal(point[:step], torch.full((step,), 0.45, dtype=torch.float64))
+        assert torch.equal(point[: max(step - 1, 0)], kept[step - 1][: max(step - 1, 0)])
+    assert ((kept[1:, 0] > 0) & (kept[1:, 0] < 0.5)).all()
