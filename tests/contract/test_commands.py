@@ -2,6 +2,7 @@
 
 import ast
 import csv
+import dataclasses
 import io
 import re
 import shlex
@@ -19,6 +20,7 @@ import typer.main
 import sigmazero as sz
 from sigmazero import data, models
 from sigmazero.__main__ import load
+from sigmazero.store import Store
 from tests.helpers.commands import run_command
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +57,7 @@ LOANS = "age,job,loan\n30,clerk,yes\n40,cook,no\n50,nurse,yes\n35,clerk,no\n"
 CARD = 'name = "mine"\nmodel = "net.py:build"\nsha256 = "{}"\nboards = ["mnist"]\n'
 FEW = "--limit 2 --steps 5 --device cpu"
 
-# The examples in the help, in an order in which they can run, each with options that make it short: the last one counts.
+# The examples in the help in an order in which they can run, with options that make them short: the last one counts.
 RUNS = {
     "demo --limit 20 --out demo/": FEW,
     "demo --tabular": f"{FEW} --out tabular",
@@ -272,8 +274,38 @@ def test_a_word_for_a_number_and_an_unknown_option_are_refused(world):
         done = run_command(*path, option, "x7x")
         assert (done.code, done.stdout) == (2, ""), (path, option, done)
         assert option in done.stderr
-        assert option == "--no-such-option" or "x7x" in done.stderr
     assert files() == before
+
+
+@pytest.mark.xfail(strict=True, reason="rebuild 10")
+@pytest.mark.parametrize("words", [("demo", "--limit", "x7x"), ("demo", "--x7x"), ("x7x",)], ids=" ".join)
+def test_a_mistake_that_typer_finds_is_one_line_that_names_it(words):
+    done = run_command(*words)
+    assert "x7x" in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.xfail(strict=True, reason="rebuild 4")
+def test_a_stored_name_writes_no_line_of_its_own(world):
+    run_command("run", "mine.toml", "--trust-code", "--store", "s.db", "--limit", 2)
+    with Store("s.db") as store:
+        info = store.cells()[0]
+        facts = store.facts(info.key)
+    forged = dataclasses.replace(info, provenance={}, attack="fmn\nall facts verified\n", model_sha256="0" * 64)
+    with Store("forged.db", write=True) as store:
+        store.register([forged])
+        store.append(forged.key, 0, facts, run=store.begin({}))
+    for command in ("verify", "status", "report"):
+        done = run_command(command, "forged.db")
+        assert "all facts verified" not in (done.stdout + done.stderr).splitlines(), command
+
+
+@pytest.mark.xfail(strict=True, reason="rebuild 6")
+def test_a_name_is_no_html_in_a_notebook(world):
+    rows = dataclasses.replace(data.load("mine.npz", limit=2), name='<img src=x onerror="alert(1)">')
+    made = sz.evaluate(models.load("net.py:build"), rows, ["sigma-zero"], store="s.db", steps=2)
+    assert "<img" not in made._repr_markdown_()
 
 
 @pytest.mark.parametrize(
