@@ -71,7 +71,7 @@ _LATER = {
     "wrap": "sigmazero.models.any",
 }
 # Packages to import from: sigmazero.models, sigmazero.data and so on. What is not named here is our own business.
-_PACKAGES = ("adapters", "attacks", "auto", "bench", "data", "models", "report", "store", "testing", "truth")
+_PACKAGES = ("adapters", "attacks", "auto", "bench", "board", "data", "models", "report", "store", "testing", "truth")
 
 
 def __getattr__(name: str) -> object:

@@ -4,6 +4,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+__all__ = ["load", "main"]
+
 
 def main() -> None:
     """Run the command line, or say which packages it needs."""

@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import sigmazero as sz
-from sigmazero.adapters import adv_lib, art, attackbench, foolbox, secmlt, torchattacks
+from sigmazero.adapters import adv_lib, art, foolbox, secmlt, torchattacks
 from sigmazero.attacks import ATTACKS
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of libraries that are not ours
@@ -109,12 +109,6 @@ def test_every_attack_is_there(peer, way):
         _ = BRIDGES[way].SigmaOne
 
 
-@pytest.mark.parametrize("bridge", [adv_lib, attackbench])
-def test_every_function_is_there(bridge):
-    found = {getattr(bridge, name).__name__ for name in dir(bridge) if name != "run"}
-    assert found == {name.replace("-", "_") for name in ATTACKS}
-
-
 def test_foolbox_budgets(peer, subject):
     """Epsilons are numbers of changes; the smallest is the budget if all are numbers."""
     fmodel = peer("foolbox").PyTorchModel(subject.model, bounds=(0, 1))
@@ -202,13 +196,3 @@ def test_secmlt_trackers(peer, subject):
     attack = secmlt.SigmaZero(steps=5, trackers=tracker)
     list(attack(subject.model, DataLoader(TensorDataset(subject.x, subject.y), batch_size=20), stream=True))
     assert tracker.get().shape[0] == len(subject.x)
-
-
-def test_names_of_others(subject):
-    found = adv_lib.sigma_zero(subject.model, subject.x, subject.y, num_steps=9, η_0=0.5, targeted=False, targets=None)
-    same_options = sz.get("sigma-zero", steps=9, step_size=0.5)
-    assert torch.equal(found, same_options.run(subject.model, subject.x, subject.y).x_adv)
-    with pytest.raises(TypeError, match="given twice"):
-        adv_lib.sigma_zero(subject.model, subject.x, subject.y, num_steps=9, steps=9)
-    with pytest.raises(TypeError, match="sigma-zero has no parameter 'stepps'"):
-        adv_lib.sigma_zero(subject.model, subject.x, subject.y, stepps=9)

@@ -11,3 +11,5 @@ Into them, all attacks of the registry as natives:
 
 Out of them, any attack of theirs as one of ours: `sz.foreign` (see `foreign`).
 """
+
+__all__ = ["adv_lib", "art", "attackbench", "foolbox", "foreign", "secmlt", "torchattacks"]

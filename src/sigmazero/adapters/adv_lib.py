@@ -21,6 +21,8 @@ from sigmazero.adapters._natives import Natives, function_name, simple, told
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Model
 
+__all__ = ["run"]
+
 # Other people's names for what we call so.
 ALIASES = {
     "num_steps": "steps",
@@ -60,4 +62,4 @@ __getattr__ = _natives
 
 
 def __dir__() -> list[str]:
-    return [*_natives.names(), "run"]
+    return [*_natives.names(), *__all__]

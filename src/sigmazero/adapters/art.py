@@ -16,6 +16,8 @@ from sigmazero.adapters._natives import Inside, Natives, labels_of, native, told
 from sigmazero.adapters._peers import PEERS
 from sigmazero.core.attack import Attack
 
+__all__ = ["wrap"]
+
 COMMON = ("targeted", "batch_size")
 
 
@@ -112,4 +114,4 @@ __getattr__ = _natives
 
 
 def __dir__() -> list[str]:
-    return [*_natives.names(), "wrap"]
+    return [*_natives.names(), *__all__]

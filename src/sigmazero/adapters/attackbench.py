@@ -20,6 +20,8 @@ from sigmazero.adapters._natives import Natives, Told, function_name, simple, to
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Model
 
+__all__ = ["run"]
+
 CHECKS = 3  # the clean input, and at most two finds
 PAIRS = ("SigmaZero", "FMN", "PDPGD")  # classes of attacks whose every step is one forward and one backward pass
 
@@ -79,4 +81,4 @@ __getattr__ = _natives
 
 
 def __dir__() -> list[str]:
-    return [*_natives.names(), "run"]
+    return [*_natives.names(), *__all__]

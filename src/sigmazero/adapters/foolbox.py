@@ -18,6 +18,8 @@ from sigmazero.adapters._peers import PEERS
 from sigmazero.core.attack import Attack
 from sigmazero.core.problem import count_features, count_pixels
 
+__all__ = ["ChangeCount", "wrap"]
+
 
 def _base() -> Any:
     return PEERS["foolbox"].load("attacks.base")
@@ -123,4 +125,4 @@ __getattr__ = _natives
 
 
 def __dir__() -> list[str]:
-    return [*_natives.names(), "ChangeCount", "wrap"]
+    return [*_natives.names(), *__all__]

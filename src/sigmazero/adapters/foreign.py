@@ -30,7 +30,7 @@ from torch import Tensor
 
 from sigmazero.adapters import _callers as callers
 from sigmazero.adapters._caller import Caller, plain, settings
-from sigmazero.adapters._callers import is_foreign
+from sigmazero.adapters._callers import is_foreign as is_foreign  # plans and the command line ask it too
 from sigmazero.adapters.points import Points
 from sigmazero.attacks import get
 from sigmazero.core import noise
@@ -43,7 +43,7 @@ from sigmazero.core.parameters import Count
 from sigmazero.core.problem import Problem
 
 WRITERS = {"summary_writer", "tensorboard"}
-__all__ = ["Foreign", "attack_of", "foreign", "is_foreign", "planned"]
+__all__ = ["Foreign", "foreign"]
 
 
 @dataclass

@@ -13,6 +13,8 @@ from sigmazero.adapters._natives import Inside, Natives, native, told
 from sigmazero.adapters._peers import PEERS
 from sigmazero.core.attack import Attack
 
+__all__ = ["wrap"]
+
 
 class SecmltAttack:
     """an evasion attack of secml-torch."""
@@ -74,4 +76,4 @@ __getattr__ = _natives
 
 
 def __dir__() -> list[str]:
-    return [*_natives.names(), "wrap"]
+    return [*_natives.names(), *__all__]

@@ -15,6 +15,8 @@ from sigmazero.adapters._natives import Natives, native, told
 from sigmazero.adapters._peers import PEERS
 from sigmazero.core.attack import Attack
 
+__all__ = ["wrap"]
+
 
 class TorchAttack:
     """an attack of torchattacks."""
@@ -79,4 +81,4 @@ __getattr__ = _natives
 
 
 def __dir__() -> list[str]:
-    return [*_natives.names(), "wrap"]
+    return [*_natives.names(), *__all__]

@@ -25,6 +25,8 @@ from sigmazero.attacks.vfga import VFGA
 from sigmazero.core import ability
 from sigmazero.core.attack import Attack
 
+__all__ = ["ATTACKS", "get", "register"]
+
 ATTACKS: dict[str, Attack] = {
     attack.name: attack
     for attack in (

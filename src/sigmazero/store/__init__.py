@@ -2,6 +2,7 @@
 
 from sigmazero.store.database import StoreBusy, StoreError
 from sigmazero.store.facts import CellInfo, Facts
+from sigmazero.store.results import record_of
 from sigmazero.store.store import Store
 
-__all__ = ["CellInfo", "Facts", "Store", "StoreBusy", "StoreError"]
+__all__ = ["CellInfo", "Facts", "Store", "StoreBusy", "StoreError", "record_of"]

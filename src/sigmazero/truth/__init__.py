@@ -1,1 +1,3 @@
 """How far an attack is from the truth: bounds that are proved, optima that are known, and smoothed classifiers."""
+
+__all__ = ["suite"]

@@ -20,6 +20,8 @@ from sigmazero.core.attack import Attack
 from sigmazero.core.result import Result
 from sigmazero.truth.digits import FOLDER, NAMES, digits, network
 
+__all__ = ["Answers", "SuiteScore", "answers", "run"]
+
 FEATURES = 64
 ROUNDS = 100  # steps, or fewer: then a step asks many times, and the attack keeps its own number
 
