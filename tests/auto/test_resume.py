@@ -117,11 +117,9 @@ def test_a_state_is_not_believed_blindly(state, tmp_path):
 
 def test_what_is_no_state_is_named_and_left_alone(folder, tmp_path):
     net, x, y = problem()
-    old = Path(__file__).parent / "fixtures" / "old-state.npz"
     run(PLAN, folder / "bench.db")
     (folder / "text.db").write_text("not a store\n" * 100)
     said = {
-        shutil.copy(old, folder / "old.npz"): "earlier version",
         folder / "bench.db": "a store of a benchmark",
         folder / "text.db": "no store",
     }
