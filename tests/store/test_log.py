@@ -84,7 +84,7 @@ def test_a_copy_without_its_log_says_so(moments, sigmazero):  # noqa: F811
 
 
 def test_a_file_that_was_never_folded_is_not_called_empty_alone(tmp_path):
-    """As older versions left it: all is in the log."""
+    """All that was written is in the log."""
     path = tmp_path / "s.db"
     base = sqlite3.connect(path, isolation_level=None)
     base.execute("PRAGMA journal_mode=WAL")
