@@ -145,7 +145,8 @@ def shown(*path: str) -> str:
 @cache
 def paths() -> list[tuple[str, ...]]:
     """Every command and sub-command, as the helps list them."""
-    found, waiting = [], [()]
+    found: list[tuple[str, ...]] = []
+    waiting: list[tuple[str, ...]] = [()]
     while waiting:
         path = waiting.pop()
         panel = shown(*path).partition("─ Commands ─")[2]
@@ -174,7 +175,7 @@ def plain(example: str) -> list[str]:
 
 
 @pytest.fixture
-def world(tmp_path, monkeypatch) -> Path:
+def world(tmp_path, monkeypatch):
     """The current folder, with every file that the examples name, and nothing of the machine's own folders."""
     for name in ("SIGMAZERO_HOME", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
