@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from sigmazero.bench.evaluate import evaluate
     from sigmazero.core.attack import Attack
     from sigmazero.core.result import Outcome, Result
-    from sigmazero.core.space import Space
-    from sigmazero.core.space_rules import Formula, Rule
     from sigmazero.models.any import wrap
     from sigmazero.run.check import check
+    from sigmazero.spaces.rules import Formula, Rule
+    from sigmazero.spaces.space import Space
     from sigmazero.store.results import load_result
     from sigmazero.truth.ablation import smooth
     from sigmazero.truth.certificates import Certificates
@@ -56,11 +56,11 @@ _LATER = {
     **dict.fromkeys(("ATTACKS", "get", "register"), "sigmazero.attacks"),
     **dict.fromkeys(("refine", "sigma_zero"), "sigmazero.attacks.functions"),
     **dict.fromkeys(("Outcome", "Result"), "sigmazero.core.result"),
-    **dict.fromkeys(("Formula", "Rule"), "sigmazero.core.space_rules"),
+    **dict.fromkeys(("Formula", "Rule"), "sigmazero.spaces.rules"),
     "Attack": "sigmazero.core.attack",
     "Certificates": "sigmazero.truth.certificates",
     "certify": "sigmazero.truth.certify",
-    "Space": "sigmazero.core.space",
+    "Space": "sigmazero.spaces.space",
     "load_result": "sigmazero.store.results",
     "SparseAutoAttack": "sigmazero.auto",
     "check": "sigmazero.run.check",

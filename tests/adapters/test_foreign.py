@@ -14,7 +14,7 @@ from sigmazero.adapters.foreign import Foreign
 from sigmazero.bench.identity import describe_attack
 from sigmazero.bench.plan import parse_plan
 from sigmazero.bench.toml import PlanError
-from sigmazero.core.problem import count_features
+from sigmazero.core.domain import count_features
 
 pytestmark = pytest.mark.slow
 

@@ -97,20 +97,20 @@ def test_no_copy_is_made_and_no_number_format_chosen():
 
 def test_tiles_cover_an_image_in_squares_and_tables_evenly():
     x = torch.rand(2, 3, 9, 10)
-    p = make_problem(x, torch.zeros(2).long())
+    p = make_problem(x, torch.zeros(2).long()).domain
     for most in (3, 16, 40, 400):
         side, count = slopes.grid(p, most)
         tile = slopes.tiles(p, most).view(3, 9, 10)
         assert tile.unique().tolist() == list(range(count))
         assert count <= max(most, 3)
         assert (tile[:, :side, :side] == tile[:, :1, :1]).all()
-    table = make_problem(x.flatten(1), torch.zeros(2).long())
+    table = make_problem(x.flatten(1), torch.zeros(2).long()).domain
     assert slopes.tiles(table, 100).bincount().tolist() == [3] * 70 + [2] * 30
 
 
 def test_slopes_of_a_linear_model_are_learnt_from_its_answers():
     model, x, y = linear_problem((12,), 1, seed=4)
-    p = make_problem(x, y)
+    p = make_problem(x, y).domain
     other = int(model(x)[0].argsort()[-2])
     true = (model.weight[y[0]] - model.weight[other]).detach()
     known = slopes.begin(p)

@@ -43,7 +43,7 @@ def test_an_attack_is_answered_in_the_format_of_its_inputs():
     net = TinyNet("rgb")
     x = net.x.float()
     oracle = Oracle(lambda x: net(x.double()), make_problem(x, net.y))
-    answer = oracle.value_and_grad(x, oracle.problem.margin)
+    answer = oracle.value_and_grad(x, oracle.goal.margin)
     logits, slopes = oracle.jacobian(x, torch.stack([net.y, 1 - net.y.clamp(max=1)], 1))
     candidates = oracle.logits(x[:, None].repeat(1, 3, 1, 1, 1), copies=3)
     tensors = (answer.logits, answer.value, answer.grad, logits, slopes, oracle.logits(x), candidates)
@@ -59,7 +59,7 @@ def test_what_an_answer_is_worth_is_told_from_the_models_own_numbers():
 
     x = torch.full((1, 2), 0.5)
     oracle = Oracle(model, make_problem(x, torch.tensor([0])))
-    answer = oracle.value_and_grad(x + 0.25, oracle.problem.margin)
+    answer = oracle.value_and_grad(x + 0.25, oracle.goal.margin)
     assert answer.logits.argmax(1).item() == 0
     assert answer.fooled.item()
     assert oracle.tally.best_l0.item() == 2

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import sigmazero as sz
-from sigmazero.core.space_file import parse
 from sigmazero.data import load as load_rows
 from sigmazero.models import load as load_model
+from sigmazero.spaces.file import parse
 from tests.helpers import loans
 from tests.helpers.networks import TinyNet
 from tests.helpers.spaces import Plain, bind, draw, fewest, inputs, network

@@ -14,8 +14,8 @@ from sigmazero.auto.document import schema
 from sigmazero.bench.allowed import Allowed
 from sigmazero.bench.cells import Loader
 from sigmazero.bench.proofs import keep_proofs, proof_key, recall_proofs
-from sigmazero.core.space import Space
 from sigmazero.data import Rows
+from sigmazero.spaces.space import Space
 from sigmazero.store import Store, StoreError
 from tests.cli.conftest import sigmazero  # noqa: F401
 

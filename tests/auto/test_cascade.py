@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import sigmazero as sz
 from sigmazero.auto import VERSIONS
-from sigmazero.core.problem import count_features, count_pixels
+from sigmazero.core.domain import count_features, count_pixels
 from tests.auto.conftest import MEMBERS, MINIMUM, Counted, custom, problem
 from tests.helpers.networks import linear_problem
 

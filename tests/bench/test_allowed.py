@@ -137,7 +137,7 @@ def test_two_spaces_are_two_cells_told_apart(given, tmp_path):
     [
         (lambda f: replace(f, cost=f.cost + 1), "cost is not what the changes cost"),
         (lambda f: replace(f, l0=f.l0 + 1, l0_pixel=f.l0_pixel + 1), "l0 is not the number of changed features"),
-        (lambda f: replace(f, value=f.value + 0.5), "the stored example is not legal in its space"),
+        (lambda f: replace(f, value=f.value * 0.75), "the stored example is not legal in its space"),
         (lambda f: replace(f, cost=np.full_like(f.cost, np.nan)), "cost is not what the changes cost"),
     ],
 )

@@ -21,8 +21,8 @@ LOSS = """
 from sigmazero.core.losses import loss
 
 @loss
-def mine(logits, problem):
-    return {sign}problem.margin(logits)
+def mine(logits, goal):
+    return {sign}goal.margin(logits)
 """
 ATTACK = """
 from dataclasses import dataclass

@@ -5,7 +5,7 @@ import torch
 
 import sigmazero as sz
 from sigmazero.core import losses
-from sigmazero.core.inputs import make_problem
+from sigmazero.core.goal import Leave, Reach
 from tests.helpers.networks import TinyNet
 
 LOGITS = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0]], dtype=torch.float64)
@@ -13,13 +13,13 @@ Y = torch.tensor([0, 2])
 WITH_LOSS = sorted(name for name, attack in sz.ATTACKS.items() if "loss" in attack.parameters())
 
 
-def problem(targeted: bool):
-    return make_problem(torch.zeros(2, 3, dtype=torch.float64), Y, targeted=targeted)
+def goal(targeted: bool):
+    return Reach(Y) if targeted else Leave(Y)
 
 
 @pytest.mark.parametrize("targeted", [False, True])
 def test_what_each_is(targeted):
-    p, sign = problem(targeted), -1 if targeted else 1
+    aim, sign = goal(targeted), -1 if targeted else 1
     likely = LOGITS.softmax(1)[torch.arange(2), Y]
     margin = sign * torch.tensor([1.0, -2.0], dtype=torch.float64)
     wanted = {
@@ -30,16 +30,16 @@ def test_what_each_is(targeted):
     }
     assert set(losses.LOSSES) == set(wanted)
     for name, values in wanted.items():
-        torch.testing.assert_close(losses.named(name, p)(LOGITS), values)
+        torch.testing.assert_close(losses.named(name, aim)(LOGITS), values)
 
 
 @pytest.mark.parametrize("targeted", [False, True])
 @pytest.mark.parametrize("name", sorted(losses.LOSSES))
 def test_each_falls_towards_the_goal(name, targeted):
-    p = problem(targeted)
+    aim = goal(targeted)
     nearer = LOGITS.clone()
     nearer[torch.arange(2), Y] += 1.0 if targeted else -1.0
-    before, after = (losses.named(name, p)(z) for z in (LOGITS, nearer))
+    before, after = (losses.named(name, aim)(z) for z in (LOGITS, nearer))
     assert (after <= before).all()
     assert (after < before).any()
 
@@ -66,5 +66,5 @@ def test_a_name_is_given_once():
     with pytest.raises(ValueError, match="a loss called 'margin' already"):
 
         @losses.loss
-        def margin(logits, problem):
-            return problem.margin(logits)
+        def margin(logits, goal):
+            return goal.margin(logits)

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sigmazero.core.space import Space
 from sigmazero.data import DataError, Rows, choose, paper_subset, parse_rows
+from sigmazero.spaces.space import Space
 
 
 def some_rows(n: int = 6) -> Rows:

@@ -146,7 +146,7 @@ def test_a_frame_recorded_for_one_row_takes_the_box_of_others():
         with torch.no_grad():
             frame = frames.hold(oracle, attack.init(oracle))
         for name in ("lower", "upper", "free"):
-            assert torch.equal(getattr(frame.oracle.problem, name)[: len(rows)], getattr(part, name)), name
+            assert torch.equal(getattr(frame.oracle.domain, name)[: len(rows)], getattr(part.domain, name)), name
 
 
 def test_a_frame_takes_the_box_of_another_problem():
@@ -158,9 +158,10 @@ def test_a_frame_takes_the_box_of_another_problem():
         oracle = Oracle(net, question)
         with torch.no_grad():
             frame = frames.hold(oracle, attack.init(oracle))
-        assert (float(frame.oracle.problem.lower), float(frame.oracle.problem.upper)) == bounds
-        assert float(question.lower) == bounds[0]
-    assert frame.oracle.problem.lower is not question.lower
+        held = frame.oracle.domain
+        assert (float(held.user_lower), float(held.user_upper)) == bounds
+        assert float(question.domain.user_lower) == bounds[0]
+    assert held.user_lower is not question.domain.user_lower
 
 
 def test_a_smaller_recording_that_fails_is_stepped_eagerly(monkeypatch, caplog):

@@ -16,7 +16,7 @@ from torch import Tensor
 from sigmazero.adapters._natives import Natives, Told, native, told
 from sigmazero.adapters._peers import PEERS
 from sigmazero.core.attack import Attack
-from sigmazero.core.problem import count_features, count_pixels
+from sigmazero.core.domain import count_features, count_pixels
 
 __all__ = ["ChangeCount", "wrap"]
 

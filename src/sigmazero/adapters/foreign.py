@@ -113,7 +113,7 @@ class Foreign(Attack):
         """Refuse a question that it does not answer."""
         super().check(problem)
         caller = self._caller
-        caller.check(self.name, problem.targeted)
+        caller.check(self.name, problem.goal.narrow)
         if caller.release != self.release:
             raise ValueError(
                 f"{self.name} is that of {self.peer} {self.release}, and {caller.release} is installed here"
@@ -123,7 +123,7 @@ class Foreign(Attack):
 
     def init(self, oracle: Oracle) -> State:
         """Nothing is returned yet."""
-        return State(oracle.problem.x.clone(), torch.zeros_like(oracle.tally.alive))
+        return State(oracle.domain.x.clone(), torch.zeros_like(oracle.tally.alive))
 
     def step(self, i: Tensor, state: State, oracle: Oracle) -> State:
         """Let it attack all samples, a few at a time."""
@@ -135,12 +135,13 @@ class Foreign(Attack):
 
     def _attacked(self, oracle: Oracle, rows: Tensor) -> Tensor:
         problem = oracle.problem.take(rows)
+        x = problem.domain.x
         door = Door(oracle, rows, self.max_queries).eval()
         try:
             with _own_luck(problem), torch.enable_grad():
                 options = {} if self._caller.made else dict(self.options if self.told is None else self.told)
                 told = self._caller.told(options, self.steps)
-                found = self._caller.call(door, problem.x.clone(), problem.y.clone(), problem.targeted, told)
+                found = self._caller.call(door, x.clone(), problem.y.clone(), problem.goal.narrow, told)
         except Enough:
             return oracle.tally.best[rows]
         except ModuleNotFoundError as error:  # which some libraries say when an attack begins, and do not require
@@ -153,10 +154,10 @@ class Foreign(Attack):
                 works = " or ".join(working("scores" if has == "gradients" else has))
                 raise TypeError(f"{self.name} needs gradients, and this model has none; use {works}") from error
             raise
-        if tuple(found.shape) != tuple(problem.x.shape):
-            shapes = f"{tuple(found.shape)}, expected {tuple(problem.x.shape)}"
+        if tuple(found.shape) != tuple(x.shape):
+            shapes = f"{tuple(found.shape)}, expected {tuple(x.shape)}"
             raise ValueError(f"{self.name} returned inputs of shape {shapes}: one for each it was given")
-        return door.returned(found.detach().to(problem.x))
+        return door.returned(found.detach().to(x))
 
 
 @contextmanager

@@ -63,24 +63,23 @@ class Points(Attack):
             raise ValueError(
                 f"{self.name} has no point for row {row}; give ids=, the numbers of the rows in their order"
             )
-        outer = problem.x if problem.outer_x is None else problem.outer_x
-        if self.points.shape[1:] != outer.shape[1:]:
-            shapes = f"{tuple(self.points.shape[1:])}, and inputs {tuple(outer.shape[1:])}"
+        if self.points.shape[1:] != problem.x.shape[1:]:
+            shapes = f"{tuple(self.points.shape[1:])}, and inputs {tuple(problem.x.shape[1:])}"
             raise ValueError(f"{self.name} has points of shape {shapes}")
 
     def init(self, oracle: Oracle) -> State:
         """Claim every point that is allowed; the claims are verified like those of a search."""
-        problem, tally = oracle.problem, oracle.tally
+        domain, tally = oracle.domain, oracle.tally
         order = self.numbers.argsort()
-        places = order[torch.searchsorted(self.numbers[order], problem.ids.cpu())]
-        found = problem.inward(self.points[places].to(problem.x))
-        count = problem.l0(found)
-        good = problem.feasible(found) & (count > 0)
+        places = order[torch.searchsorted(self.numbers[order], oracle.problem.ids.cpu())]
+        found = domain.from_user(self.points[places].to(domain.x))
+        count = domain.l0(found)
+        good = domain.inside(found) & (count > 0)
         tally.points[:, 0] = torch.where(good.view(-1, *[1] * (found.ndim - 1)), found, tally.points[:, 0])
         tally.counts[:, 0] = torch.where(good, count, tally.counts[:, 0])
         tally.step_found[:, 0] = torch.where(good, 0, tally.step_found[:, 0])
-        if tally.costs is not None:
-            tally.costs[:, 0] = torch.where(good, problem.cost(found), tally.costs[:, 0])
+        if domain.priced:
+            tally.worth[:, 0] = torch.where(good, domain.cost(found), tally.worth[:, 0])
         return State(torch.zeros_like(tally.alive))
 
     def step(self, i: Tensor, state: State, oracle: Oracle) -> State:

@@ -21,14 +21,14 @@ def ask(oracle: Oracle, rows: Tensor, points: Tensor) -> Tensor:
     part = oracle.part(rows)
     logits = part.logits(points, copies=points.shape[1])
     oracle.absorb(part, rows)
-    fooled = torch.stack([part.problem.fooled(logits[:, k]) for k in range(points.shape[1])], 1)
+    fooled = torch.stack([part.goal.fooled(logits[:, k]) for k in range(points.shape[1])], 1)
     return fooled & logits.isfinite().all(2)
 
 
 def first(oracle: Oracle, rows: Tensor, candidates: Candidates, blocks: Iterator[range]) -> tuple[Tensor, Tensor]:
     """The first adversarial candidate of each of the rows (the clean input where none is), and whether one is."""
     found = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
-    start = oracle.problem.x[rows]
+    start = oracle.domain.x[rows]
     broken = oracle.tally.broken
     for block in blocks:
         waiting = (~found).nonzero().squeeze(1)
@@ -61,15 +61,17 @@ def from_noise(oracle: Oracle, directions: int, blends: int) -> tuple[Tensor, Te
     """Uniform noise that is adversarial, blended with x as weakly as a grid of blends allows."""
 
     def directions_of(p: Problem, _: Tensor, block: range) -> Tensor:
-        shape, span = p.x.shape[1:], p.upper - p.lower
-        draws = [noise.uniform(p.seed, p.ids, k, shape, stream=0, dtype=p.x.dtype) for k in block]
-        return torch.stack([p.clip(p.lower + span * u) for u in draws], 1)
+        d = p.domain
+        shape, span = d.x.shape[1:], d.upper - d.lower
+        draws = [noise.uniform(p.seed, p.ids, k, shape, stream=0, dtype=d.x.dtype) for k in block]
+        return torch.stack([d.clip(d.lower + span * u) for u in draws], 1)
 
-    every = torch.arange(len(oracle.problem), device=oracle.problem.x.device)
+    every = torch.arange(len(oracle.problem), device=oracle.domain.x.device)
     far, found = first(oracle, every, directions_of, doubling(directions))
 
     def blends_of(p: Problem, waiting: Tensor, block: range) -> Tensor:
-        return torch.stack([p.clip(torch.lerp(p.x, far[rows][waiting], (k + 1) / blends)) for k in block], 1)
+        d = p.domain
+        return torch.stack([d.clip(torch.lerp(d.x, far[rows][waiting], (k + 1) / blends)) for k in block], 1)
 
     rows = found.nonzero().squeeze(1)
     grid = iter(range(k, min(k + 20, blends)) for k in range(0, blends, 20))
@@ -82,13 +84,14 @@ def from_noise(oracle: Oracle, directions: int, blends: int) -> tuple[Tensor, Te
 def from_pool(oracle: Oracle, rows: Tensor) -> tuple[Tensor, Tensor]:
     """For some rows the first input of the pool, in an order drawn per row, that reaches the goal."""
     p = oracle.problem.take(rows)
-    pool = oracle.problem.outward(oracle.problem.x) if p.pool is None else p.pool
+    pool = oracle.problem.x if p.pool is None else p.pool
     order = noise.uniform(p.seed, p.ids, 0, (len(pool),), stream=1, dtype=torch.float64).argsort(1)
 
     def pictures(part: Problem, waiting: Tensor, block: range) -> Tensor:
         chosen = order[waiting][:, block.start : block.stop]
         # Inside this row's box: what may not change keeps its clean value before the model is asked.
-        return torch.stack([part.clip(part.inward(pool[chosen[:, k]])) for k in range(chosen.shape[1])], 1)
+        d = part.domain
+        return torch.stack([d.clip(d.from_user(pool[chosen[:, k]])) for k in range(chosen.shape[1])], 1)
 
     return first(oracle, rows, pictures, doubling(len(pool)))
 
@@ -99,14 +102,14 @@ def towards_clean(oracle: Oracle, rows: Tensor, start: Tensor, halvings: int) ->
     The point of level ε takes from the start all sites that differ from x by less than ε of the box. A difference as
     wide as the box is never taken, so the result need not be adversarial; the reference does the same.
     """
-    p = oracle.problem.take(rows)
-    gap = p.join(((start - p.x) / (p.upper - p.lower).clamp(min=1e-30)).abs())
-    low, high = p.x.new_zeros(len(rows)), p.x.new_ones(len(rows))
+    d = oracle.domain.take(rows)
+    gap = d.site_max(((start - d.x) / (d.upper - d.lower).clamp(min=1e-30)).abs())
+    low, high = d.x.new_zeros(len(rows)), d.x.new_ones(len(rows))
     for _ in range(halvings if len(rows) else 0):
         middle = (low + high) / 2
-        fooled = ask(oracle, rows, _adopt(p.x, start, gap, middle)[:, None]).squeeze(1)
+        fooled = ask(oracle, rows, _adopt(d.x, start, gap, middle)[:, None]).squeeze(1)
         low, high = torch.where(fooled, low, middle), torch.where(fooled, middle, high)
-    return _adopt(p.x, start, gap, high)
+    return _adopt(d.x, start, gap, high)
 
 
 def _adopt(x: Tensor, start: Tensor, gap: Tensor, level: Tensor) -> Tensor:

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from sigmazero.core.attack import Attack
 from sigmazero.core.batched import each
+from sigmazero.core.domain import Domain
 from sigmazero.core.ops import per_row
 from sigmazero.core.oracle import Oracle
-from sigmazero.core.problem import Problem
 
 
 @dataclass(kw_only=True)
@@ -42,8 +42,8 @@ class BudgetAttack(Attack):
 
     def init(self, oracle: Oracle) -> Any:
         """Every row has the budget of the question."""
-        p = oracle.problem
-        return self.begin(oracle, torch.full_like(p.y, min(p.budget or 0, p.sites)))
+        most = min(oracle.problem.budget or 0, oracle.domain.sites)
+        return self.begin(oracle, torch.full_like(oracle.goal.y, most))
 
 
 def start_again(rows: Tensor, fresh: Any, state: Any) -> Any:
@@ -51,11 +51,6 @@ def start_again(rows: Tensor, fresh: Any, state: Any) -> Any:
     return each(lambda new, old: torch.where(per_row(rows, old), new, old), fresh, state)
 
 
-def by_site(p: Problem, values: Tensor) -> Tensor:
-    """Values of every feature as (rows, features of a site, sites)."""
-    return values.expand_as(p.x).reshape(len(p), -1, p.sites)
-
-
-def movable(p: Problem) -> Tensor:
+def movable(d: Domain) -> Tensor:
     """Which features box and mask allow to change, as (rows, features of a site, sites)."""
-    return by_site(p, p.lower < p.upper)
+    return d.by_site(d.lower < d.upper)

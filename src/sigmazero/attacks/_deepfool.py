@@ -32,14 +32,14 @@ def deepfool(
         logits, slopes = part.jacobian(points[active], classes[active])
         move, aim = _nearest(logits.gather(1, classes[active]), slopes, 0.0 if clipped else 1e-4)
         if clipped:
-            test = moved = part.problem.clip(points[active] + (1 + overshoot) * move)
+            test = moved = part.domain.clip(points[active] + (1 + overshoot) * move)
         else:
             moved = points[active] + move
             test = start[active] + (1 + overshoot) * (moved - start[active])
         points[active] = moved
         answer = part.logits(test)
         oracle.absorb(part, rows[active])
-        fooled = part.problem.fooled(answer)
+        fooled = part.goal.fooled(answer)
         aimed = classes[active].gather(1, aim[:, None] + 1).squeeze(1)
         reached[active] = torch.where(fooled, answer.argmax(1), aimed)
         active = active[~fooled]

@@ -30,6 +30,10 @@ class Walker(Protocol):
     """An attack like σ-zero: its state has a point `a`, and whoever has the gradient there can take its next step."""
 
     @property
+    def steps(self) -> int:
+        """How many steps it was made for."""
+
+    @property
     def loss(self) -> str:
         """Name of the loss it descends on."""
 
@@ -72,7 +76,7 @@ class Opening(Attack):
 
     def init(self, oracle: Oracle) -> State:
         """Start as σ-zero does."""
-        g = torch.zeros_like(sites.box(oracle.problem).x)
+        g = torch.zeros_like(oracle.domain.by_site(oracle.domain.x))
         tries = g.new_full((len(g), 2), TRUST)
         return State(
             self.walker.init(oracle),
@@ -92,16 +96,15 @@ class Opening(Attack):
         if not self.choices:
             walk, g = self._asked(i, s, s.walk.a, oracle)
             return replace(s, walk=walk, g=g, done=sites.finished(oracle, COST, self.queries))
-        p, best = oracle.problem, oracle.tally.best_cost
-        u = noise.drawn(s.luck, i, p.sites + 2, p.x.dtype)
-        wave, size, turn = torch.split(u, [p.sites, 1, 1], 1)
-        ready = (oracle.tally.best_l0 <= p.sites) & (i >= max(ALONE * self.steps, FIRST))
+        d, best = oracle.domain, oracle.tally.best_cost
+        u = noise.drawn(s.luck, i, d.sites + 2, d.x.dtype)
+        wave, size, turn = torch.split(u, [d.sites, 1, 1], 1)
+        ready = (oracle.tally.best_l0 <= d.sites) & (i >= max(ALONE * self.steps, FIRST))
         worth = (s.wins / s.tries) ** sites.FAVOUR
         chosen = (turn[:, 0] * worth.sum(1) < worth[:, 0]) & ready
-        box = sites.box(p)
         n = sites.fewer(oracle, size[:, 0])
-        choice = sites.whole_choice(box, sites.ends(p, box, s.g), n, wave, self.jitter, p.costs)
-        point = torch.where(ops.per_row(chosen, p.x), choice.view_as(p.x), s.walk.a)
+        choice = sites.whole_choice(d, sites.ends(d, s.g), n, wave, self.jitter)
+        point = torch.where(ops.per_row(chosen, d.x), choice.view_as(d.x), s.walk.a)
         walk, g = self._asked(i, s, point, oracle)
         asked = torch.stack([chosen, ~chosen], 1) * ready[:, None]
         gained = asked * sites.saved(best, oracle.tally.best_cost)[:, None]
@@ -117,8 +120,7 @@ class Opening(Attack):
 
     def _asked(self, i: Tensor, s: State, point: Tensor, oracle: Oracle) -> tuple[Any, Tensor]:
         """Ask about a point; return σ-zero's state after a step with that gradient, and the running gradient."""
-        p = oracle.problem
-        answer = oracle.value_and_grad(point, p.margin)
+        answer = oracle.value_and_grad(point, oracle.goal.margin)
         downhill = answer.grad * ops.per_row(answer.value > 0, answer.grad)
         walk = self.walker.descend(i, s.walk, downhill, answer.fooled, oracle)
-        return walk, torch.lerp(sites.scaled(p, answer.grad), s.g, self.momentum)
+        return walk, torch.lerp(sites.scaled(oracle.domain, answer.grad), s.g, self.momentum)

@@ -17,8 +17,8 @@ from sigmazero.attacks._slopes import Slopes
 from sigmazero.core import noise, ops
 from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
+from sigmazero.core.domain import Domain
 from sigmazero.core.oracle import Oracle
-from sigmazero.core.problem import Problem
 
 FIRST = 8  # sites of the first whole choice
 SINGLE = 0.9  # how much of the doubt about a site goes when it was moved alone
@@ -52,30 +52,29 @@ class Probe(Attack):
 
     def init(self, oracle: Oracle) -> State:
         """Ask nothing yet."""
-        p = oracle.problem
+        p, d = oracle.problem, oracle.domain
         return State(
-            known=slopes.begin(p),
-            m=p.x.new_full((len(p),), torch.inf),
-            low=p.x.new_full((len(p),), FIRST / 2),
+            known=slopes.begin(d),
+            m=d.x.new_full((len(p),), torch.inf),
+            low=d.x.new_full((len(p),), FIRST / 2),
             luck=noise.source(p.seed, p.ids),
         )
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask about the clean input, a tile, or a whole choice."""
-        p = oracle.problem
-        box, tile = sites.box(p), slopes.tiles(p, self.most)
-        probing = i <= slopes.grid(p, self.most)[1]
+        d = oracle.domain
+        x, tile = d.by_site(d.x), slopes.tiles(d, self.most)
+        probing = i <= slopes.grid(d, self.most)[1]
         mine = tile == i - 1
         best = oracle.tally.best_cost
         low, size = self._size(s, oracle)
-        ends = sites.ends(p, box, s.known.g)
-        wave = noise.drawn(s.luck, i, p.sites, p.x.dtype)
-        choice = sites.whole_choice(box, ends, size if p.costs is not None else size.long(), wave, self.jitter, p.costs)
-        far = sites.blind(p, box, ends, i)
-        point = torch.where(probing, torch.where(mine, box.far if far is None else far, box.x), choice)
-        point = p.legal(point.view_as(p.x))
-        m = p.margin(oracle.logits(point))
-        z = (point - p.x).view_as(box.x) * probing
+        ends = sites.ends(d, s.known.g)
+        wave = noise.drawn(s.luck, i, d.sites, d.x.dtype)
+        choice = sites.whole_choice(d, ends, size, wave, self.jitter)
+        point = torch.where(probing, torch.where(mine, sites.blind(oracle, ends, i), x), choice)
+        point = d.snap(point.view_as(d.x))
+        m = oracle.goal.margin(oracle.logits(point))
+        z = (point - d.x).view_as(x) * probing
         failed = ~probing & (oracle.tally.best_cost >= best)
         return replace(
             s,
@@ -86,8 +85,8 @@ class Probe(Attack):
 
     def _size(self, s: State, oracle: Oracle) -> tuple[Tensor, Tensor]:
         """The largest choice that failed, as far as it still counts, and how large the next one is."""
-        p, best = oracle.problem, oracle.tally.best_cost.to(s.low)
-        found = oracle.tally.best_l0 <= p.sites
+        best = oracle.tally.best_cost.to(s.low)
+        found = oracle.tally.best_l0 <= oracle.domain.sites
         # Choices are jittered: where the two ends have met, smaller ones get another try.
         low = torch.where(found & (best - s.low <= (best / 8).clamp(min=1)), best / 2, s.low)
         return low, torch.where(found, (low + best) / 2, 2 * low).clamp(min=1)
@@ -106,6 +105,6 @@ def told(known: Slopes, z: Tensor, rise: Tensor, mine: Tensor) -> Slopes:
     )
 
 
-def probes(p: Problem, most: int) -> int:
+def probes(d: Domain, most: int) -> int:
     """How many queries the clean input and the tiles take."""
-    return 1 + slopes.grid(p, most)[1]
+    return 1 + slopes.grid(d, most)[1]

@@ -5,17 +5,14 @@ a site, sites), or (rows, sites) where a site has one number. A source is a way 
 more changes is asked more often.
 """
 
-from functools import reduce
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from sigmazero.attacks._budget import by_site
-from sigmazero.core import form as forms
 from sigmazero.core import noise, ops
+from sigmazero.core.domain import Domain
 from sigmazero.core.oracle import Oracle
-from sigmazero.core.problem import Problem
 from sigmazero.core.tally import Tally
 
 SPARE = {True: 2, False: 9}  # checks of the verification at most, after an exact search and after a coarse one
@@ -26,22 +23,17 @@ MOST = 8  # a proposal that saves more changes counts as one that saves so many
 FEW = 32  # with more changes than this, a whole new choice may try several fewer at once
 
 
-class Box(NamedTuple):
-    """Clean values and the ends of the box."""
+class BySite(NamedTuple):
+    """Clean values and the ends of the box, each (rows, features of a site, sites)."""
 
     x: Tensor
     lower: Tensor
     upper: Tensor
 
-    def at(self, sites: Tensor) -> "Box":
-        """The box of some sites, (rows, number)."""
+    def at(self, sites: Tensor) -> "BySite":
+        """The same of some sites, (rows, number)."""
         where = sites[:, None].expand(-1, self.x.shape[1], -1)
-        return Box(*(v.gather(2, where) for v in self))
-
-    @property
-    def far(self) -> Tensor:
-        """The end further away from the clean value."""
-        return torch.where(self.upper - self.x >= self.x - self.lower, self.upper, self.lower)
+        return BySite(*(v.gather(2, where) for v in self))
 
 
 class Ends(NamedTuple):
@@ -58,74 +50,45 @@ class Sources(NamedTuple):
     tries: Tensor
 
 
-def box(p: Problem) -> Box:
-    """The problem by sites."""
-    return Box(*(by_site(p, v) for v in (p.x, p.lower, p.upper)))
+def by_site(d: Domain) -> BySite:
+    """The domain by sites."""
+    return BySite(*(d.by_site(v) for v in (d.x, d.lower, d.upper)))
 
 
-def ends(p: Problem, b: Box, g: Tensor) -> Ends:
-    """The better end of each feature by the gradient of the margin; in a one-hot group the best other category."""
-    end = torch.where(g <= 0, b.upper, b.lower)
-    if p.form is not None and p.form.layout is not None and p.form.layout.one_hot is not None:
-        end = torch.where(p.form.layout.one_hot & (b.lower < b.upper), _category(p.form.layout.pad, b, g), end)
-    gain = total(g * (b.x - end))
-    if p.costs is not None:
-        gain = gain / p.costs
+def ends(d: Domain, g: Tensor) -> Ends:
+    """The best value of each feature by the gradient of the margin, and what it promises for its cost."""
+    end = d.best_values(g)
+    gain = total(g * (d.by_site(d.x) - end)) / d.costs
     return Ends(end, gain / gain.amax(1, keepdim=True).clamp(min=1e-30))
 
 
-def _category(pad: Tensor, b: Box, g: Tensor) -> Tensor:
-    """In every site, as if it were a one-hot group, 1 at the feature of lowest slope that is not 1 yet."""
-    best = g.masked_fill(pad | (b.x == 1), torch.inf).argmin(1, keepdim=True)
-    return (torch.arange(b.x.shape[1], device=g.device)[:, None] == best).to(b.x.dtype)
+def blind(oracle: Oracle, e: Ends, i: Tensor) -> Tensor:
+    """Random legal values by sites where there are few, else the farther end; a value that changes nothing is `e`'s."""
+    d = oracle.domain
+    found = d.sample(lambda: _draws(oracle, i, stream=3), d.far())
+    return torch.where((found == d.by_site(d.x)).all(1, keepdim=True), e.end, found)
 
 
-def blind(p: Problem, b: Box, e: Ends, i: Tensor) -> Tensor | None:
-    """A legal value drawn for every feature of a space, by sites; None where the further end will do."""
-    if p.form is None:
-        return None
-    drawn = noise.uniform(p.seed, p.ids, i, tuple(p.x.shape[1:]), stream=3, dtype=p.x.dtype)
-    found = by_site(p, forms.some(p, drawn))
-    many = ~by_site(p, p.form.inside(p.form.few[None]))
-    found = torch.where(many, b.far, found)
-    return torch.where((found == b.x).all(1, keepdim=True), e.end, found)
-
-
-def several(p: Problem) -> Tensor | None:
-    """Which sites, (1 or rows, sites), have more than two values without an order: categories and finite sets."""
-    if p.form is None:
-        return None
-    layout, found = p.form.layout, []
-    if layout is not None and layout.one_hot is not None:
-        found.append((layout.one_hot & ((~layout.pad).sum(0) > 2))[None])
-    if len(p.form.at):
-        many = p.form.tables.isfinite().sum(1) > 2
-        flat = torch.zeros_like(p.form.discrete).scatter(0, p.form.at, many)
-        found.append(by_site(p, p.form.inside(flat[None])).any(1))
-    return None if not found else reduce(torch.logical_or, found)
-
-
-def joining(p: Problem, i: Tensor) -> Tensor | None:
-    """In which order features, by sites, may join in where a change breaks a rule: drawn; None without rules."""
-    if not p.tied:
-        return None
-    return by_site(p, noise.uniform(p.seed, p.ids, i, tuple(p.x.shape[1:]), stream=4, dtype=p.x.dtype))
-
-
-def either(p: Problem, b: Box, i: Tensor) -> Tensor:
+def either(oracle: Oracle, i: Tensor) -> Tensor:
     """Values that trust no slope, by sites: either end of the box, the further one more often; or any legal value.
 
     Where the value drawn is the clean one, a site has that of the far end.
     """
-    if p.form is not None:
-        drawn = noise.uniform(p.seed, p.ids, i, tuple(p.x.shape[1:]), stream=3, dtype=p.x.dtype)
-        found = by_site(p, forms.some(p, drawn))
-        few, drawn = by_site(p, p.form.inside(p.form.few[None])), by_site(p, drawn)
-        found = torch.where(few, found, torch.where(drawn * (b.upper - b.lower) < b.x - b.lower, b.lower, b.upper))
-    else:
-        drawn = noise.uniform(p.seed, p.ids, i, tuple(b.x.shape[1:]), stream=3, dtype=p.x.dtype)
-        found = torch.where(drawn * (b.upper - b.lower) < b.x - b.lower, b.lower, b.upper)
-    return torch.where((found == b.x).all(1, keepdim=True), b.far, found)
+    d, u = oracle.domain, _draws(oracle, i, stream=3)
+    x, lower, upper = by_site(d)
+    found = d.sample(lambda: u, torch.where(d.by_site(u) * (upper - lower) < x - lower, lower, upper))
+    return torch.where((found == x).all(1, keepdim=True), d.far(), found)
+
+
+def joining(oracle: Oracle, i: Tensor) -> Tensor:
+    """In which order features, by sites, may join in where a change breaks a rule: drawn."""
+    return oracle.domain.by_site(_draws(oracle, i, stream=4))
+
+
+def _draws(oracle: Oracle, i: Tensor, stream: int) -> Tensor:
+    """Numbers in [0, 1), one for each feature."""
+    p, x = oracle.problem, oracle.domain.x
+    return noise.uniform(p.seed, p.ids, i, tuple(x.shape[1:]), stream=stream, dtype=x.dtype)
 
 
 def total(values: Tensor) -> Tensor:
@@ -133,41 +96,35 @@ def total(values: Tensor) -> Tensor:
     return values.sum(1) if values.shape[1] > 1 else values[:, 0]
 
 
-def scaled(p: Problem, grad: Tensor) -> Tensor:
+def scaled(d: Domain, grad: Tensor) -> Tensor:
     """A gradient by sites with largest magnitude 1, so that the mean of several weighs them alike."""
-    return by_site(p, grad / ops.per_row(ops.largest(grad).clamp(min=1e-30), grad))
+    return d.by_site(grad / ops.per_row(ops.largest(grad).clamp(min=1e-30), grad))
 
 
-def whole_choice(b: Box, e: Ends, n: Tensor, wave: Tensor, jitter: float, costs: Tensor | None = None) -> Tensor:
+def whole_choice(d: Domain, e: Ends, n: Tensor, wave: Tensor, jitter: float) -> Tensor:
     """The n sites of largest gain moved to their ends; `wave` in [0, 1) varies each gain by at most ±`jitter`.
 
-    Where sites have costs, n is what they must stay below together.
+    Where changes are priced, n is what they must stay below together.
     """
     score = torch.addcmul((1 - jitter) * e.gain, e.gain, wave, value=2 * jitter)
-    if costs is not None:
-        order = score.argsort(1, descending=True)
-        within = costs[order].cumsum(1) < n[:, None]
-        chosen = torch.zeros_like(within).scatter(1, order, within) & (score > 0)
-        return torch.where(chosen[:, None], e.end, b.x)
-    least = ops.kth_largest(score, n.clamp(min=1, max=wave.shape[1])).clamp(min=1e-30)  # no site without a gain
-    return torch.where((score >= least[:, None])[:, None], e.end, b.x)
+    return torch.where(d.choose(score, n)[:, None], e.end, d.by_site(d.x))
 
 
 def fewer(oracle: Oracle, draw: Tensor) -> Tensor:
     """How many sites a whole new choice changes: one fewer than the best example, or several fewer than a large one.
 
-    Where sites have costs, it is what the best example costs.
+    Where changes are priced, it is what the best example costs.
     """
     best = oracle.tally.best_cost
-    if oracle.problem.costs is not None:
+    if oracle.domain.priced:
         return best
     return best - 1 - (draw * (best - FEW).clamp(min=0) / 4).long()
 
 
 def finished(oracle: Oracle, cost: int, queries: int | None) -> Tensor:
     """Which rows end: those with one change, or the cheapest, which cannot become none, and those `spent` names."""
-    tally, form = oracle.tally, oracle.problem.form
-    done = tally.best_cost <= (1 if form is None else form.cheapest)
+    tally = oracle.tally
+    done = tally.best_cost <= oracle.domain.cheapest
     return done if queries is None else done | spent(tally, cost, queries)
 
 

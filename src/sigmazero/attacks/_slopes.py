@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sigmazero.attacks._budget import by_site
 from sigmazero.core import ops
-from sigmazero.core.problem import Problem
+from sigmazero.core.domain import Domain
 
 SPREAD = 0.5  # what a neighbour learns, where a feature learns 1
 NOISE = 0.1  # how much of a difference is not laid on anything: slopes are not the same everywhere
@@ -28,52 +27,52 @@ class Slopes:
     doubt: Tensor
 
 
-def begin(p: Problem) -> Slopes:
+def begin(d: Domain) -> Slopes:
     """Nothing is known."""
-    g = torch.zeros_like(by_site(p, p.x))
+    g = torch.zeros_like(d.by_site(d.x))
     return Slopes(g, torch.ones_like(g))
 
 
-def learn(s: Slopes, p: Problem, z: Tensor, rise: Tensor) -> Slopes:
+def learn(s: Slopes, d: Domain, z: Tensor, rise: Tensor) -> Slopes:
     """The slopes after the margin rose by `rise` along z; a rise that is not finite teaches nothing."""
     known = rise.isfinite() & (z != 0).flatten(1).any(1)
     rise = torch.where(known, rise, 0.0)
     missed = torch.where(known, rise - (s.g * z).flatten(1).sum(1), 0.0)
     root = s.doubt.sqrt()
-    share, own = root * _spread(root * z, p), s.doubt * z * z
+    share, own = root * _spread(root * z, d), s.doubt * z * z
     scale = ((z * share).flatten(1).sum(1) + NOISE * own.flatten(1).sum(1)).clamp(min=1e-30)
     learnt = own / ops.per_row(scale, z)
     return Slopes(s.g + share * ops.per_row(missed / scale, z), s.doubt * (1 - learnt).clamp(min=0))
 
 
-def _spread(v: Tensor, p: Problem) -> Tensor:
+def _spread(v: Tensor, d: Domain) -> Tensor:
     """Values of features, with a part of those of their neighbours in an image."""
-    if p.x.ndim != 4:
+    if d.x.ndim != 4:
         return v
     row = v.new_tensor([SPREAD, 1.0, SPREAD])
-    return F.conv2d(v.reshape(-1, 1, *p.x.shape[2:]), torch.outer(row, row)[None, None], padding=1).view_as(v)
+    return F.conv2d(v.reshape(-1, 1, *d.x.shape[2:]), torch.outer(row, row)[None, None], padding=1).view_as(v)
 
 
-def grid(p: Problem, most: int) -> tuple[int, int]:
+def grid(d: Domain, most: int) -> tuple[int, int]:
     """The side of an image's square tiles, as small as at most so many allow (0 for other inputs), and how many."""
-    if p.x.ndim != 4:
-        return 0, min(p.sites, most)
-    height, width = p.x.shape[2:]
+    if d.x.ndim != 4:
+        return 0, min(d.sites, most)
+    height, width = d.x.shape[2:]
     side = 1
-    while (count := p.sites // (height * width) * -(-height // side) * -(-width // side)) > most:
+    while (count := d.sites // (height * width) * -(-height // side) * -(-width // side)) > most:
         if side >= max(height, width):
             break
         side += 1
     return side, count
 
 
-def tiles(p: Problem, most: int) -> Tensor:
+def tiles(d: Domain, most: int) -> Tensor:
     """Which of at most so many tiles each site belongs to: squares of an image, or every n-th site."""
-    side, count = grid(p, most)
-    site = torch.arange(p.sites, device=p.x.device)
+    side, count = grid(d, most)
+    site = torch.arange(d.sites, device=d.x.device)
     if not side:
         return site % count
-    height, width = p.x.shape[2:]
+    height, width = d.x.shape[2:]
     across, down = -(-width // side), -(-height // side)
     place = site % (height * width)
     return site // (height * width) * (across * down) + place // width // side * across + place % width // side

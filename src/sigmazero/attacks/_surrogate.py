@@ -10,9 +10,6 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sigmazero.attacks import _sites as sites
-from sigmazero.attacks._budget import by_site
-from sigmazero.attacks._sites import Box
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.outputs import logits_in
 from sigmazero.core.parameters import Kind, NamedModel
@@ -45,20 +42,19 @@ def check(name: str, surrogate: object) -> None:
 
 def answers(surrogate: Network, p: Problem, points: Tensor) -> Tensor:
     """The surrogate's logits at several points of each sample: (rows, number, classes)."""
-    legal = p.outward(p.legal(points.reshape(len(points), -1, *p.x.shape[1:]))).flatten(0, 1)
+    d = p.domain
+    legal = d.to_user(d.snap(points.reshape(len(points), -1, *d.x.shape[1:]))).flatten(0, 1)
     with torch.no_grad():
         parts = [logits_in(surrogate(part)) for part in torch.split(legal, CHUNK)]
-    return torch.cat(parts).to(p.x.dtype).view(len(points), points.shape[1], -1)
+    return torch.cat(parts).to(d.x.dtype).view(len(points), points.shape[1], -1)
 
 
 def margins(p: Problem, logits: Tensor, rival: Tensor | None = None) -> Tensor:
     """The margin of several answers for each sample, (rows, number); towards one class, where one is named."""
-    n = logits.shape[1]
-    y = p.y[:, None, None].expand(-1, n, 1)
-    own = logits.gather(2, y)[..., 0]
     if rival is None:
-        return p.downhill(own - logits.scatter(2, y, -torch.inf).amax(2))
-    return p.downhill(own - logits.gather(2, rival[:, None, None].expand(-1, n, 1))[..., 0])
+        return p.goal.margin(logits)
+    own, other = (logits.gather(2, y[:, None, None].expand(-1, logits.shape[1], 1))[..., 0] for y in (p.y, rival))
+    return p.goal.downhill(own - other)
 
 
 def singles(surrogate: Network, p: Problem, a: Tensor, where: Tensor, value: Tensor) -> Tensor:
@@ -81,21 +77,22 @@ def rises(p: Problem, logits: Tensor, rival: Tensor | None = None) -> Tensor:
     return torch.where(rise.isfinite(), rise, 0.0)
 
 
-def far(surrogate: Network, p: Problem, b: Box) -> Tensor:
+def far(surrogate: Network, p: Problem) -> Tensor:
     """Where a site goes: to the further end of the box, or to the other category that the surrogate likes best."""
-    if p.form is None or p.form.layout is None or p.form.layout.one_hot is None:
-        return b.far
-    slope = Oracle(surrogate, p).value_and_grad(p.x, p.margin).grad
-    return torch.where(p.form.layout.one_hot, sites.ends(p, b, by_site(p, slope)).end, b.far)
+    d, categories = p.domain, p.domain.categories
+    if categories is None:
+        return d.far()
+    slope = Oracle(surrogate, p).value_and_grad(d.x, p.goal.margin).grad
+    return torch.where(categories, d.best_values(d.by_site(slope)), d.far())
 
 
-def way(surrogate: Network, p: Problem, b: Box, value: Tensor, rise: Tensor, rival: Tensor | None) -> Way:
+def way(surrogate: Network, p: Problem, value: Tensor, rise: Tensor, rival: Tensor | None) -> Way:
     """The order in which sites best change, by the surrogate; `rise` is what each does alone."""
-    price = torch.ones_like(rise) if p.costs is None else p.costs.to(rise).expand_as(rise)
-    stuck = (value == b.x).all(1)
+    x, price = p.domain.by_site(p.domain.x), p.domain.costs.to(rise).expand_as(rise)
+    stuck = (value == x).all(1)
     some = (rise / price).masked_fill(stuck, torch.inf).topk(min(HOPEFUL, p.sites), 1, largest=False).indices
     ends, price, shut = value.gather(2, _wide(some, value)), price.gather(1, some), stuck.gather(1, some)
-    rise, a, order, helps = rise.gather(1, some), b.x, some[:, :0], shut[:, :0]
+    rise, a, order, helps = rise.gather(1, some), x, some[:, :0], shut[:, :0]
     for n in GROWTH:
         n = min(n, some.shape[1] - order.shape[1])
         if n == 0:

@@ -38,7 +38,7 @@ from torch.nn import functional as F
 
 from sigmazero.attacks import _sites as sites
 from sigmazero.attacks._opening import State as Opened
-from sigmazero.attacks._sites import Box, Ends, Sources
+from sigmazero.attacks._sites import Ends, Sources
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
@@ -80,7 +80,6 @@ class Draws(NamedTuple):
 
     value, clean  values of the new site, changed and in the clean input: (rows, features of a site, proposals)
     credit        which place proposed the new site, as weights that sum to 1: (rows, places, proposals)
-    joining       where rules tie features: the order in which features may join in to keep them, as random keys
     """
 
     new: Tensor
@@ -88,7 +87,6 @@ class Draws(NamedTuple):
     value: Tensor
     clean: Tensor
     credit: Tensor
-    joining: Tensor | None
 
 
 class Proposal(NamedTuple):
@@ -169,13 +167,13 @@ class SwapSearch(Attack):
 
     def init(self, oracle: Oracle) -> State:
         """Ask about the starting point and its gradient."""
-        p = oracle.problem
-        broken = oracle.tally.broken
-        answer = oracle.value_and_grad(p.clip(p.start) if p.start is not None else oracle.tally.best, p.margin)
+        d, start, broken = oracle.domain, oracle.problem.start, oracle.tally.broken
+        begin = oracle.tally.best if start is None else d.clip(d.from_user(start))
+        answer = oracle.value_and_grad(begin, oracle.goal.margin)
         oracle.tally.broken = broken  # a start without finite logits is none: the search begins at the clean input
         gradient = torch.where(answer.grad.isfinite(), answer.grad, 0.0)
         rate = torch.full_like(answer.value, sites.USUAL * self.choices)
-        state = self._begin(oracle, sites.scaled(p, gradient), rate)
+        state = self._begin(oracle, sites.scaled(d, gradient), rate)
         oracle.retire(state.done)
         return state
 
@@ -193,7 +191,7 @@ class SwapSearch(Attack):
         usual = torch.full_like(choice, sites.USUAL)
         return State(
             a=best.clone(),  # a search in a coarse number format may correct the record in place
-            count=oracle.problem.l0(best),
+            count=oracle.domain.l0(best),
             g=g,
             m=torch.full_like(choice, torch.inf),
             stuck=torch.zeros_like(choice, dtype=torch.bool),
@@ -210,42 +208,39 @@ class SwapSearch(Attack):
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Make the proposals one after the other, the last one with a gradient."""
-        p, k = oracle.problem, self.proposals
+        d, k, margin = oracle.domain, self.proposals, oracle.goal.margin
         heat, momentum, many = oracle.row(self.rates, i)
-        u = noise.drawn(s.luck, i, p.sites + 2 * k + 2, p.x.dtype)
-        wave, luck, fate, size, turn = torch.split(u, [p.sites, k, k, 1, 1], 1)
-        box = sites.box(p)
-        ends = sites.ends(p, box, s.g)
-        draws = self._draw(s, box, ends, sites.blind(p, box, ends, i), wave, fate, oracle)
-        draws = draws._replace(joining=sites.joining(p, i))
+        u = noise.drawn(s.luck, i, d.sites + 2 * k + 2, d.x.dtype)
+        wave, luck, fate, size, turn = torch.split(u, [d.sites, k, k, 1, 1], 1)
+        ends = sites.ends(d, s.g)
+        draws = self._draw(s, ends, sites.blind(oracle, ends, i), wave, fate, oracle)
         slack = 1 - heat * s.stuck[:, None] * torch.log1p(-luck)
         judged = []
         for j in range(k - 1):
-            one = self._exchange(j, draws, s, box, oracle)
-            m = p.margin(oracle.logits(one.point))
-            if p.tied:  # what joined in may have made the point too large
+            one = self._exchange(i, j, draws, s, oracle)
+            m = margin(oracle.logits(one.point))
+            if d.tied:  # what joined in may have made the point too large
                 m = m.masked_fill(oracle.worth(one.point) >= one.best, torch.inf)
             s, draws, last = self._judge(one, m, s.m * slack[:, j], s, draws, oracle)
             judged.append(last)
         chosen = self._chosen(s, turn[:, 0])
-        n = torch.where(oracle.tally.best_l0 <= p.sites, sites.fewer(oracle, size[:, 0]), many.long())
-        choice = sites.whole_choice(box, ends, n, wave, self.jitter, p.costs).view_as(p.x)
-        one = self._exchange(k - 1, draws, s, box, oracle)
-        one = one._replace(point=torch.where(ops.per_row(chosen, p.x), choice, one.point))
-        answer = oracle.value_and_grad(one.point, p.margin)
+        n = torch.where(oracle.tally.best_l0 <= d.sites, sites.fewer(oracle, size[:, 0]), many.long())
+        choice = sites.whole_choice(d, ends, n, wave, self.jitter).view_as(d.x)
+        one = self._exchange(i, k - 1, draws, s, oracle)
+        one = one._replace(point=torch.where(ops.per_row(chosen, d.x), choice, one.point))
+        answer = oracle.value_and_grad(one.point, margin)
         m = answer.value.masked_fill(
             oracle.worth(one.point) >= one.best, torch.inf
         )  # equal gains may make a choice too large
         # A whole new choice must not be worse than the current point; where that has no margin yet, it must succeed.
         allowed = torch.where(chosen, torch.where(s.m.isinf(), -torch.inf, s.m), s.m * slack[:, -1])
         s, draws, last = self._judge(one, m, allowed, s, draws, oracle)
-        s = replace(s, g=torch.lerp(sites.scaled(p, answer.grad), s.g, momentum))
+        s = replace(s, g=torch.lerp(sites.scaled(d, answer.grad), s.g, momentum))
         return self._learnt(s, draws, [*judged, last], chosen, oracle)
 
-    def _draw(
-        self, s: State, box: Box, ends: Ends, drawn: Tensor | None, wave: Tensor, fate: Tensor, oracle: Oracle
-    ) -> Draws:
+    def _draw(self, s: State, ends: Ends, drawn: Tensor, wave: Tensor, fate: Tensor, oracle: Oracle) -> Draws:
         """Draw the sites of all proposals of a step; new ones from a mixture of the four places."""
+        box = sites.by_site(oracle.domain)
         a = s.a.view_as(box.x)
         changed = (a != box.x).any(1)
         near, wide = beside(changed, s.a, self.radius)
@@ -273,9 +268,9 @@ class SwapSearch(Attack):
         blind = blind if again is None else torch.where(again, fate < 0.5, blind)
         here = box.at(new)
         there = new[:, None].expand(-1, box.x.shape[1], -1)
-        end, far = ends.end.gather(2, there), here.far if drawn is None else drawn.gather(2, there)
-        # In a space without an example a site that is changed already may need another value, if no other is left.
-        last = here.x if drawn is None else torch.where(known[:, None], here.x, far)
+        end, far = ends.end.gather(2, there), drawn.gather(2, there)
+        # Without an example a site that is changed already may need another value, if no other is left.
+        last = torch.where(known[:, None], here.x, far) if oracle.domain.needs_exploring else here.x
         return Draws(
             new=new,
             # Where no example was found yet, no site is put back: the old site is the new one.
@@ -283,43 +278,43 @@ class SwapSearch(Attack):
             value=torch.where(left[:, None], torch.where(blind[:, None], far, end), last),
             clean=here.x,
             credit=credit / credit.sum(1, keepdim=True).clamp(min=1e-30),
-            joining=None,
         )
 
     def _again(self, old: Tensor, known: Tensor, oracle: Oracle) -> Tensor | None:
         """Which proposals give a changed site another value: the first of a step, where it may have more than two."""
-        several = sites.several(oracle.problem)
+        several = oracle.domain.several
         if several is None or self.proposals == 1:
             return None
         first = torch.arange(self.proposals, device=old.device) == 0
         return several.expand(len(old), -1).gather(1, old) & first & known
 
-    def _exchange(self, j: int, draws: Draws, s: State, box: Box, oracle: Oracle) -> Proposal:
+    def _exchange(self, i: Tensor, j: int, draws: Draws, s: State, oracle: Oracle) -> Proposal:
         """The point with an old site put back and a new one changed.
 
         Where it has as many changes as the best example, none is changed; where there is no example, none is put back.
         """
-        a, best = s.a.view_as(box.x), oracle.tally.best_cost
+        d, best = oracle.domain, oracle.tally.best_cost
+        x, a = d.by_site(d.x), d.by_site(s.a)
         old, new = (v[:, j, None, None].expand(-1, a.shape[1], 1) for v in (draws.old, draws.new))
-        if oracle.problem.costs is None:
-            swap = s.count < best
-        else:
-            swap, spared = self._affordable(draws.old[:, j], draws.new[:, j], s, box, oracle)
+        if d.priced:
+            swap, spared = self._affordable(draws.old[:, j], draws.new[:, j], s, oracle)
             old = torch.where(spared[:, None, None], new, old)
+        else:
+            swap = s.count < best
         value = torch.where(swap[:, None, None], draws.value[:, :, j, None], draws.clean[:, :, j, None])
-        point = a.scatter(2, old, box.x.gather(2, old)).scatter(2, new, value).view_as(s.a)
-        if draws.joining is not None:
-            keys = draws.joining.roll(j, 2).scatter(2, new, torch.inf).view_as(s.a)
-            point = oracle.problem.legal(point, keys)
-        return Proposal(j, point, best, swap)
+        point = a.scatter(2, old, x.gather(2, old)).scatter(2, new, value).view_as(s.a)
 
-    def _affordable(self, old: Tensor, new: Tensor, s: State, box: Box, oracle: Oracle) -> tuple[Tensor, Tensor]:
+        def order() -> Tensor:  # in which features join where the exchange breaks a rule
+            return sites.joining(oracle, i).roll(j, 2).scatter(2, new, torch.inf).view_as(s.a)
+
+        return Proposal(j, d.complete(point, order), best, swap)
+
+    def _affordable(self, old: Tensor, new: Tensor, s: State, oracle: Oracle) -> tuple[Tensor, Tensor]:
         """Whether the point with the new site costs less than the best example: without the old one, and with it."""
-        p, best = oracle.problem, oracle.tally.best_cost
-        assert p.costs is not None
-        changed = (s.a.view_as(box.x) != box.x).any(1)
-        back = torch.where(changed.gather(1, old[:, None])[:, 0], p.costs[old], 0.0)
-        more = p.cost(s.a) + p.costs[new]
+        d, best = oracle.domain, oracle.tally.best_cost
+        changed = d.changed(s.a).flatten(1)
+        back = torch.where(changed.gather(1, old[:, None])[:, 0], d.costs[old], 0.0)
+        more = d.cost(s.a) + d.costs[new]
         return more - back < best, more < best
 
     def _chosen(self, s: State, turn: Tensor) -> Tensor:

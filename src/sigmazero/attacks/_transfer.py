@@ -22,8 +22,8 @@ from sigmazero.attacks._surrogate import Network
 from sigmazero.core import noise
 from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
+from sigmazero.core.domain import Domain
 from sigmazero.core.oracle import Oracle
-from sigmazero.core.problem import Problem
 
 FIRST = 16  # sites on each way at first, at most
 RIVALS = 2  # classes with a way of their own
@@ -69,54 +69,53 @@ class Transfer(Attack):
 
     def init(self, oracle: Oracle) -> State:
         """Ask about the clean input, and the surrogate about everything else."""
-        p = oracle.problem
-        box, net = sites.box(p), self.surrogate
-        logits = oracle.logits(p.x)
-        every = torch.arange(p.sites, device=p.x.device).expand(len(p), -1)
-        value = surrogates.far(net, p, box)
+        p, d, net = oracle.problem, oracle.domain, self.surrogate
+        x, logits = d.by_site(d.x), oracle.logits(d.x)
+        every = torch.arange(d.sites, device=d.x.device).expand(len(p), -1)
+        value = surrogates.far(net, p)
         rivals: list[Tensor | None] = [None]
-        if not p.narrow:
+        if not p.goal.narrow:
             likely = logits.scatter(1, p.y[:, None], -torch.inf).topk(min(RIVALS, logits.shape[1] - 1), 1).indices
             rivals += list(likely.unbind(1))
-        alone = surrogates.singles(net, p, box.x, every, value)
+        alone = surrogates.singles(net, p, x, every, value)
         rises = [surrogates.rises(p, alone, rival) for rival in rivals]
-        ways = [surrogates.way(net, p, box, value, rise, rival) for rise, rival in zip(rises, rivals, strict=True)]
-        z = value - box.x
+        ways = [surrogates.way(net, p, value, rise, rival) for rise, rival in zip(rises, rivals, strict=True)]
+        z = value - x
         return State(
-            known=slopes.begin(p),
-            m=p.margin(logits),
+            known=slopes.begin(d),
+            m=p.goal.margin(logits),
             h=z * (rises[0] / (z * z).sum(1).clamp(min=1e-30))[:, None],
             value=value,
             ways=torch.stack([way.order for way in ways], 1),
             helps=torch.stack([way.helps for way in ways], 1),
-            least=p.x.new_full((len(p),), torch.inf),
+            least=d.x.new_full((len(p),), torch.inf),
             best=torch.zeros_like(p.y),
-            low=p.x.new_full((len(p),), first(p)),
+            low=d.x.new_full((len(p),), first(d)),
             luck=noise.source(p.seed, p.ids),
         )
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask about the first sites of a way, or a tile; where no way is long enough, about a whole choice."""
-        p, box, paths, length = oracle.problem, sites.box(oracle.problem), *s.ways.shape[1:]
+        d, paths, length = oracle.domain, *s.ways.shape[1:]
+        x = d.by_site(d.x)
         racing, turn = i < paths, i - paths - HALVINGS
         tiling = (turn >= 0) & (turn < self.tiles)
-        wave = noise.drawn(s.luck, i, length + p.sites, p.x.dtype)
+        wave = noise.drawn(s.luck, i, length + d.sites, d.x.dtype)
         low, size = self._size(s, oracle)
-        size = torch.where(racing, torch.full_like(size, first(p)), size)
+        size = torch.where(racing, torch.full_like(size, first(d)), size)
         which = torch.where(racing, i.clamp(max=paths - 1), s.best)
-        along = self._along(s, box, which, size, wave[:, :length] * ~racing)
-        ends = sites.ends(p, box, s.h)
-        n = size if p.costs is not None else size.long()
-        choice = sites.whole_choice(box, ends, n, wave[:, length:], self.jitter, p.costs)
+        along = self._along(s, x, which, size, wave[:, :length] * ~racing)
+        ends = sites.ends(d, s.h)
+        choice = sites.whole_choice(d, ends, size, wave[:, length:], self.jitter)
         point = torch.where((size > length)[:, None, None], choice, along)
-        mine = slopes.tiles(p, max(1, self.tiles)) == turn
-        point = torch.where(tiling, torch.where(mine, s.value, box.x), point)
-        point, before = p.legal(point.view_as(p.x)), oracle.tally.best_cost
-        m = p.margin(oracle.logits(point))
-        z, failed = (point - p.x).view_as(box.x), oracle.tally.best_cost >= before
-        known, missed = slopes.learn(s.known, p, z * ~tiling, m - s.m), m - s.m - (s.known.g * z).flatten(1).sum(1)
+        mine = slopes.tiles(d, max(1, self.tiles)) == turn
+        point = torch.where(tiling, torch.where(mine, s.value, x), point)
+        point, before = d.snap(point.view_as(d.x)), oracle.tally.best_cost
+        m = oracle.goal.margin(oracle.logits(point))
+        z, failed = (point - d.x).view_as(x), oracle.tally.best_cost >= before
+        known, missed = slopes.learn(s.known, d, z * ~tiling, m - s.m), m - s.m - (s.known.g * z).flatten(1).sum(1)
         better = racing & (m < s.least)
-        failing = torch.where(racing, torch.where(m < 0, first(p) / 2, s.low), torch.where(failed, size, low))
+        failing = torch.where(racing, torch.where(m < 0, first(d) / 2, s.low), torch.where(failed, size, low))
         return replace(
             s,
             known=told(known, z * tiling, missed, mine & tiling),
@@ -127,23 +126,23 @@ class Transfer(Attack):
 
     def _size(self, s: State, oracle: Oracle) -> tuple[Tensor, Tensor]:
         """The largest choice that failed, as far as it still counts, and how large the next one is."""
-        p, best = oracle.problem, oracle.tally.best_l0.to(s.low)
-        found = best <= p.sites
+        best = oracle.tally.best_l0.to(s.low)
+        found = best <= oracle.domain.sites
         low = torch.where(found & (best - s.low <= (best / 8).clamp(min=1)), best / 2, s.low)
         length = s.ways.shape[2]
         more = torch.where(low < length, (2 * low).clamp(max=length), 2 * low)
         return low, torch.where(found, (low + best) / 2, more).clamp(min=1)
 
-    def _along(self, s: State, box: sites.Box, which: Tensor, size: Tensor, wave: Tensor) -> Tensor:
+    def _along(self, s: State, x: Tensor, which: Tensor, size: Tensor, wave: Tensor) -> Tensor:
         """The first sites of a way moved, in an order that is varied a little."""
         mine = which.expand(len(s.ways))[:, None, None].expand(-1, 1, s.ways.shape[2])
         way, helps = (v.gather(1, mine)[:, 0] for v in (s.ways, s.helps))
         turn = torch.arange(1, way.shape[1] + 1, device=way.device) * (1 + 2 * self.jitter * wave)
         taken = (turn.argsort(1).argsort(1) < size[:, None]) & helps
-        chosen = torch.zeros_like(box.x[:, 0], dtype=torch.bool).scatter(1, way, taken)
-        return torch.where(chosen[:, None], s.value, box.x)
+        chosen = torch.zeros_like(x[:, 0], dtype=torch.bool).scatter(1, way, taken)
+        return torch.where(chosen[:, None], s.value, x)
 
 
-def first(p: Problem) -> int:
+def first(d: Domain) -> int:
     """How many sites of each way are tried at first."""
-    return max(1, min(FIRST, p.sites // 4))
+    return max(1, min(FIRST, d.sites // 4))

@@ -1,4 +1,4 @@
-r"""Brendel & Bethge, l0 form (Brendel et al., NeurIPS 2019, https://arxiv.org/abs/1907.01003).
+r"""Brendel & Bethge, l0 version (Brendel et al., NeurIPS 2019, https://arxiv.org/abs/1907.01003).
 
 Starts at an adversarial point and follows the boundary between the classes: the margin is linearised at the current
 point and the sparsest point on that plane within a trust region and the box is the next one (see _bb_solver).
@@ -35,9 +35,9 @@ from torch import Tensor
 from sigmazero.attacks import _bb_solver, _bb_start
 from sigmazero.core import ops
 from sigmazero.core.attack import Attack
+from sigmazero.core.domain import Domain
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, Momentum, NotNegative, Positive, Range, Whole
-from sigmazero.core.problem import Problem
 
 
 @dataclass
@@ -91,19 +91,19 @@ class BrendelBethge(Attack):
 
     def init(self, oracle: Oracle) -> State:
         """Find a starting point per row and walk from it towards the clean one."""
-        p = oracle.problem
+        d = oracle.domain
         start, found = self._start(oracle)
         rows = found.nonzero().squeeze(1)
         a = start.clone()
-        a[rows] = self._snap(_bb_start.towards_clean(oracle, rows, start[rows], self.halvings), p.take(rows))
+        a[rows] = self._snap(_bb_start.towards_clean(oracle, rows, start[rows], self.halvings), d.take(rows))
         oracle.no_start(~found)
-        return State(a, torch.zeros_like(a), start, torch.full_like(p.y, p.sites + 1))
+        return State(a, torch.zeros_like(a), start, torch.full_like(oracle.goal.y, d.sites + 1))
 
     def _start(self, oracle: Oracle) -> tuple[Tensor, Tensor]:
-        p = oracle.problem
-        every = torch.arange(len(p), device=p.x.device)
+        p, d = oracle.problem, oracle.domain
+        every = torch.arange(len(p), device=d.x.device)
         if p.start is not None:
-            start = p.clip(p.start)
+            start = d.clip(d.from_user(p.start))
             return start, _bb_start.ask(oracle, every, start[:, None]).squeeze(1)
         if self.start_from == "pool":
             return _bb_start.from_pool(oracle, every)
@@ -115,27 +115,21 @@ class BrendelBethge(Attack):
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Evaluate, linearise, go to the sparsest point of the plane."""
-        p = oracle.problem
+        d = oracle.domain
         weight, radius = oracle.row(self.rates, i)
-        answer = oracle.value_and_grad(s.a, p.margin)
-        count = p.l0(s.a)
+        answer = oracle.value_and_grad(s.a, oracle.goal.margin)
+        count = d.l0(s.a)
         better = answer.fooled & (count < s.fewest)
         own, fewest = torch.where(ops.per_row(better, s.a), s.a, s.own), torch.where(better, count, s.fewest)
         m, b = answer.value, torch.lerp(s.b, answer.grad, weight)
         # From outside, go a little beyond the boundary; from inside, not quite back to it.
         c = -torch.where(m > 0, self.overshoot * m, (2 - self.overshoot) * m)
-        x, a, g = (_sites(v, p) for v in (p.x, s.a, b))
-        lower, upper = (_sites(v.expand_as(p.x), p) for v in (p.lower, p.upper))
-        step = _bb_solver.solve(x, a, g, c, (radius * p.features).expand(len(p)), lower, upper)
-        a = torch.where(step.clean, x, (a.double() + step.s).to(a.dtype)).view_as(p.x)
-        return State(self._snap(p.clip(a), p), b, own, fewest)
+        x, a, g, lower, upper = (d.by_site(v) for v in (d.x, s.a, b, d.lower, d.upper))
+        step = _bb_solver.solve(x, a, g, c, (radius * d.features).expand(len(d)), lower, upper)
+        a = torch.where(step.clean, x, (a.double() + step.s).to(a.dtype)).view_as(d.x)
+        return State(self._snap(d.clip(a), d), b, own, fewest)
 
-    def _snap(self, a: Tensor, p: Problem) -> Tensor:
+    def _snap(self, a: Tensor, d: Domain) -> Tensor:
         """Undo changes that do not count."""
-        change = ((a - p.x).abs() - self.tolerance * (p.upper - p.lower)).expand_as(a)
-        return torch.where(p.join(change) <= 0, p.x, a)
-
-
-def _sites(v: Tensor, p: Problem) -> Tensor:
-    """(N, channels, sites): one channel unless the channels of a position count once."""
-    return v.reshape(len(v), v.shape[1], -1) if p.grouped else v.reshape(len(v), 1, -1)
+        change = ((a - d.x).abs() - self.tolerance * (d.upper - d.lower)).expand_as(a)
+        return torch.where(d.site_max(change) <= 0, d.x, a)

@@ -24,11 +24,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from sigmazero.attacks import _single as single
-from sigmazero.attacks._budget import by_site
 from sigmazero.core import ops
 from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
+from sigmazero.core.domain import Domain, Moves
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count
 from sigmazero.core.problem import Problem
@@ -38,7 +37,7 @@ from sigmazero.core.problem import Problem
 class State:
     """One row per sample: values (features of a site, M) and sites (M) of all changes, possible ones first in `order`.
 
-    `turn` (M) says who joins in first where a change breaks a rule; it is there where rules are.
+    `partner` (M) says which feature joins first where a change breaks a rule.
     `ranks` are those of the pairs, turn by turn; `points` are those to go on from.
     """
 
@@ -51,7 +50,7 @@ class State:
     points: Tensor
     points_m: Tensor
     done: Tensor
-    turn: Tensor | None
+    partner: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,14 +76,13 @@ class Corner(Attack):
     def check(self, problem: Problem) -> None:
         """Refuse a space with more single changes than the steps can ask about."""
         super().check(problem)
-        needed = self.needed(problem)
+        needed, changes = self.needed(problem), problem.domain.single_changes
         if needed > self.steps:
-            changes = len(single.moves(problem).site)
             raise ValueError(f"{self.name}: {changes} single changes need {needed} steps; pass steps={needed} or more")
 
     def needed(self, problem: Problem) -> int:
         """How many steps it takes to ask about every single change."""
-        return -(-len(single.moves(problem).site) // self.width)
+        return -(-problem.domain.single_changes // self.width)
 
     @cached_property
     def ranks(self) -> Tensor:
@@ -101,64 +99,64 @@ class Corner(Attack):
 
     def init(self, oracle: Oracle) -> State:
         """Find the possible changes; nothing is asked."""
-        p = oracle.problem
-        every = single.moves(p)
-        values = single.inner(p, every)
+        d = oracle.domain
+        every = d.moves()
+        values = every.value
         where = every.site.expand_as(values)
-        x, lower, upper = (by_site(p, v).gather(2, where) for v in (p.x, p.lower, p.upper))
+        x, lower, upper = (d.by_site(v).gather(2, where) for v in (d.x, d.lower, d.upper))
         possible = (values != x).any(1) & ((values >= lower) & (values <= upper)).all(1)
-        if p.tied:
-            possible &= (every.turn == 0) | self._breaking(values, every, p)
+        if d.tied:
+            possible &= (every.partner == 0) | self._breaking(every, d)
         count = possible.sum(1)
         return State(
             values=values,
             site=where[:, 0].clone(),
-            ranks=self.ranks.to(p.x.device).repeat(len(p), 1, 1),
+            ranks=self.ranks.to(d.x.device).repeat(len(d), 1, 1),
             order=(~possible).byte().argsort(dim=1, stable=True),
             count=count,
             m=torch.full_like(values[:, 0], torch.inf),
-            points=p.x[:, None].repeat(1, self.kept, *[1] * (p.x.ndim - 1)),
-            points_m=values.new_full((len(p), self.kept), torch.inf),
+            points=d.x[:, None].repeat(1, self.kept, *[1] * (d.x.ndim - 1)),
+            points_m=values.new_full((len(d), self.kept), torch.inf),
             done=count == 0,
-            turn=every.turn.repeat(len(p), 1) if p.tied else None,
+            partner=every.partner.repeat(len(d), 1),
         )
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask about the next `width` singles, pairs or larger points, each row about what it has come to."""
-        p, most = oracle.problem, s.order.shape[1] - 1
+        d, most = oracle.domain, s.order.shape[1] - 1
         t = i - torch.div(s.count + self.width - 1, self.width, rounding_mode="floor")  # steps after the singles
         alone, paired = t < 0, (t >= 0) & (t < self.pairs)
         places = i * self.width + torch.arange(self.width, device=t.device)
         first = s.order.gather(1, places.clamp(max=most).expand(len(t), -1))
         asked = alone[:, None] & (places < s.count[:, None])
-        best = self._promise(s, p).argsort(dim=1, stable=True)
+        best = self._promise(s, d).argsort(dim=1, stable=True)
         turn = t.clamp(0, self.pairs - 1)[:, None, None].expand(-1, 1, 2 * self.width)
         ranks = s.ranks.gather(1, turn).view(len(t), self.width, 2).clamp(max=most)
         two = best.gather(1, ranks.flatten(1)).view_as(ranks)
         good = paired[:, None] & s.m.gather(1, two.flatten(1)).view_as(ranks).isfinite().all(2)
-        grown, more, fits = self._extend(s, best, p)
-        start = torch.where(ops.per_row(alone | paired, grown), p.x[:, None], grown)
-        start = self._changed(start, torch.where(paired[:, None], two[..., 0], more), paired[:, None] & good, s, p)
+        grown, more, fits = self._extend(s, best, d)
+        start = torch.where(ops.per_row(alone | paired, grown), d.x[:, None], grown)
+        start = self._changed(start, torch.where(paired[:, None], two[..., 0], more), paired[:, None] & good, s, d)
         last = torch.where(alone[:, None], first, torch.where(paired[:, None], two[..., 1], more))
         use = torch.where(alone[:, None], asked, torch.where(paired[:, None], good, fits))
-        points = self._changed(start, last, use, s, p)
-        margins = torch.stack([p.margin(z) for z in oracle.logits(points, copies=self.width).unbind(1)], 1)
+        points = self._changed(start, last, use, s, d)
+        margins = oracle.goal.margin(oracle.logits(points, copies=self.width))
         margins = margins.masked_fill(~use, torch.inf)
         # A change that was not asked about now keeps what is known of it.
         m = s.m.scatter_reduce(1, first, torch.where(asked, margins, torch.inf), "amin")
         return self._judged(replace(s, m=m), points, margins, t, oracle)
 
-    def _promise(self, s: State, p: Problem) -> Tensor:
+    def _promise(self, s: State, d: Domain) -> Tensor:
         """What singles are ranked by, the best first: their margins, or what they gain per cost."""
-        if p.costs is None:
+        if not d.priced:
             return s.m
         worst = torch.where(s.m.isfinite(), s.m, -torch.inf).amax(1, keepdim=True)
-        return torch.where(s.m.isfinite(), (s.m - worst) / p.costs[s.site], torch.inf)
+        return torch.where(s.m.isfinite(), (s.m - worst) / d.costs[s.site], torch.inf)
 
-    def _extend(self, s: State, best: Tensor, p: Problem) -> tuple[Tensor, Tensor, Tensor]:
+    def _extend(self, s: State, best: Tensor, d: Domain) -> tuple[Tensor, Tensor, Tensor]:
         """Points to go on from (N, width, ...), a change for each, and whether there is one left."""
         each = -(-self.width // self.kept)
-        changed = torch.stack([p.changed(point).flatten(1) for point in s.points.unbind(1)], 1)
+        changed = torch.stack([d.changed(point).flatten(1) for point in s.points.unbind(1)], 1)
         used = (
             changed.gather(2, s.site[:, None].expand(-1, self.kept, -1))
             | s.m.isinf()[:, None]
@@ -174,7 +172,7 @@ class Corner(Attack):
         at = turns.clamp(max=len(parent) - 1)
         return s.points[:, parent[at]], more.flatten(1)[:, at], fits.flatten(1)[:, at] & (turns < len(parent))
 
-    def _changed(self, points: Tensor, change: Tensor, use: Tensor, s: State, p: Problem) -> Tensor:
+    def _changed(self, points: Tensor, change: Tensor, use: Tensor, s: State, d: Domain) -> Tensor:
         """Points (N, K, ...) each with one more change, where it is to be used; what rules ask for joins in."""
         features = s.values.shape[1]
         flat = points.expand(-1, change.shape[1], *[-1] * (points.ndim - 2))
@@ -183,21 +181,23 @@ class Corner(Attack):
         new = s.values.gather(2, change[:, None].expand(-1, features, -1)).transpose(1, 2)[..., None]
         value = torch.where(use[..., None, None], new, by_sites.gather(3, where))
         found = by_sites.scatter(3, where, value).view_as(flat)
-        if s.turn is None:
-            return found
-        keys = single.keys(p, s.turn.gather(1, change)).view_as(by_sites)
-        return p.legal(found, keys.scatter(3, where, torch.inf).view_as(flat))
 
-    def _breaking(self, values: Tensor, every: single.Moves, p: Problem) -> Tensor:
+        def order() -> Tensor:  # in which features join where the change breaks a rule
+            keys = d.partners(s.partner.gather(1, change)).view_as(by_sites)
+            return keys.scatter(3, where, torch.inf).view_as(flat)
+
+        return d.complete(found, order)
+
+    def _breaking(self, every: Moves, d: Domain) -> Tensor:
         """Which single changes break a rule, (N, M): only then it matters who joins in."""
-        alone = (every.turn == 0).nonzero().squeeze(1)
-        clean, found = by_site(p, p.x)[:, None], []
+        values, alone = every.value, (every.partner == 0).nonzero().squeeze(1)
+        clean, found = d.by_site(d.x)[:, None], []
         for some in torch.split(alone, self.width):
-            where = every.site[some][:, None, None].expand(len(p), -1, values.shape[1], 1)
+            where = every.site[some][:, None, None].expand(len(d), -1, values.shape[1], 1)
             points = clean.expand(-1, len(some), -1, -1).scatter(3, where, values[..., some].transpose(1, 2)[..., None])
-            points = points.reshape(len(p), len(some), *p.x.shape[1:])
-            found.append((p.legal(points) != points).flatten(2).any(2))
-        return torch.cat(found, 1)[:, (every.turn == 0).cumsum(0) - 1]
+            points = points.reshape(len(d), len(some), *d.x.shape[1:])
+            found.append((d.snap(points) != points).flatten(2).any(2))
+        return torch.cat(found, 1)[:, (every.partner == 0).cumsum(0) - 1]
 
     def _changes(self, t: Tensor) -> Tensor:
         """How many changes the points have that are asked about so many steps after the singles."""
@@ -205,7 +205,7 @@ class Corner(Attack):
 
     def _judged(self, s: State, points: Tensor, margins: Tensor, t: Tensor, oracle: Oracle) -> State:
         """The best points of the pairs so far, or of this step after them; rows that cannot improve are done."""
-        p, tally = oracle.problem, oracle.tally
+        d, tally = oracle.domain, oracle.tally
         older = torch.where((t > 0)[:, None] & (t < self.pairs)[:, None], s.points_m, torch.inf)
         both = torch.cat([older, margins], 1)
         top = both.argsort(dim=1, stable=True)[:, : self.kept]
@@ -213,13 +213,12 @@ class Corner(Attack):
         after = t >= 0
         # How many changes the points of the next step have.
         fewest = self._changes(t + 1)
-        cheapest = 1.0 if p.form is None else p.form.cheapest
         best = torch.cat([s.points, points], 1)[every, top]
         return replace(
             s,
             points=torch.where(ops.per_row(after, best), best, s.points),
             points_m=torch.where(after[:, None], both.gather(1, top), s.points_m),
-            done=(tally.best_cost <= cheapest * fewest) | (fewest > p.sites) | (after & both.amin(1).isinf()),
+            done=(tally.best_cost <= d.cheapest * fewest) | (fewest > d.sites) | (after & both.amin(1).isinf()),
         )
 
 

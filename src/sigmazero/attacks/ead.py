@@ -24,9 +24,9 @@ from torch import Tensor
 
 from sigmazero.core import ops
 from sigmazero.core.attack import Attack
+from sigmazero.core.domain import Domain
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, NotNegative, Positive
-from sigmazero.core.problem import Problem
 
 
 @dataclass
@@ -76,36 +76,36 @@ class EAD(Attack):
 
     def init(self, oracle: Oracle) -> State:
         """Start at the clean point. It stands in for `own`: foolbox returns a black image where it found nothing."""
-        x = oracle.problem.x
+        x = oracle.domain.x
         zero, count, no = (torch.zeros(len(x), dtype=d, device=x.device) for d in (x.dtype, torch.int64, torch.bool))
         inf = torch.full_like(zero, torch.inf)
         return State(x, x, count, count, zero + self.initial_const, zero, inf, no, inf, inf, x, no)
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Descend from v, shrink towards the clean point, extrapolate, check; then see whether the round is over."""
-        p, κ, k = oracle.problem, self.confidence, s.k.to(s.c)
-        answer = oracle.value_and_grad(s.v, p.margin)
-        δ, short = s.v - p.x, (answer.value + κ).relu()
+        d, goal, κ, k = oracle.domain, oracle.goal, self.confidence, s.k.to(s.c)
+        answer = oracle.value_and_grad(s.v, goal.margin)
+        δ, short = s.v - d.x, (answer.value + κ).relu()
         loss = s.c * short + δ.square().flatten(1).sum(1)
         g = ops.per_row(torch.where(short > 0, s.c, 0.0), δ) * answer.grad + 2 * δ
         α = self.step_size * (1 - k / self.steps).sqrt()
-        u = self.shrink(s.v - ops.per_row(α, δ) * g, p)
+        u = self.shrink(s.v - ops.per_row(α, δ) * g, d)
         v = u + ops.per_row(k / (k + 3), u) * (u - s.u)
         # foolbox sums the loss over the batch; here each sample looks at its own. In a round that it aborts, foolbox
         # skips the forward pass below. Here the other rows need it, so it is made and counted for all.
         looking = (s.k % -(-self.steps // 10) == 0) & self.abort_early
         stuck = looking & ~(loss <= 0.9999 * s.previous)
         logits = oracle.logits(u)
-        reached = p.fooled(logits) & (p.margin(logits) <= -κ) & ~stuck
-        score = self.measure(u - p.x, p)
+        reached = goal.fooled(logits) & (goal.margin(logits) <= -κ) & ~stuck
+        score = self.measure(u - d.x, d)
         better = reached & (score < s.score) & oracle.tally.alive
         hit = s.hit | reached
         over = stuck | (s.k + 1 == self.steps)
         lo, hi = torch.where(over & ~hit, s.c, s.lo), torch.where(over & hit, s.c, s.hi)
         started = s.round + over.long()
         return State(
-            u=torch.where(ops.per_row(over, u), p.x, u),
-            v=torch.where(ops.per_row(over, v), p.x, v),
+            u=torch.where(ops.per_row(over, u), d.x, u),
+            v=torch.where(ops.per_row(over, v), d.x, v),
             k=torch.where(over, 0, s.k + 1),
             round=started,
             c=torch.where(over, self.next_const(s.c, lo, hi, started), s.c),
@@ -118,15 +118,15 @@ class EAD(Attack):
             done=started >= self.binary_search_steps,
         )
 
-    def shrink(self, v: Tensor, p: Problem) -> Tensor:
+    def shrink(self, v: Tensor, d: Domain) -> Tensor:
         """Move the change of each site towards 0 by β, itself and not α · β; then into the box."""
-        size = ops.sizes(v - p.x, p.grouped)
+        size = d.site_norm(v - d.x)
         β = self.regularization
-        return p.clip(torch.where(size > β, p.x + (v - p.x) * (1 - β / size), p.x))
+        return d.clip(torch.where(size > β, d.x + (v - d.x) * (1 - β / size), d.x))
 
-    def measure(self, δ: Tensor, p: Problem) -> Tensor:
+    def measure(self, δ: Tensor, d: Domain) -> Tensor:
         """What the rule minimises."""
-        l1 = ops.sizes(δ, p.grouped).flatten(1).sum(1)
+        l1 = d.site_norm(δ).flatten(1).sum(1)
         return l1 if self.rule == "l1" else self.regularization * l1 + δ.square().flatten(1).sum(1)
 
     def next_const(self, c: Tensor, lo: Tensor, hi: Tensor, started: Tensor) -> Tensor:

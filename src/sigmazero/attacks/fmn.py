@@ -67,23 +67,23 @@ class FMN(Attack):
 
     def init(self, oracle: Oracle) -> State:
         """Start at the clean point with one change allowed."""
-        x = oracle.problem.x
+        x = oracle.domain.x
         return State(x, x.new_ones(len(x)))
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Evaluate, move ε, ascend, keep the ε largest changes."""
-        p = oracle.problem
+        d = oracle.domain
         α, γ = oracle.row(self.rates, i)
-        answer = oracle.value_and_grad(s.a, losses.named(self.loss, p))
+        answer = oracle.value_and_grad(s.a, losses.named(self.loss, oracle.goal))
         # The query above may have set the record: ε never exceeds what is known to suffice.
         shrunk = torch.minimum(torch.minimum(s.ε - 1, (s.ε * (1 - γ)).floor()), oracle.tally.best_l0.to(s.ε))
         grown = torch.maximum(s.ε + 1, (s.ε * (1 + γ)).floor())
-        ε = torch.where(answer.fooled, shrunk, grown).clamp(0, p.sites)
+        ε = torch.where(answer.fooled, shrunk, grown).clamp(0, d.sites)
         g = answer.grad
         length = g.flatten(1).norm(dim=1).clamp(min=1e-12)
-        δ = s.a - p.x - α * g / ops.per_row(length, g)
-        size = ops.sizes(δ, p.grouped)
+        δ = s.a - d.x - α * g / ops.per_row(length, g)
+        size = d.site_norm(δ)
         # adv-lib asks for the 0-th largest where ε = 0 and crashes if that holds for a whole batch: 1 is meant.
         threshold = ops.kth_largest(size, ε.clamp(min=1).long())
         δ = torch.where(size < ops.per_row(threshold, size), 0.0, δ)  # ties with the threshold survive
-        return State(p.clip(p.x + δ), ε)
+        return State(d.clip(d.x + δ), ε)

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -10,12 +10,14 @@ from torch import Tensor
 from sigmazero.attacks import get
 from sigmazero.attacks._swap import SwapSearch
 from sigmazero.core.attack import Attack, Precision, Prepare
+from sigmazero.core.domain import Unit
 from sigmazero.core.inputs import Bounds
 from sigmazero.core.layout import Order
 from sigmazero.core.ops import per_row
 from sigmazero.core.oracle import Model
-from sigmazero.core.problem import Unit
-from sigmazero.core.space import Space
+
+if TYPE_CHECKING:
+    from sigmazero.spaces.space import Space
 
 _RUN = tuple(inspect.signature(Attack.run).parameters)
 
@@ -57,7 +59,7 @@ def sigma_zero(
     unit: Unit = "feature",
     layout: Order | None = None,
     mask: Tensor | None = None,
-    space: Space | None = None,
+    space: "Space | None" = None,
     budget: int | None = None,
     batch_size: int | None = None,
     seed: int = 0,

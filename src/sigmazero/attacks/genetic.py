@@ -28,15 +28,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from sigmazero.attacks import _sites as sites
-from sigmazero.attacks._budget import by_site, movable
-from sigmazero.core import form as forms
+from sigmazero.attacks._budget import movable
 from sigmazero.core import noise
 from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
+from sigmazero.core.domain import Domain
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, NotNegative, Positive
-from sigmazero.core.problem import Problem
 
 OFTEN = 0.5  # largest chance of a site to mutate: where there are few, one must be able to stay
 
@@ -74,48 +72,47 @@ class Genetic(Attack):
 
     def init(self, oracle: Oracle) -> State:
         """All parents are the clean input; nothing is asked."""
-        p = oracle.problem
+        d = oracle.domain
         return State(
-            parents=by_site(p, p.x)[:, None].repeat(1, self.parents, 1, 1),
-            scores=p.x.new_full((len(p), self.parents), torch.inf),
-            clean=p.x.new_ones(len(p)),
+            parents=d.by_site(d.x)[:, None].repeat(1, self.parents, 1, 1),
+            scores=d.x.new_full((len(d), self.parents), torch.inf),
+            clean=d.x.new_ones(len(d)),
             done=torch.zeros_like(oracle.tally.alive),
         )
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Cross, mutate, ask, select."""
-        p = oracle.problem
+        d = oracle.domain
         children = self._children(i, s, oracle)
-        points = children.view(len(p), self.population, *p.x.shape[1:])
-        m = torch.stack([p.margin(z) for z in oracle.logits(points, copies=self.population).unbind(1)], 1)
+        points = children.view(len(d), self.population, *d.x.shape[1:])
+        m = oracle.goal.margin(oracle.logits(points, copies=self.population))
         clean = torch.where(i == 0, m[:, 0], s.clean)
-        scores = (m / clean.clamp(min=1e-30)[:, None]).clamp(min=0) + self.penalty * _cost(p, children)
+        scores = (m / clean.clamp(min=1e-30)[:, None]).clamp(min=0) + self.penalty * _cost(d, children)
         both = torch.cat([scores, s.scores], 1)  # of equal ones a child is taken: the search drifts on
         best = both.argsort(dim=1, stable=True)[:, : self.parents]
-        every = torch.arange(len(p), device=best.device)[:, None]
-        cheapest = 1.0 if p.form is None else p.form.cheapest
+        every = torch.arange(len(d), device=best.device)[:, None]
         return State(
             parents=torch.cat([children, s.parents], 1)[every, best],
             scores=both.gather(1, best),
             clean=clean,
-            done=oracle.tally.best_cost <= cheapest,
+            done=oracle.tally.best_cost <= d.cheapest,
         )
 
     def _children(self, i: Tensor, s: State, oracle: Oracle) -> Tensor:
         """The next generation, (rows, P, features of a site, sites)."""
-        p = oracle.problem
-        u = noise.uniform(p.seed, p.ids, i, (self.population, p.sites + 3), dtype=p.x.dtype)
+        p, d = oracle.problem, oracle.domain
+        u = noise.uniform(p.seed, p.ids, i, (self.population, d.sites + 3), dtype=d.x.dtype)
         pair, fate, coin = (u[..., :2] * self.parents).long(), u[..., 2:3], 2 * u[..., 3:]
         every = torch.arange(len(p), device=u.device)[:, None]
         one, other = (s.parents[every, which] for which in pair.unbind(2))
         child = torch.where((coin < 1)[:, :, None], one, other)
-        x, free = by_site(p, p.x)[:, None], movable(p).any(1)[:, None]
+        x, free = d.by_site(d.x)[:, None], movable(d).any(1)[:, None]
         changed = (child != x).any(2)
         unchanged = ~changed & free
         many = torch.where(changed, changed.sum(2, keepdim=True), unchanged.sum(2, keepdim=True)).to(u.dtype)
         chance = torch.where(i == 0, self._first(free), (self.mutations / many.clamp(min=1)).clamp(max=OFTEN))
         mutated = (coin % 1 < chance) & (changed | unchanged)
-        drawn = _drawn(i, p)[:, None]
+        drawn = _drawn(i, oracle)[:, None]
         back = changed & ((fate < 0.5) | (child == drawn).all(2))
         return torch.where(mutated[:, :, None], torch.where(back[:, :, None], x, drawn), child)
 
@@ -127,16 +124,15 @@ class Genetic(Attack):
         return torch.where(j == 0, 0.0, torch.exp((share - 1) * torch.log(many)))
 
 
-def _drawn(i: Tensor, p: Problem) -> Tensor:
+def _drawn(i: Tensor, oracle: Oracle) -> Tensor:
     """A legal value for every site, by sites; another than the clean one wherever there is any."""
-    drawn = noise.uniform(p.seed, p.ids, i, tuple(p.x.shape[1:]), stream=1, dtype=p.x.dtype)
-    found = torch.where(drawn < 0.5, p.lower, p.upper) if p.form is None else forms.some(p, drawn)
-    x, far = by_site(p, p.x), by_site(p, p.legal(sites.box(p).far.view_as(p.x)))
-    found = by_site(p, found)
-    return torch.where((found == x).all(1, keepdim=True), far, found)
+    p, d = oracle.problem, oracle.domain
+    u = noise.uniform(p.seed, p.ids, i, tuple(d.x.shape[1:]), stream=1, dtype=d.x.dtype)
+    found, far = d.by_site(d.draw(u)), d.by_site(d.snap(d.far().view_as(d.x)))
+    return torch.where((found == d.by_site(d.x)).all(1, keepdim=True), far, found)
 
 
-def _cost(p: Problem, points: Tensor) -> Tensor:
+def _cost(d: Domain, points: Tensor) -> Tensor:
     """What points (rows, P, features of a site, sites) cost, as a share of what all sites cost together."""
-    changed = (points != by_site(p, p.x)[:, None]).any(2).to(p.x.dtype)
-    return changed.mean(2) if p.costs is None else (changed * p.costs).sum(2) / p.costs.sum()
+    changed = (points != d.by_site(d.x)[:, None]).any(2).to(d.x.dtype)
+    return (changed * d.costs).sum(2) / d.costs.sum()

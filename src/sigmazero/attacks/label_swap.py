@@ -23,15 +23,15 @@ import torch
 from torch import Tensor
 
 from sigmazero.attacks import _sites as sites
-from sigmazero.attacks._sites import Box
+from sigmazero.attacks._sites import BySite
 from sigmazero.attacks._slopes import tiles
 from sigmazero.attacks._swap import beside
 from sigmazero.core import noise, ops
 from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
+from sigmazero.core.domain import Domain
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, Whole
-from sigmazero.core.problem import Problem
 
 LEVELS = (4, 16, 64, 256)  # most tiles of a start; one start after the other takes the next number
 
@@ -66,35 +66,35 @@ class LabelSwap(Attack):
 
     def init(self, oracle: Oracle) -> State:
         """Nothing is asked yet."""
-        p = oracle.problem
-        zero = p.x.new_zeros(len(p))
+        p, d = oracle.problem, oracle.domain
+        zero = d.x.new_zeros(len(p))
         return State(
-            a=p.x,
+            a=d.x,
             begun=zero > 0,
             b=zero,
-            need=p.x.new_zeros(len(p), p.sites),
+            need=d.x.new_zeros(len(p), d.sites),
             luck=noise.source(p.seed, p.ids),
             done=zero > 0,
         )
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask whether the class is still another one with fewer changes, or with other ones."""
-        p, n = oracle.problem, oracle.problem.sites
-        box = sites.box(p)
-        u = noise.drawn(s.luck, i, 2 * n + 3, p.x.dtype)
+        d, start, n = oracle.domain, oracle.problem.start, oracle.domain.sites
+        box = sites.by_site(d)
+        u = noise.drawn(s.luck, i, 2 * n + 3, d.x.dtype)
         wave, race, coins = torch.split(u, [n, n, 3], 1)
         a = s.a.view_as(box.x)
         changed = (a != box.x).any(1)
         exchange = s.begun & (s.b <= 1) & (coins[:, 0] < 0.5)
-        back = self._back(s, p, changed, wave, torch.where(exchange, 1, s.b), (coins[:, 1] < 0.5) & ~exchange)
-        drawn = sites.either(p, box, i)
-        new = self._new(p, box, changed, race, coins[:, 2] < 0.5) & exchange[:, None]
+        back = self._back(s, d, changed, wave, torch.where(exchange, 1, s.b), (coins[:, 1] < 0.5) & ~exchange)
+        drawn = sites.either(oracle, i)
+        new = self._new(d, box, changed, race, coins[:, 2] < 0.5) & exchange[:, None]
         point = torch.where(new[:, None], drawn, torch.where(back[:, None], box.x, a))
-        point = torch.where(ops.per_row(s.begun, a), point, self._start(i, p, box, drawn, race)).view_as(p.x)
-        if p.start is not None:
-            point = torch.where(i == 0, p.clip(p.start), point)
-        point = p.legal(point)
-        fooled = p.margin(oracle.logits(point)) < 0
+        point = torch.where(ops.per_row(s.begun, a), point, self._start(i, d, drawn, race)).view_as(d.x)
+        if start is not None:
+            point = torch.where(i == 0, d.clip(d.from_user(start)), point)
+        point = d.snap(point)
+        fooled = oracle.goal.margin(oracle.logits(point)) < 0
         kept = fooled & (~s.begun | (oracle.worth(point) <= oracle.worth(s.a)))
         a = torch.where(ops.per_row(kept, s.a), point, s.a)
         vain = (s.begun & ~kept)[:, None] & back
@@ -108,36 +108,36 @@ class LabelSwap(Attack):
             done=sites.finished(oracle, 1, None),
         )
 
-    def _back(self, s: State, p: Problem, changed: Tensor, wave: Tensor, b: Tensor, close: Tensor) -> Tensor:
+    def _back(self, s: State, d: Domain, changed: Tensor, wave: Tensor, b: Tensor, close: Tensor) -> Tensor:
         """The changed sites to put back, b of them: any, those that were not needed before all; or close ones."""
         time = -torch.log1p(-wave) * torch.exp(s.need)
-        if p.x.ndim == 4:
+        if d.x.ndim == 4:
             first = time.masked_fill(~changed, torch.inf).argmin(1)
-            width = p.x.shape[3]
-            place = torch.arange(p.sites, device=wave.device) % (p.x.shape[2] * width)
+            width = d.x.shape[3]
+            place = torch.arange(d.sites, device=wave.device) % (d.x.shape[2] * width)
             down, right = place // width, place % width
             apart = torch.maximum((down - down[first][:, None]).abs(), (right - right[first][:, None]).abs())
             time = torch.where(close[:, None], apart + wave, time)
         score = (-time).masked_fill(~changed, -torch.inf)
-        least = ops.kth_largest(score, b.long().clamp(min=1, max=p.sites))
+        least = ops.kth_largest(score, b.long().clamp(min=1, max=d.sites))
         return changed & (score >= least[:, None])
 
-    def _new(self, p: Problem, box: Box, changed: Tensor, race: Tensor, near: Tensor) -> Tensor:
+    def _new(self, d: Domain, box: BySite, changed: Tensor, race: Tensor, near: Tensor) -> Tensor:
         """One site that is not changed yet: anywhere, or near a changed one."""
         free = ~changed & (box.lower < box.upper).any(1)
-        close = free & (beside(changed, p.x, self.radius)[0] > 0)
+        close = free & (beside(changed, d.x, self.radius)[0] > 0)
         allowed = torch.where((near & close.any(1))[:, None], close, free)
         first = race.masked_fill(~allowed, -1.0).argmax(1, keepdim=True)
         return torch.zeros_like(changed).scatter(1, first, True) & allowed
 
-    def _start(self, i: Tensor, p: Problem, box: Box, drawn: Tensor, race: Tensor) -> Tensor:
+    def _start(self, i: Tensor, d: Domain, drawn: Tensor, race: Tensor) -> Tensor:
         """Everything at the far ends, then half of the tiles at random ends, coarser and finer ones in turn."""
-        maps = torch.stack([tiles(p, most) for most in LEVELS])
+        x, maps = d.by_site(d.x), torch.stack([tiles(d, most) for most in LEVELS])
         tile = maps.index_select(0, (i % len(LEVELS)).view(1)).expand_as(race)
         some = race.gather(1, tile) < 0.5  # the numbers of the first sites serve as those of the tiles
-        if p.form is not None:
-            return torch.where(((i % 3 == 0) | some)[:, None], drawn, box.x)
-        return torch.where(i <= 1, box.far, torch.where(some[:, None], drawn, box.x))
+        if d.needs_exploring:
+            return torch.where(((i % 3 == 0) | some)[:, None], drawn, x)
+        return torch.where(i <= 1, d.far(), torch.where(some[:, None], drawn, x))
 
     def _next(self, s: State, kept: Tensor, exchange: Tensor, count: Tensor) -> Tensor:
         """How many sites are put back next: half of all at first, then by what happened."""

@@ -66,9 +66,9 @@ class MinimumNorm(Attack):
 
     def init(self, oracle: Oracle) -> Any:
         """Begin at the first budget; every budget is possible."""
-        p = oracle.problem
-        first = torch.full_like(p.y, min(p.budget or self.first_budget, p.sites))
-        return self.begin(oracle, first, torch.ones_like(first), torch.full_like(first, p.sites))
+        sites = oracle.domain.sites
+        first = torch.full_like(oracle.goal.y, min(oracle.problem.budget or self.first_budget, sites))
+        return self.begin(oracle, first, torch.ones_like(first), torch.full_like(first, sites))
 
     def begin(self, oracle: Oracle, k: Tensor, low: Tensor, high: Tensor) -> Any:
         """Rows at the start of a try."""
@@ -77,7 +77,7 @@ class MinimumNorm(Attack):
     def step(self, i: Tensor, state: Any, oracle: Oracle) -> Any:
         """A step of the attack; rows whose try has ended begin the next one."""
         s = self.inner.step(i, state, oracle)
-        sites, best = oracle.problem.sites, oracle.tally.best_l0
+        sites, best = oracle.domain.sites, oracle.tally.best_l0
         won = best <= s.k
         lost = ~won & (s.age >= self.inner.iterations)
         low = torch.where(lost, s.k + 1, s.low)

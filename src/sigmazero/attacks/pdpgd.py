@@ -27,9 +27,9 @@ from torch import Tensor
 
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
+from sigmazero.core.domain import Domain
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, Momentum, NotNegative, Positive, Share
-from sigmazero.core.problem import Problem
 
 
 @dataclass
@@ -87,19 +87,19 @@ class PDPGD(Attack):
 
     def init(self, oracle: Oracle) -> State:
         """Start at the clean point, or near it."""
-        p = oracle.problem
-        x, a = p.x, p.x
+        p, d = oracle.problem, oracle.domain
+        x = a = d.x
         if self.random_start:
             u = noise.uniform(p.seed, p.ids, 0, tuple(x.shape[1:]), dtype=x.dtype)
-            a = p.clip(x + self.random_start * (2 * u - 1))
+            a = d.clip(x + self.random_start * (2 * u - 1))
         λ = x.new_full((len(x),), -math.log(self.dual_ratio))
         return State(a, torch.zeros_like(x), torch.zeros_like(x), λ, self.weights(λ))
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Evaluate, descend, make sparse, move the dual variable."""
-        p = oracle.problem
+        d = oracle.domain
         η, θ, c1, c2 = oracle.row(self.rates, i)
-        answer = oracle.value_and_grad(s.a, p.margin)
+        answer = oracle.value_and_grad(s.a, oracle.goal.margin)
         # The loss is softplus(margin), whose derivative is this softmax. Torch's own softplus rounds differently at
         # the end of a vector on a CPU, so that a sample's result would depend on its place in the batch.
         g = answer.grad * ops.per_row(self.weights(answer.value)[:, 1], answer.grad)
@@ -107,27 +107,27 @@ class PDPGD(Attack):
         D = v.sqrt() / c2 + 1e-8
         ψ = ops.per_row(ops.largest(D), D)
         μ = ops.per_row(s.w[:, 0] / s.w[:, 1], D) * η / ψ
-        r = p.clip(s.a - η * direction) - p.x
-        a = self.sparser(r, D / ψ, μ, p)
+        r = d.clip(s.a - η * direction) - d.x
+        a = self.sparser(r, D / ψ, μ, d)
         λ_max = -math.log(self.dual_ratio_min)
         λ = (s.λ + θ * answer.value.sign()).clamp(-λ_max, λ_max)
         return State(a, m, v, λ, torch.lerp(self.weights(λ), s.w, self.dual_momentum))
 
-    def sparser(self, r: Tensor, H: Tensor, μ: Tensor, p: Problem) -> Tensor:
+    def sparser(self, r: Tensor, H: Tensor, μ: Tensor, d: Domain) -> Tensor:
         """Proximal step in the metric H, by an inner iteration that each sample leaves when it stands still."""
         z = r
-        moving = torch.ones_like(p.y, dtype=torch.bool)
+        moving = torch.ones(len(d), dtype=torch.bool, device=r.device)
         for _ in range(self.proximal_steps):
-            new = p.clip(p.x + self.prox(z - H * (z - r), μ, p)) - p.x
+            new = d.clip(d.x + self.prox(z - H * (z - r), μ, d)) - d.x
             change, length = ((t.flatten(1).norm(dim=1)) for t in (new - z, new))
             z = torch.where(ops.per_row(moving, z), new, z)  # the update that ends the iteration is still taken
             # Multiplied out, so that 0/0 counts as standing still.
             moving = moving & (change > self.proximal_tolerance * length)
-        return p.clip(p.x + z)
+        return d.clip(d.x + z)
 
-    def prox(self, u: Tensor, μ: Tensor, p: Problem) -> Tensor:
+    def prox(self, u: Tensor, μ: Tensor, d: Domain) -> Tensor:
         """The proximal operator, on the size of the change at each site."""
-        size = ops.sizes(u, p.grouped)
+        size = d.site_norm(u)
         if self.proximal == "l2/3":
             return torch.where(size > 0, u * (ops.prox_l23(size, μ) / size), 0.0)
         if self.proximal == "l0-pixel" and u.ndim > 2:

@@ -29,10 +29,10 @@ from torch import Tensor
 
 from sigmazero.attacks import _budget as budget
 from sigmazero.core import losses, noise, ops
+from sigmazero.core.domain import Domain
 from sigmazero.core.losses import LossName
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, Positive
-from sigmazero.core.problem import Problem
 
 
 @dataclass(kw_only=True)
@@ -68,32 +68,31 @@ class PGDL0(budget.BudgetAttack):
 
     def begin(self, oracle: Oracle, k: Tensor) -> State:
         """The start is drawn in the first step."""
-        x = oracle.problem.x
+        x = oracle.domain.x
         return State(k=k, age=torch.zeros_like(k), δ=torch.zeros_like(x), own=x)
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Start or perturb, project, evaluate, move."""
-        p = oracle.problem
+        d = oracle.domain
         u = self._draw(oracle, i)
-        width = p.upper - p.lower
+        width = d.upper - d.lower
         fresh = ops.per_row(s.age % self.steps == 0, u)
-        δ = torch.where(fresh, p.lower + u * width - p.x, s.δ + 1e-12 * width * (u - 0.5))
-        a = self.project(δ, s.k, p)
-        answer = oracle.value_and_grad(a, losses.named(self.loss, p))
+        δ = torch.where(fresh, d.lower + u * width - d.x, s.δ + 1e-12 * width * (u - 0.5))
+        a = self.project(δ, s.k, d)
+        answer = oracle.value_and_grad(a, losses.named(self.loss, oracle.goal))
         g = answer.grad / ops.per_row(1e-10 + answer.grad.abs().flatten(1).sum(1), u)
         own = torch.where(ops.per_row(answer.fooled & oracle.tally.alive, a), a, s.own)
-        return replace(s, age=s.age + 1, δ=a - p.x - self.step_size * width * g, own=own)
+        return replace(s, age=s.age + 1, δ=a - d.x - self.step_size * width * g, own=own)
 
-    def project(self, δ: Tensor, k: Tensor, p: Problem) -> Tensor:
+    def project(self, δ: Tensor, k: Tensor, d: Domain) -> Tensor:
         """The point of the box with at most k sites changed that is nearest to x + δ."""
-        clipped = p.clip(p.x + δ)
-        c = clipped - p.x
+        clipped = d.clip(d.x + δ)
+        c = clipped - d.x
         gain = c * (2 * δ - c)  # δ² − (δ − c)², without its cancellation: what it saves to change this feature
-        if p.grouped or (self.group == "pixel" and δ.ndim > 2):
-            gain = gain.sum(1, keepdim=True)
+        gain = gain.sum(1, keepdim=True) if self.group == "pixel" and δ.ndim > 2 else d.site_sum(gain)
         kept = ops.keep_largest(gain.flatten(1), k).view(gain.shape)
-        return torch.where(kept, clipped, p.x)
+        return torch.where(kept, clipped, d.x)
 
     def _draw(self, oracle: Oracle, i: Tensor) -> Tensor:
-        p = oracle.problem
-        return noise.uniform(p.seed, p.ids, i, tuple(p.x.shape[1:]), dtype=p.x.dtype)
+        p, x = oracle.problem, oracle.domain.x
+        return noise.uniform(p.seed, p.ids, i, tuple(x.shape[1:]), dtype=x.dtype)

@@ -64,31 +64,29 @@ class QuerySearch(SwapSearch):
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:  # type: ignore[override]
         """Make the proposals one after the other; each teaches something about the slopes."""
-        p, k = oracle.problem, self.proposals
+        d, k = oracle.domain, self.proposals
         heat, _, many = oracle.row(self.rates, i)
-        u = noise.drawn(s.luck, i, p.sites + 2 * k + 2, p.x.dtype)
-        wave, luck, fate, size, turn = torch.split(u, [p.sites, k, k, 1, 1], 1)
-        box = sites.box(p)
+        u = noise.drawn(s.luck, i, d.sites + 2 * k + 2, d.x.dtype)
+        wave, luck, fate, size, turn = torch.split(u, [d.sites, k, k, 1, 1], 1)
         s = replace(s, g=s.known.g)
-        ends = sites.ends(p, box, s.g)
-        draws = self._draw(s, box, ends, sites.either(p, box, i), wave, fate, oracle)
-        draws = draws._replace(joining=sites.joining(p, i))
+        ends = sites.ends(d, s.g)
+        draws = self._draw(s, ends, sites.either(oracle, i), wave, fate, oracle)
         slack = 1 - heat * s.stuck[:, None] * torch.log1p(-luck)
         chosen = self._chosen(s, turn[:, 0])
         judged: list[Judged] = []
         for j in range(k):
-            one, allowed, last = self._exchange(j, draws, s, box, oracle), s.m * slack[:, j], j == k - 1
+            one, allowed, last = self._exchange(i, j, draws, s, oracle), s.m * slack[:, j], j == k - 1
             if last:
-                n = torch.where(oracle.tally.best_l0 <= p.sites, sites.fewer(oracle, size[:, 0]), many.long())
-                choice = sites.whole_choice(box, ends, n, wave, self.jitter, p.costs).view_as(p.x)
-                one = one._replace(point=torch.where(ops.per_row(chosen, p.x), choice, one.point))
+                n = torch.where(oracle.tally.best_l0 <= d.sites, sites.fewer(oracle, size[:, 0]), many.long())
+                choice = sites.whole_choice(d, ends, n, wave, self.jitter).view_as(d.x)
+                one = one._replace(point=torch.where(ops.per_row(chosen, d.x), choice, one.point))
                 allowed = torch.where(chosen, torch.where(s.m.isinf(), -torch.inf, s.m), allowed)
-            one = one._replace(point=p.legal(one.point))
-            now = p.margin(oracle.logits(one.point))
+            one = one._replace(point=d.snap(one.point))
+            now = oracle.goal.margin(oracle.logits(one.point))
             # Equal gains may make a choice too large, and so may what joined in to keep a rule.
-            m = now.masked_fill(oracle.worth(one.point) >= one.best, torch.inf) if last or p.tied else now
-            z = (one.point - s.a).view_as(box.x)
-            known = slopes.learn(s.known, p, z, now - s.now)
+            m = now.masked_fill(oracle.worth(one.point) >= one.best, torch.inf) if last or d.tied else now
+            z = d.by_site(one.point - s.a)
+            known = slopes.learn(s.known, d, z, now - s.now)
             moved, draws, verdict = self._judge(one, m, allowed, s, draws, oracle)
             assert isinstance(moved, State)
             s = replace(moved, known=known, now=torch.where(verdict.kept, now, s.now))
@@ -127,7 +125,7 @@ class QuerySwap(QuerySearch):
         """A look at all sites, which also gets the queries that do not fill a step of the search; then the search."""
         assert not isinstance(self.surrogate, NamedModel)  # as checked
         most = max(16, int(self.share * self.steps))
-        tiles = (most + 1 if problem is None else probes(problem, most)) - 1
+        tiles = (most + 1 if problem is None else probes(problem.domain, most)) - 1
         look = 1 + tiles + self.openings
         if self.surrogate is not None:
             tiles = tiles if MANY * tiles <= self.steps else 0

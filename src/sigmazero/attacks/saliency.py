@@ -25,7 +25,6 @@ import torch
 from torch import Tensor
 
 from sigmazero.attacks import _sites as sites
-from sigmazero.attacks._budget import by_site
 from sigmazero.core import losses
 from sigmazero.core.attack import Attack
 from sigmazero.core.losses import LossName
@@ -55,17 +54,17 @@ class Saliency(Attack):
 
     def init(self, oracle: Oracle) -> State:
         """Start at the clean point."""
-        p = oracle.problem
-        used = torch.zeros(len(p), p.sites, dtype=torch.bool, device=p.x.device)
-        return State(p.x, used, torch.zeros_like(oracle.tally.alive))
+        d = oracle.domain
+        used = torch.zeros(len(d), d.sites, dtype=torch.bool, device=d.x.device)
+        return State(d.x, used, torch.zeros_like(oracle.tally.alive))
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask once, change the site that promises most."""
-        p = oracle.problem
-        answer = oracle.value_and_grad(s.a, losses.named(self.loss, p))
-        ends = sites.ends(p, sites.box(p), by_site(p, answer.grad))
+        d = oracle.domain
+        answer = oracle.value_and_grad(s.a, losses.named(self.loss, oracle.goal))
+        ends = sites.ends(d, d.by_site(answer.grad))
         gain = ends.gain.masked_fill(s.used, -torch.inf)
         most, where = gain.max(1, keepdim=True)
         chosen = torch.zeros_like(s.used).scatter(1, where, True)
-        a = torch.where(chosen[:, None], ends.end, by_site(p, s.a)).view_as(s.a)
+        a = torch.where(chosen[:, None], ends.end, d.by_site(s.a)).view_as(s.a)
         return State(a, s.used | chosen, answer.fooled | (most[:, 0] <= 0))

@@ -71,8 +71,8 @@ class SigmaSwap(SwapSearch):
         """The opening, which also gets the queries that do not fill a step of the search; then the search."""
         checks = CHECKS * (1 if problem is None else problem.checks)
         left, cost = self.limit - checks, self.proposals + 1
-        hard = problem is not None and (problem.narrow or problem.sites > LARGE)
-        binary = problem is not None and _binary(problem)
+        hard = problem is not None and (problem.goal.narrow or problem.sites > LARGE)
+        binary = problem is not None and problem.domain.mostly_binary
         warm_up = self.warm_up_hard if hard else self.warm_up
         share = max(
             (SHARE_BINARY if binary else self.share) * left,
@@ -96,17 +96,3 @@ class SigmaSwap(SwapSearch):
         if binary:
             mine |= {"choices": 0.0, "heat": 0.0}
         return opening, SwapSearch(**mine | {"steps": searches, "queries": self.limit})
-
-
-def _binary(problem: Problem) -> bool:
-    """Whether most features have two legal values, as those of categories have, and all cost the same.
-
-    Where costs differ the walk, which minimises changes, is no help, and the search is.
-    """
-    if problem.form is None or problem.costs is not None:
-        return False
-    columns = problem.form.columns
-    stepped = columns.per > 0
-    steps = (columns.upper - columns.lower)[stepped] * columns.per[stepped] / columns.times[stepped]
-    two = int((steps < 2).sum()) + sum(len(table) <= 2 for table in columns.tables.values())
-    return 2 * two > len(columns.kind)

@@ -28,7 +28,6 @@ import torch
 from torch import Tensor
 
 from sigmazero.attacks import _budget as budget
-from sigmazero.core import form as forms
 from sigmazero.core import losses, noise, ops
 from sigmazero.core.ability import Ability
 from sigmazero.core.losses import LossName
@@ -73,20 +72,20 @@ class SparseRS(budget.BudgetAttack):
 
     def begin(self, oracle: Oracle, k: Tensor) -> State:
         """No members yet; the first step draws them, and whatever it finds is an improvement."""
-        x = oracle.problem.x
+        x = oracle.domain.x
         return State(
             k=k,
             age=torch.zeros_like(k),
             a=x,
-            M=torch.zeros(len(x), oracle.problem.sites, dtype=torch.bool, device=x.device),
+            M=torch.zeros(len(x), oracle.domain.sites, dtype=torch.bool, device=x.device),
             loss=x.new_full((len(x),), torch.inf),
         )
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Exchange, evaluate, keep what is better."""
-        p = oracle.problem
+        d = oracle.domain
         fresh = s.age == 0
-        room = budget.movable(p).any(1)
+        room = budget.movable(d).any(1)
         m, count = s.M.sum(1), room.sum(1)
         n = self.exchanged(s.age, s.k).minimum(count)
         # In random order: the members, then the other sites, then those that cannot change.
@@ -94,13 +93,13 @@ class SparseRS(budget.BudgetAttack):
         first = torch.minimum(m, count - n)[:, None]
         out = s.M & (rank < torch.minimum(n, count - m)[:, None])
         new = (rank >= first) & (rank < first + n[:, None])
-        a = budget.by_site(p, s.a)
+        a = d.by_site(s.a)
         values = self._draw_values(oracle, i, a, must_differ=(n == 1) & ~fresh)
-        proposal = torch.where(new[:, None], values, torch.where(out[:, None], budget.by_site(p, p.x), a))
-        proposal = proposal.view_as(p.x)
+        proposal = torch.where(new[:, None], values, torch.where(out[:, None], d.by_site(d.x), a))
+        proposal = proposal.view_as(d.x)
         logits = oracle.logits(proposal)
-        loss = losses.named(self.loss, p)(logits)
-        better = (loss < s.loss) | (p.margin(logits) < -1e-6)
+        loss = losses.named(self.loss, oracle.goal)(logits)
+        better = (loss < s.loss) | (oracle.goal.margin(logits) < -1e-6)
         return replace(
             s,
             age=s.age + 1,
@@ -119,18 +118,17 @@ class SparseRS(budget.BudgetAttack):
 
     def _draw_order(self, oracle: Oracle, i: Tensor) -> Tensor:
         p = oracle.problem
-        return noise.bits(p.seed, p.ids, i, (p.sites,)) >> 2
+        return noise.bits(p.seed, p.ids, i, (oracle.domain.sites,)) >> 2
 
     def _draw_values(self, oracle: Oracle, i: Tensor, a: Tensor, must_differ: Tensor) -> Tensor:
         """A random corner value for every feature; where it must differ from a, one of the other corners.
 
-        In a space that is more than a box any legal value.
+        Where there are legal values between the corners, any of them.
         """
-        p = oracle.problem
-        if p.form is not None:
-            drawn = noise.uniform(p.seed, p.ids, i, tuple(p.x.shape[1:]), stream=1, dtype=p.x.dtype)
-            return budget.by_site(p, forms.some(p, drawn))
-        lower, upper = budget.by_site(p, p.lower), budget.by_site(p, p.upper)
+        p, d = oracle.problem, oracle.domain
+        if d.needs_exploring:
+            return d.by_site(d.draw(self._uniform(oracle, i)))
+        lower, upper = d.by_site(d.lower), d.by_site(d.upper)
         bits = noise.bits(p.seed, p.ids, i, tuple(a.shape[1:]), stream=1)
         values = torch.where(bits & 1 == 0, lower, upper)
         room = lower < upper
@@ -140,6 +138,10 @@ class SparseRS(budget.BudgetAttack):
         way = 1 + (bits[:, :1] >> 1) % ways.clamp(min=1)
         flip = (way >> (room.cumsum(1) - 1).clamp(min=0, max=62)) & 1 == 1
         return torch.where(same & flip & room, torch.where(a == lower, upper, lower), values)
+
+    def _uniform(self, oracle: Oracle, i: Tensor) -> Tensor:
+        p, x = oracle.problem, oracle.domain.x
+        return noise.uniform(p.seed, p.ids, i, tuple(x.shape[1:]), stream=1, dtype=x.dtype)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,8 +155,7 @@ class InnerRS(SparseRS):
 
     def _draw_values(self, oracle: Oracle, i: Tensor, a: Tensor, must_differ: Tensor) -> Tensor:
         """A random value for every feature, which differs from a by itself."""
-        p = oracle.problem
-        if p.form is not None:
+        d = oracle.domain
+        if d.needs_exploring:
             return super()._draw_values(oracle, i, a, must_differ)
-        drawn = noise.uniform(p.seed, p.ids, i, tuple(p.x.shape[1:]), stream=1, dtype=p.x.dtype)
-        return budget.by_site(p, torch.lerp(p.lower.expand_as(p.x), p.upper.expand_as(p.x), drawn))
+        return d.by_site(torch.lerp(d.lower.expand_as(d.x), d.upper.expand_as(d.x), self._uniform(oracle, i)))

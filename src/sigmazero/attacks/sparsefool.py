@@ -9,7 +9,7 @@ DeepFool finds a nearby point of another class; there the boundary is taken for 
 `variant="published"` is the authors' code: the walk goes on from a and the plane passes through a + λ r.
 `variant="torchattacks"` (`sparsefool-paper`, what the σ-zero paper measured) starts every walk at the clean input,
 with a plane through the clean input plus λ times the whole perturbation; it is often out of reach inside the box, and
-then every feature changes. There is no form for pixels: features are moved one by one, positions are counted.
+then every feature changes. There is no version for pixels: features are moved one by one, positions are counted.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -27,7 +27,8 @@ from torch import Tensor
 
 from sigmazero.attacks._deepfool import deepfool, rank_classes, walk_to_plane
 from sigmazero.core import ops
-from sigmazero.core.attack import Attack, Goal
+from sigmazero.core.attack import Attack
+from sigmazero.core.goal import GoalName
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, NotNegative, Positive, Range
 
@@ -60,14 +61,14 @@ class SparseFool(Attack):
 
     spaces: ClassVar[bool] = False
     paper: ClassVar[str] = "https://arxiv.org/abs/1811.02248"
-    goals: ClassVar[tuple[Goal, ...]] = ("untargeted",)
+    goals: ClassVar[tuple[GoalName, ...]] = ("untargeted",)
     capturable: ClassVar[bool] = False
     keeps_own: ClassVar[bool] = True
 
     def init(self, oracle: Oracle) -> State:
         """Start at the clean point; its logits rank the classes."""
-        p = oracle.problem
-        return State(p.x.clone(), p.x.clone(), oracle.logits(p.x), torch.zeros_like(oracle.tally.alive))
+        x = oracle.domain.x
+        return State(x.clone(), x.clone(), oracle.logits(x), torch.zeros_like(oracle.tally.alive))
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """DeepFool, normal, walk and test, for the rows that still search."""
@@ -75,7 +76,7 @@ class SparseFool(Attack):
         if not len(rows):
             return s
         # Deviation: classes are ranked at the point last tested, which lies 2 % beyond a, and not asked for again.
-        classes = rank_classes(s.logits[rows], oracle.problem.y[rows], self.classes)
+        classes = rank_classes(s.logits[rows], oracle.goal.y[rows], self.classes)
         near, reached = deepfool(
             oracle,
             rows,
@@ -86,29 +87,29 @@ class SparseFool(Attack):
             clipped=self.variant == "torchattacks",
         )
         part = oracle.part(rows)
-        p = part.problem
+        d = part.domain
         if self.variant == "published":
             begin, b = s.a[rows], s.a[rows] + self.pull * (near - s.a[rows])
             n = self._normal(part, near, reached, fixed=True)
         else:
-            begin, b = p.x, p.x + self.pull * (near - p.x)
+            begin, b = d.x, d.x + self.pull * (near - d.x)
             n = self._normal(part, b, reached, fixed=False)
-        flat = (v.expand_as(p.x).flatten(1) for v in (begin, n, b, p.lower, p.upper))
-        walked = walk_to_plane(*flat).view_as(p.x)
+        flat = (v.expand_as(d.x).flatten(1) for v in (begin, n, b, d.lower, d.upper))
+        walked = walk_to_plane(*flat).view_as(d.x)
         # Exactly clean where the walk did not go: x + 1.02 (a − x) would only be so up to rounding.
-        point = torch.where(walked == p.x, p.x, p.clip(p.x + (1 + self.overshoot) * (walked - p.x)))
+        point = torch.where(walked == d.x, d.x, d.clip(d.x + (1 + self.overshoot) * (walked - d.x)))
         logits = part.logits(point)
         oracle.absorb(part, rows)
         return State(
             s.a.index_copy(0, rows, walked if self.variant == "published" else point),
             s.own.index_copy(0, rows, point),
             s.logits.index_copy(0, rows, logits),
-            s.done.index_copy(0, rows, p.fooled(logits)),
+            s.done.index_copy(0, rows, part.goal.fooled(logits)),
         )
 
     def _normal(self, part: Oracle, at: Tensor, reached: Tensor, *, fixed: bool) -> Tensor:
         """Unit gradient of the logit of another class minus that of the own one; zero where there is none."""
-        y = part.problem.y[:, None]
+        y = part.goal.y[:, None]
 
         def lead(logits: Tensor) -> Tensor:
             best = logits.argmax(1)

@@ -70,14 +70,13 @@ class SparsePGD(budget.BudgetAttack):
 
     def begin(self, oracle: Oracle, k: Tensor) -> State:
         """Magnitude and mask are drawn in the first step."""
-        p = oracle.problem
-        none = torch.zeros_like(budget.by_site(p, p.x))
+        none = torch.zeros_like(oracle.domain.by_site(oracle.domain.x))
         return State(k=k, age=torch.zeros_like(k), p=none, u=none[:, 0], g_p=none, g_u=none[:, 0], idle=k * 0)
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Draw or move, evaluate, look whether the mask still moves."""
-        problem = oracle.problem
-        x, lower, upper = (budget.by_site(problem, t) for t in (problem.x, problem.lower, problem.upper))
+        d = oracle.domain
+        x, lower, upper = (d.by_site(t) for t in (d.x, d.lower, d.upper))
         room = (lower < upper).any(1)
         fresh = s.age == 0
         redrawn = fresh | (s.idle >= self.patience)
@@ -92,8 +91,8 @@ class SparsePGD(budget.BudgetAttack):
         sigmoid = 1 / (1 + torch.exp(-u))  # torch's own rounds differently at the end of a vector on a CPU
         # The mask comes from the sigmoid, the idle test from the logits: they differ where the sigmoid saturates.
         M = self.largest(sigmoid, room, s.k)
-        point = problem.clip(torch.where(M[:, None], x + p, x).view_as(problem.x))
-        g = budget.by_site(problem, oracle.value_and_grad(point, losses.named(self.loss, problem)).grad)
+        point = d.clip(torch.where(M[:, None], x + p, x).view_as(d.x))
+        g = d.by_site(oracle.value_and_grad(point, losses.named(self.loss, oracle.goal)).grad)
         lowest = torch.where(before, u, torch.inf).amin(1)
         still = ~fresh & (lowest >= torch.where(before | ~room, -torch.inf, u).amax(1))  # the same k are the largest
         idle = torch.where(redrawn, 0, s.idle)
@@ -114,10 +113,10 @@ class SparsePGD(budget.BudgetAttack):
 
     def _draw_magnitude(self, oracle: Oracle, i: Tensor) -> Tensor:
         """Uniform within the width of the box around the clean value; the step clips it."""
-        p = oracle.problem
-        u = noise.uniform(p.seed, p.ids, i, tuple(p.x.shape[1:]), dtype=p.x.dtype)
-        return budget.by_site(p, (2 * u - 1) * (p.upper - p.lower))
+        p, d = oracle.problem, oracle.domain
+        u = noise.uniform(p.seed, p.ids, i, tuple(d.x.shape[1:]), dtype=d.x.dtype)
+        return d.by_site((2 * u - 1) * (d.upper - d.lower))
 
     def _draw_mask(self, oracle: Oracle, i: Tensor) -> Tensor:
-        p = oracle.problem
-        return noise.normal(p.seed, p.ids, i, (p.sites,), stream=1, dtype=p.x.dtype)
+        p, d = oracle.problem, oracle.domain
+        return noise.normal(p.seed, p.ids, i, (d.sites,), stream=1, dtype=d.x.dtype)

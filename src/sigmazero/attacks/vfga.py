@@ -7,7 +7,7 @@ absolute value of a normal number times the room to the box, and the best of the
     a     current point                       G     direction in which the probability falls (rises, for a target)
     j⁺    feature to raise, j⁻ to lower       S     amounts tried for each
 
-A feature is changed once and never given back. There is no form for pixels: in that unit the attack still changes
+A feature is changed once and never given back. There is no version for pixels: in that unit the attack still changes
 features one by one, and positions are counted.
 
 >>> import torch, sigmazero as sz
@@ -26,9 +26,9 @@ from torch import Tensor
 
 from sigmazero.core import losses, noise, ops
 from sigmazero.core.attack import Attack
+from sigmazero.core.domain import Domain
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count
-from sigmazero.core.problem import Problem
 
 
 @dataclass
@@ -57,48 +57,49 @@ class VFGA(Attack):
 
     def init(self, oracle: Oracle) -> State:
         """Start at the clean point."""
-        x = oracle.problem.x
+        x = oracle.domain.x
         return State(x, x, torch.zeros_like(oracle.tally.alive))
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Name two features, try amounts, keep the best point."""
-        p = oracle.problem
-        answer = oracle.value_and_grad(s.a, losses.named("probability", p))
-        up, down = self._features(s.a, -answer.grad, p)
-        room_up, room_down = (p.upper - s.a).flatten(1).gather(1, up), (s.a - p.lower).flatten(1).gather(1, down)
-        drawn = self._draw(i, p).abs()
+        d = oracle.domain
+        answer = oracle.value_and_grad(s.a, losses.named("probability", oracle.goal))
+        up, down = self._features(s.a, -answer.grad, d)
+        room_up, room_down = (d.upper - s.a).flatten(1).gather(1, up), (s.a - d.lower).flatten(1).gather(1, down)
+        drawn = self._draw(i, oracle).abs()
         amounts = torch.cat([drawn[:, 0] * room_up, -drawn[:, 1] * room_down], 1)
         where = torch.cat([up.expand(-1, self.samples), down.expand(-1, self.samples)], 1)
         points = s.a[:, None].repeat(1, 2 * self.samples, *[1] * (s.a.ndim - 1))
         points.flatten(2).scatter_add_(2, where[:, :, None], amounts[:, :, None])
-        points = torch.stack([p.clip(point) for point in points.unbind(1)], 1)
+        points = torch.stack([d.clip(point) for point in points.unbind(1)], 1)
         a, fooled = self._best(points, oracle)
         # Neither feature has room: the next step would be this one again (the reference repeats it to the end).
         stuck = ((room_up <= 0) & (room_down <= 0)).squeeze(1)
-        used_up = ~self._unused(a, p).flatten(1).any(1)
-        return State(a, torch.where(ops.per_row(fooled, a), a, p.x), fooled | stuck | used_up)
+        used_up = ~self._unused(a, d).flatten(1).any(1)
+        return State(a, torch.where(ops.per_row(fooled, a), a, d.x), fooled | stuck | used_up)
 
-    def _unused(self, a: Tensor, p: Problem) -> Tensor:
+    def _unused(self, a: Tensor, d: Domain) -> Tensor:
         """Features that have their clean value and may change."""
-        return (a == p.x) & (p.upper > p.lower)
+        return (a == d.x) & (d.upper > d.lower)
 
-    def _features(self, a: Tensor, G: Tensor, p: Problem) -> tuple[Tensor, Tensor]:
+    def _features(self, a: Tensor, G: Tensor, d: Domain) -> tuple[Tensor, Tensor]:
         """Index of the unused feature to raise, and of the one to lower: (N, 1) each."""
-        unused = self._unused(a, p)
-        up = torch.where(unused, (p.upper - a) * G, -torch.inf)
-        down = torch.where(unused, (a - p.lower) * G, torch.inf)
+        unused = self._unused(a, d)
+        up = torch.where(unused, (d.upper - a) * G, -torch.inf)
+        down = torch.where(unused, (a - d.lower) * G, torch.inf)
         return up.flatten(1).argmax(1, keepdim=True), down.flatten(1).argmin(1, keepdim=True)
 
-    def _draw(self, i: Tensor, p: Problem) -> Tensor:
+    def _draw(self, i: Tensor, oracle: Oracle) -> Tensor:
         """Standard normal numbers (N, 2, samples): for the raised feature, for the lowered one."""
-        return noise.normal(p.seed, p.ids, i, (2, self.samples), dtype=p.x.dtype)
+        p = oracle.problem
+        return noise.normal(p.seed, p.ids, i, (2, self.samples), dtype=oracle.domain.x.dtype)
 
     def _best(self, points: Tensor, oracle: Oracle) -> tuple[Tensor, Tensor]:
         """The point of lowest loss, adversarial ones before all others, and whether it is adversarial."""
-        p = oracle.problem
+        goal = oracle.goal
         answers = oracle.logits(points, copies=points.shape[1]).unbind(1)
-        fooled = torch.stack([p.fooled(logits) for logits in answers], 1)
-        loss = torch.stack([losses.probability(logits, p) for logits in answers], 1)
+        fooled = torch.stack([goal.fooled(logits) for logits in answers], 1)
+        loss = torch.stack([losses.probability(logits, goal) for logits in answers], 1)
         best = (loss - fooled.to(loss.dtype)).argmin(1)
         every = torch.arange(len(best), device=best.device)
         return points[every, best], fooled[every, best]

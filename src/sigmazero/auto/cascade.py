@@ -29,15 +29,15 @@ from sigmazero.auto.watch import Watch
 from sigmazero.bench.allowed import Allowed
 from sigmazero.core.ability import Ability, ability_of, check_ability
 from sigmazero.core.attack import Attack, Precision
+from sigmazero.core.domain import Unit
 from sigmazero.core.files import writable
 from sigmazero.core.findings import Finding, gating, render
 from sigmazero.core.inputs import Bounds
 from sigmazero.core.layout import Order, channels_first, facing, turned_back
 from sigmazero.core.oracle import Model
 from sigmazero.core.outputs import logits_in
-from sigmazero.core.problem import Problem, Unit, whole
+from sigmazero.core.problem import Problem, whole
 from sigmazero.core.result import Result
-from sigmazero.core.space import Space
 from sigmazero.models.any import understood
 from sigmazero.models.doctor import examine
 from sigmazero.run import Hardware, Prepared, Session
@@ -46,6 +46,7 @@ from sigmazero.run.numbers import Numbers
 from sigmazero.run.progress import Advance
 from sigmazero.run.turns import strictly
 from sigmazero.run.verify import check_logits
+from sigmazero.spaces.space import Space
 
 
 class SparseAutoAttack:
@@ -199,7 +200,7 @@ class SparseAutoAttack:
             part = problem.take(torch.arange(start, min(start + bs, len(problem)), device=problem.x.device))
             with strictly(self._asked, part.x.device):
                 logits = check_logits(logits_in(self._asked(part.x)), part)
-            right.append(~part.fooled(logits) & logits.isfinite().all(1))
+            right.append(~part.goal.fooled(logits) & logits.isfinite().all(1))
         return float(torch.cat(right).double().mean()) if right else float("nan")
 
     def _pose(self, x: Tensor, y: Tensor, bs: int) -> Problem:
@@ -221,7 +222,7 @@ class SparseAutoAttack:
         """The doctor's errors, less what this version copes with; who chooses the members looks for himself."""
         if not (self.version.number and len(problem)):
             return []
-        x, box = problem.x if problem.outer_x is None else problem.outer_x, self.allowed
+        x, box = problem.x, self.allowed
         return gating(examine(self.model, x, problem.y, bounds=box.bounds, space=box.space), self.copes)
 
     @property
@@ -239,7 +240,7 @@ class SparseAutoAttack:
 
     def _left_out(self, problem: Problem, members: Sequence[Attack]) -> list[Attack]:
         """Members that cannot honour the space, or have too few steps for inputs so large."""
-        left_out = [member for member in members if problem.form is not None and not member.spaces]
+        left_out = [member for member in members if problem.domain.needs_exploring and not member.spaces]
         if self.version.number:  # an attack that the caller chose is refused, not left out
             left_out += [member for member in members if member not in left_out and too_large(member, problem)]
         return left_out
@@ -264,7 +265,7 @@ class SparseAutoAttack:
     def _run(
         self, problem: Problem, members: Sequence[Attack], bs: int, store: Kept | None, left_out: Sequence[Attack]
     ) -> CascadeReport:
-        version, least = self.version, 1 if problem.form is None else problem.form.cheapest
+        version, least = self.version, problem.domain.cheapest
         progress = CascadeState.start(problem.x, len(members))
         prepared = Prepared(self._asked, self._hardware)
         bs = at_most(self.model, bs)

@@ -119,11 +119,11 @@ def confirmed(result: Result, problem: Problem, model: Expected) -> Result:
         points = result.x_adv[rows.to(result.x_adv.device)].to(part.x)
         with strictly(model, part.x.device), torch.no_grad():
             for number in range(TRIALS):
-                wrong += part.fooled(model.draw(points, model.draws + number)).long()
+                wrong += part.goal.fooled(model.draw(points, model.draws + number)).long()
     lost = torch.zeros_like(held)
     lost[rows.cpu()] = (wrong < needed()).cpu()
     lost = lost.to(result.success.device)
-    clean = problem.x if problem.outer_x is None else problem.outer_x
+    clean = problem.x
     asked = torch.where(held.to(result.forwards.device), TRIALS, 0)
     return replace(
         result,

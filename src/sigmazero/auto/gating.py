@@ -33,14 +33,14 @@ from sigmazero.auto.watch import GateWatch, Watch
 from sigmazero.bench.allowed import USUAL, Allowed
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.core.attack import Attack, Precision
+from sigmazero.core.domain import Unit
 from sigmazero.core.findings import Finding, gating
 from sigmazero.core.inputs import Bounds, check_inputs, check_labels
 from sigmazero.core.layout import Order, channels_first
-from sigmazero.core.problem import Unit
-from sigmazero.core.space import Space
 from sigmazero.data import Rows, load
 from sigmazero.models.doctor import examine
 from sigmazero.run.progress import bar
+from sigmazero.spaces.space import Space
 
 NO_PROOFS = GateProofs()
 

@@ -59,7 +59,7 @@ class Kept:
         order = rows.argsort()
         rows, result = rows[order], result.take(order.to(result.success.device))
         there = rows.to(problem.x.device)
-        priced = problem.costs is not None
+        priced = problem.domain.priced
         facts = Facts.from_result(result, problem.y[there], None, problem.x[there], priced=priced)
         self.store.append(
             self.cells[member].key,

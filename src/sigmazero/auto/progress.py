@@ -1,12 +1,11 @@
 """What a cascade knows so far: tables with one row per member and one column per sample, and the best point of each."""
 
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor
 
-from sigmazero.core.problem import Problem, count_features, count_pixels
+from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
 
 UNKNOWN = -2  # a prediction nobody has asked for; −1 is one that is not finite
@@ -80,18 +79,18 @@ class CascadeState:
 
     def result(self, problem: Problem) -> Result:
         """As from a single attack, every change counted again; the margin is NaN where nothing was found."""
-        best, pixels = self.best(), problem.unit == "pixel"
-        success, chosen = best < torch.inf, problem.chosen(self.x_adv)
+        best = self.best()
+        success, counts = best < torch.inf, problem.domain.count(self.x_adv)
         failed = torch.where(success, 0.0, torch.inf)
-        cost = None if problem.costs is None else problem.cost(self.x_adv).float().cpu() + failed
+        cost = counts.cost.float().cpu() + failed
         outcome = torch.where(success, int(Outcome.FOUND), int(Outcome.NOT_FOUND)).to(torch.int8)
         outcome[best == 0] = Outcome.ALREADY
         outcome[self.clean_prediction == -1] = Outcome.NON_FINITE
         return Result(
             x_adv=self.x_adv,
             success=success,
-            l0=(count_features(chosen, problem.x) if pixels else problem.l0(self.x_adv)).cpu() + failed,
-            l0_pixel=count_pixels(chosen, problem.x).cpu() + failed,
+            l0=counts.l0.cpu() + failed,
+            l0_pixel=counts.l0_pixel.cpu() + failed,
             step_found=self.step_found,
             forwards=self.forwards.sum(0),
             backwards=self.backwards.sum(0),
@@ -100,7 +99,7 @@ class CascadeState:
             prediction=torch.where(success, self.prediction, self.clean_prediction),
             clean_prediction=self.clean_prediction,
             ids=problem.ids.cpu(),
-            cost=cast(Tensor, cost),
+            cost=cost,
             unit=problem.unit,
             budget=problem.budget,
             seconds=float(self.seconds.sum()),

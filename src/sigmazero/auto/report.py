@@ -161,10 +161,10 @@ def make_report(
         attacked=progress.done.clone(),
         seconds=tuple(progress.seconds.tolist()),
         findings=tuple(_masked(members, progress)),
-        cost=None if problem.costs is None else progress.cost.clone(),
+        cost=progress.cost.clone() if problem.domain.priced else None,
         left_out=tuple(member.name for member in left_out),
         ks=fitting_ks(problem.x.shape[1:], problem.sites),
-        costs=() if problem.costs is None else fitting_costs(problem.costs.double().cpu().numpy()),
+        costs=fitting_costs(problem.domain.costs.double().cpu().numpy()) if problem.domain.priced else (),
         exact=_exact(members, progress, problem),
         most=most_queries(members, problem, version.draws),
     )
@@ -190,10 +190,10 @@ def _masked(members: Sequence[Attack], progress: CascadeState) -> list[Finding]:
 def _exact(members: Sequence[Attack], progress: CascadeState, problem: Problem) -> str:
     """What is known for certain: every single change to an end of the box was asked about, or its sample had fallen."""
     alone = [place for place, member in enumerate(members) if isinstance(member, Corner)]
-    if not alone or problem.budget not in (None, 1) or problem.form is not None or not len(problem):
+    if not alone or problem.budget not in (None, 1) or problem.domain.needs_exploring or not len(problem):
         return ""
     asked = progress.done[alone].any(0) | (fewest(progress.l0) <= 1) | (progress.clean_prediction == -1)
-    if not bool(asked.all()) or problem.features // problem.sites > WHOLE:
+    if not bool(asked.all()) or problem.domain.features // problem.sites > WHOLE:
         return ""
     what = "pixel" if problem.unit == "pixel" else "feature"
     return f"exact at one {what} over corners: every change of one {what} to ends of the box was asked about"

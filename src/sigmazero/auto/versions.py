@@ -138,8 +138,7 @@ def too_large(member: Attack, problem: Problem) -> bool:
     """Whether a member that asks about every single change would take more steps for them than it has."""
     if not isinstance(member, Corner):
         return False
-    many = problem.form is None and problem.sites > member.steps * member.width  # known without listing them
-    return many or member.needed(problem) > member.steps
+    return member.needed(problem) > member.steps
 
 
 def most_queries(members: Sequence[Attack], problem: Problem, draws: int = 1) -> int:

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from sigmazero.bench import identity
-from sigmazero.core import space_file
 from sigmazero.core.inputs import Bound, Bounds, make_problem
 from sigmazero.core.problem import Problem
-from sigmazero.core.space import Space
 from sigmazero.data import Rows
+from sigmazero.spaces import file as space_file
+from sigmazero.spaces.space import Space
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.pack import pack, unpack
 from sigmazero.store.store import Store, StoreError

@@ -24,9 +24,9 @@ from sigmazero.core.ability import check_ability
 from sigmazero.core.attack import Attack
 from sigmazero.core.outputs import logits_in
 from sigmazero.core.parameters import NamedModel
-from sigmazero.core.space import Space
 from sigmazero.data import Rows
 from sigmazero.run.numbers import Numbers
+from sigmazero.spaces.space import Space
 from sigmazero.store.facts import CellInfo
 
 # What a folder, a file or an extra that is not here raises: such cells wait, the others run.

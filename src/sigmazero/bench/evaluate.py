@@ -22,18 +22,19 @@ from sigmazero.bench.plan import BATCH_SIZE, PRECISIONS, DataSpec, ModelSpec, Qu
 from sigmazero.bench.run import execute
 from sigmazero.bench.verify import Verification, verify
 from sigmazero.core.ability import Ability, ability_of
-from sigmazero.core.attack import Goal
+from sigmazero.core.domain import Unit
 from sigmazero.core.findings import Finding, render
+from sigmazero.core.goal import GoalName
 from sigmazero.core.inputs import Bounds, check_margin, hint
 from sigmazero.core.layout import Order, channels_first, check_layout, facing
-from sigmazero.core.problem import Unit, whole
-from sigmazero.core.space import Space
+from sigmazero.core.problem import whole
 from sigmazero.core.warn import warn_caller
 from sigmazero.data import Rows, rows_of
 from sigmazero.models.any import WrappedModel, understood, wrap
 from sigmazero.report import doubts, measure
 from sigmazero.report.tables.overview import store_rows
 from sigmazero.report.tables.text import markdown
+from sigmazero.spaces.space import Space
 from sigmazero.store.facts import Facts
 from sigmazero.store.store import Store
 
@@ -106,7 +107,7 @@ def evaluate(
     budgets: Sequence[int] | None = None,
     unit: Unit = "feature",
     layout: Order | None = None,
-    goal: Goal = "untargeted",
+    goal: GoalName = "untargeted",
     target: str | int | None = None,
     seed: int = 0,
     precision: str | None = None,
@@ -192,7 +193,7 @@ def _check(
     """Refuse wrong arguments before a store is made."""
     if precision is not None and precision not in PRECISIONS:
         raise ValueError(f"precision={precision!r} is not allowed; {hint(str(precision), PRECISIONS)}")
-    names = {"goal": (goal, get_args(Goal)), "unit": (unit, get_args(Unit))}
+    names = {"goal": (goal, get_args(GoalName)), "unit": (unit, get_args(Unit))}
     for word, (given, allowed) in names.items():
         if given not in allowed:
             raise ValueError(f"{word}={given!r} is not allowed; {hint(str(given), allowed)}")

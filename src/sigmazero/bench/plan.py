@@ -43,9 +43,10 @@ from sigmazero.bench.allowed import Allowed
 from sigmazero.bench.plan_attacks import attacks_of, setting
 from sigmazero.bench.plan_space import space_of
 from sigmazero.bench.toml import LENGTH, Lines, PlanError, TomlTable, brief, read_toml
-from sigmazero.core.attack import Attack, Goal, Precision, Prepare
+from sigmazero.core.attack import Attack, Precision, Prepare
+from sigmazero.core.domain import Unit
+from sigmazero.core.goal import GoalName
 from sigmazero.core.inputs import hint
-from sigmazero.core.problem import Unit
 from sigmazero.data import DATASETS, is_data_file, is_folder
 
 PRECISIONS = (*get_args(Precision), "fp64")
@@ -93,7 +94,7 @@ class Question:
     label: str
     attack: Attack
     unit: Unit = "feature"
-    goal: Goal = "untargeted"
+    goal: GoalName = "untargeted"
     target: str | int | None = None
     budget: int | None = None
     seed: int = 0
@@ -312,8 +313,8 @@ def is_code(source: str) -> bool:
     return bool(colon) and name.isidentifier() and all(part.isidentifier() for part in place.split("."))
 
 
-def _goal(levels: list[TomlTable], attack: Attack, label: str) -> tuple[Goal, str | int | None]:
-    goal: Goal = setting(levels, "goal", lambda t: t.choice("goal", get_args(Goal))) or "untargeted"
+def _goal(levels: list[TomlTable], attack: Attack, label: str) -> tuple[GoalName, str | int | None]:
+    goal: GoalName = setting(levels, "goal", lambda t: t.choice("goal", get_args(GoalName))) or "untargeted"
     if goal not in attack.goals:
         raise levels[0].error(f"{label} has no {goal} form; allowed: {', '.join(attack.goals)}", "goal")
     at = next((table for table in levels if "target" in table), None)

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from sigmazero.bench import plan_words
 from sigmazero.bench.toml import TomlTable
-from sigmazero.core import space_file
-from sigmazero.core.space import Space
+from sigmazero.spaces import file as space_file
+from sigmazero.spaces.space import Space
 
 
 def space_of(data: TomlTable, grid: TomlTable, top: TomlTable) -> Space | None:

@@ -48,9 +48,9 @@ class Recorder(nn.Module):
         asked = self.problem.take(torch.zeros(len(x), dtype=torch.int64, device=x.device))
         changed = (x != asked.x).flatten(1)
         notes = self.notes
-        notes.margin.append(asked.margin(logits).cpu())
+        notes.margin.append(asked.goal.margin(logits).cpu())
         notes.prediction.append(logits.argmax(1).cpu())
-        notes.adversarial.append((asked.reached(logits) & asked.feasible(x)).cpu())
+        notes.adversarial.append((asked.goal.reached(logits) & asked.domain.within(x)).cpu())
         notes.count.append(changed.sum(1).cpu())
         notes.index.append(changed.nonzero()[:, 1].cpu())
         notes.value.append(x.flatten(1)[changed].cpu())
@@ -66,10 +66,10 @@ class Recorder(nn.Module):
     @torch.no_grad()
     def _landscape(self) -> NDArray[np.float64] | None:
         x = self.problem.x
-        if self.problem.features != 2:
+        if x[0].numel() != 2:
             return None
         along = [torch.linspace(0, 1, SIDE, dtype=x.dtype, device=x.device)] * 2
         down, across = torch.meshgrid(*along, indexing="ij")
         points = torch.stack([across, down], -1).reshape(-1, *x.shape[1:])
         asked = self.problem.take(torch.zeros(len(points), dtype=torch.int64, device=x.device))
-        return asked.margin(logits_in(self.network(points))).double().cpu().numpy().reshape(SIDE, SIDE)
+        return asked.goal.margin(logits_in(self.network(points))).double().cpu().numpy().reshape(SIDE, SIDE)

@@ -24,7 +24,8 @@ from sigmazero.bench.provenance import provenance
 from sigmazero.bench.verify import ROUNDING, Disagreement, Verification, load
 from sigmazero.bench.worker import forced
 from sigmazero.core.attack import Attack
-from sigmazero.core.problem import Problem, Unit
+from sigmazero.core.domain import Unit
+from sigmazero.core.problem import Problem
 from sigmazero.report.measure import TRANSFER
 from sigmazero.run import Hardware, Session
 from sigmazero.run.numbers import Numbers
@@ -108,7 +109,7 @@ def _compare(store: Store, info: CellInfo, loader: Loader, done: Verification, d
             result = session.run(part)
         at = torch.from_numpy(places)
         goals_here = None if targets is None else targets[at]
-        fresh = Facts.from_result(result, rows.labels[at], goals_here, part.x, priced=part.costs is not None)
+        fresh = Facts.from_result(result, rows.labels[at], goals_here, part.x, priced=part.domain.priced)
         kept = facts.take(np.searchsorted(stored, places))
         _note(info, kept, fresh, _same_place(made, loader.device), done)
         compared += len(places)

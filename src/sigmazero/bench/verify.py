@@ -23,12 +23,12 @@ from sigmazero.bench.inputs import GIVEN, recall
 from sigmazero.bench.trust import refuse_untrusted
 from sigmazero.core.oracle import Model
 from sigmazero.core.outputs import logits_in
-from sigmazero.core.problem import Problem, count_features, count_pixels, whole
+from sigmazero.core.problem import Problem, whole
 from sigmazero.core.result import Outcome
-from sigmazero.core.space import Space
 from sigmazero.data import Rows
 from sigmazero.run.numbers import Numbers
 from sigmazero.run.turns import strictly
+from sigmazero.spaces.space import Space
 from sigmazero.store.checksums import Flaw
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store, StoreError
@@ -193,7 +193,7 @@ def _check_trace(network: nn.Module, problem: Problem, trace: Trace, batch_size:
         asked = problem.take(torch.zeros(len(points), dtype=torch.int64, device=problem.x.device))
         stored = torch.from_numpy(trace.margin[start : start + batch_size]).to(logits)
         slack = ROUNDING * logits.abs().amax(1).clamp(min=1.0)
-        if bool(((asked.margin(logits) - stored).abs() > slack).any()):
+        if bool(((asked.goal.margin(logits) - stored).abs() > slack).any()):
             return "a margin of the trace is not the model's"
     return ""
 
@@ -228,7 +228,7 @@ def _check_batch(
     done.found += int(changed.sum())
     if done.survive_8bit is not None:
         rounded = (facts.rebuild(problem.x) * 255).round() / 255
-        still = problem.reached(logits_in(network(rounded))).cpu().numpy()
+        still = problem.goal.reached(logits_in(network(rounded))).cpu().numpy()
         done.survive_8bit += int((changed & still).sum())
 
 
@@ -247,7 +247,7 @@ def _held_once(network: Model, problem: Problem, facts: Facts, numbers: Numbers)
     x_adv, held = facts.rebuild(problem.x), []
     for each in (strict, numbers):
         with each.applied():
-            held.append(problem.reached(logits_in(network(x_adv.clone())).to(x_adv)).cpu().numpy())
+            held.append(problem.goal.reached(logits_in(network(x_adv.clone())).to(x_adv)).cpu().numpy())
     once = "the stored example reaches the goal in {} and not in {}, the numbers of this process"
     other = f"the stored example reaches the goal in {numbers.name}, the numbers of this process, and not in fp32"
     lost = [(int(row), once.format("fp32", numbers.name)) for row in facts.row[facts.found & held[0] & ~held[1]]]
@@ -265,13 +265,12 @@ def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = 
     # A model may write to what it is given, and give the same memory again.
     clean, logits = logits_in(network(problem.x.clone())).clone(), logits_in(network(x_adv.clone()))
     slack = ROUNDING * logits.abs().amax(1).clamp(min=1.0)
-    found, margin = facts.found, problem.margin(logits)
+    found, margin = facts.found, problem.goal.margin(logits)
     surely = _gap(logits) > slack
-    chosen = problem.chosen(x_adv)  # derived features are not counted
-    sites = count_features(chosen, problem.x) if problem.unit == "pixel" else problem.l0(x_adv)
-    counted, pixels = sites.cpu().numpy(), count_pixels(chosen, problem.x).cpu().numpy()
+    counts = problem.domain.count(x_adv)
+    counted, pixels = counts.l0.cpu().numpy(), counts.l0_pixel.cpu().numpy()
     within = problem.within_budget(torch.from_numpy(pixels if problem.unit == "pixel" else counted)).numpy()
-    fooled, already = (problem.reached(each).cpu().numpy() for each in (logits, clean))
+    fooled, already = (problem.goal.reached(each).cpu().numpy() for each in (logits, clean))
     stated, near = facts.outcome == Outcome.ALREADY, slack * (COARSE / ROUNDING if coarse else 1)
     sure = torch.where(torch.from_numpy(stated).to(slack.device), slack, near)
     known = torch.from_numpy(np.isfinite(facts.margin)).to(margin.device)
@@ -288,7 +287,7 @@ def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = 
             (stated != already) & (_gap(clean) > sure).cpu().numpy(),
             "the outcome is not that of the clean input",
         ),
-        (~problem.feasible(x_adv).cpu().numpy(), "the stored example leaves the box or the mask"),
+        (~problem.domain.within(x_adv).cpu().numpy(), "the stored example leaves the box or the mask"),
         *_unlawful(problem, x_adv, facts),
         (_differs(clean, facts.clean_prediction, slack), "clean_prediction is not the model's"),
         (
@@ -303,19 +302,16 @@ def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = 
 def _unlawful(problem: Problem, x_adv: Tensor, facts: Facts) -> Iterator[tuple[NDArray[np.bool_], str]]:
     """What a space says of stored examples: whether they are legal, and what they cost."""
     changed = facts.found & (np.diff(facts.offsets) > 0)
-    form = problem.form
-    if form is not None:
-        yield (
-            changed & ~form.lawful(x_adv, *problem.outer).cpu().numpy(),
-            "the stored example is not legal in its space",
-        )
-        if form.accept is not None and changed.any():
-            yield changed & ~form.accepted(x_adv, problem.x).cpu().numpy(), "accept of the space refuses the example"
+    domain = problem.domain
+    illegal = (domain.within(x_adv) & ~domain.legal(x_adv)).cpu().numpy()
+    yield changed & illegal, "the stored example is not legal in its space"
+    if domain.accept is not None and changed.any():
+        yield changed & ~domain.accept(x_adv, problem.x).cpu().numpy(), "accept of the space refuses the example"
     wrong = "cost is not what the changes cost"
-    if problem.costs is None:
+    if not domain.priced:
         yield ~np.isnan(facts.cost), wrong
         return
-    cost = problem.cost(x_adv).double().cpu().numpy()
+    cost = domain.count(x_adv).cost.double().cpu().numpy()
     yield ~np.isclose(facts.cost, np.where(facts.found, cost, np.inf), rtol=1e-5), wrong
 
 

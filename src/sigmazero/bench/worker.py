@@ -125,7 +125,7 @@ class Worker:
         return Attacked(
             places=places.numpy(),
             facts=Facts.from_result(
-                result, subject.rows.labels[places], targets, x, priced=subject.problem.costs is not None
+                result, subject.rows.labels[places], targets, x, priced=subject.problem.domain.priced
             ),
             seconds=result.seconds,
             peak_device=peak_device(self.loader.device),

@@ -237,7 +237,7 @@ def replayed(
 def _facts(result: Result, rows: Rows, places: NDArray[np.int64]) -> Facts:
     part = rows.select(torch.from_numpy(places))
     allowed = Allowed().on(rows)
-    priced = allowed.pose(part.images, part.labels).costs is not None
+    priced = allowed.pose(part.images, part.labels).domain.priced
     return Facts.from_result(result, part.labels, None, part.images.to(result.x_adv.device), priced=priced)
 
 

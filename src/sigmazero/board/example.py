@@ -12,7 +12,7 @@ from sigmazero.bench.identity import hash_weights
 from sigmazero.bench.plan import DataSpec
 from sigmazero.board.change import add
 from sigmazero.board.folder import Leaderboard, new_board
-from sigmazero.core.problem import Unit
+from sigmazero.core.domain import Unit
 from sigmazero.core.text import one_line
 from sigmazero.models.zoo import entries
 from sigmazero.report.html.summary import count

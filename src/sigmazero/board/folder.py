@@ -22,8 +22,8 @@ from sigmazero.bench.plan import DataSpec
 from sigmazero.bench.toml import Lines, TomlTable, read_toml
 from sigmazero.bench.trust import refuse_untrusted
 from sigmazero.board.card import ModelCard, read_card
+from sigmazero.core.domain import Unit
 from sigmazero.core.files import replacing
-from sigmazero.core.problem import Unit
 from sigmazero.data import Rows
 from sigmazero.data.load import is_data_file
 from sigmazero.data.pictures import is_folder

@@ -9,10 +9,10 @@ from torch import Tensor
 from sigmazero.bench.allowed import USUAL, Allowed
 from sigmazero.cli.console import say
 from sigmazero.core.result import Outcome, Result
-from sigmazero.core.space import Space
 from sigmazero.core.text import class_name
 from sigmazero.data import Rows
 from sigmazero.report.spaces import changes_of, sites_of
+from sigmazero.spaces.space import Space
 
 SHOWN = 5  # rows whose changes are printed
 PER_ROW = 6  # changes that are printed of one

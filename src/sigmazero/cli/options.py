@@ -14,9 +14,9 @@ from sigmazero import models
 from sigmazero.adapters.foreign import is_foreign
 from sigmazero.bench.trust import EVERYTHING
 from sigmazero.core.attack import Precision, Prepare
+from sigmazero.core.domain import Unit
 from sigmazero.core.files import same_file, writable
 from sigmazero.core.parameters import NamedModel, takes_model
-from sigmazero.core.problem import Unit
 from sigmazero.run import Hardware
 from sigmazero.store.results import NAMES, names
 

@@ -99,7 +99,7 @@ class Keeper:
                 some = torch.arange(start, min(start + BATCH_SIZE, len(places)), device=device)
                 at = places[some]
                 goals = None if targets is None else targets[at]
-                priced = problem.costs is not None
+                priced = problem.domain.priced
                 facts = Facts.from_result(result.take(some), labels[at], goals, problem.x[at], priced=priced)
                 if wrong := contradicted(session.model, problem.take(at), facts, coarse):
                     raise ValueError(f"{self.path}: row {wrong[0][0]}: {wrong[0][1]}; name another file, or remove it")
@@ -119,7 +119,7 @@ class Keeper:
             budget=problem.budget,
             seed=problem.seed,
             precision=session.prepared.hardware.precision or Numbers.current(problem.x.device).name,
-            margin=problem.least,
+            margin=float(problem.goal.least),
             **self.allowed.identity(tuple(self.rows.images.shape[1:])),
         )
         return torch.tensor(list(bytes.fromhex(digest(asked))), dtype=torch.uint8, device="cpu")

@@ -5,22 +5,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from torch import Tensor, nn
 
 from sigmazero.core.ability import Ability
+from sigmazero.core.domain import Unit
 from sigmazero.core.findings import render
+from sigmazero.core.goal import GoalName
 from sigmazero.core.inputs import Bounds, make_problem
 from sigmazero.core.layout import Order, facing, turned_back
 from sigmazero.core.oracle import Model, Oracle
 from sigmazero.core.parameters import Count, checked
-from sigmazero.core.problem import Problem, Unit
+from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
-from sigmazero.core.space import Space
 from sigmazero.core.tally import Tally
 
-Goal = Literal["untargeted", "targeted"]
+if TYPE_CHECKING:
+    from sigmazero.spaces.space import Space
+
 Precision = Literal["fp32", "tf32", "bf16"]
 Prepare = Literal["auto", "none", "fold", "compile"]
 
@@ -40,7 +43,7 @@ class Attack(ABC):
     steps: Count
 
     kind: ClassVar[Literal["minimum-norm", "budget"]] = "minimum-norm"
-    goals: ClassVar[tuple[Goal, ...]] = ("untargeted", "targeted")
+    goals: ClassVar[tuple[GoalName, ...]] = ("untargeted", "targeted")
     needs: ClassVar[Ability] = "gradients"  # the least ability of a model that it can work with
     capturable: ClassVar[bool] = True
     keeps_own: ClassVar[bool] = False
@@ -73,7 +76,7 @@ class Attack(ABC):
         unit: Unit = "feature",
         layout: Order | None = None,
         mask: Tensor | None = None,
-        space: Space | None = None,
+        space: "Space | None" = None,
         budget: int | None = None,
         batch_size: int | None = None,
         seed: int = 0,
@@ -125,14 +128,13 @@ class Attack(ABC):
 
     def check(self, problem: Problem) -> None:
         """Refuse a question that this attack does not answer."""
-        goal = "targeted" if problem.targeted else "untargeted"
-        if goal not in self.goals:
-            raise ValueError(f"{self.name} has no {goal} form; it supports: {', '.join(self.goals)}")
+        if problem.goal.name not in self.goals:
+            raise ValueError(f"{self.name} has no {problem.goal.name} form; it supports: {', '.join(self.goals)}")
         if self.kind == "budget" and problem.budget is None:
             raise ValueError(f"{self.name} searches within a fixed budget; pass budget=k")
-        if self.finite_box and len(problem) and not problem.bounded:
+        if self.finite_box and len(problem) and not problem.domain.bounded:
             raise ValueError(f"{self.name} moves features to the ends of the box: it needs finite bounds")
-        if not self.spaces and problem.form is not None:
+        if not self.spaces and problem.domain.needs_exploring:
             raise ValueError(
                 f"{self.name} cannot honour a space that is more than a box; use sigma-zero or sigma-swap instead"
             )

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sigmazero.core.domain import Domain
 from sigmazero.core.oracle import Oracle, widened
-from sigmazero.core.problem import Problem
 
 
 class Enough(BaseException):
@@ -29,7 +29,7 @@ class Door(nn.Module):
     def __init__(self, oracle: Oracle, rows: Tensor, queries: int | None = None) -> None:
         super().__init__()
         self.oracle, self.rows, self.queries = oracle, rows, queries
-        self.clean = oracle.problem.x[rows]
+        self.clean = oracle.domain.x[rows]
         # Attacks ask a module's parameters where it is.
         self.place = nn.Parameter(self.clean.new_zeros(1), requires_grad=False)
         self._before = self._asked()
@@ -47,10 +47,10 @@ class Door(nn.Module):
 
     def _answer(self, points: Tensor, rows: Tensor) -> Tensor:
         problem = self.oracle.problem.take(rows)
-        asked = points if _plain(problem) else _outward(points, problem)
+        asked = _to_user(points, problem.domain)
         parts = [self.oracle.model(part) for part in torch.split(asked, self.oracle.chunk)]
-        logits = problem.shifted(widened(torch.cat(parts) if len(parts) > 1 else parts[0].clone(), points))
-        self.oracle.note(rows, _legal(problem, points.detach()), logits.detach())
+        logits = problem.goal.aim(widened(torch.cat(parts) if len(parts) > 1 else parts[0].clone(), points))
+        self.oracle.note(rows, problem.domain.allowed(points.detach()), logits.detach())
         self.dead_end = self.dead_end or (points.requires_grad and not logits.requires_grad)
         if logits.requires_grad:
             logits.register_hook(lambda _: self.oracle.note_backwards(rows))  # type: ignore[no-untyped-call]
@@ -61,9 +61,9 @@ class Door(nn.Module):
 
         The model is asked about those that are not the best already known: an attack need not have asked itself.
         """
-        problem = self.oracle.problem.take(self.rows)
-        points = _legal(problem, points)
-        new = (problem.l0(points) > 0) & (points != self.oracle.tally.best[self.rows]).flatten(1).any(1)
+        domain = self.oracle.domain.take(self.rows)
+        points = domain.allowed(points)
+        new = (domain.l0(points) > 0) & (points != self.oracle.tally.best[self.rows]).flatten(1).any(1)
         if bool(new.any()):
             with torch.no_grad():
                 self._answer(points[new], self.rows[new])
@@ -103,31 +103,21 @@ class Door(nn.Module):
                 raise Enough
 
 
-def _plain(problem: Problem) -> bool:
-    """Whether every point is asked about just as it is: the box is [0, 1], and nothing but a box."""
-    return problem.outer_x is None and problem.free is None and problem.form is None
-
-
-def _legal(problem: Problem, points: Tensor) -> Tensor:
-    """The allowed points nearest to some; a point that leaves a mere box stays outside, and is no answer there."""
-    return points if problem.free is None and problem.form is None else problem.legal(problem.clip(points))
-
-
-class _Outward(torch.autograd.Function):
-    """From units of the box to the user's, and gradients the other way; they pass as if each point were allowed."""
+class _ToUser(torch.autograd.Function):
+    """From search coordinates to the user's units, and gradients the other way, as if each point were allowed."""
 
     @staticmethod
-    def forward(ctx: Any, points: Tensor, problem: Problem) -> Tensor:
-        ctx.problem = problem
-        return problem.outward(_legal(problem, points))
+    def forward(ctx: Any, points: Tensor, domain: Domain) -> Tensor:
+        ctx.domain = domain
+        user = domain.to_user(domain.allowed(points))
+        return user.clone() if user is points else user
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None]:
-        problem: Problem = ctx.problem
-        slope = problem.inward_slope(slopes[0])
-        return (slope if problem.free is None else slope * problem.free), None
+        domain: Domain = ctx.domain
+        return domain.pull(slopes[0]), None
 
 
-def _outward(points: Tensor, problem: Problem) -> Tensor:
-    outer: Tensor = _Outward.apply(points, problem)  # type: ignore[no-untyped-call]
-    return outer
+def _to_user(points: Tensor, domain: Domain) -> Tensor:
+    user: Tensor = _ToUser.apply(points, domain)  # type: ignore[no-untyped-call]
+    return user

@@ -4,18 +4,20 @@ import difflib
 import math
 from collections.abc import Iterable, Sequence
 from numbers import Real
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sigmazero.core.form import Form
+from sigmazero.core.domain import Box, Domain, Unit, enclosed
+from sigmazero.core.goal import Leave, Reach
 from sigmazero.core.layout import Order, channels_first, check_layout, looks_last
-from sigmazero.core.problem import Problem, Unit, whole
-from sigmazero.core.space import Space
-from sigmazero.core.space_box import within
+from sigmazero.core.problem import Problem, whole
 from sigmazero.core.warn import warn_caller
+
+if TYPE_CHECKING:
+    from sigmazero.spaces.space import Space
 
 Bound = float | Tensor
 Bounds = tuple[Bound, Bound]
@@ -31,7 +33,7 @@ def make_problem(
     unit: Unit = "feature",
     layout: Order | None = None,
     mask: Tensor | None = None,
-    space: Space | None = None,
+    space: "Space | None" = None,
     budget: int | None = None,
     seed: int = 0,
     ids: Tensor | Sequence[int] | None = None,
@@ -41,7 +43,7 @@ def make_problem(
 ) -> Problem:
     """Check everything that can be checked without the model and make the question."""
     _check_numbers(seed, budget)
-    check_inputs(x, space.names if isinstance(space, Space) else None)
+    check_inputs(x, getattr(space, "names", None))
     check_labels(x, y)
     _check_unit(x, unit, layout)
     if layout == "NHWC":
@@ -52,34 +54,21 @@ def make_problem(
     # the caller's order in memory, it has one of its own: sums round by that order.
     x = x.detach().clone(memory_format=torch.contiguous_format)
     free = None if mask is None else _free(mask, x)
-    lower, upper, form = _ends(bounds, x) if space is None else _space_ends(space, bounds, x, unit, free)
-    own_box = max(len(lower), len(upper)) > 1 or (form is not None and form.derives)
-    if free is not None:
-        lower, upper, own_box = torch.where(free, lower, x), torch.where(free, upper, x), True
-    if own_box:
-        lower, upper = lower.expand_as(x), upper.expand_as(x)
-        free = None if free is None else free.expand_as(x)
-    if space is not None and bool((lower == upper).any()):
-        free = lower < upper
-    if form is not None:
-        form.check(x, lower, upper)
+    if space is None:
+        lower, upper = _ends(bounds, x)
+        lower, upper, free, per_sample = enclosed(x, lower, upper, free)
+        domain: Domain = Box.make(x, lower, upper, free, unit, per_sample)
+    else:
+        domain = _declared(space, bounds, x, unit, free)
+    goal = (Reach if targeted else Leave)(y.detach().to(device=x.device, dtype=torch.int64).clone(), float(margin))
     return Problem(
-        x=x,
-        y=y.detach().to(device=x.device, dtype=torch.int64).clone(),
+        goal=goal,
+        domain=domain,
         ids=_ids(ids, x),
-        lower=lower,
-        upper=upper,
-        free=free,
-        targeted=bool(targeted),
-        unit=unit,
         budget=None if budget is None else int(budget),
         seed=int(seed),
         start=None if start is None else _like(start, "start", x, x.shape),
-        own_box=own_box,
         pool=x if pool is None else _like(pool, "pool", x, (len(pool), *x.shape[1:])),
-        least=float(margin),
-        space=space,
-        form=form,
     )
 
 
@@ -104,7 +93,7 @@ def _check_unit(x: Tensor, unit: Unit, layout: Order | None) -> None:
         )
 
 
-def _turned_bounds(bounds: Bounds, samples: int, space: Space | None) -> Bounds:
+def _turned_bounds(bounds: Bounds, samples: int, space: "Space | None") -> Bounds:
     """Bounds of images that have the channels last, with the channels first."""
     if space is not None:
         raise ValueError("layout='NHWC' and space are both given; say in the space which features count together")
@@ -158,17 +147,18 @@ def check_labels(x: Tensor, y: Tensor) -> None:
         raise ValueError(f"label {int(y.min())} in row {int(y.argmin())} is negative; classes count from 0")
 
 
-def _ends(bounds: Bounds, x: Tensor) -> tuple[Tensor, Tensor, None]:
+def _ends(bounds: Bounds, x: Tensor) -> tuple[Tensor, Tensor]:
     lower, upper = (_bound(b, name, x) for b, name in zip(_pair(bounds), ("lower", "upper"), strict=True))
     _check_box(x, lower, upper)
-    return lower, upper, None
+    return lower, upper
 
 
-def _space_ends(
-    space: Space, bounds: Bounds, x: Tensor, unit: Unit, free: Tensor | None
-) -> tuple[Tensor, Tensor, Form | None]:
+def _declared(space: "Space", bounds: Bounds, x: Tensor, unit: Unit, free: Tensor | None) -> Domain:
+    """Make the domain of a space; whatever has a method `domain` is one."""
+    if not callable(getattr(space, "domain", None)):
+        raise TypeError(f"space is a {type(space).__name__}; make one with sigmazero.Space(...)")
     if isinstance(bounds, tuple) and all(isinstance(b, Real) for b in bounds) and bounds == (0.0, 1.0):
-        return within(space, x, unit == "pixel", free)
+        return space.domain(x, unit, free)
     raise ValueError("bounds and space are both given; say the bounds in the space: Space(lower=..., upper=...)")
 
 

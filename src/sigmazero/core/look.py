@@ -29,8 +29,7 @@ class FirstLook:
             return
         asked = alive & slope.flatten(1).any(1)
         self.counts = torch.stack([(asked & ~grad.flatten(1).any(1)).sum(), asked.sum()])
-        clean = problem.x if problem.outer_x is None else problem.outer_x
-        self._seen = problem.ids, (point.detach() == clean).flatten(1).all(1), logits.detach().clone()
+        self._seen = problem.ids, (point.detach() == problem.x).flatten(1).all(1), logits.detach().clone()
 
     def apart(self, ids: Tensor, clean: Tensor) -> Tensor | None:
         """How far answers to clean inputs were from those of an earlier call, in what rounding allows.

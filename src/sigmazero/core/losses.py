@@ -12,10 +12,10 @@ from typing import Annotated
 from torch import Tensor
 from torch.nn import functional as F
 
+from sigmazero.core.goal import Goal
 from sigmazero.core.parameters import OneOf
-from sigmazero.core.problem import Problem
 
-Loss = Callable[[Tensor, Problem], Tensor]
+Loss = Callable[[Tensor, Goal], Tensor]
 
 LOSSES: dict[str, Loss] = {}
 LossName = Annotated[str, OneOf(LOSSES)]
@@ -30,31 +30,31 @@ def loss(function: Loss) -> Loss:
     return function
 
 
-def named(name: str, problem: Problem) -> Callable[[Tensor], Tensor]:
+def named(name: str, goal: Goal) -> Callable[[Tensor], Tensor]:
     """A loss by name as a function of the logits alone, as `Oracle.value_and_grad` takes it."""
     function = LOSSES[name]
-    return lambda logits: function(logits, problem)
+    return lambda logits: function(logits, goal)
 
 
 @loss
-def margin(logits: Tensor, problem: Problem) -> Tensor:
+def margin(logits: Tensor, goal: Goal) -> Tensor:
     """Own logit minus the best other one, or the reverse for a target; below 0 the goal is reached."""
-    return problem.margin(logits)
+    return goal.margin(logits)
 
 
 @loss
-def hinge(logits: Tensor, problem: Problem) -> Tensor:
+def hinge(logits: Tensor, goal: Goal) -> Tensor:
     """The margin's positive part: 0 once the goal is reached."""
-    return problem.margin(logits).relu()
+    return goal.margin(logits).relu()
 
 
 @loss
-def cross_entropy(logits: Tensor, problem: Problem) -> Tensor:
+def cross_entropy(logits: Tensor, goal: Goal) -> Tensor:
     """Logarithm of the probability of the true class, or minus that of the target."""
-    return problem.downhill(-F.cross_entropy(logits, problem.y, reduction="none"))
+    return goal.downhill(-F.cross_entropy(logits, goal.y, reduction="none"))
 
 
 @loss
-def probability(logits: Tensor, problem: Problem) -> Tensor:
+def probability(logits: Tensor, goal: Goal) -> Tensor:
     """Probability of the true class, or minus that of the target."""
-    return problem.downhill(logits.softmax(1).gather(1, problem.y[:, None]).squeeze(1))
+    return goal.downhill(logits.softmax(1).gather(1, goal.y[:, None]).squeeze(1))

@@ -63,11 +63,6 @@ def keep_largest(values: Tensor, k: Tensor) -> Tensor:
     return ranks(values, descending=True) < k[:, None]
 
 
-def sizes(δ: Tensor, grouped: bool) -> Tensor:
-    """Size of the change at each site, broadcastable over δ: its magnitude, or the l2 norm over the channels."""
-    return δ.square().sum(1, keepdim=True).sqrt() if grouped else δ.abs()
-
-
 def kth_largest(values: Tensor, k: Tensor) -> Tensor:
     """The k-th largest entry of each row, k from 1 and one per row.
 
@@ -104,10 +99,3 @@ def ranks(keys: Tensor, descending: bool = False) -> Tensor:
     """
     order = keys.argsort(dim=1, descending=descending, stable=True)
     return torch.empty_like(order).scatter_(1, order, torch.arange(keys.shape[1], device=keys.device).expand_as(order))
-
-
-def scale(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-    """Offset and width of a box; 0 and 1 for features without an end, whose values stay as they are."""
-    width = upper - lower
-    bounded = width.isfinite()
-    return torch.where(bounded, lower, 0.0), torch.where(bounded & (width > 0), width, 1.0)

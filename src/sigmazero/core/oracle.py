@@ -20,6 +20,8 @@ from torch import Tensor
 from sigmazero.core import ops
 from sigmazero.core.ability import Ability
 from sigmazero.core.batched import put, take
+from sigmazero.core.domain import Domain
+from sigmazero.core.goal import Goal
 from sigmazero.core.look import FirstLook
 from sigmazero.core.outputs import logits_in
 from sigmazero.core.problem import Problem
@@ -89,25 +91,35 @@ class Oracle:
         """
         self.shows = shows
         self.model, self.problem, self.exact, self.chunk = model, problem, exact, chunk
-        self.tally = Tally.start(problem, depth=2 if exact or problem.features > _LARGE else 4, exact=exact)
-        self.iteration = torch.zeros((), dtype=torch.int64, device=problem.x.device)
+        self.tally = Tally.start(problem, depth=2 if exact or problem.domain.features > _LARGE else 4, exact=exact)
+        self.iteration = torch.zeros((), dtype=torch.int64, device=problem.ids.device)
         self.first = 0  # the iteration at which the current phase began
         self._tables: dict[int, tuple[Tensor, Tensor]] = {}
         self._counted: tuple[Tensor, Tensor] | None = None
         self._open: tuple[Tensor, Tensor] | None = None
         self.look = FirstLook()
 
+    @property
+    def domain(self) -> Domain:
+        """Return what may change."""
+        return self.problem.domain
+
+    @property
+    def goal(self) -> Goal:
+        """Return what counts as success."""
+        return self.problem.goal
+
     def logits(self, x: Tensor, copies: int | None = None) -> Tensor:
         """Logits at one point per sample, or at `copies` of them: x is (N, copies, ...), so is the answer."""
-        x = self.problem.legal(x)
+        x = self.domain.snap(x)
         if copies is None:
-            logits = self.problem.shifted(self._ask(self.problem.outward(x)))
+            logits = self.goal.aim(self._ask(self.domain.to_user(x)))
             self._count(forwards=1)
             self._record(x, self._judge(x, logits))
             return self._shown(logits).to(x.dtype)
-        points = self.problem.outward(x).flatten(0, 1)
+        points = self.domain.to_user(x).flatten(0, 1)
         parts = [self._ask(part) for part in torch.split(points, self.chunk)]
-        logits = self.problem.shifted(torch.cat(parts).view(len(x), copies, -1))
+        logits = self.goal.aim(torch.cat(parts).view(len(x), copies, -1))
         self._count(forwards=copies)
         verdicts = [self._judge(x[:, k], logits[:, k]) for k in range(copies)]
         first = self._weigh(x, verdicts).argmin(1)
@@ -125,9 +137,9 @@ class Oracle:
 
     def _weigh(self, x: Tensor, verdicts: list[Verdict]) -> Tensor:
         """How many changes candidates (N, K, ...) make, or what they cost; more than any where one is no answer."""
-        if self.tally.costs is None:
-            return torch.stack([torch.where(v.valid, v.l0, self.problem.sites + 1) for v in verdicts], 1)
-        costs = [torch.where(v.valid, self.problem.cost(x[:, k]), self.problem.nothing) for k, v in enumerate(verdicts)]
+        if not self.domain.priced:
+            return torch.stack([torch.where(v.valid, v.l0, self.domain.sites + 1) for v in verdicts], 1)
+        costs = [torch.where(v.valid, self.domain.cost(x[:, k]), self.domain.nothing) for k, v in enumerate(verdicts)]
         return torch.stack(costs, 1)
 
     def value_and_grad(self, x: Tensor, loss: LogitLoss) -> Answer:
@@ -135,24 +147,24 @@ class Oracle:
 
         The gradient is zero at features that may not change, so that no norm of it counts them.
         """
-        x = self.problem.legal(x)
+        x = self.domain.snap(x)
         logits = self._forward(x)
         value, slope = _slope(loss, logits)
         grad = self._backward(slope)
         self._count(forwards=1, backwards=1)
         verdict = self._judge(x, logits)
         self._record(x, verdict)
-        return Answer(logits.to(x.dtype), verdict.fooled, value.to(x.dtype), self._masked(grad))
+        return Answer(logits.to(x.dtype), verdict.fooled, value.to(x.dtype), self.domain.pull(grad))
 
     def jacobian(self, x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (N, classes) and the gradients of the logits named in `classes` (N, K): (N, K, ...)."""
-        x = self.problem.legal(x)
+        x = self.domain.snap(x)
         logits = self._forward(x)
         rows = torch.zeros_like(logits)
         grads = []
         for k in range(classes.shape[1]):
             slope = rows.scatter(1, classes[:, k : k + 1], 1.0)
-            grads.append(self._masked(self._backward(slope, again=k + 1 < classes.shape[1])))
+            grads.append(self.domain.pull(self._backward(slope, again=k + 1 < classes.shape[1])))
         self._count(forwards=1, backwards=classes.shape[1])
         self._record(x, self._judge(x, logits))
         return logits.to(x.dtype), torch.stack(grads, 1)
@@ -162,13 +174,13 @@ class Oracle:
 
         In the place of the step that found a point stands how many points of its sample had been asked about by then.
         """
-        asked, ones = self.problem.take(rows), torch.ones_like(rows)
+        goal, domain, ones = self.goal.take(rows), self.domain.take(rows), torch.ones_like(rows)
         finite = logits.isfinite().all(1)
-        fooled = asked.fooled(logits) & finite
-        verdict = Verdict(fooled, fooled & asked.feasible(x), asked.l0(x), finite)
+        fooled = goal.fooled(logits) & finite
+        verdict = Verdict(fooled, fooled & domain.inside(x), domain.l0(x), finite)
         self.tally.forwards = self.tally.forwards.index_add(0, rows, ones)
         self.tally.broken = self.tally.broken.index_fill(0, rows[~finite], True)
-        worth = verdict.l0 if self.tally.costs is None else asked.cost(x)
+        worth = domain.cost(x) if domain.priced else verdict.l0
         for row in sorted(set(rows[verdict.valid].tolist())):
             mine = (verdict.valid & (rows == row)).nonzero().squeeze(1)
             best = mine[worth[mine].argmin()].view(1)
@@ -185,11 +197,11 @@ class Oracle:
         """Number of changes of a point; that of the point asked last is known already."""
         if self._counted is not None and self._counted[0] is x:
             return self._counted[1]
-        return self.problem.l0(self.problem.legal(x))
+        return self.domain.l0(self.domain.snap(x))
 
     def worth(self, x: Tensor) -> Tensor:
         """What records are compared by: the cost of a point, or its number of changes where each costs 1."""
-        return self.l0(x) if self.problem.costs is None else self.problem.cost(self.problem.legal(x))
+        return self.l0(x) if not self.domain.priced else self.domain.cost(self.domain.snap(x))
 
     def row(self, table: Tensor, i: Tensor) -> tuple[Tensor, ...]:
         """The numbers of step i in a schedule of shape (steps, numbers), on the problem's device and dtype."""
@@ -204,7 +216,7 @@ class Oracle:
         tally = self.tally
         self._counted = None  # a point of a recorded step must not outlive it
         # Where nothing was found the count is one more than there are sites: a larger budget must not pass for met.
-        finished = (tally.best_l0 <= min(self.problem.budget or 0, self.problem.sites)) | tally.broken
+        finished = (tally.best_l0 <= min(self.problem.budget or 0, self.domain.sites)) | tally.broken
         tally.alive = tally.alive & ~(finished if done is None else finished | done)
 
     def no_start(self, rows: Tensor) -> None:
@@ -232,7 +244,7 @@ class Oracle:
 
     def _send(self, table: Tensor) -> Tensor:
         """A copy on the problem's device, in its dtype; nobody waits for its arrival."""
-        table, x = table.to(self.problem.x.dtype), self.problem.x
+        table, x = table.to(self.domain.x.dtype), self.domain.x
         return table.pin_memory().to(x.device, non_blocking=True) if x.is_cuda else table
 
     def _ask(self, x: Tensor) -> Tensor:
@@ -247,15 +259,15 @@ class Oracle:
                 f'this attack says that {self.shows} are all it needs; for gradients say needs = "gradients"'
             )
         with torch.enable_grad():
-            point = self.problem.outward(x.detach()).requires_grad_()
-            logits = logits_in(self.model(self.problem.through(point)))
+            point = self.domain.to_user(x.detach()).requires_grad_()
+            logits = logits_in(self.model(self.domain.traced(point)))
         if not logits.requires_grad:
             raise TypeError(
                 "the model's output carries no gradient with respect to its input; "
                 "remove no_grad, detach or NumPy from its forward, or choose an attack without gradients"
             )
         self._open = point, logits
-        return self.problem.shifted(widened(logits.detach(), x))
+        return self.goal.aim(widened(logits.detach(), x))
 
     def _backward(self, slope: Tensor, again: bool = False) -> Tensor:
         """The gradient at the last point asked, for a gradient with respect to the logits."""
@@ -270,12 +282,7 @@ class Oracle:
     @property
     def _on_host(self) -> bool:
         """Whether looking at a value costs nothing: then steps that bring nothing new skip passes over the input."""
-        return not self.problem.x.is_cuda
-
-    def _masked(self, grad: Tensor) -> Tensor:
-        """The gradient in units of the box, zero where nothing may change."""
-        grad = self.problem.inward_slope(grad)
-        return grad if self.problem.free is None else grad * self.problem.free
+        return not self.domain.x.is_cuda
 
     def _count(self, forwards: int = 0, backwards: int = 0) -> None:
         tally = self.tally
@@ -284,21 +291,20 @@ class Oracle:
             tally.backwards = torch.add(tally.backwards, tally.alive, alpha=backwards)
 
     def _judge(self, x: Tensor, logits: Tensor) -> Verdict:
-        problem = self.problem
         finite = (logits * 0 == 0).all(1)  # not for infinite numbers, nor for NaN; fewer kernels than isfinite
-        fooled = problem.fooled(logits) & finite
+        fooled = self.goal.fooled(logits) & finite
         if self._on_host and not bool(fooled.any()):
-            return Verdict(fooled, fooled, torch.zeros_like(problem.y), finite)  # no point to weigh
-        self._counted = x, problem.l0(x)
-        return Verdict(fooled, fooled & problem.feasible(x), self._counted[1], finite)
+            return Verdict(fooled, fooled, torch.zeros_like(self.goal.y), finite)  # no point to weigh
+        self._counted = x, self.domain.l0(x)
+        return Verdict(fooled, fooled & self.domain.inside(x), self._counted[1], finite)
 
     def _record(self, x: Tensor, verdict: Verdict) -> None:
         """Keep a point that is strictly sparser, or cheaper, than the best so far; push the older ones down."""
         tally = self.tally
         tally.broken = tally.broken | (tally.alive & ~verdict.finite)
         fewer, cost = verdict.l0 < tally.best_l0, None
-        if tally.costs is not None:
-            cost = self.problem.cost(x)
+        if self.domain.priced:
+            cost = self.domain.cost(x)
             fewer = (cost < tally.best_cost) | (cost == tally.best_cost) & fewer
         record = verdict.valid & fewer & tally.alive
         if self._on_host and not bool(record.any()):
@@ -309,6 +315,6 @@ class Oracle:
         tally.counts = torch.where(record[:, None], counts, tally.counts)
         steps = torch.cat([self.iteration.expand(len(x), 1), tally.step_found[:, :-1]], 1)
         tally.step_found = torch.where(record[:, None], steps, tally.step_found)
-        if tally.costs is not None and cost is not None:
-            costs = torch.cat([cost[:, None], tally.costs[:, :-1]], 1)
-            tally.costs = torch.where(record[:, None], costs, tally.costs)
+        if cost is not None:
+            costs = torch.cat([cost[:, None], tally.worth[:, :-1]], 1)
+            tally.costs = torch.where(record[:, None], costs, tally.worth)

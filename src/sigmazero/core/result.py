@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from sigmazero.core import metrics
+from sigmazero.core.domain import Unit
 from sigmazero.core.findings import Finding
 from sigmazero.core.outcome import Outcome
-from sigmazero.core.problem import Unit
 from sigmazero.core.result_face import ResultFace
 from sigmazero.core.text import class_name
 

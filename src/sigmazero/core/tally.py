@@ -42,11 +42,12 @@ class Tally:
     @classmethod
     def start(cls, problem: Problem, depth: int, exact: bool = True) -> "Tally":
         """The clean input was asked about; nothing is found."""
-        x, n = problem.x, len(problem)
+        domain = problem.domain
+        x, n = domain.x, len(problem)
         zeros = torch.zeros(n, dtype=torch.int64, device=x.device)
         return cls(
             points=x[:, None].repeat(1, depth, *[1] * (x.ndim - 1)),
-            counts=torch.full((n, depth), problem.sites + 1, device=x.device),
+            counts=torch.full((n, depth), domain.sites + 1, device=x.device),
             step_found=torch.full((n, depth), -1, device=x.device),
             forwards=torch.full_like(zeros, problem.checks),
             backwards=zeros,
@@ -55,15 +56,13 @@ class Tally:
             alive=torch.ones_like(zeros, dtype=torch.bool),
             given_up=torch.zeros_like(zeros),
             sure=None if exact else x.clone(),
-            sure_l0=None if exact else torch.full_like(zeros, problem.sites + 1),
+            sure_l0=None if exact else torch.full_like(zeros, domain.sites + 1),
             sure_step=None if exact else torch.full_like(zeros, -1),
-            sure_cost=None
-            if exact or problem.costs is None
-            else torch.zeros_like(zeros, dtype=x.dtype) + problem.nothing,
+            sure_cost=None if exact or not domain.priced else torch.zeros_like(zeros, dtype=x.dtype) + domain.nothing,
             spare=None if exact else x.clone(),
-            spare_l0=None if exact else torch.full_like(zeros, problem.sites + 1),
+            spare_l0=None if exact else torch.full_like(zeros, domain.sites + 1),
             spare_step=None if exact else torch.full_like(zeros, -1),
-            costs=None if problem.costs is None else x.new_zeros(n, depth) + problem.nothing,
+            costs=x.new_zeros(n, depth) + domain.nothing if domain.priced else None,
             checks=problem.checks,
         )
 

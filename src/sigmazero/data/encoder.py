@@ -28,12 +28,12 @@ import torch
 from torch import Tensor, nn
 
 from sigmazero.core.files import replacing
-from sigmazero.core.space import Space
 from sigmazero.core.text import one_line, shown
 from sigmazero.data.encoded import EncodedColumn
 from sigmazero.data.errors import DataError
 from sigmazero.data.source import Array
 from sigmazero.data.table import RawTable
+from sigmazero.spaces.space import Space
 
 FORMAT = "sigmazero encoder 1"
 OPTIONS = ("kind", "lower", "upper", "around", "grid", "direction", "cost")

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sigmazero.core.space import Space
 from sigmazero.core.text import shown
 from sigmazero.data.errors import DataError
+from sigmazero.spaces.space import Space
 
 RowSpec: TypeAlias = str | slice | Sequence[int] | Tensor
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from sigmazero.core import limits
 from sigmazero.core.files import disguise
-from sigmazero.core.space import Space
 from sigmazero.data.errors import DataError
+from sigmazero.spaces.space import Space
 
 Array: TypeAlias = npt.NDArray[Any]
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from sigmazero.core.space import Space
 from sigmazero.core.text import shown
 from sigmazero.data.encoded import MOST_WORDS, EncodedColumn
 from sigmazero.data.encoder import Encoder
@@ -22,6 +21,7 @@ from sigmazero.data.source import Array, Source, has_text, space_beside, stem
 from sigmazero.data.table import RawTable, TextColumn
 from sigmazero.data.table_files import check_name
 from sigmazero.data.table_notes import TableNotes
+from sigmazero.spaces.space import Space
 
 
 @dataclass(frozen=True)

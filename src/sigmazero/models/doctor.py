@@ -19,10 +19,10 @@ from sigmazero.core.layout import looks_last
 from sigmazero.core.look import ROUNDING
 from sigmazero.core.oracle import Model
 from sigmazero.core.outputs import logits_in
-from sigmazero.core.space import Space
 from sigmazero.models.any import understood
 from sigmazero.models.doctor_scale import examine_scale
 from sigmazero.models.doctor_space import examine_space
+from sigmazero.spaces.space import Space
 
 ROWS = 64  # enough to tell chance from skill, few enough to be unnoticed before an attack
 CHANCE = 0.15  # guessing does at least this well with this probability: the score says nothing

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sigmazero.core.findings import Finding, coded
 from sigmazero.core.inputs import make_problem
-from sigmazero.core.space import Columns, Space
+from sigmazero.spaces.space import Columns, Space
 
 FAR = 100  # times as wide as what the rows show: ends that nobody meant
 APART = 1000  # times as dear as the cheapest change
@@ -26,7 +26,7 @@ def examine_space(space: Space, images: Tensor) -> list[Finding]:
         return [
             coded("SZ017", f"{str(error).partition(';')[0]}.", str(error).partition("; ")[2] or "correct the space")
         ]
-    free = (problem.lower < problem.upper).flatten(1).any(0).cpu().numpy()
+    free = (problem.domain.user_lower < problem.domain.user_upper).flatten(1).any(0).cpu().numpy()
     return [*_fixed(columns, free), *_wide(columns, x, free), *_apart(columns)]
 
 

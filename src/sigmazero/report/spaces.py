@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from sigmazero.core import space_file
 from sigmazero.core.metrics import Floats
-from sigmazero.core.space import Columns
+from sigmazero.spaces import file as space_file
+from sigmazero.spaces.space import Columns
 from sigmazero.store.facts import CellInfo
 
 ARROW = " → "

@@ -12,24 +12,27 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from sigmazero.core.batched import take
+from sigmazero.core.domain import Unit
 from sigmazero.core.inputs import Bounds, make_problem
 from sigmazero.core.oracle import Model
-from sigmazero.core.problem import Problem, Unit, integer
+from sigmazero.core.problem import Problem, integer
 from sigmazero.core.result import Result
-from sigmazero.core.space import Space
 from sigmazero.core.tally import Tally
 from sigmazero.core.warn import warn_caller
 from sigmazero.run.numbers import Numbers
 from sigmazero.run.search import Found
 from sigmazero.run.turns import turn
 from sigmazero.run.verify import Verifier, check_logits
+
+if TYPE_CHECKING:
+    from sigmazero.spaces.space import Space
 
 ROWS = 256
 Array = np.ndarray[Any, Any]
@@ -45,7 +48,7 @@ def check(
     bounds: Bounds = (0.0, 1.0),
     unit: Unit = "feature",
     mask: Tensor | None = None,
-    space: Space | None = None,
+    space: "Space | None" = None,
     budget: int | None = None,
     ids: Tensor | Sequence[int] | None = None,
     margin: float = 0.0,
@@ -81,9 +84,9 @@ def check(
 
 def _warn_outside(problem: Problem) -> None:
     assert problem.start is not None
-    outside = int((~problem.feasible(problem.start)).sum())
+    outside = int((~problem.domain.within(problem.start)).sum())
     if outside:
-        rule = "the box" if problem.free is None else "the box or the mask"
+        rule = "the box" if problem.domain.free is None else "the box or the mask"
         warn_caller(
             f"{outside} of {len(problem)} points leave {rule} and count as failures; clip them, or pass bounds="
         )
@@ -95,11 +98,12 @@ def _checked(verifier: Verifier, problem: Problem) -> Result:
     assert problem.start is not None
     answers = torch.stack([check_logits(each, problem) for each in verifier.ask(problem.x.clone())], 1)
     clean, finite = answers[:, 0], answers.isfinite().flatten(1).all(1)
-    already = torch.stack([problem.reached(each) for each in answers.unbind(1)]).all(0) & finite
+    already = torch.stack([problem.goal.reached(each) for each in answers.unbind(1)]).all(0) & finite
     tally = Tally.start(problem, depth=1)
     tally.broken = ~finite
-    allowed = problem.feasible(problem.start) & (problem.l0(problem.start) > 0) & finite
-    counts = torch.where(allowed, problem.l0(problem.start), problem.sites + 1)
+    changes = problem.domain.count(problem.start).sites
+    allowed = problem.domain.within(problem.start) & (changes > 0) & finite
+    counts = torch.where(allowed, changes, problem.sites + 1)
     tally.points, tally.counts = problem.start[:, None], torch.where(already, 0, counts)[:, None]
     tally.points = torch.where(already.view(-1, *[1] * problem.x.ndim), problem.x[:, None], tally.points)
     tally.step_found = torch.zeros_like(tally.step_found)

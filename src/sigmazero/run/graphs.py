@@ -16,8 +16,9 @@ from torch import Tensor
 
 from sigmazero.core.attack import Attack
 from sigmazero.core.batched import each, take
+from sigmazero.core.domain import ENDS
 from sigmazero.core.oracle import Oracle
-from sigmazero.core.problem import BOX, Problem
+from sigmazero.core.problem import Problem
 from sigmazero.core.tally import Tally
 from sigmazero.run.compiled import Compiler
 from sigmazero.run.memory import out_of_memory
@@ -182,12 +183,12 @@ class Frame:
         n, mine = len(problem), self.oracle.problem
         by_row = [(self.oracle.tally, tally), (self.state, state)]
         pairs = [pair for held, new in by_row for pair in zip(_tensors(held), _tensors(new), strict=True)]
-        for name, held in _named(mine).items():
-            new = getattr(problem, name)
-            if name in BOX and not mine.own_box:
-                held.copy_(new)  # one box for all rows
-            else:
-                pairs.append((held, new))
+        for held, new, common in zip(_parts(mine), _parts(problem), _common(mine), strict=True):
+            for name, tensor in _named(held).items():
+                if name in common:
+                    tensor.copy_(getattr(new, name))  # one box for all rows
+                else:
+                    pairs.append((tensor, getattr(new, name)))
         for held, new in pairs:
             held[:n] = new
             held[n:] = new[:1]
@@ -327,15 +328,24 @@ class Captured:
 
 def _owned(problem: Problem) -> Problem:
     """The same question in tensors that a frame may write to; only the start of an attack looks at the pool."""
-    # Rows were copied when they were taken; a box that holds for all rows was not.
-    common = () if problem.own_box else BOX
-    box: dict[str, Any] = {name: t.clone() for name, t in _named(problem).items() if name in common}
-    return replace(problem, pool=None, **box)
+    # Rows were copied when they were taken; ends that hold for all rows were not.
+    domain = problem.domain
+    ends: dict[str, Any] = {} if domain.per_sample else {k: t.clone() for k, t in _named(domain).items() if k in ENDS}
+    return replace(problem, pool=None, domain=replace(domain, **ends))
 
 
-def _named(problem: Problem) -> dict[str, Tensor]:
-    """The tensors of a problem by name, without the pool."""
-    values = {f.name: getattr(problem, f.name) for f in fields(problem) if f.name != "pool"}
+def _parts(problem: Problem) -> tuple[Any, ...]:
+    return problem, problem.goal, problem.domain
+
+
+def _common(problem: Problem) -> tuple[tuple[str, ...], ...]:
+    """Names of the tensors of each part that have one row for all samples."""
+    return (), (), () if problem.domain.per_sample else ENDS
+
+
+def _named(rows_of: Any) -> dict[str, Tensor]:
+    """The tensors of a dataclass by name; only the start of an attack looks at the pool."""
+    values = {f.name: getattr(rows_of, f.name) for f in fields(rows_of) if f.name != "pool"}
     return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
 

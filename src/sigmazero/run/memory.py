@@ -75,7 +75,7 @@ def choose_batch_size(
         key = (problem.x.shape[1:], problem.x.dtype, problem.x.device, min(len(problem), _MOST), precision, max_memory)
         return remembered(owner, key, _free(problem.x.device), lambda: _measured(model, problem, precision, max_memory))
     # About a million scalars, at most 512 rows: keeps a processor busy without filling its memory.
-    return max(1, min(512, 2**20 // problem.features))
+    return max(1, min(512, 2**20 // problem.x.shape[1:].numel()))
 
 
 def remembered(owner: object, key: object, free: int, measure: Callable[[], int]) -> int:
@@ -136,7 +136,7 @@ def _fitting(model: Model, problem: Problem, max_memory: int | None) -> int:
     if max_memory is not None:
         free = min(free, max_memory - torch.cuda.memory_allocated(device))
     # An attack's own state is some two dozen tensors of the size of the input: its records, and a recording's of them.
-    each = used / rows + 24 * problem.features * problem.x.element_size()
+    each = used / rows + 24 * problem.x.shape[1:].numel() * problem.x.element_size()
     return int(max(1, 0.7 * free / each))
 
 

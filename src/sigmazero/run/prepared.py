@@ -4,10 +4,12 @@ import logging
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from torch import Tensor
+
 from sigmazero.core.ability import Ability, ability_of
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Model, Oracle
-from sigmazero.core.problem import BOX, Problem
+from sigmazero.core.problem import Problem
 from sigmazero.run.compiled import Compiler, SearchModel
 from sigmazero.run.copies import search_copy
 from sigmazero.run.graphs import Frames, Recordings, stepper
@@ -49,7 +51,7 @@ class Prepared:
     def copy(self, problem: Problem) -> SearchModel:
         """The model as the search asks it; made when first asked for, which must be while the model is quiet."""
         if self._copy is None:
-            hardware, x = self.hardware, problem.x if problem.outer_x is None else problem.outer_x
+            hardware, x = self.hardware, problem.x
             caller = self.numbers or Numbers.current(x.device)
             numbers = search_numbers(hardware.precision, caller)
             with numbers.flags():
@@ -142,17 +144,8 @@ def _same_attack(attack: Attack) -> Hashable:
 
 def _question(problem: Problem) -> Hashable:
     """All that a recorded step has built into it besides the rows: equal questions may share recordings."""
-    x = problem.x
-    tensors = {name: getattr(problem, name) for name in (*BOX, "start", "beyond")}
-    shapes = tuple((name, t.shape[1:]) for name, t in tensors.items() if t is not None)
-    plain = (
-        problem.targeted,
-        problem.unit,
-        problem.budget,
-        problem.seed,
-        problem.own_box,
-        problem.least,
-        problem.checks,
-        problem.form,
-    )
-    return (x.shape[1:], x.dtype, x.device, plain, shapes)
+    x, goal = problem.domain.x, problem.goal
+    least = "per sample" if isinstance(goal.least, Tensor) else goal.least
+    started = problem.start is not None
+    plain = (goal.name, least, problem.budget, problem.seed, problem.checks, started)
+    return (x.dtype, x.device, plain, problem.domain.key())

@@ -45,7 +45,7 @@ def search(phases: Sequence[Phase], oracle: Oracle, compact: bool, recheck: Rech
     problem = oracle.problem
     rows = torch.arange(len(problem), device=problem.x.device)
     keeps_own = phases[0].attack.keeps_own
-    found = Found(take(oracle.tally, rows), problem.x.clone() if keeps_own else None)
+    found = Found(take(oracle.tally, rows), problem.domain.x.clone() if keeps_own else None)
     done, total = 0, sum(phase.attack.iterations for phase in phases)
     state, end, left = None, 0, len(rows)
     looks = Looks()

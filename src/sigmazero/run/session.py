@@ -23,9 +23,10 @@ from torch.nn.parameter import is_lazy
 from sigmazero.core import faults
 from sigmazero.core.ability import check_ability
 from sigmazero.core.attack import Attack
+from sigmazero.core.domain import Domain
 from sigmazero.core.findings import Finding
 from sigmazero.core.oracle import Model
-from sigmazero.core.problem import Problem, integer, unit_box
+from sigmazero.core.problem import Problem, integer
 from sigmazero.core.result import Outcome, Result
 from sigmazero.core.stopping import Stopped
 from sigmazero.core.tally import Tally
@@ -152,11 +153,11 @@ class Session:
         """Clean check, then the rows that need a search, then again in fp32 those a coarse search misjudged."""
         answers = self._clean(problem) if answers is None else answers
         clean, (asks, finite, already) = answers[:, 0], _asking(problem, answers)
-        problem = _aiming_beyond(problem, asks & already.any(0), answers)
+        aimed = _aiming_beyond(problem, asks & already.any(0), answers)
         settled, asking = (~asks).nonzero().squeeze(1), asks.nonzero().squeeze(1)
         ended = self._settle(problem, settled, clean, finite)
         again: list[tuple[Tensor, Result]] = []
-        for rows, result in self._search(self.prepared, problem, asking, clean, advance, known):
+        for rows, result in self._search(self.prepared, problem, aimed, asking, clean, advance, known):
             doubtful = self._doubtful(result)
             again.append((rows[doubtful], result.take(doubtful)))
             # What has come so far is always the first rows, so that figures of a part are not those of easy rows.
@@ -167,7 +168,7 @@ class Session:
             yield _joined(parts)
         if any(len(rows) for rows, _ in again):
             rows, first = _joined(again)
-            yield rows, self._search_again(problem, rows, first, clean)
+            yield rows, self._search_again(problem, aimed, rows, first, clean)
         if len(settled) or not len(problem):
             advance(len(settled))
             yield settled, ended
@@ -222,20 +223,21 @@ class Session:
         self,
         prepared: Prepared,
         problem: Problem,
+        aimed: Problem,
         asking: Tensor,
         clean: Tensor,
         advance: Advance = ignore,
         known: Tensor | None = None,
     ) -> Iterator[tuple[Tensor, Result]]:
-        """Search and verify some rows, batch by batch."""
-        exact, inner = prepared.exact, unit_box(problem)
+        """Search some rows for the goal as `aimed` has it, and verify them, batch by batch."""
+        exact = prepared.exact
         numbers = search_numbers(prepared.hardware.precision, self._numbers)
 
         def attack(rows: Tensor) -> Result:
             assert self.size is not None  # as `_cut` has made sure
-            part, size = inner.take(rows), _even(len(asking), self.size, problem)
+            part, size = aimed.take(rows), _even(len(asking), self.size, problem)
             prepared.batches_left = -(-int((asking > rows[-1]).sum()) // size)
-            phases = prepared.phases(self.attack, inner, size)
+            phases = prepared.phases(self.attack, aimed, size)
             recheck = None if exact else self._verifier.recheck
             oracle = prepared.oracle(part, size, self.attack.needs)
             with numbers.flags():
@@ -243,7 +245,7 @@ class Session:
             # A compiled model is searched as what it was made from, which may answer otherwise.
             strict = exact and self._verifier.checks == 1 and not prepared.searches_a_copy
             self._noticed.see(oracle.look, part.ids, clean[rows], strict)
-            return self._verifier.report(problem.take(rows), _outward(part, found), clean[rows])
+            return self._verifier.report(problem.take(rows), _to_user(part.domain, found), clean[rows])
 
         return self._cut(problem, asking, attack, known)
 
@@ -260,14 +262,14 @@ class Session:
         doubtful: Tensor = result.outcome == Outcome.UNVERIFIED
         return doubtful | (result.outcome == Outcome.NOT_FOUND) if lost else doubtful
 
-    def _search_again(self, problem: Problem, rows: Tensor, first: Result, clean: Tensor) -> Result:
+    def _search_again(self, problem: Problem, aimed: Problem, rows: Tensor, first: Result, clean: Tensor) -> Result:
         """Once more in strict fp32; what both searches asked counts."""
         if self._exact is None:
             self._exact = Prepared(
                 self.prepared.model, replace(self.prepared.hardware, precision="fp32", prepare="none")
             )
         self._exact.compute_in(self._numbers)
-        second = Result.join([result for _, result in self._search(self._exact, problem, rows, clean)])
+        second = Result.join([result for _, result in self._search(self._exact, problem, aimed, rows, clean)])
         # The clean check was made once.
         spent: dict[str, Any] = {
             "forwards": second.forwards + first.forwards - problem.checks,
@@ -346,15 +348,14 @@ def _aiming_beyond(problem: Problem, unsettled: Tensor, answers: Tensor) -> Prob
     if not bool(unsettled.any()):
         return problem
     apart = (answers[:, 0] - answers[:, -1]).abs().amax(1)
-    return replace(problem, beyond=torch.where(unsettled, (GUARD + 1) * apart, 0.0))
+    least = problem.goal.least + torch.where(unsettled, (GUARD + 1) * apart, 0.0)
+    return replace(problem, goal=replace(problem.goal, least=least))
 
 
-def _outward(problem: Problem, found: Found) -> Found:
-    """What a search in the unit box found, in the user's own units."""
-    if problem.outer_x is None:
-        return found
-    tally = replace(found.tally, points=problem.outward(found.tally.points))
-    return Found(tally, None if found.own is None else problem.outward(found.own))
+def _to_user(domain: Domain, found: Found) -> Found:
+    """Return what a search found in the user's own units."""
+    tally = replace(found.tally, points=domain.to_user(found.tally.points))
+    return Found(tally, None if found.own is None else domain.to_user(found.own))
 
 
 @torch.inference_mode(False)
@@ -368,7 +369,7 @@ def _asking(problem: Problem, answers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     finite = answers.isfinite().flatten(1).all(1)
     if len(problem) and not bool(finite.any()):
         raise ValueError("the model returned NaN or Inf for every clean input; check weights and normalisation")
-    already = torch.stack([problem.reached(logits) for logits in answers.unbind(1)])
+    already = torch.stack([problem.goal.reached(logits) for logits in answers.unbind(1)])
     return finite & ~already.all(0), finite, already
 
 

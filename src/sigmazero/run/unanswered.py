@@ -12,7 +12,7 @@ def unanswered(problem: Problem, keeps_own: bool) -> Result:
     n, device = len(problem), problem.x.device
     nothing = torch.full((n,), -1, dtype=torch.int64, device=device)
     never = torch.full((n,), torch.inf, dtype=torch.float32, device=device)
-    judged = problem.form is not None and problem.form.accept is not None
+    judged = problem.domain.accept is not None
     result = Result(
         x_adv=problem.x.clone(),
         success=torch.zeros(n, dtype=torch.bool, device=device),

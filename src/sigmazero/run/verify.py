@@ -5,13 +5,12 @@ is both.
 """
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from sigmazero.core.oracle import Model, widened
-from sigmazero.core.problem import Problem, count_features, count_pixels
+from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
 from sigmazero.core.tally import Tally
 from sigmazero.run.numbers import Numbers
@@ -59,16 +58,13 @@ class Verifier:
         return next((rows for rows in (self.rows // 4, self.rows // 2) if rows >= count), max(self.rows, count))
 
     def confirm(self, problem: Problem, points: Tensor, guard: float = GUARD) -> tuple[Tensor, Tensor]:
-        """Which points reach the goal inside the box, in every answer, and their logits in strict numbers."""
-        outer = problem.outward(points)
-        asked = self.ask(outer.clone(), pad=True)  # a model may write to its input, and the points are reported
+        """Return which user points are legal and reach the goal in every answer, and their logits in strict numbers."""
+        asked = self.ask(points.clone(), pad=True)  # a model may write to its input, and the points are reported
         answers = [widened(logits, problem.x) for logits in asked]
         apart = guard * _apart(asked) if len(asked) > 1 else 0.0  # one answer is taken at its word
-        good = points.isfinite().flatten(1).all(1) & problem.feasible(points)  # a box may have no ends
-        if problem.form is not None:
-            good = good & problem.form.lawful(outer, *problem.outer)
+        good = points.isfinite().flatten(1).all(1) & problem.domain.legal(points)  # a box may have no ends
         for logits in answers:
-            good = good & logits.isfinite().all(1) & problem.reached(logits, apart)
+            good = good & logits.isfinite().all(1) & problem.goal.reached(logits, apart)
         return good, answers[0]
 
     def recheck(self, problem: Problem, tally: Tally) -> None:
@@ -85,7 +81,8 @@ class Verifier:
             rows = ((worth[:, k] < sure_worth) & (tally.counts[:, k] < nothing)).nonzero().squeeze(1)
             if not len(rows):
                 break
-            good, _ = self.confirm(problem.take(rows), tally.points[rows, k])
+            part = problem.take(rows)
+            good, _ = self.confirm(part, part.domain.to_user(tally.points[rows, k]))
             tally.forwards[rows] += self.checks
             tally.given_up[rows[~good]] += 1
             better = rows[good]
@@ -93,13 +90,13 @@ class Verifier:
             tally.spare[better], tally.sure[better] = tally.sure[better], tally.points[better, k]
             tally.spare_l0[better], tally.sure_l0[better] = tally.sure_l0[better], tally.counts[better, k]
             tally.spare_step[better], tally.sure_step[better] = tally.sure_step[better], tally.step_found[better, k]
-            if tally.costs is not None:
+            if problem.domain.priced:
                 sure_worth[better] = worth[better, k]
         refuted = worth[:, 0] < sure_worth
         tally.points[:, 0], tally.counts[:, 0], tally.step_found[:, 0] = tally.sure, tally.sure_l0, tally.sure_step
         tally.counts[:, 1:] = nothing
-        if tally.costs is not None:
-            tally.costs[:, 0], tally.costs[:, 1:] = sure_worth, problem.nothing
+        if problem.domain.priced:
+            tally.worth[:, 0], tally.worth[:, 1:] = sure_worth, problem.domain.nothing
         # A row may have stopped because of the record it lost; if it stopped for another reason, it stops again.
         tally.alive |= refuted
 
@@ -116,7 +113,8 @@ class Verifier:
         best = self._report(problem, *_records(tally), tally, clean, nobody)
         if found.own is None:
             return best
-        claims = torch.where(problem.feasible(found.own), problem.l0(found.own), problem.sites + 1)
+        domain = problem.domain
+        claims = torch.where(domain.within(found.own), domain.count(found.own).sites, domain.sites + 1)
         # A point without changes is no answer, unless the clean input was one.
         claims = torch.where((claims == 0) & (tally.best_l0 > 0), problem.sites + 1, claims)
         own = self._report(problem, found.own[:, None], claims[:, None], None, tally, clean, nobody)
@@ -127,7 +125,7 @@ class Verifier:
         self,
         problem: Problem,
         points: Tensor,
-        counts: Tensor,
+        claims: Tensor,
         found_at: Tensor | None,
         tally: Tally,
         clean: Tensor,
@@ -137,14 +135,14 @@ class Verifier:
         x_adv, logits = problem.x.clone(), clean.clone()
         forwards, steps = tally.forwards.clone(), torch.full_like(tally.forwards, -1)
         given_up = tally.given_up.clone()
-        accept = None if problem.form is None or problem.form.accept is None else problem.form.accepted
+        accept = problem.domain.accept
         judged = None if accept is None else torch.zeros_like(given_up)
         steps[settled] = 0
-        claimed = counts[:, 0] <= problem.sites
+        claimed = claims[:, 0] <= problem.sites
         confirmed = settled.clone()
         guard = GUARD if found_at is None or tally.sure is None else LAST_GUARD
-        for k in range(counts.shape[1]):
-            rows = (claimed & ~confirmed & (counts[:, k] <= problem.sites)).nonzero().squeeze(1)
+        for k in range(claims.shape[1]):
+            rows = (claimed & ~confirmed & (claims[:, k] <= problem.sites)).nonzero().squeeze(1)
             if not len(rows):
                 continue  # a spare record comes after empty places
             good, fresh = self.confirm(problem.take(rows), points[rows, k], guard)
@@ -159,26 +157,25 @@ class Verifier:
                 steps[sure] = found_at[sure, k]
         # In float32, whatever torch's default is: half of that would not hold the counts.
         failed = torch.zeros_like(confirmed, dtype=torch.float32).masked_fill(~confirmed, torch.inf)
-        already = confirmed & (count_features(x_adv, problem.x) == 0)
-        chosen = problem.chosen(x_adv)
-        features = count_features(chosen, problem.x) if problem.unit == "pixel" else problem.l0(x_adv)
-        pixels = count_pixels(chosen, problem.x)
-        success = confirmed & problem.within_budget(pixels if problem.unit == "pixel" else features)
+        already = confirmed & (x_adv == problem.x).flatten(1).all(1)
+        counts = problem.domain.count(x_adv)
+        success = confirmed & problem.within_budget(counts.l0_pixel if problem.unit == "pixel" else counts.l0)
         return Result(
             x_adv=x_adv,
             success=success,
-            l0=features + failed,
-            l0_pixel=pixels + failed,
+            l0=counts.l0 + failed,
+            l0_pixel=counts.l0_pixel + failed,
             step_found=steps,
             forwards=forwards,
             backwards=tally.backwards,
             outcome=_outcomes(tally, given_up, confirmed, success, already),
-            margin=problem.margin(logits),
+            margin=problem.goal.margin(logits),
             prediction=logits.argmax(1),
             clean_prediction=torch.where(clean.isfinite().all(1), clean.argmax(1), -1),
             ids=problem.ids,
             given_up=given_up,
-            **_priced(problem, x_adv, failed, judged),
+            cost=counts.cost.float() + failed,
+            judged=judged,
             unit=problem.unit,
             budget=problem.budget,
         )
@@ -194,11 +191,6 @@ def _records(tally: Tally) -> tuple[Tensor, Tensor, Tensor]:
         for held, spare in zip((tally.points, tally.counts, tally.step_found), spares, strict=True)
     )
     return points, counts, steps
-
-
-def _priced(problem: Problem, x_adv: Tensor, failed: Tensor, judged: Tensor | None) -> dict[str, Any]:
-    """What a space adds to a report."""
-    return {} if problem.form is None else {"cost": problem.cost(x_adv).float() + failed, "judged": judged}
 
 
 def _apart(answers: list[Tensor]) -> Tensor:

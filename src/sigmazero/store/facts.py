@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sigmazero.core.problem import Unit
+from sigmazero.core.domain import Unit
 from sigmazero.core.result import Outcome, Result
 
 Integers = NDArray[np.int64]

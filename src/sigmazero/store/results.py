@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sigmazero.core.domain import Unit
 from sigmazero.core.files import replacing
 from sigmazero.core.findings import Finding
-from sigmazero.core.problem import Unit
 from sigmazero.core.result import Result
 
 RECORD = "record"  # where a result comes from, as the bytes of a text

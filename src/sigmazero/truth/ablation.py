@@ -20,11 +20,12 @@ import torch
 from torch import Tensor, nn
 
 from sigmazero.core import noise
+from sigmazero.core.domain import Unit
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.layout import Order, channels_first, facing
 from sigmazero.core.oracle import Model
 from sigmazero.core.outputs import logits_in
-from sigmazero.core.problem import Problem, Unit, integer
+from sigmazero.core.problem import Problem, integer
 from sigmazero.models.any import understood
 from sigmazero.run.memory import at_most
 from sigmazero.run.numbers import Numbers
@@ -51,7 +52,7 @@ class Ablation:
         scores = noise.bits(problem.seed, problem.ids[rows], draw, (problem.sites,))
         kept = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, scores.topk(self.keep, dim=1).indices, True)
         x = problem.x[rows]
-        kept = kept.view(len(x), 1, *x.shape[2:]) if problem.grouped else kept.view_as(x)
+        kept = kept.view(len(x), 1, *x.shape[2:]) if problem.domain.joined else kept.view_as(x)
         return blanked(x, kept, self.blank, self.null)
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sigmazero.core.domain import Unit
 from sigmazero.core.files import replacing
-from sigmazero.core.problem import Unit
 
 UNITS: tuple[Unit, ...] = ("feature", "pixel")
 WORDS = ("exact", "proved", "open", "waiting")

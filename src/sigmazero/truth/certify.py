@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from sigmazero.core.attack import Attack
+from sigmazero.core.domain import Unit
 from sigmazero.core.inputs import Bounds, make_problem
-from sigmazero.core.problem import Problem, Unit, integer
+from sigmazero.core.problem import Problem, integer
 from sigmazero.models.any import understood
 from sigmazero.run.progress import Advance, bar
 from sigmazero.truth.bounds import Bounder
@@ -113,7 +114,7 @@ def _check_box(problem: Problem, up_to: int) -> None:
         raise ValueError("there are no inputs to certify: x has no rows")
     if up_to > problem.sites:
         raise ValueError(f"up_to={up_to} is more than the {problem.sites} {problem.unit}s of an input")
-    if not problem.bounded:
+    if not problem.domain.bounded:
         raise ValueError("the box has no end for some feature; give finite bounds")
 
 
@@ -142,7 +143,7 @@ class _Certifier:
     def key(self) -> str:
         """What tells this question from others: the network, the inputs and what may change."""
         digest = hashlib.sha256(f"{self.up_to} {self.problem.unit}".encode())
-        held = [self.problem.x, self.problem.y, self.problem.lower, self.problem.upper]
+        held = [self.problem.x, self.problem.y, self.problem.domain.user_lower, self.problem.domain.user_upper]
         for layer in self.network.layers:
             parts = {f.name: getattr(layer, f.name) for f in fields(layer)}
             held += [part for part in parts.values() if isinstance(part, Tensor)]
@@ -205,9 +206,10 @@ class _Certifier:
     def _attacked(self, problem: Problem, good: Tensor, upper: Tensor, best: Tensor) -> None:
         """Upper bounds by the attack."""
         assert self.attack is not None
-        box = (problem.lower[0], problem.upper[0]) if not problem.own_box else None
-        mask = None if box is not None else problem.lower < problem.upper
-        ends = box or (problem.lower.amin(0), problem.upper.amax(0))
+        domain = problem.domain
+        least, most = domain.user_lower, domain.user_upper
+        mask = least < most if domain.per_sample else None
+        ends = (least.amin(0), most.amax(0))
         how: dict[str, Any] = {"bounds": ends, "mask": mask, "unit": problem.unit, "ids": problem.ids, **PLAIN}
         result = self.attack.run(self.model, problem.x, problem.y, **how)
         fooled = result.success & (result.changes < upper[good])
@@ -220,8 +222,8 @@ class _Certifier:
         """Lower bounds by the search, one change more at a time."""
         forms, numbers = _room(problem.x.device)
         bounder = Bounder(self.network, forms)
-        ends = (problem.lower.expand_as(problem.x), problem.upper.expand_as(problem.x))
-        inquiry = Inquiry(self.model, bounder, problem.x, problem.y, *ends, pixels=problem.grouped)
+        ends = (problem.domain.user_lower.expand_as(problem.x), problem.domain.user_upper.expand_as(problem.x))
+        inquiry = Inquiry(self.model, bounder, problem.x, problem.y, *ends, pixels=problem.domain.joined)
         tally = Spending.new(inquiry)
         tally.seconds += spent
         limit = math.inf if self.time_limit is None else self.time_limit
@@ -233,7 +235,7 @@ class _Certifier:
                 lower[proved] = t + 1
                 met = rows[tally.found[rows]]
                 best[met] = tally.witness[met]
-                upper[met] = problem.take(met).l0(best[met]).double()
+                upper[met] = problem.domain.take(met).count(best[met]).sites.double()
         _believe(lower, upper, problem.ids)
         return tally
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sigmazero.core.problem import Unit
+from sigmazero.core.domain import Unit
 
 
 @dataclass(frozen=True, repr=False)

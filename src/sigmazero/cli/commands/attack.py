@@ -85,7 +85,7 @@ def attack(
     size = at_most(network, BATCH_SIZE) if (batch_size, place) == (None, "cpu") and path is not None else batch_size
     keeper = None if path is None else Keeper(path, ModelSpec(model, model, normalize=normalize), chosen, goals, may)
     result = _searched(Session(method, network, hardware, batch_size=size), problem, keeper, chosen, found)
-    _tell(path, goals, result, chosen, method, problem, f"{method.name} against {model} on {chosen.name}")
+    _tell(path, goals, result, chosen, method, problem, may.space, f"{method.name} against {model} on {chosen.name}")
     findings.end(found, allow)
 
 
@@ -121,6 +121,7 @@ def _tell(
     chosen: data.Rows,
     method: sz.Attack,
     problem: Problem,
+    space: sz.Space | None,
     title: str,
 ) -> None:
     """Write the result first, then show it: a terminal that is gone must not cost it.
@@ -133,7 +134,7 @@ def _tell(
         raise typer.Exit(1)  # why, a warning has said
     result, chosen = result.take(done.to(result.outcome.device)), chosen.select(done.nonzero().squeeze(1))
     show_figures(result, chosen, method, title, problem)
-    show_changes(result, chosen, problem.space)
+    show_changes(result, chosen, space)
     for file in written:
         show_path(file)
     if not bool(done.all()):

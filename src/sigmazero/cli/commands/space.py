@@ -11,7 +11,6 @@ from sigmazero.cli import options
 from sigmazero.cli.allowed import read_space
 from sigmazero.cli.console import out, pour, say, tell
 from sigmazero.cli.results import show_findings
-from sigmazero.core.space import DIRECTIONS, Columns, Space
 from sigmazero.data.source import has_text
 from sigmazero.data.table_files import is_table
 from sigmazero.data.tables import draft as draft_table
@@ -19,6 +18,7 @@ from sigmazero.data.tables import notes_of
 from sigmazero.models.doctor_space import examine_space
 from sigmazero.report.spaces import plain, sites_of
 from sigmazero.report.tables.text import rich_table
+from sigmazero.spaces.space import DIRECTIONS, Columns, Space
 
 app = typer.Typer(no_args_is_help=True)
 DataArgument = Annotated[str, typer.Argument(metavar="DATA", help="A data set, as for attack --data.")]

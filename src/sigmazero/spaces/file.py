@@ -32,8 +32,8 @@ import numpy as np
 from torch import Tensor
 
 from sigmazero.core.source import code_hash
-from sigmazero.core.space import Columns, FeatureGroup, Space
-from sigmazero.core.space_rules import Formula, Rule
+from sigmazero.spaces.rules import Formula, Rule
+from sigmazero.spaces.space import Columns, FeatureGroup, Space
 
 OPTIONS = ("kind", "values", "lower", "upper", "around", "grid", "direction", "cost")
 _USUAL: dict[str, Any] = {

@@ -18,12 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sigmazero.core import ops
-from sigmazero.core.space import Columns
-from sigmazero.core.space_rules import Floats, Laws
+from sigmazero.core.domain import scale
+from sigmazero.spaces.rules import Floats, Laws
+from sigmazero.spaces.space import Columns
 
 if TYPE_CHECKING:
-    from sigmazero.core.form import Form
+    from sigmazero.spaces.compiled import CompiledSpace
 
 DIGITS = 16.0  # last digits by which a real value may be off
 EXACT = 1e-12  # part of a sum's terms by which float64 may be off
@@ -39,7 +39,7 @@ class Around(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class RuleKeeper:
+class Repair:
     """The laws of a space as tensors over flat features.
 
     derived  which features are derived                loose  those that a repair may move: neither these nor categories
@@ -68,7 +68,7 @@ class RuleKeeper:
     order: Tensor
 
     @classmethod
-    def make(cls, columns: Columns, shape: tuple[int, ...], device: torch.device) -> RuleKeeper | None:
+    def make(cls, columns: Columns, shape: tuple[int, ...], device: torch.device) -> Repair | None:
         """None where nothing ties features to each other."""
         laws = columns.laws
         if not laws:
@@ -115,7 +115,7 @@ class RuleKeeper:
                 flat = torch.cat([flat[:, :k], own[:, None], flat[:, k + 1 :]], -1)
         return flat.view_as(point)
 
-    def broken(self, flat: Tensor, around: Around, form: Form) -> Tensor:
+    def broken(self, flat: Tensor, around: Around, space: CompiledSpace) -> Tensor:
         """Which rules, and which derived features' own values, points break: (..., rules and derived)."""
         values = flat.double()
         n = len(self.laws.rules)
@@ -128,11 +128,11 @@ class RuleKeeper:
             own, off = values[..., k], off + self._rounding(row, flat[..., k])
             good = ((value - own).abs() <= off) & (own <= around.upper[..., k] + off)
             good = good & (own >= around.lower[..., k] - off)
-            legal = (form.nearest(flat)[..., k] - own).abs() <= off + self._rounding(row, flat[..., k])
+            legal = (space.nearest(flat)[..., k] - own).abs() <= off + self._rounding(row, flat[..., k])
             found.append(~(good & (legal | (flat[..., k] == around.x[..., k])))[..., None])
         return torch.cat(found, -1)
 
-    def keep(self, flat: Tensor, around: Around, form: Form, keys: Tensor | None = None) -> Tensor:
+    def apply(self, flat: Tensor, around: Around, space: CompiledSpace, keys: Tensor | None = None) -> Tensor:
         """Points (..., features), legal but for rules, as points that keep them.
 
         `keys` name features that may join in where a rule is broken, those of the smallest first; infinity is for
@@ -140,16 +140,16 @@ class RuleKeeper:
         """
         host = not flat.is_cuda
         found = self.derive(flat, around.x)
-        if host and not bool(self.broken(found, around, form).any()):
+        if host and not bool(self.broken(found, around, space).any()):
             return found
         if keys is not None:
-            flat = self._sweep(flat, around, form, keys, True)
+            flat = self._sweep(flat, around, space, keys, True)
         for outward in (False, True, False):  # back to the clean values first; beyond them only if that was not enough
-            flat = self._sweep(flat, around, form, None, outward)
+            flat = self._sweep(flat, around, space, None, outward)
         found = self.derive(flat, around.x)
-        back = self.broken(found, around, form).to(self.ties.dtype) @ self.ties > 0
+        back = self.broken(found, around, space).to(self.ties.dtype) @ self.ties > 0
         found = self.derive(torch.where(back, around.x, found), around.x)
-        good = ~self.broken(found, around, form).any(-1, keepdim=True)
+        good = ~self.broken(found, around, space).any(-1, keepdim=True)
         return torch.where(good, found, around.x)
 
     def partners(self, features: list[int]) -> int:
@@ -158,13 +158,15 @@ class RuleKeeper:
         mine = (self.aims[:, features] != 0).any(1)
         return int((rows.sum(1) * mine).amax()) if bool(mine.any()) else 0
 
-    def _sweep(self, flat: Tensor, around: Around, form: Form, keys: Tensor | None, outward: bool) -> Tensor:
+    def _sweep(self, flat: Tensor, around: Around, space: CompiledSpace, keys: Tensor | None, outward: bool) -> Tensor:
         """One rule after the other."""
         for row in range(len(self.aims)):
-            flat = self._aim(row, flat, around, form, keys, outward)
+            flat = self._aim(row, flat, around, space, keys, outward)
         return flat
 
-    def _aim(self, row: int, flat: Tensor, around: Around, form: Form, keys: Tensor | None, outward: bool) -> Tensor:
+    def _aim(
+        self, row: int, flat: Tensor, around: Around, space: CompiledSpace, keys: Tensor | None, outward: bool
+    ) -> Tensor:
         """Let features give way, in order, until a sum is within its ends: to the clean value, or to an end."""
         x, lower, upper = around
         total, off = torch.inner(flat.double(), self.aims[row]) + self.shift[row], self._slack(flat, self.aims[row])
@@ -174,8 +176,8 @@ class RuleKeeper:
         if not flat.is_cuda and not bool(need.any()):
             return flat
         factor = self.aims[row] * over.sign()[..., None]
-        changed = form.touched(flat != x)
-        _, width = ops.scale(lower, upper)
+        changed = space.touched(flat != x)
+        _, width = scale(lower, upper)
         values, end = flat.double(), torch.where(factor > 0, lower, upper)
         goal = (end if outward else x.expand_as(end)).double()
         room = torch.where(self.loose & (lower < upper) & (factor != 0), factor * (values - goal), 0.0).clamp(min=0)
@@ -191,9 +193,9 @@ class RuleKeeper:
         before = torch.where(before.isnan(), torch.inf, before)  # after a feature without an end nothing is left to do
         take = torch.zeros_like(room).scatter(-1, place, (need - before).clamp(min=0).minimum(sorted_room))
         target = values - take / torch.where(factor == 0, 1.0, factor)
-        target = form.beyond(target, goal > values)
+        target = space.beyond(target, goal > values)
         target = torch.clamp(target, torch.minimum(values, goal), torch.maximum(values, goal))
-        return torch.where(take > 0, form.own_bits(target, x), flat)
+        return torch.where(take > 0, space.own_bits(target, x), flat)
 
     def _ends(self, row: int, around: Around) -> tuple[Tensor, Tensor]:
         """Between which numbers a sum is to be."""
@@ -229,7 +231,7 @@ class RuleKeeper:
         size = value.detach().abs().maximum(self.reach[self.laws.at[row]])
         return value, size * (4 * DIGITS * torch.finfo(flat.dtype).eps)
 
-    def check(self, x: Tensor, around: Around, form: Form) -> None:
+    def check(self, x: Tensor, around: Around, space: CompiledSpace) -> None:
         """Refuse clean inputs (rows, features) that break a rule, or whose derived features do not follow."""
         labels = self.laws.labels
         for row, k in enumerate(self.laws.at):
@@ -241,7 +243,7 @@ class RuleKeeper:
                 follows = f"by what it is derived from it is {float(value[at]):g}"
                 raise ValueError(f"space: {words}, but {follows}; recompute it in the data or correct derived=")
             self._check_function(row, x)
-        wrong = self.broken(x, around, form)
+        wrong = self.broken(x, around, space)
         if bool(wrong.any()):
             at, rule = (int(v) for v in wrong.nonzero()[0])
             if rule < len(self.laws.rules):

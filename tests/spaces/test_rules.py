@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import sigmazero as sz
+from sigmazero.core.domain import Domain
 from sigmazero.core.inputs import make_problem
-from sigmazero.core.problem import Problem, unit_box
 
 NAMES = ["length", "host", "path", "dots"]
 ROWS = torch.tensor([[13.0, 5.0, 5.0, 1.0], [23.0, 8.0, 12.0, 0.0]], dtype=torch.float64)
@@ -26,8 +26,8 @@ def url(**more: Any) -> sz.Space:
     return sz.Space(**given | more)
 
 
-def inner(space: sz.Space, x: torch.Tensor = ROWS) -> Problem:
-    return unit_box(make_problem(x, LABELS[: len(x)], space=space))
+def inner(space: sz.Space, x: torch.Tensor = ROWS) -> Domain:
+    return make_problem(x, LABELS[: len(x)], space=space).domain
 
 
 def itself(points: torch.Tensor) -> torch.Tensor:
@@ -91,18 +91,18 @@ def test_wrong_types_are_named():
 
 def test_changes_that_break_a_rule_give_way():
     p = inner(url())
-    raw = p.inward(torch.tensor([[0.0, 30, 5, 1], [0, 40, 99, 0]], dtype=torch.float64))
+    raw = p.from_user(torch.tensor([[0.0, 30, 5, 1], [0, 40, 99, 0]], dtype=torch.float64))
     # A host longer than the path goes back to its length; both together are too long, and the smaller change gives way.
-    asked = p.outward(p.legal(raw))
+    asked = p.to_user(p.snap(raw))
     assert asked.tolist() == [[13, 5, 5, 1], [120, 18, 99, 0]]
-    assert p.l0(p.legal(raw)).tolist() == [0, 2]  # what follows is not counted
-    assert torch.equal(p.legal(p.legal(raw)), p.legal(raw))
+    assert p.l0(p.snap(raw)).tolist() == [0, 2]  # what follows is not counted
+    assert torch.equal(p.snap(p.snap(raw)), p.snap(raw))
     # The path may join in, and nothing else.
     keys = torch.tensor([[torch.inf, torch.inf, 0.0, torch.inf]] * 2, dtype=torch.float64)
-    assert p.outward(p.legal(raw, keys)).tolist() == [[63, 30, 30, 1], [120, 40, 77, 0]]
+    assert p.to_user(p.complete(raw, lambda: keys)).tolist() == [[63, 30, 30, 1], [120, 40, 77, 0]]
     both = torch.stack([raw, p.x], 1)
-    assert torch.equal(p.outward(p.legal(both))[:, 0], asked)
-    assert torch.equal(p.outward(p.legal(both))[:, 1], ROWS)
+    assert torch.equal(p.to_user(p.snap(both))[:, 0], asked)
+    assert torch.equal(p.to_user(p.snap(both))[:, 1], ROWS)
 
 
 def test_categories_and_sets_keep_rules():
@@ -116,7 +116,7 @@ def test_categories_and_sets_keep_rules():
     x = torch.tensor([[0.0, 1.0, 1.0, 2.0, 0.5]], dtype=torch.float64)
     p = inner(space, x)
     raw = torch.tensor([[1.0, 0.0, 1.0, 7.0, 0.75]], dtype=torch.float64)
-    assert p.outward(p.legal(p.inward(raw))).tolist() == [[0.0, 1.0, 1.0, 5.0, 0.75]]
+    assert p.to_user(p.snap(p.from_user(raw))).tolist() == [[0.0, 1.0, 1.0, 5.0, 0.75]]
 
 
 def test_whole_numbers_are_not_off_by_rounding():
@@ -124,9 +124,8 @@ def test_whole_numbers_are_not_off_by_rounding():
     space = sz.Space(kind="integer", upper=16e6, rules=[sz.Rule({0: 1, 1: -1}, "<=", 0)])
     x = torch.tensor([[9e6, 9e6]])
     p = inner(space, x)
-    assert p.outward(p.legal(p.inward(x + torch.tensor([[1.0, 0.0]])))).tolist() == x.tolist()
-    assert p.form is not None
-    assert p.form.lawful(x + torch.tensor([[1.0, 0.0]]), *p.outer).tolist() == [False]
+    assert p.to_user(p.snap(p.from_user(x + torch.tensor([[1.0, 0.0]])))).tolist() == x.tolist()
+    assert p.legal(x + torch.tensor([[1.0, 0.0]])).tolist() == [False]
 
 
 def test_what_follows_may_be_any_function_and_gradients_reach_through():
@@ -146,12 +145,11 @@ def test_what_follows_may_be_any_function_and_gradients_reach_through():
 
 def test_a_success_that_breaks_a_rule_is_none():
     """Even if a search claims it: every rule is judged again at the end."""
-    p = make_problem(ROWS, LABELS, space=url())
+    p = inner(url())
     good = torch.tensor([[16.0, 5, 8, 1], [23, 8, 12, 0]], dtype=torch.float64)
     broken = torch.tensor([[17.0, 9, 5, 1], [24, 8, 12, 0]], dtype=torch.float64)  # a rule; what follows
-    assert p.form is not None
-    assert p.form.lawful(good, *p.outer).tolist() == [True, True]
-    assert p.form.lawful(broken, *p.outer).tolist() == [False, False]
+    assert p.legal(good).tolist() == [True, True]
+    assert p.legal(broken).tolist() == [False, False]
 
 
 def test_written_and_read_again(tmp_path):

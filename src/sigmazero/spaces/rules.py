@@ -1,6 +1,6 @@
 """What ties features to each other: linear rules, and features that follow from others.
 
->>> from sigmazero.core.space import Space
+>>> from sigmazero.spaces.space import Space
 >>> space = Space(names=["length", "host", "path"], kind="integer", upper=99, rules=[Rule({"host": 1}, ">=", 1)],
 ...               derived={"length": Formula({"host": 1, "path": 1}, 3)})
 >>> laws = space.columns((3,)).laws
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from sigmazero.core.space import Space
+    from sigmazero.spaces.space import Space
 
 Floats = NDArray[np.float64]
 Derive = Callable[[Tensor], Tensor]

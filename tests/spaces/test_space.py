@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import sigmazero as sz
+from sigmazero.core.domain import Box, Domain
 from sigmazero.core.inputs import make_problem
-from sigmazero.core.problem import Problem, unit_box
-from sigmazero.core.space_file import parse
+from sigmazero.spaces.file import parse
 
 NAMES = ["age", "sex", "gain", "job=a", "job=b", "job=c"]
 
@@ -32,8 +32,8 @@ ROWS = torch.tensor([[30.0, 1.0, 0.5, 0.0, 1.0, 0.0], [90.0, 0.0, 999.0, 1.0, 0.
 LABELS = torch.tensor([0, 1])
 
 
-def inner(space: sz.Space, x: torch.Tensor = ROWS, **more: Any) -> Problem:
-    return unit_box(make_problem(x, torch.zeros(len(x), dtype=torch.int64), space=space, **more))
+def inner(space: sz.Space, x: torch.Tensor = ROWS, **more: Any) -> Domain:
+    return make_problem(x, torch.zeros(len(x), dtype=torch.int64), space=space, **more).domain
 
 
 @pytest.mark.parametrize(
@@ -92,29 +92,29 @@ def test_what_does_not_go_together():
 
 def test_legal_points_are_the_nearest_ones():
     p = inner(credit())
-    raw = p.inward(torch.tensor([[41.4, 0.2, 0.7, 0.4, 0.3, 0.6], [95.0, 1.0, -5.0, 0.9, 0.9, 0.9]]))
-    asked = p.outward(p.legal(raw))
+    raw = p.from_user(torch.tensor([[41.4, 0.2, 0.7, 0.4, 0.3, 0.6], [95.0, 1.0, -5.0, 0.9, 0.9, 0.9]]))
+    asked = p.to_user(p.snap(raw))
     # Integers are rounded and do not fall, sex stays, the largest category wins, and of equal ones the clean one.
     expected = torch.tensor([[41.0, 1.0, 0.7, 0.0, 0.0, 1.0], [90.0, 0.0, 0.0, 1.0, 0.0, 0.0]])
     assert torch.allclose(asked, expected, atol=1e-4)
     assert torch.equal(asked[:, [0, 1, 3, 4, 5]], expected[:, [0, 1, 3, 4, 5]])
-    assert torch.equal(p.outward(p.legal(p.legal(raw))), asked)
-    assert torch.equal(p.legal(p.x), p.x)
-    assert p.l0(p.legal(raw)).tolist() == [3, 1]
-    assert p.cost(p.legal(raw)).tolist() == [5.0, 3.0]
+    assert torch.equal(p.to_user(p.snap(p.snap(raw))), asked)
+    assert torch.equal(p.snap(p.x), p.x)
+    assert p.l0(p.snap(raw)).tolist() == [3, 1]
+    assert p.cost(p.snap(raw)).tolist() == [5.0, 3.0]
     several = torch.stack([raw, p.x], 1)
-    assert torch.equal(p.outward(p.legal(several))[:, 0], asked)
-    assert torch.equal(p.outward(several)[:, 1], ROWS)
+    assert torch.equal(p.to_user(p.snap(several))[:, 0], asked)
+    assert torch.equal(p.to_user(several)[:, 1], ROWS)
 
 
 def test_directions_per_sample_and_around():
     space = sz.Space(
         lower=0, upper=10, around=[2.0, 0.5, 99.0], direction=[["up", "both", "down"], ["none", "up", "both"]]
     )
-    p = make_problem(torch.full((2, 3), 5.0), LABELS, space=space)
-    assert p.lower.tolist() == [[5.0, 4.5, 0.0], [5.0, 5.0, 0.0]]
-    assert p.upper.tolist() == [[7.0, 5.5, 5.0], [5.0, 5.5, 10.0]]
-    assert p.form is None  # a box says it all
+    p = inner(space, torch.full((2, 3), 5.0))
+    assert p.user_lower.tolist() == [[5.0, 4.5, 0.0], [5.0, 5.0, 0.0]]
+    assert p.user_upper.tolist() == [[7.0, 5.5, 5.0], [5.0, 5.5, 10.0]]
+    assert isinstance(p, Box)  # which says it all
     assert p.free is not None
     assert p.free.tolist() == [[True, True, True], [False, True, True]]
 
@@ -123,7 +123,7 @@ def test_directions_per_sample_and_around():
 def test_eight_bits_are_those_of_images(dtype):
     every = torch.arange(256, dtype=torch.uint8).to(dtype) / 255
     p = inner(sz.Space.image8(), torch.zeros(1, 1, 16, 16, dtype=dtype))
-    asked = p.outward(every.view(1, 1, 16, 16) + 0.4 / 255)
+    asked = p.to_user(every.view(1, 1, 16, 16) + 0.4 / 255)
     assert torch.equal(asked.flatten(), torch.cat([every[:-1], every[-1:]]))
     assert torch.equal((asked * 255).round().to(torch.uint8).to(dtype) / 255, asked)
 
@@ -140,15 +140,14 @@ def test_eight_bits_are_those_of_images(dtype):
 )
 def test_groups_count_once(space, sites):
     x = torch.rand(2, 3, 5, 7)
-    problem = make_problem(x, LABELS, space=space)
-    p = unit_box(problem)
-    assert problem.sites == p.sites == sites
-    assert torch.equal(p.outward(p.x), x)
+    p = inner(space, x)
+    assert p.sites == sites
+    assert torch.equal(p.to_user(p.x), x)
     moved = x.clone()
     moved[0, :, 0, 0] = 0.0  # in one patch, one row, one column, one pixel
-    for groups, point in ((problem, moved), (p, p.inward(moved))):
-        assert groups.l0(point).tolist() == ([3, 0] if sites == 102 else [1, 0])
-    assert torch.allclose(p.outward(p.legal(p.inward(moved))), moved)
+    for changes in (p.count(moved).sites, p.l0(p.from_user(moved))):
+        assert changes.tolist() == ([3, 0] if sites == 102 else [1, 0])
+    assert torch.allclose(p.to_user(p.snap(p.from_user(moved))), moved)
 
 
 def test_written_and_read_again(tmp_path):
@@ -279,7 +278,7 @@ def test_a_binary_feature_keeps_the_ends_that_are_said_of_it():
 def test_so_many_steps_around_an_input_are_so_many_steps(dtype):
     x = torch.arange(256, dtype=dtype)[None] / 255
     problem = make_problem(x, torch.tensor([0]), space=sz.Space.image8(around=8 / 255))
-    levels = torch.stack([problem.lower[0], problem.upper[0]]).mul(255).round()
+    levels = torch.stack([problem.domain.user_lower[0], problem.domain.user_upper[0]]).mul(255).round()
     whole = torch.arange(256, dtype=dtype)
     assert torch.equal(levels, torch.stack([(whole - 8).clamp(min=0), (whole + 8).clamp(max=255)]))
 

@@ -5,13 +5,14 @@
 >>> space.columns((3,)).cost.tolist()
 [1.0, 1.0, 3.0]
 
-`core.form` turns a space into tensors for a search, `core.space_file` reads and writes it.
+`spaces.compiled` turns a space into tensors, `spaces.domain` makes the domain of a search, `spaces.file` reads and
+writes it.
 """
 
 import difflib
 import math
 import numbers
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sigmazero.core.space_rules import Derive, Formula, Laws, Rule, laws
+from sigmazero.core.domain import Accept, Domain, Unit
+from sigmazero.spaces.rules import Derive, Formula, Laws, Rule, laws
 
 Floats = NDArray[np.float64]
-Accept = Callable[[Tensor, Tensor], Tensor]
 SLACK = 1e-9  # of a step: by so much may an end miss a legal value by rounding
 WHOLE = 1e-3  # no whole number is off by more, however large it is
 NEAR = 1e-6  # part of a step by which 1/n may be off: as wide as 1/255 in single precision, or with six digits
@@ -110,26 +111,32 @@ class Space:
     @classmethod
     def infer(cls, x: Any, names: Sequence[str] | None = None) -> "Space":
         """A first draft from data: kinds, ends and one-hot groups as the rows show them; pixels are all alike."""
-        from sigmazero.core.space_file import draft
+        from sigmazero.spaces.file import draft
 
         return draft(x, names)
 
     @classmethod
     def from_toml(cls, path: str | Path) -> "Space":
         """A space from a file."""
-        from sigmazero.core.space_file import read
+        from sigmazero.spaces.file import read
 
         return read(path)
 
     def to_toml(self) -> str:
         """The space as the text of such a file."""
-        from sigmazero.core.space_file import written
+        from sigmazero.spaces.file import written
 
         return written(self)
 
+    def domain(self, x: Tensor, unit: Unit = "feature", mask: Tensor | None = None) -> Domain:
+        """Make the domain of inputs; an input outside the space is named."""
+        from sigmazero.spaces.domain import make_domain
+
+        return make_domain(self, x, unit, mask)
+
     def identity(self, shape: Sequence[int]) -> str:
         """All that the space allows inputs of a shape, as text: the same however it was said."""
-        from sigmazero.core.space_file import identity
+        from sigmazero.spaces.file import identity
 
         return identity(self, shape)
 

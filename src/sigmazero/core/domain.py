@@ -1,0 +1,433 @@
+"""What may change, and how it is counted.
+
+Attacks, oracle, session and verifier ask a `Domain` and never which kind it is. `Box` has bounds and a mask; a declared
+space has a domain of its own (sigmazero.spaces).
+
+A search walks in *search coordinates*: every feature with two ends runs from 0 to 1, and features that count once
+together are laid out as channels of one site. The model is asked in the *user's* units.
+
+    N    samples        S    sites: what counts as one change        C    features of a site
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import ClassVar, Literal, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from sigmazero.core import ops
+
+Unit = Literal["feature", "pixel"]
+Draw = Callable[[], Tensor]  # makes random numbers in [0, 1) when they are needed
+Accept = Callable[[Tensor, Tensor], Tensor]
+ENDS = ("lower", "upper", "free", "user_lower", "user_upper")  # one row for all samples, unless `per_sample`
+WHOLE = 4  # features of a site whose ends are tried in every combination; of a larger one all lower, then all upper
+
+
+class Moves(NamedTuple):
+    """Single changes: their sites (M,), and their values (N, C, M).
+
+    Where a rule ties a site to others, a change comes once more for each feature that may join it first: `partner` (M,)
+    numbers these from 1, and is 0 where none joins.
+    """
+
+    site: Tensor
+    value: Tensor
+    partner: Tensor
+
+
+class Counts(NamedTuple):
+    """What differs between user points and the clean inputs, each (N,); `cost` is in the user's unit.
+
+    `l0` counts features; in a space with groups, and with unit "feature", it counts each group once. `sites` is l0 in
+    the unit of the question.
+    """
+
+    sites: Tensor
+    l0: Tensor
+    l0_pixel: Tensor
+    cost: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Domain(ABC):
+    """What may change around a batch of inputs.
+
+    user_x, user_lower, user_upper  clean inputs and ends in the user's units
+    x, lower, upper   the same in search coordinates; a feature that may not change has its clean value as both ends
+    free        which features may change; None where all may
+    unit        what the user counts: features, or positions with all their channels
+    joined      whether the channels (dimension 1) of a search position are one site
+    per_sample  whether the ends have a row per sample instead of one for all
+    """
+
+    user_x: Tensor
+    user_lower: Tensor
+    user_upper: Tensor
+    x: Tensor
+    lower: Tensor
+    upper: Tensor
+    free: Tensor | None
+    unit: Unit
+    joined: bool
+    per_sample: bool
+
+    needs_exploring: ClassVar[bool] = False  # a walk to the ends would miss legal values between them
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return len(self.x)
+
+    # Reasons for an attack to act differently, whatever the kind of domain
+
+    @property
+    def priced(self) -> bool:
+        """Return whether changes cost differently."""
+        return False
+
+    @property
+    def mostly_binary(self) -> bool:
+        """Return whether most features have two values, and changes cost alike."""
+        return False
+
+    @property
+    def tied(self) -> bool:
+        """Return whether rules tie features to each other."""
+        return False
+
+    @property
+    def several(self) -> Tensor | None:
+        """Return which sites (1, S) have more than two values without an order; None where no site has."""
+        return None
+
+    @property
+    def categories(self) -> Tensor | None:
+        """Return which sites (S,) are one-hot groups; None where there is none."""
+        return None
+
+    # Sites and what they cost
+
+    @property
+    def features(self) -> int:
+        """Return how many scalars a point has in search coordinates."""
+        return self.x.shape[1:].numel()
+
+    @property
+    def sites(self) -> int:
+        """Return how many things can change."""
+        return self.features // (self.x.shape[1] if self.joined else 1)
+
+    @property
+    def costs(self) -> Tensor:
+        """Return what a change of each site costs, (S,)."""
+        return self.x.new_ones(self.sites)
+
+    @property
+    def weights(self) -> Tensor | float:
+        """Return the costs divided by their mean, shaped to multiply x; exactly 1.0 where they are all alike."""
+        return 1.0
+
+    @property
+    def cheapest(self) -> float:
+        """Return the least that a change costs: no example can cost less."""
+        return 1.0
+
+    @property
+    def nothing(self) -> Tensor | int:
+        """Return more than all sites cost together: what a sample has as long as nothing was found."""
+        return self.costs.sum() + 1 if self.priced else self.sites + 1
+
+    def by_site(self, values: Tensor) -> Tensor:
+        """Reshape values of every feature to (N, C, S)."""
+        return values.expand_as(self.x).reshape(len(self.x), -1, self.sites)
+
+    def site_sum(self, values: Tensor) -> Tensor:
+        """Sum over the features of each site, broadcastable over x."""
+        return values.sum(1, keepdim=True) if self.joined else values
+
+    def site_max(self, values: Tensor) -> Tensor:
+        """Return the largest value of each site, broadcastable over x."""
+        return values.amax(1, keepdim=True) if self.joined else values
+
+    def site_norm(self, values: Tensor) -> Tensor:
+        """Return the l2 norm over the features of each site, broadcastable over x."""
+        return values.square().sum(1, keepdim=True).sqrt() if self.joined else values.abs()
+
+    def first_channel(self, values: Tensor) -> Tensor:
+        """Return one number per site, broadcastable over x."""
+        return values[:, :1] if self.joined else values
+
+    # Points in search coordinates: one per sample (N, ...), or where it says so several, (N, K, ...)
+
+    @property
+    def bounded(self) -> bool:
+        """Return whether every feature that may change has finite ends."""
+        return bool((self.upper - self.lower).isfinite().all())
+
+    def clip(self, a: Tensor) -> Tensor:
+        """Return the nearest point inside the box; what may not change gets its clean value back."""
+        return torch.clamp(a, self.lower, self.upper)
+
+    def inside(self, a: Tensor) -> Tensor:
+        """Return whether a point is inside the box and changes only what may change (NaN is not), (N,)."""
+        return (self.clip(a) == a).flatten(1).all(1)
+
+    def changed(self, a: Tensor) -> Tensor:
+        """Return which sites differ from the clean input, broadcastable over x."""
+        different = a != self.x
+        return different.any(1, keepdim=True) if self.joined else different
+
+    def l0(self, a: Tensor) -> Tensor:
+        """Return the number of changed sites, (N,)."""
+        return self.changed(a).flatten(1).sum(1)
+
+    def cost(self, a: Tensor) -> Tensor:
+        """Return what the changes of a point cost together, (N,)."""
+        changed = self.changed(a).flatten(1).to(self.x.dtype)
+        return (changed * self.costs).sum(1) if self.priced else changed.sum(1)
+
+    @abstractmethod
+    def snap(self, a: Tensor) -> Tensor:
+        """Return the nearest legal point, which is what the oracle asks about; (N, K, ...) too."""
+
+    @abstractmethod
+    def complete(self, a: Tensor, order: Draw) -> Tensor:
+        """Snap, but let unchanged features join in this order where that keeps a rule; (N, K, ...) too."""
+
+    @abstractmethod
+    def allowed(self, a: Tensor) -> Tensor:
+        """Return the allowed point nearest to one from elsewhere; without a mask a point outside a box stays there."""
+
+    # Choices
+
+    def far(self) -> Tensor:
+        """Return the end further from the clean value, (N, C, S)."""
+        x, lower, upper = (self.by_site(v) for v in (self.x, self.lower, self.upper))
+        return torch.where(upper - x >= x - lower, upper, lower)
+
+    @abstractmethod
+    def best_values(self, g: Tensor) -> Tensor:
+        """Return the values (N, C, S) at which a linear loss with slopes g (N, C, S) is lowest, site by site."""
+
+    @abstractmethod
+    def draw(self, u: Tensor) -> Tensor:
+        """Return a random legal point for numbers in [0, 1) like x: any value where there are few, else an end."""
+
+    @abstractmethod
+    def sample(self, u: Draw, ends: Tensor) -> Tensor:
+        """Return `ends` (N, C, S), with a random legal value wherever a feature has few of them."""
+
+    def choose(self, score: Tensor, n: Tensor) -> Tensor:
+        """Return the n best-scoring sites, (N, S), none without a score and of equal ones all.
+
+        Where changes are priced, return as many as cost less than n together.
+        """
+        if self.priced:
+            order = score.argsort(1, descending=True)
+            below = self.costs[order].cumsum(1) < n[:, None]
+            return torch.zeros_like(below).scatter(1, order, below) & (score > 0)
+        k = n.long().clamp(min=1, max=self.sites)
+        return score >= ops.kth_largest(score, k).clamp(min=1e-30)[:, None]
+
+    @property
+    @abstractmethod
+    def single_changes(self) -> int:
+        """Return how many single changes `moves` lists."""
+
+    @abstractmethod
+    def moves(self) -> Moves:
+        """Return every single change, whether it is possible for a sample or not."""
+
+    @abstractmethod
+    def partners(self, partner: Tensor) -> Tensor:
+        """Return for each partner (...) of a move the order in which features join, (..., *x.shape[1:])."""
+
+    # The user's side
+
+    @property
+    def accept(self) -> Accept | None:
+        """Return the user's own judge of (points, clean inputs); None where there is none."""
+        return None
+
+    @abstractmethod
+    def to_user(self, a: Tensor) -> Tensor:
+        """Return search points (N, ...) or (N, K, ...) in the user's units and with the user's bits."""
+
+    @abstractmethod
+    def from_user(self, points: Tensor) -> Tensor:
+        """Return user points in search coordinates; they may be illegal."""
+
+    def traced(self, points: Tensor) -> Tensor:
+        """Return the same user points, connected so that gradients reach what derived features follow from."""
+        return points
+
+    @abstractmethod
+    def pull(self, grad: Tensor) -> Tensor:
+        """Turn a gradient in user units into one in search coordinates, 0 where nothing may change."""
+
+    @abstractmethod
+    def within(self, points: Tensor) -> Tensor:
+        """Return which user points keep bounds and mask, (N,)."""
+
+    @abstractmethod
+    def legal(self, points: Tensor) -> Tensor:
+        """Return which user points are legal in every way but the user's own judge, (N,)."""
+
+    @abstractmethod
+    def count(self, points: Tensor) -> Counts:
+        """Count the changes of user points."""
+
+    # Batches
+
+    def take(self, rows: Tensor) -> Self:
+        """Return the domain of some of the samples."""
+        ends = {name: v[rows] for name in ENDS if self.per_sample and (v := getattr(self, name)) is not None}
+        x = self.x[rows]
+        return replace(self, x=x, user_x=x if self.user_x is self.x else self.user_x[rows], **ends)
+
+    def key(self) -> Hashable:
+        """Return what a captured step has built in besides the rows: equal keys may share captures."""
+        tensors = {name: getattr(self, name) for name in ("x", "user_x", *ENDS)}
+        shapes = tuple((name, t.shape[1:]) for name, t in tensors.items() if t is not None)
+        return type(self), self.unit, self.joined, self.per_sample, self.user_x is self.x, shapes
+
+
+@dataclass(frozen=True, eq=False)
+class Box(Domain):
+    """Bounds and a mask."""
+
+    @classmethod
+    def make(cls, x: Tensor, lower: Tensor, upper: Tensor, free: Tensor | None, unit: Unit, per_sample: bool) -> "Box":
+        """Make the box of user inputs; one that is [0, 1] already is taken as it is."""
+        joined = unit == "pixel" and x.ndim > 2 and x.shape[1] > 1
+        offset, width = scale(lower, upper)
+        if bool(((offset == 0) & (width == 1) | (lower == upper)).all()):
+            return cls(x, lower, upper, x, lower, upper, free, unit, joined, per_sample)
+        least, most, fixed = (lower - offset) / width, (upper - offset) / width, lower == upper
+        bounded = (upper - lower).isfinite()
+        low, high = (torch.where(bounded, end, own) for end, own in ((0.0, lower), (1.0, upper)))
+        low, high = (torch.where(fixed, least, end) for end in (low, high))
+        inner = torch.clamp((x - offset) / width, least, most)
+        return cls(x, lower, upper, inner, low, high, free, unit, joined, per_sample)
+
+    @property
+    def _scaled(self) -> bool:
+        return self.user_x is not self.x
+
+    def snap(self, a: Tensor) -> Tensor:
+        """Return the point itself: an attack may look outside a box, and the oracle does not count it as a success."""
+        return a
+
+    def complete(self, a: Tensor, order: Draw) -> Tensor:
+        """Return the point itself: a box has no rules."""
+        del order
+        return a
+
+    def allowed(self, a: Tensor) -> Tensor:
+        """Clip where there is a mask."""
+        return a if self.free is None else self.clip(a)
+
+    def best_values(self, g: Tensor) -> Tensor:
+        """Return the end that the slope points away from."""
+        return torch.where(g <= 0, self.by_site(self.upper), self.by_site(self.lower))
+
+    def draw(self, u: Tensor) -> Tensor:
+        """Return random ends."""
+        return torch.where(u < 0.5, self.lower, self.upper)
+
+    def sample(self, u: Draw, ends: Tensor) -> Tensor:
+        """Return the ends: no feature has few values."""
+        del u
+        return ends
+
+    @property
+    def _ways(self) -> list[tuple[int, ...]]:
+        """Return the combinations of ends that one site may take."""
+        n = self.features // self.sites
+        return list(product((0, 1), repeat=n)) if n <= WHOLE else [(0,) * n, (1,) * n]
+
+    @property
+    def single_changes(self) -> int:
+        """Return the number of sites times that of their combinations of ends."""
+        return self.sites * len(self._ways)
+
+    def moves(self) -> Moves:
+        """Return every site at every combination of its ends."""
+        device, ways = self.x.device, self._ways
+        site = torch.arange(self.sites, device=device).repeat_interleave(len(ways))
+        high = torch.tensor(ways, dtype=torch.bool, device=device).T.repeat(1, self.sites)
+        lower, upper = (self.by_site(end)[..., site] for end in (self.lower, self.upper))
+        return Moves(site, torch.where(high, upper, lower), torch.zeros_like(site))
+
+    def partners(self, partner: Tensor) -> Tensor:
+        """Let no feature join."""
+        return self.x.new_full((*partner.shape, *self.x.shape[1:]), torch.inf)
+
+    def to_user(self, a: Tensor) -> Tensor:
+        """Scale; what is unchanged has the user's own bits, and no point inside leaves the box by rounding."""
+        if not self._scaled:
+            return a
+        several = a.ndim > self.x.ndim
+        scaling = scale(self.user_lower, self.user_upper)
+        tensors = (self.x, self.user_x, self.upper, self.user_upper, *scaling)
+        clean, x, upper, end, offset, width = (t.unsqueeze(1) if several else t for t in tensors)
+        user = offset + a * width
+        user = torch.where(a < upper, user.minimum(end), torch.where(a == upper, end, user))
+        return torch.where(a == clean, x, user)
+
+    def from_user(self, points: Tensor) -> Tensor:
+        """Scale back."""
+        if not self._scaled:
+            return points
+        offset, width = scale(self.user_lower, self.user_upper)
+        return torch.where(points == self.user_x, self.x, (points - offset) / width)
+
+    def pull(self, grad: Tensor) -> Tensor:
+        """Multiply by the width, and by the mask."""
+        grad = grad * scale(self.user_lower, self.user_upper)[1] if self._scaled else grad
+        return grad if self.free is None else grad * self.free
+
+    def within(self, points: Tensor) -> Tensor:
+        """Return which points lie between the ends."""
+        return (torch.clamp(points, self.user_lower, self.user_upper) == points).flatten(1).all(1)
+
+    def legal(self, points: Tensor) -> Tensor:
+        """Return the same: a box has no other rule."""
+        return self.within(points)
+
+    def count(self, points: Tensor) -> Counts:
+        """Count features and positions that differ."""
+        l0, pixels = count_features(points, self.user_x), count_pixels(points, self.user_x)
+        sites = pixels if self.joined else l0
+        return Counts(sites, l0, pixels, sites)
+
+
+def enclosed(
+    x: Tensor, lower: Tensor, upper: Tensor, free: Tensor | None, per_sample: bool = False
+) -> tuple[Tensor, Tensor, Tensor | None, bool]:
+    """Make bounds and mask one rule; the ends get a row per sample where they differ, which the last value says."""
+    per_sample = per_sample or max(len(lower), len(upper)) > 1 or free is not None
+    if free is not None:
+        lower, upper, free = torch.where(free, lower, x), torch.where(free, upper, x), free.expand_as(x)
+    return (lower.expand_as(x), upper.expand_as(x), free, True) if per_sample else (lower, upper, free, False)
+
+
+def scale(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """Return offset and width of a box; 0 and 1 for features without an end, whose values stay as they are."""
+    width = upper - lower
+    bounded = width.isfinite()
+    return torch.where(bounded, lower, 0.0), torch.where(bounded & (width > 0), width, 1.0)
+
+
+def count_features(points: Tensor, x: Tensor) -> Tensor:
+    """Count the scalars that differ, per sample."""
+    return (points != x).flatten(1).sum(1)
+
+
+def count_pixels(points: Tensor, x: Tensor) -> Tensor:
+    """Count the positions that differ, channels (dimension 1) joined; plain features for (N, D) inputs."""
+    different = points != x
+    return (different.any(1) if x.ndim > 2 else different).flatten(1).sum(1)

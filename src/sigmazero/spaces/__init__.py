@@ -1,0 +1,1 @@
+"""Spaces: what may change in an input, to which values, at what cost."""

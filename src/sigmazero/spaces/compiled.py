@@ -1,0 +1,437 @@
+"""A space compiled to tensors: which values each feature may take around given inputs, and what counts once.
+
+Tensors are over flat features, in the user's units. A snapped point is made in these units, so that what is asked is
+what is reported, to the bit. An input outside its own space is named here, with its feature.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sigmazero.core.domain import WHOLE as COMBINED
+from sigmazero.core.domain import Accept
+from sigmazero.spaces.repair import Around, Repair
+from sigmazero.spaces.space import SLACK, WHOLE, Columns, Floats, Space
+
+FINE = 100  # steps of a feature: with more of them its values are drawn as real ones are, at the ends
+MAX_VALUES = 4096  # legal values of a feature that are tried as single changes; of more the ends alone
+JOIN = 8  # features that are tried as the first to join where a change breaks a rule
+LOWER, UPPER, VALUE = 0, 1, 2  # kinds of values of a single change
+
+
+@dataclass(frozen=True, eq=False)
+class SiteLayout:
+    """Sites of several features: (features of a site, sites), which feature stands where, and which places are none.
+
+    `back` is where each feature stands; `one_hot` says which sites are one-hot groups, None if there is none.
+    """
+
+    index: Tensor
+    pad: Tensor
+    back: Tensor
+    one_hot: Tensor | None
+
+    @classmethod
+    def make(cls, columns: Columns, device: torch.device) -> SiteLayout | None:
+        """None where every feature is a site of its own."""
+        grouped = {k for group in columns.groups for k in group.members}
+        found = [(group.members, group.one_hot) for group in columns.groups]
+        found += [((k,), False) for k in range(len(columns.kind)) if k not in grouped]
+        found.sort()
+        depth = max(len(members) for members, _ in found)
+        if depth == 1:
+            return None
+        index, pad = np.zeros((depth, len(found)), dtype=np.int64), np.ones((depth, len(found)), dtype=bool)
+        for site, (members, _) in enumerate(found):
+            index[: len(members), site], pad[: len(members), site] = members, False
+        back = np.zeros(len(columns.kind), dtype=np.int64)
+        back[index[~pad]] = np.flatnonzero(~pad.ravel())
+        one_hot = [hot for _, hot in found]
+        at, none, places = (torch.as_tensor(array, device=device) for array in (index, pad, back))
+        return cls(at, none, places, torch.tensor(one_hot, device=device) if any(one_hot) else None)
+
+    def sites(self, flat: Tensor) -> Tensor:
+        """Values (..., features) as (..., features of a site, sites), 0 (or False) where there is no feature."""
+        return flat[..., self.index].masked_fill(self.pad, 0)
+
+    def flat(self, by_site: Tensor) -> Tensor:
+        """Values (..., features of a site × sites) as (..., features)."""
+        return by_site[..., self.back]
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledSpace:
+    """A space that is more than a box, over flat features.
+
+    shape     of one of the user's inputs; with `channels` above 1 so many channels of a position count once
+    layout    groups as sites of several features; None where every feature is a site of its own
+    discrete  features whose legal values are not all of the box; `few` those of them with at most FINE + 1
+    stepped   features with values k · times / per; None where there is none
+    at        features with a finite set, one row of `tables` each, padded with infinity
+    costs     of a change of each site; None where each costs 1. `cheapest` is the least of them
+    repair    the rules that tie features to each other; None where there are none
+    """
+
+    space: Space
+    columns: Columns
+    shape: tuple[int, ...]
+    channels: int
+    layout: SiteLayout | None
+    discrete: Tensor
+    few: Tensor
+    stepped: Tensor | None
+    times: Tensor
+    per: Tensor
+    at: Tensor
+    tables: Tensor
+    costs: Tensor | None
+    cheapest: float
+    repair: Repair | None = None
+
+    @classmethod
+    def make(
+        cls, space: Space, columns: Columns, shape: tuple[int, ...], pixels: int, x: Tensor
+    ) -> CompiledSpace | None:
+        """None where the space is a box. `pixels` is how many channels count once, 1 if each counts."""
+        device = x.device
+        stepped = torch.as_tensor(columns.per > 0, device=device)
+        layout = SiteLayout.make(columns, device)
+        costs = columns.cost.reshape(pixels, -1)
+        if (costs != costs[:1]).any():
+            raise ValueError("space: the channels of a pixel cost differently; with unit='pixel' a pixel has one cost")
+        cost = torch.as_tensor(costs[0], device=device)
+        by_site = cost if layout is None else layout.sites(cost).amax(0)
+        plain = bool((by_site == 1).all())
+        repair = Repair.make(columns, shape, device)
+        if not (bool(stepped.any()) or columns.tables or layout is not None or not plain or space.accept or repair):
+            return None
+        most = max((len(table) for table in columns.tables.values()), default=0)
+        tables = np.full((len(columns.tables), most), np.inf)
+        for row, table in enumerate(columns.tables.values()):
+            tables[row, : len(table)] = table
+        at = torch.tensor(list(columns.tables), dtype=torch.int64, device=device)
+        narrow = columns.upper - columns.lower <= FINE * columns.times / np.maximum(columns.per, 1)
+        few = torch.as_tensor((columns.per > 0) & narrow, device=device)
+        return cls(
+            space=space,
+            columns=columns,
+            shape=shape,
+            channels=pixels,
+            layout=layout,
+            discrete=stepped.index_fill(0, at, True),
+            few=few.index_fill(0, at, True),
+            stepped=stepped if bool(stepped.any()) else None,
+            times=torch.as_tensor(columns.times, device=device),
+            per=torch.as_tensor(np.maximum(columns.per, 1), device=device),
+            at=at,
+            tables=torch.as_tensor(tables, device=device),
+            costs=None if plain else by_site.to(x.dtype),
+            cheapest=float(by_site.min()),
+            repair=repair,
+        )
+
+    @property
+    def derives(self) -> bool:
+        """Whether some features follow from others."""
+        return self.repair is not None and bool(self.repair.laws.at)
+
+    @property
+    def accept(self) -> Accept | None:
+        """Return the user's own judge, checked for what it returns."""
+        return None if self.space.accept is None else self._accepted
+
+    @property
+    def sites(self) -> int:
+        """Return how many things can change."""
+        return math.prod(self.shape) // self.channels if self.layout is None else self.layout.index.shape[1]
+
+    @property
+    def mostly_binary(self) -> bool:
+        """Return whether most features have two legal values, as those of categories have, and changes cost alike.
+
+        Where costs differ, a walk that minimises changes is no help.
+        """
+        columns = self.columns
+        stepped = columns.per > 0
+        steps = (columns.upper - columns.lower)[stepped] * columns.per[stepped] / columns.times[stepped]
+        two = int((steps < 2).sum()) + sum(len(table) <= 2 for table in columns.tables.values())
+        return self.costs is None and 2 * two > len(columns.kind)
+
+    def members(self, site: int) -> list[int]:
+        """Return the flat features of a site."""
+        if self.layout is None:
+            return list(range(site, math.prod(self.shape), self.sites))
+        found: list[int] = self.layout.index[:, site][~self.layout.pad[:, site]].tolist()
+        return found
+
+    def singles(self) -> Iterator[tuple[int, list[int], list[float], int]]:
+        """Yield every single change: its site, for each feature the kind of value and the value, and its partner.
+
+        Where rules tie a site to others, a change comes once more for each feature that may join it first.
+        """
+        for site in range(self.sites):
+            members = self.members(site)
+            partners = 0 if self.repair is None else min(JOIN, self.repair.partners(members))
+            for (kinds, values), partner in product(self._changes(site, members), range(1 + partners)):
+                yield site, kinds, values, partner
+
+    def _changes(self, site: int, members: list[int]) -> list[tuple[list[int], list[float]]]:
+        """Return the changes of one site: for each feature an end, or a value in the user's units."""
+        n = len(members)
+        if self.repair is not None and members[0] in self.repair.laws.at:
+            return []  # it follows from others
+        if self.layout is not None and self.layout.one_hot is not None and bool(self.layout.one_hot[site]):
+            return [([VALUE] * n, [float(k == chosen) for k in range(n)]) for chosen in range(n)]
+        choices = self.choices(members[0], MAX_VALUES) if n == 1 else None
+        if choices is not None:
+            return [([VALUE], [float(value)]) for value in choices]
+        ends = product((LOWER, UPPER), repeat=n) if n <= COMBINED else [(end,) * n for end in (LOWER, UPPER)]
+        return [(list(end), [0.0] * n) for end in ends]
+
+    def nearest(self, values: Tensor) -> Tensor:
+        """The nearest legal values to (..., features), in float64 and whatever the ends and groups."""
+        found = values.double()
+        if self.stepped is not None:
+            found = torch.where(self.stepped, torch.round(found * self.per / self.times) * self.times / self.per, found)
+        if len(self.at):
+            some = found[..., self.at]
+            nearest = (some[..., None] - self.tables).abs().argmin(-1)
+            picked = self.tables.expand(*some.shape, -1).gather(-1, nearest[..., None]).squeeze(-1)
+            found = found.index_copy(-1, self.at, picked)
+        return found
+
+    def choices(self, feature: int, most: int) -> Floats | None:
+        """Every legal value of a flat feature, in the user's units; None if there are more than `most`, or endless."""
+        columns = self.columns
+        if feature in columns.tables:
+            return columns.tables[feature]
+        if columns.per[feature] == 0:
+            return None
+        steps = columns.per[feature] / columns.times[feature]
+        first, last = columns.lower[feature] * steps, columns.upper[feature] * steps
+        if not last - first < most:
+            return None
+        every: Floats = np.arange(np.ceil(first - SLACK), np.floor(last + SLACK) + 1)
+        return np.asarray(every * columns.times[feature] / columns.per[feature])
+
+    def beyond(self, values: Tensor, rising: Tensor) -> Tensor:
+        """The next legal values (..., features), in float64, as one goes up, or down where nothing rises."""
+        found = values
+        if self.stepped is not None:
+            steps = found * self.per / self.times
+            whole = torch.where(rising, torch.ceil(steps - SLACK), torch.floor(steps + SLACK))
+            found = torch.where(self.stepped, whole * self.times / self.per, found)
+        if len(self.at):
+            some, up = found[..., self.at, None], rising[..., self.at]
+            slack = SLACK * some.abs()
+            above = self.tables.masked_fill(self.tables < some - slack, torch.inf).amin(-1)
+            below = self.tables.masked_fill((self.tables > some + slack) | self.tables.isinf(), -torch.inf).amax(-1)
+            found = found.index_copy(-1, self.at, torch.where(up, above, below))
+        return found
+
+    def snap(self, values: Tensor, x: Tensor, lower: Tensor, upper: Tensor, keys: Tensor | None = None) -> Tensor:
+        """The legal values next to (..., features) of the user's; what falls to the clean value has its bits."""
+        values = torch.clamp(values, lower, upper)
+        legal = self.nearest(values)
+        same = legal == self.nearest(x)
+        discrete = self.discrete
+        found = torch.clamp(legal.to(x.dtype), lower, upper)
+        found = torch.where(discrete & same, x, torch.where(discrete, found, values))
+        found = found if self.layout is None else self._one_category(found, values, x)
+        return found if self.repair is None else self.repair.apply(found, Around(x, lower, upper), self, keys)
+
+    def own_bits(self, values: Tensor, x: Tensor) -> Tensor:
+        """Legal values (..., features) in the format of the inputs; those of the clean input have its bits."""
+        same = self.discrete & (self.nearest(values) == self.nearest(x))
+        return torch.where(same, x, values.to(x.dtype))
+
+    def touched(self, different: Tensor) -> Tensor:
+        """Which features (..., features) are of a site with a change."""
+        if self.layout is None:
+            return different
+        sites = self.layout.sites(different).any(-2, keepdim=True)
+        return self.layout.flat(sites.expand(*sites.shape[:-2], *self.layout.index.shape).flatten(-2))
+
+    def chosen(self, different: Tensor) -> Tensor:
+        """The same without derived features, which nobody chose to change: (rows, ...) of the user's."""
+        return different if self.repair is None else different & ~self.repair.derived.view(self.shape)
+
+    def _one_category(self, found: Tensor, values: Tensor, x: Tensor) -> Tensor:
+        """In every one-hot group the largest of the values wins, the clean category where it is among them."""
+        layout = self.layout
+        assert layout is not None
+        if layout.one_hot is None:
+            return found
+        given, clean = layout.sites(values).masked_fill(layout.pad, -torch.inf), layout.sites(x)
+        top = given.amax(-2, keepdim=True)
+        stays = ((given == top) & (clean == 1)).any(-2, keepdim=True)
+        places = torch.arange(len(layout.index), device=x.device)[:, None]
+        winner = (places == given.argmax(-2, keepdim=True)).to(x.dtype)
+        chosen = torch.where(layout.one_hot, torch.where(stays, clean, winner), layout.sites(found))
+        return layout.flat(chosen.flatten(-2))
+
+    def inside(self, flat: Tensor) -> Tensor:
+        """Tensors (rows, features) in the shape of the inner problem's inputs."""
+        if self.layout is None:
+            return flat.view(len(flat), *self.shape)
+        return self.layout.sites(flat)[..., None, None]
+
+    def outside(self, inner: Tensor, rank: int) -> Tensor:
+        """Points of the inner problem, whose inputs have so many dimensions, as (rows, features) or (rows, K, ...)."""
+        flat = inner.flatten(inner.ndim - rank + 1)
+        return flat if self.layout is None else self.layout.flat(flat)
+
+    def check(self, x: Tensor, lower: Tensor, upper: Tensor) -> None:
+        """Refuse inputs that break a rule themselves."""
+        if self.repair is not None and len(x):
+            self.repair.check(x.flatten(1), self._around(x, lower, upper), self)
+
+    def _around(self, *tensors: Tensor) -> Around:
+        return Around(*(t.expand(len(t), *self.shape).flatten(1) for t in tensors))
+
+    def legal(self, points: Tensor, x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+        """Which of the user's points keep every rule but the ends, which are the problem's: judged in float64.
+
+        The ends of derived features are judged here.
+        """
+        flat, clean = points.flatten(1).double(), x.flatten(1).double()
+        tolerance = 4 * torch.finfo(points.dtype).eps * flat.abs().clamp(min=1)
+        whole = self.discrete & (self.per == 1) & (self.times == self.times.round())
+        tolerance = torch.where(whole, tolerance.clamp(max=WHOLE), tolerance)
+        legal = (flat == clean) | ((flat - self.nearest(flat)).abs() <= tolerance)
+        good = (legal if self.repair is None else legal | self.repair.derived).all(1)
+        for group in self.columns.groups:
+            if group.one_hot:
+                some = flat[:, list(group.members)]
+                good = good & ((some == 0) | (some == 1)).all(1) & (some.sum(1) == 1)
+        if self.repair is not None:
+            broken = self.repair.broken(points.flatten(1), self._around(x, lower, upper), self)
+            good = good & ~broken.any(1)
+        return good
+
+    def _accepted(self, points: Tensor, x: Tensor) -> Tensor:
+        """Ask the user's own judge."""
+        assert self.space.accept is not None
+        answer = torch.as_tensor(self.space.accept(points, x), device=points.device)
+        if answer.shape != (len(points),) or answer.dtype != torch.bool:
+            what = f"shape {tuple(answer.shape)} and dtype {answer.dtype}"
+            raise ValueError(f"space: accept returned {what} for {len(points)} points; return one boolean per point")
+        return answer
+
+
+def within(space: Space, x: Tensor, pixels: bool, mask: Tensor | None) -> tuple[Tensor, Tensor, CompiledSpace | None]:
+    """The ends of every feature around the inputs, in their dtype, and what of the space a box cannot hold."""
+    shape = tuple(x.shape[1:])
+    columns = space.columns(shape)
+    channels = shape[0] if pixels and len(shape) > 1 else 1
+    if columns.groups and channels > 1:
+        raise ValueError("space: unit='pixel' and groups are both given; make pixels groups with Space.pixels(shape)")
+    lower, upper = legal_ends(columns)
+    values = x.flatten(1).double().cpu().numpy()
+    _check_inputs(values, lower, upper, columns, 4 * torch.finfo(x.dtype).eps)
+    _check_mask(columns, mask, x)
+    if len(columns.rise) not in (1, len(x)):
+        raise ValueError(f"space: directions of {len(columns.rise)} samples for {len(x)} inputs; give one row for each")
+    low, high = np.broadcast_to(lower, (1, len(lower))), np.broadcast_to(upper, (1, len(upper)))
+    if np.isfinite(columns.around).any():
+        centre = _on_steps(columns, values)
+        near = legal_ends(columns, centre - columns.around, centre + columns.around)
+        low, high = np.maximum(low, near[0]), np.minimum(high, near[1])
+    if not columns.rise.all():
+        high = np.where(columns.rise, high, values)
+    if not columns.fall.all():
+        low = np.where(columns.fall, low, values)
+    # In the dtype of the inputs, and never so rounded that an input is outside.
+    ends = [torch.tensor(v).to(x).view(len(v), *shape) for v in (low, high)]
+    if len(x):
+        ends[0] = torch.minimum(ends[0], x if len(low) > 1 else x.amin(0, keepdim=True))
+        ends[1] = torch.maximum(ends[1], x if len(high) > 1 else x.amax(0, keepdim=True))
+    return ends[0], ends[1], CompiledSpace.make(space, columns, shape, channels, x)
+
+
+def _on_steps(columns: Columns, values: Floats) -> Floats:
+    """Values without the rounding of their format, where legal ones are whole steps: 8 steps around are 8, not 7."""
+    per = np.maximum(columns.per, 1)
+    return np.where(columns.per > 0, np.round(values * per / columns.times) * columns.times / per, values)
+
+
+def legal_ends(columns: Columns, lower: Floats | None = None, upper: Floats | None = None) -> tuple[Floats, Floats]:
+    """The outermost legal values between ends, those of the space unless told otherwise: (features,) or (N, ...)."""
+    own = lower is None or upper is None
+    low = columns.lower if lower is None else lower
+    high = columns.upper if upper is None else upper
+    stepped, per = columns.per > 0, np.maximum(columns.per, 1)
+    with np.errstate(invalid="ignore"):
+        up = np.ceil(low * per / columns.times - SLACK) * columns.times / per
+        down = np.floor(high * per / columns.times + SLACK) * columns.times / per
+    low, high = np.where(stepped, up + 0.0, low), np.where(stepped, down + 0.0, high)  # no minus zero
+    for k, table in columns.tables.items():
+        inside = [np.where(table >= v, table, np.inf).min() for v in np.atleast_1d(low[..., k])]
+        low[..., k] = np.reshape(inside, low[..., k].shape)
+        inside = [np.where(table <= v, table, -np.inf).max() for v in np.atleast_1d(high[..., k])]
+        high[..., k] = np.reshape(inside, high[..., k].shape)
+    if own and (low > high).any():
+        k = int(np.flatnonzero(low > high)[0])
+        ends = f"{columns.lower[k]:g} and {columns.upper[k]:g}"
+        raise ValueError(f"space: feature {columns.labels[k]} has no legal value between {ends}; widen the ends")
+    return low, high
+
+
+def _check_inputs(values: Floats, lower: Floats, upper: Floats, columns: Columns, eps: float) -> None:
+    """Refuse inputs that are not in the space themselves."""
+    slack = eps * np.maximum(1, np.abs(values))
+    outside = (values < lower - slack) | (values > upper + slack)
+    if outside.any():
+        row, k = (int(v) for v in np.argwhere(outside)[0])
+        ends = f"between {lower[k]:g} and {upper[k]:g}"
+        _refuse(values, row, k, columns, f"is not {ends}", "widen the ends or correct the input")
+    per = np.maximum(columns.per, 1)
+    steps = values * per / columns.times
+    whole = (columns.per == 1) & (columns.times == np.round(columns.times))
+    slack = np.where(whole, np.minimum(slack, WHOLE), slack)
+    off = (columns.per > 0) & (np.abs(np.round(steps) * columns.times / per - values) > slack)
+    if off.any():
+        row, k = (int(v) for v in np.argwhere(off)[0])
+        step = columns.times[k] / per[k]
+        near = round(values[row, k] / step) * step
+        alike = f"{near:g}" == f"{values[row, k]:g}"
+        more = f" (it is {abs(near - values[row, k]):.2g} off)" if alike else ""
+        words = f"is no multiple of {step:g}{more}"
+        _refuse(values, row, k, columns, words, "round the inputs or change the feature's kind or grid")
+    for k, table in columns.tables.items():
+        far = np.abs(values[:, k, None] - table).min(1) > slack[:, k]
+        if far.any():
+            _refuse(values, int(np.argmax(far)), k, columns, "is none of its values", "add it to values=")
+    for group in columns.groups:
+        if group.one_hot:
+            wrong = values[:, list(group.members)].sum(1) != 1
+            if wrong.any():
+                row = int(np.argmax(wrong))
+                total = values[row, list(group.members)].sum()
+                raise ValueError(
+                    f"space: in input row {row} the one-hot group {group.name!r} (with feature "
+                    f"{columns.labels[group.members[0]]}) sums to {total:g}; exactly one of its features must be 1"
+                )
+
+
+def _refuse(values: Floats, row: int, k: int, columns: Columns, words: str, fix: str) -> None:
+    value = f"feature {columns.labels[k]} of input row {row} is {values[row, k]:g}"
+    raise ValueError(f"space: {value}, which {words}; {fix}")
+
+
+def _check_mask(columns: Columns, mask: Tensor | None, x: Tensor) -> None:
+    """Refuse a mask that frees a part of a one-hot group."""
+    if mask is None:
+        return
+    flat = mask.cpu().expand(x.shape).reshape(len(x), math.prod(x.shape[1:])).numpy()
+    for group in columns.groups:
+        some = flat[:, list(group.members)]
+        if group.one_hot and (some != some[:, :1]).any():
+            raise ValueError(f"space: the mask frees a part of one-hot group {group.name!r}; free all of it or none")

@@ -1,0 +1,317 @@
+"""What may change in a declared space, as a search needs it.
+
+Attacks walk through the box between 0 and 1. Where a space is more than a box, the oracle asks about the legal point
+nearest to the one it was shown: whole steps, values of finite sets, one category of a group, rules kept.
+
+Features that count once are laid out as one site with several channels: inputs of a space with groups have the search
+shape (N, features of the largest site, sites, 1, 1), padded with features that cannot change. The last two dimensions
+say that sites have no neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from sigmazero.core.domain import (
+    Accept,
+    Box,
+    Counts,
+    Domain,
+    Draw,
+    Moves,
+    Unit,
+    count_features,
+    count_pixels,
+    enclosed,
+    scale,
+)
+from sigmazero.spaces.compiled import JOIN, LOWER, VALUE, CompiledSpace, within
+from sigmazero.spaces.space import Space
+
+
+def make_domain(space: Space, x: Tensor, unit: Unit, free: Tensor | None) -> Domain:
+    """Make the domain of a space around inputs; a space that is no more than a box has a `Box`."""
+    lower, upper, compiled = within(space, x, unit == "pixel", free)
+    derives = compiled is not None and compiled.derives
+    lower, upper, free, per_sample = enclosed(x, lower, upper, free, derives)
+    if bool((lower == upper).any()):
+        free = lower < upper
+    if compiled is None:
+        return Box.make(x, lower, upper, free, unit, per_sample)
+    compiled.check(x, lower, upper)
+    return SpaceDomain.make(compiled, x, lower, upper, free, unit, per_sample)
+
+
+@dataclass(frozen=True, eq=False)
+class SpaceDomain(Domain):
+    """A compiled space around a batch of inputs."""
+
+    compiled: CompiledSpace
+
+    needs_exploring = True
+
+    @classmethod
+    def make(
+        cls,
+        compiled: CompiledSpace,
+        x: Tensor,
+        lower: Tensor,
+        upper: Tensor,
+        free: Tensor | None,
+        unit: Unit,
+        per_sample: bool,
+    ) -> SpaceDomain:
+        """Lay the inputs out in search coordinates; derived features stay as they are there."""
+        shape = x.shape[1:]
+        low, high = (t.expand(len(t), *shape).flatten(1) for t in (lower, upper))
+        user_lower, user_upper = (t.view(-1, *shape) for t in (low, high))
+        offset, width = scale(low, high)
+        bounded, flat = (high - low).isfinite(), x.flatten(1)
+        open_mask = None if free is None else free.expand(len(free), *shape).flatten(1)
+        if compiled.repair is not None and compiled.derives:
+            low, high = (torch.where(compiled.repair.derived, flat, end) for end in (low, high))
+            open_mask = low < high
+        fixed, least, most = low == high, (low - offset) / width, (high - offset) / width
+        channels = unit == "pixel" and x.ndim > 2 and x.shape[1] > 1
+        return cls(
+            user_x=x,
+            user_lower=user_lower,
+            user_upper=user_upper,
+            x=compiled.inside(torch.clamp((flat - offset) / width, least, most)),
+            lower=compiled.inside(torch.where(fixed, least, torch.where(bounded, 0.0, low))),
+            upper=compiled.inside(torch.where(fixed, least, torch.where(bounded, 1.0, high))),
+            free=None if open_mask is None else compiled.inside(open_mask),
+            unit=unit,
+            joined=channels or compiled.layout is not None,
+            per_sample=per_sample,
+            compiled=compiled,
+        )
+
+    @property
+    def priced(self) -> bool:
+        """Return whether changes cost other than 1."""
+        return self.compiled.costs is not None
+
+    @property
+    def mostly_binary(self) -> bool:
+        """Return whether most features have two values, and changes cost alike."""
+        return self.compiled.mostly_binary
+
+    @property
+    def tied(self) -> bool:
+        """Return whether rules tie features to each other."""
+        return self.compiled.repair is not None
+
+    @property
+    def cheapest(self) -> float:
+        """Return the least that a change costs."""
+        return self.compiled.cheapest
+
+    @property
+    def accept(self) -> Accept | None:
+        """Return the user's own judge."""
+        return self.compiled.accept
+
+    @property
+    def costs(self) -> Tensor:
+        """Return what a change of each site costs."""
+        return self.x.new_ones(self.sites) if self.compiled.costs is None else self.compiled.costs
+
+    @property
+    def weights(self) -> Tensor | float:
+        """Return the costs divided by their mean; exactly 1.0 where they are all 1."""
+        costs = self.compiled.costs
+        if costs is None:
+            return 1.0
+        return (costs / costs.mean()).to(self.x).view(1, *((1, *self.x.shape[2:]) if self.joined else self.x.shape[1:]))
+
+    def snap(self, a: Tensor) -> Tensor:
+        """Return the nearest legal point."""
+        return self._snapped(a)
+
+    def complete(self, a: Tensor, order: Draw) -> Tensor:
+        """Keep the rules; the point itself where there are none."""
+        return self._snapped(a, order()) if self.tied else a
+
+    def allowed(self, a: Tensor) -> Tensor:
+        """Clip and snap."""
+        return self._snapped(self.clip(a))
+
+    def _snapped(self, a: Tensor, keys: Tensor | None = None) -> Tensor:
+        """Return the legal point nearest to one, or to several per sample.
+
+        `keys`, of the shape of `a`, name features that may join where a rule is broken (see `Repair.apply`).
+        """
+        space, rank = self.compiled, self.x.ndim
+        several = a.ndim > rank
+        clipped = torch.clamp(a, *(_beside(t, several) for t in (self.lower, self.upper)))
+        user = self._user(clipped, keys=keys).flatten(-len(space.shape))
+        x, offset, width = (_beside(t, several) for t in self._flat())
+        inner = (user - offset) / width
+        same = user == x
+        own = _beside(space.outside(self.x, rank), several)
+        # A real value stays as it was: there and back it could become another one by rounding.
+        moved = space.discrete
+        if space.repair is not None:
+            moved = moved | (user != self._user(clipped, snap=False).flatten(-len(space.shape)))
+            same = same | space.repair.derived
+        found = torch.where(same, own, torch.where(moved, inner, space.outside(clipped, rank)))
+        if not several:
+            return space.inside(found)
+        return space.inside(found.flatten(0, 1)).view(*a.shape)
+
+    def best_values(self, g: Tensor) -> Tensor:
+        """Return the better end of each feature; in a one-hot group the best other category."""
+        lower, upper = self.by_site(self.lower), self.by_site(self.upper)
+        end, layout = torch.where(g <= 0, upper, lower), self.compiled.layout
+        if layout is None or layout.one_hot is None:
+            return end
+        x = self.by_site(self.x)
+        best = g.masked_fill(layout.pad | (x == 1), torch.inf).argmin(1, keepdim=True)
+        category = (torch.arange(x.shape[1], device=g.device)[:, None] == best).to(x.dtype)
+        return torch.where(layout.one_hot & (lower < upper), category, end)
+
+    def draw(self, u: Tensor) -> Tensor:
+        """Return a random legal point: any value where there are few, else an end."""
+        end = torch.where(u < 0.5, self.lower, self.upper)
+        between = self.lower + u * (self.upper - self.lower)
+        return self._snapped(torch.where(self.compiled.inside(self.compiled.few[None]), between, end))
+
+    def sample(self, u: Draw, ends: Tensor) -> Tensor:
+        """Replace the ends where a feature has few values."""
+        return torch.where(
+            self.by_site(self.compiled.inside(self.compiled.few[None])), self.by_site(self.draw(u())), ends
+        )
+
+    @property
+    def several(self) -> Tensor | None:
+        """Return the sites of categories and finite sets with more than two values."""
+        space, found = self.compiled, []
+        if space.layout is not None and space.layout.one_hot is not None:
+            found.append((space.layout.one_hot & ((~space.layout.pad).sum(0) > 2))[None])
+        if len(space.at):
+            many = space.tables.isfinite().sum(1) > 2
+            flat = torch.zeros_like(space.discrete).scatter(0, space.at, many)
+            found.append(self.by_site(space.inside(flat[None])).any(1))
+        return None if not found else reduce(torch.logical_or, found)
+
+    @property
+    def categories(self) -> Tensor | None:
+        """Return which sites are one-hot groups."""
+        return None if self.compiled.layout is None else self.compiled.layout.one_hot
+
+    @property
+    def single_changes(self) -> int:
+        """Count the single changes."""
+        return sum(1 for _ in self.compiled.singles())
+
+    def moves(self) -> Moves:
+        """List every single change."""
+        device, depth = self.x.device, self.features // self.sites
+        singles = [
+            (site, kinds + [LOWER] * (depth - len(kinds)), values + [0.0] * (depth - len(values)), partner)
+            for site, kinds, values, partner in self.compiled.singles()
+        ]
+        sites, kinds, values, partners = zip(*singles, strict=True) if singles else ((), (), (), ())
+        site = torch.tensor(sites, dtype=torch.int64, device=device)
+        kind = torch.tensor(kinds, dtype=torch.int64, device=device).view(-1, depth).T
+        value = torch.tensor(values, dtype=torch.float64, device=device).view(-1, depth).T
+        where = site.expand(len(self), depth, len(site))
+        lower, upper = (self.by_site(end).gather(2, where) for end in (self.lower, self.upper))
+        ends = torch.where(kind == LOWER, lower, upper)
+        _, offset, width = self._flat()
+        offset, width = (self.by_site(self.compiled.inside(v)).gather(2, where) for v in (offset, width))
+        inner = (value - offset.double()) / width.double().clamp(min=torch.finfo(torch.float64).tiny)
+        value = torch.where(kind == VALUE, inner.to(ends.dtype), ends)
+        return Moves(site, value, torch.tensor(partners, dtype=torch.int64, device=device))
+
+    def partners(self, partner: Tensor) -> Tensor:
+        """Let each feature of a rule be the first to join, by its turn."""
+        assert self.compiled.repair is not None  # else nothing joins
+        order = self.compiled.repair.order
+        first = torch.remainder(order - (partner[..., None] - 1), JOIN + 1) / (JOIN + 1)
+        found = torch.where((partner[..., None] == 0) | (order < 0), torch.inf, first)
+        return self.compiled.inside(found.flatten(0, -2)).view(*partner.shape, *self.x.shape[1:])
+
+    def to_user(self, a: Tensor) -> Tensor:
+        """Return the nearest legal points in the user's units and shape."""
+        return self._user(a)
+
+    def _user(self, a: Tensor, snap: bool = True, keys: Tensor | None = None) -> Tensor:
+        space, rank = self.compiled, self.x.ndim
+        several = a.ndim > rank
+        flat = space.outside(a, rank)
+        x, offset, width = (_beside(t, several) for t in self._flat())
+        clean, top = (_beside(space.outside(t, rank), several) for t in (self.x, self.upper))
+        lower, end = (_beside(t.flatten(1), several) for t in (self.user_lower, self.user_upper))
+        user = offset + flat * width
+        user = torch.where(flat < top, user.minimum(end), torch.where(flat == top, end, user))
+        user = torch.where(flat == clean, x, user)
+        if snap:
+            user = space.snap(user, x, lower, end, None if keys is None else space.outside(keys, rank))
+        return user.reshape(*a.shape[: a.ndim - rank + 1], *space.shape)
+
+    def from_user(self, points: Tensor) -> Tensor:
+        """Scale back and lay out by sites; derived features stay as they are."""
+        space, flat = self.compiled, points.flatten(1)
+        x, offset, width = self._flat()
+        same = flat == x if space.repair is None else (flat == x) | space.repair.derived
+        return space.inside(torch.where(same, space.outside(self.x, self.x.ndim), (flat - offset) / width))
+
+    def traced(self, points: Tensor) -> Tensor:
+        """Connect derived features with what they follow from."""
+        return points if self.compiled.repair is None else self.compiled.repair.through(points)
+
+    def pull(self, grad: Tensor) -> Tensor:
+        """Pass a gradient straight through the snap."""
+        flat = grad.flatten(1)
+        if self.compiled.derives:  # a user's function may have no slope somewhere
+            flat = torch.nan_to_num(flat, 0.0, 0.0, 0.0)
+        found = self.compiled.inside(flat * self._flat()[2])
+        return found if self.free is None else found * self.free
+
+    def within(self, points: Tensor) -> Tensor:
+        """Return which points lie between the ends; derived features have theirs judged by `legal`."""
+        outside = torch.clamp(points, self.user_lower, self.user_upper) != points
+        return ~self._chosen(outside).flatten(1).any(1)
+
+    def legal(self, points: Tensor) -> Tensor:
+        """Return which points also keep values, groups and rules."""
+        return self.within(points) & self.compiled.legal(points, self.user_x, self.user_lower, self.user_upper)
+
+    def count(self, points: Tensor) -> Counts:
+        """Count changes; derived features, which follow from others, are not counted."""
+        different, layout = self._chosen(points != self.user_x), self.compiled.layout
+        chosen = torch.where(different, points, self.user_x)
+        features, pixels = count_features(chosen, self.user_x), count_pixels(chosen, self.user_x)
+        if layout is not None:
+            changed = layout.sites(different.flatten(1)).any(1)
+        else:
+            changed = (different.any(1) if self.joined else different).flatten(1)
+        costs = self.compiled.costs
+        sites = changed.sum(1)
+        cost = sites if costs is None else (changed.to(points.dtype) * costs).sum(1)
+        return Counts(sites, features if self.unit == "pixel" else sites, pixels, cost)
+
+    def _chosen(self, different: Tensor) -> Tensor:
+        """Return which user features differ, without derived ones."""
+        return self.compiled.chosen(different) if self.compiled.derives else different
+
+    def _flat(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the user's inputs, where the box begins and how wide it is, as (rows, features)."""
+        offset, width = scale(self.user_lower.flatten(1), self.user_upper.flatten(1))
+        return self.user_x.flatten(1), offset, width
+
+    def key(self) -> Hashable:
+        """Return what a captured step has built in; a compiled space is only equal to itself."""
+        return super().key(), self.compiled
+
+
+def _beside(own: Tensor, several: bool) -> Tensor:
+    """Shape a tensor of the domain to stand beside one point per sample, or beside several."""
+    return own.unsqueeze(1) if several else own
