@@ -21,10 +21,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sigmazero.spaces.space import Columns
 from sigmazero.data import Rows, choose, open_table
 from sigmazero.data.tables import TableFile
 from sigmazero.models.architectures.table_mlp import TableMLP
+from sigmazero.spaces.space import Columns
 
 
 def parts(table: TableFile) -> tuple[Rows, Rows]:

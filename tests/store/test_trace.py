@@ -58,7 +58,7 @@ def test_every_question_is_kept_and_the_last_record_is_what_was_found(name):
         assert (trace.l0 == (points != trace.clean).reshape(len(points), -1).sum(1)).all()
         logits = network(torch.from_numpy(points))
         goal = make_problem(rows.images[[row] * len(points)], rows.labels[[row] * len(points)])
-        assert trace.margin == pytest.approx(goal.margin(logits).double().numpy(), abs=1e-5)
+        assert trace.margin == pytest.approx(goal.goal.margin(logits).double().numpy(), abs=1e-5)
         assert (trace.prediction == logits.argmax(1).numpy()).all()
         if np.isfinite(facts["l0"][0]):
             found = rows.images[row].numpy().copy().reshape(-1)
