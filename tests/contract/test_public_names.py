@@ -29,14 +29,15 @@ def listed() -> dict[str, dict[str, str]]:
 
 
 PAGE = listed()
+PRIVATE = {"core", "spaces", "run", "cli"}
 PROMISED = [name for name in PAGE if not name.startswith(("sigmazero.core", "sigmazero.cli", "sigmazero.report."))]
 NATIVES = [name for name in PAGE if name.startswith("sigmazero.adapters.") and not name.endswith(".foreign")]
 
 
 def test_every_package_but_the_private_ones_is_on_the_page():
     packages = {path.parent.name for path in SOURCES.glob("*/__init__.py")}
-    assert {name.split(".")[1] for name in PROMISED if "." in name} == packages - {"core", "run", "cli"} | {"__main__"}
-    for package in sorted(packages - {"core", "run", "cli"}):
+    assert {name.split(".")[1] for name in PROMISED if "." in name} == packages - PRIVATE | {"__main__"}
+    for package in sorted(packages - PRIVATE):
         assert getattr(sz, package) is importlib.import_module(f"sigmazero.{package}")
 
 

@@ -5,7 +5,7 @@ import torch
 
 import sigmazero as sz
 from sigmazero.core import losses
-from sigmazero.core.goal import Leave, Reach
+from sigmazero.core.goal import LeaveClass, ReachClass
 from tests.helpers.networks import TinyNet
 
 LOGITS = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0]], dtype=torch.float64)
@@ -14,7 +14,7 @@ WITH_LOSS = sorted(name for name, attack in sz.ATTACKS.items() if "loss" in atta
 
 
 def goal(targeted: bool):
-    return Reach(Y) if targeted else Leave(Y)
+    return ReachClass(Y) if targeted else LeaveClass(Y)
 
 
 @pytest.mark.parametrize("targeted", [False, True])

@@ -65,7 +65,7 @@ class Goal(ABC):
         return values.view(-1, *[1] * (outputs.ndim - 1)).expand(*outputs.shape[:-1], 1)
 
 
-class Leave(Goal):
+class LeaveClass(Goal):
     """Any class but y."""
 
     name = "untargeted"
@@ -80,7 +80,7 @@ class Leave(Goal):
         return outputs.argmax(1) != self.y
 
 
-class Reach(Goal):
+class ReachClass(Goal):
     """Class y."""
 
     name = "targeted"

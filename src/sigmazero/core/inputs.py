@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sigmazero.core.domain import Box, Domain, Unit, enclosed
-from sigmazero.core.goal import Leave, Reach
+from sigmazero.core.goal import LeaveClass, ReachClass
 from sigmazero.core.layout import Order, channels_first, check_layout, looks_last
 from sigmazero.core.problem import Problem, whole
 from sigmazero.core.warn import warn_caller
@@ -60,7 +60,9 @@ def make_problem(
         domain: Domain = Box.make(x, lower, upper, free, unit, per_sample)
     else:
         domain = _declared(space, bounds, x, unit, free)
-    goal = (Reach if targeted else Leave)(y.detach().to(device=x.device, dtype=torch.int64).clone(), float(margin))
+    goal = (ReachClass if targeted else LeaveClass)(
+        y.detach().to(device=x.device, dtype=torch.int64).clone(), float(margin)
+    )
     return Problem(
         goal=goal,
         domain=domain,

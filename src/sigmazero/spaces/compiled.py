@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sigmazero.core.domain import WHOLE as COMBINED
 from sigmazero.core.domain import Accept
-from sigmazero.spaces.repair import Around, Repair
+from sigmazero.spaces.repair import Around, RuleRepair
 from sigmazero.spaces.space import SLACK, WHOLE, Columns, Floats, Space
 
 FINE = 100  # steps of a feature: with more of them its values are drawn as real ones are, at the ends
@@ -93,7 +93,7 @@ class CompiledSpace:
     tables: Tensor
     costs: Tensor | None
     cheapest: float
-    repair: Repair | None = None
+    repair: RuleRepair | None = None
 
     @classmethod
     def make(
@@ -109,7 +109,7 @@ class CompiledSpace:
         cost = torch.as_tensor(costs[0], device=device)
         by_site = cost if layout is None else layout.sites(cost).amax(0)
         plain = bool((by_site == 1).all())
-        repair = Repair.make(columns, shape, device)
+        repair = RuleRepair.make(columns, shape, device)
         if not (bool(stepped.any()) or columns.tables or layout is not None or not plain or space.accept or repair):
             return None
         most = max((len(table) for table in columns.tables.values()), default=0)

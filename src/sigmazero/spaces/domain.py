@@ -145,7 +145,7 @@ class SpaceDomain(Domain):
     def _snapped(self, a: Tensor, keys: Tensor | None = None) -> Tensor:
         """Return the legal point nearest to one, or to several per sample.
 
-        `keys`, of the shape of `a`, name features that may join where a rule is broken (see `Repair.apply`).
+        `keys`, of the shape of `a`, name features that may join where a rule is broken (see `RuleRepair.apply`).
         """
         space, rank = self.compiled, self.x.ndim
         several = a.ndim > rank

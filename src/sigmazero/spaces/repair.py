@@ -39,7 +39,7 @@ class Around(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Repair:
+class RuleRepair:
     """The laws of a space as tensors over flat features.
 
     derived  which features are derived                loose  those that a repair may move: neither these nor categories
@@ -68,7 +68,7 @@ class Repair:
     order: Tensor
 
     @classmethod
-    def make(cls, columns: Columns, shape: tuple[int, ...], device: torch.device) -> Repair | None:
+    def make(cls, columns: Columns, shape: tuple[int, ...], device: torch.device) -> RuleRepair | None:
         """None where nothing ties features to each other."""
         laws = columns.laws
         if not laws:
