@@ -1,6 +1,7 @@
 """A domain that nobody planned for runs through every attack: integers in a permuted order."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -101,7 +102,8 @@ def test_a_third_domain_runs_through_every_attack(name, kind):
         return linear(points / LEVELS - 0.5)
 
     x = torch.randint(0, LEVELS + 1, (6, 10), generator=torch.Generator().manual_seed(1)).double()
-    y, options = model(x).argmax(1), {"space": Declared(kind), "budget": 6 if attack.kind == "budget" else None}
+    y = model(x).argmax(1)
+    options: Any = {"space": Declared(kind), "budget": 6 if attack.kind == "budget" else None}
     if not attack.spaces and kind.needs_exploring:
         with pytest.raises(ValueError, match=name):
             attack.run(model, x, y, **options)
