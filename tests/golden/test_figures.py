@@ -79,7 +79,9 @@ def written(tables: dict[str, Table]) -> str:
     """Return the tables as the file has them: a line for each row."""
     lines = []
     for table, rows in tables.items():
-        each = [f'    "{name}": {json.dumps({k: round(v, 12) for k, v in told.items()})}' for name, told in rows.items()]
+        each = [
+            f'    "{name}": {json.dumps({k: round(v, 12) for k, v in told.items()})}' for name, told in rows.items()
+        ]
         lines.append(f'  "{table}": {{\n' + ",\n".join(each) + "\n  }")
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
