@@ -22,9 +22,11 @@ NAMES = sorted(sz.ATTACKS)
 COLUMNS = ("l0", "l0_pixel", "cost", "success", "outcome", "forwards", "backwards", "step_found", "own_l0")
 ROWS = 6
 NEAR = 1e-9  # on another processor points differ by less than 1e-12
-# A step of these solves a problem, is taken again in nine rounds, asks many times, or is a whole run of another method.
-STEPS = {"bb": 6, "bb-dataset": 6, "ead": 4, "ead-paper": 4, "genetic": 6, "corner": 9, "corner-at": 9}
-STEPS |= {"sparsefool": 4, "sparsefool-paper": 4, "vfga": 8, "pgd-l0": 6, "sigma-swap": 30, "swap-search": 8}
+# A step of some solves a problem, is taken again in nine rounds, asks many times, or is a run of another method; others
+# find little in 15 steps.
+STEPS = {"bb": 4, "bb-dataset": 4, "ead": 3, "ead-paper": 3, "genetic": 5, "corner": 9, "corner-at": 9}
+STEPS |= dict.fromkeys(("fmn", "query-swap", "sparse-rs", "sparse-rs-inner", "sparse-rs-min"), 40)
+STEPS |= {"sparsefool": 4, "sparsefool-paper": 4, "vfga": 6, "pgd-l0": 4, "sigma-swap": 20, "swap-search": 5}
 FEW = {"bb": {"directions": 60, "blends": 60}, "sparsefool-paper": {"inner_steps": 3}}
 Setting = tuple[torch.nn.Module, Tensor, Tensor, dict[str, Any]]
 
@@ -112,7 +114,7 @@ def settings_of(attack: sz.Attack) -> list[str]:
 
 
 def few_steps(name: str) -> sz.Attack:
-    return sz.get(name, steps=STEPS.get(name, 20), **FEW.get(name, {}))
+    return sz.get(name, steps=STEPS.get(name, 15), **FEW.get(name, {}))
 
 
 def run(attack: sz.Attack, setting: str) -> sz.Result:

@@ -1,0 +1,225 @@
+"""Figures of literal facts, by every rendering: `figures.json` names them (attack × column → value).
+
+The file itself is compared with a plain computation from the facts, so that it cannot hold a false number.
+"""
+
+import itertools
+import json
+import math
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import sigmazero as sz
+from tests.helpers import readers
+from tests.helpers.commands import run_command
+from tests.helpers.readers import Figures
+from tests.helpers.stores import BOXES, CLEAN, COSTS, LABELS, SPACE, Run, write_store
+
+FILE = Path(__file__).parent / "figures.json"
+KS = (0, 1, 2, 3, 5, 6, 10, 25, math.inf)
+SHOWN = "1,2,5,10,25"  # what the tables are asked for
+Table = dict[str, Figures]
+
+
+def golden() -> dict[str, Table]:
+    tables: dict[str, Table] = json.loads(FILE.read_text(encoding="utf-8"))
+    return tables
+
+
+def share(name: str, count: int, of: int) -> Figures:
+    """Return a share and the ends of its interval: where a normal error of 95 % stops to explain the count."""
+    z = NormalDist().inv_cdf(0.975)
+    ends = sorted(np.roots([of + z * z, -(2 * count + z * z), count * count / of]).real)
+    return {name: count / of, f"{name}.low": max(ends[0], 0.0), f"{name}.high": min(ends[1], 1.0)}
+
+
+def figures(run: Run, changes: list[float], ks: tuple[float, ...] = KS) -> Figures:
+    """Return all figures of a run, with changes counted or priced."""
+    found: Figures = {"samples": 8, "clean_accuracy": sum(np.array(CLEAN[run.model]) == LABELS) / 8}
+    for k in ks:
+        found |= share(f"asr@{k:g}", sum(each <= k and each < math.inf for each in changes), 8)
+    ordered = sorted(changes)
+    found["median_l0"] = (ordered[3] + ordered[4]) / 2
+    found["queries"] = (sum(run.forwards) + sum(run.backwards)) / 8
+    found["seconds_per_sample"] = run.seconds / 8
+    return found
+
+
+def row(run: Run) -> str:
+    return f"{run.model} {run.attack}"
+
+
+def fixed(runs: list[Run]) -> Figures:
+    """Return a line of the table of budgets: success at each of them; the other figures are of the smallest."""
+    rates = [figures(run, run.changes, (run.budget or 0,)) for run in runs]
+    merged = {name: value for each in rates for name, value in each.items()} | rates[0]
+    del merged["median_l0"]
+    return merged
+
+
+def by_hand() -> dict[str, Table]:
+    """Return what figures.json must hold."""
+    limited = [run for run in BOXES if run.budget is not None]
+    cost = {row(run): figures(run, run.cost) for run in COSTS}
+    return {
+        "minimum-norm": {row(run): figures(run, run.changes) for run in BOXES if run.budget is None},
+        "fixed-budget": {name: fixed([run for run in limited if row(run) == name]) for name in map(row, limited)},
+        "minimum-norm with costs": {row(run): figures(run, run.changes) for run in COSTS},
+        "by-cost": cost,
+        "gate": {"eps 2": gated(2), "any": gated(None)},
+    }
+
+
+def written(tables: dict[str, Table]) -> str:
+    """Return the tables as the file has them: a line for each row."""
+    lines = []
+    for table, rows in tables.items():
+        each = [
+            f'    "{name}": {json.dumps({k: round(v, 12) for k, v in told.items()})}' for name, told in rows.items()
+        ]
+        lines.append(f'  "{table}": {{\n' + ",\n".join(each) + "\n  }")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def test_the_file_holds_what_the_facts_say():
+    expected = written(by_hand())
+    assert FILE.read_text(encoding="utf-8") == expected, f"{FILE.name} should be:\n{expected}"
+
+
+def check(read: Table, table: str, *must: str) -> None:
+    """Compare what is shown with the file, to the digits shown; an interval of a median is random and left out."""
+    told = golden()[table]
+    assert set(read) == set(told)
+    for name, shown in read.items():
+        assert set(must) <= set(shown), f"{table}, {name}"
+        for figure, value in shown.items():
+            if figure in told[name]:
+                assert readers.Shown.agrees(value, told[name][figure]), f"{table}, {name}: {figure} is shown as {value}"  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("literal")
+    return {
+        "boxes": write_store(folder / "boxes.db", BOXES),
+        "costs": write_store(folder / "costs.db", COSTS, SPACE),
+    }
+
+
+ALWAYS = ("queries", "seconds_per_sample")
+ASKED = tuple(f"asr@{k}" for k in SHOWN.split(","))
+TABLES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "minimum-norm": ("boxes", ("--table", "minimum-norm", "--k", SHOWN), (*ASKED, "asr@inf", "median_l0", *ALWAYS)),
+    "fixed-budget": ("boxes", ("--table", "fixed-budget"), ("asr@2", "asr@5", *ALWAYS)),
+    "minimum-norm with costs": ("costs", ("--k", SHOWN), (*ASKED, "asr@inf", "median_l0", *ALWAYS)),
+    "by-cost": ("costs", ("--over", "cost", "--k", SHOWN), (*ASKED, "asr@inf", "median_l0", *ALWAYS)),
+}
+FORMATS = {
+    "terminal": readers.read_table,
+    "markdown": readers.read_markdown,
+    "latex": readers.read_latex,
+    "csv": readers.read_csv,
+}
+
+
+@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize("table", TABLES)
+def test_tables_show_the_figures(table, to, stores):
+    store, options, must = TABLES[table]
+    for more in ((), ("--intervals",)):
+        ran = run_command("report", stores[store], *options, "--to", to, *more, columns=400)
+        assert ran.code == 0, ran.stderr
+        ends = [f"{name}.{end}" for name in must if more and name.startswith("asr@") for end in ("low", "high")]
+        check(FORMATS[to](ran.stdout), table, *must, *ends)
+
+
+@pytest.mark.parametrize("store", ["boxes", "costs"])
+def test_pages_show_the_figures(store, stores, tmp_path):
+    ran = run_command("report", stores[store], "-o", tmp_path / "page.html")
+    assert ran.code == 0, ran.stderr
+    read = readers.read_page((tmp_path / "page.html").read_text(encoding="utf-8"))
+    names = {"minimum-norm": "minimum-norm" if store == "boxes" else "minimum-norm with costs", "by-cost": "by-cost"}
+    names |= {"fixed-budget": "fixed-budget"}
+    seen = set()
+    for kind, lines in read.items():
+        table, _, copy = kind.partition(" as ")
+        if table in names:
+            must = ("asr@2", "asr@5") if table == "fixed-budget" else ("median_l0", "asr@inf")
+            check(lines, names[table], *must, *ALWAYS)
+            seen.add(table)
+        for start, counted in (("curve", "minimum-norm"), ("cost-curve", "by-cost")):
+            if kind.partition(": ")[0].removesuffix(", drawn") == start:
+                about = kind.partition(": ")[2].partition(" on ")[0]
+                told = golden()[names[counted]]
+                own = {f"{about} {name}": line for name, line in lines.items() if f"{about} {name}" in told}
+                assert own
+                for name, line in own.items():
+                    agreed = {k: line[k] for k in line if k in told[name]}
+                    assert agreed
+                    assert all(readers.Shown.agrees(v, told[name][k]) for k, v in agreed.items()), f"{kind}, {name}"  # type: ignore[arg-type]
+                seen.add(start)
+    wanted = {"boxes": {"minimum-norm", "fixed-budget", "curve"}, "costs": {"minimum-norm", "curve", "cost-curve"}}
+    assert seen >= wanted[store]
+
+
+@pytest.mark.parametrize("to", ["csv", "jsonl"])
+def test_exports_hold_the_facts(to, stores, tmp_path):
+    for store, runs in (("boxes", BOXES), ("costs", COSTS)):
+        file = tmp_path / f"{store}.{to}"
+        assert run_command("export", stores[store], "--to", to, "--out", file).code == 0
+        read = [*readers.read_export(file.read_text(encoding="utf-8"), to).values()]
+        cells = {(each["model"][0], each["attack"][0], each["budget"][0] or None): each for each in read}
+        assert len(cells) == len(read) == len(runs)
+        for run in runs:
+            told = cells[run.model, run.attack, run.budget if to == "jsonl" or run.budget is None else str(run.budget)]
+            assert told["outcome"] == [sz.Outcome(each).name.lower() for each in run.outcome]
+            for name, facts in (("l0", run.changes), ("cost", run.cost), ("returned", run.returned)):
+                expected = [None if math.isnan(each) else each for each in facts]
+                assert [None if each is None or math.isnan(each) else each for each in told[name]] == expected, name
+            assert (told["forwards"], told["backwards"]) == (run.forwards, run.backwards)
+
+
+WEIGHT, BIAS = [4.0, 3.0, 2.0, 1.0], 3.0
+INPUTS = [[0.5] * 4, [1.0] * 4, [0.25, 0.5, 1.0, 0.5], [1.0, 0.0, 0.5, 1.0], [0.1] * 4, [0.9, 0.4, 0.8, 0.7]]
+
+
+def needed(x: list[float]) -> float:
+    """Return the fewest features that must go to 0 to leave the class of a large sum, by trying all of them."""
+    kept = [
+        n
+        for n in range(5)
+        for gone in itertools.combinations(range(4), n)
+        if sum(w * v for i, (w, v) in enumerate(zip(WEIGHT, x, strict=True)) if i not in gone) < BIAS
+    ]
+    return min(kept)
+
+
+def gated(eps: int | None) -> Figures:
+    """Return the figures of a gate on a linear model; the fifth input is already wrong."""
+    counts = [needed(x) for x in INPUTS]
+    found: Figures = {"samples": 6, "clean_accuracy": sum(n > 0 for n in counts) / 6}
+    if eps is None:
+        return found | {"median_l0": sum(sorted(counts)[2:4]) / 2}
+    return found | share(f"robust@{eps}", sum(n > eps for n in counts), 6)
+
+
+@pytest.mark.parametrize(("name", "eps"), [("eps 2", 2), ("any", None)])
+def test_gates_show_the_figures(name, eps):
+    model = torch.nn.Linear(4, 2).requires_grad_(False)
+    model.weight.copy_(torch.tensor([WEIGHT, [0.0] * 4]))
+    model.bias.copy_(torch.tensor([0.0, BIAS]))
+    how: dict[str, Any] = {"version": "custom", "attacks_to_run": [sz.get("fmn", steps=60), sz.get("corner", steps=20)]}
+    verdict = sz.gate(model, (torch.tensor(INPUTS), torch.zeros(6).long()), eps, doctor=False, **how)
+    record, said = readers.read_gate(verdict.document), readers.read_verdict(str(verdict))
+    must = ("median_l0",) if eps is None else (f"robust@{eps}", f"robust@{eps}.low", f"robust@{eps}.high")
+    told = golden()["gate"][name]
+    for shown in (record[""], said):
+        assert {*must, "samples"} <= set(shown)
+        for figure in set(shown) & set(told):
+            assert readers.Shown.agrees(shown[figure], told[figure]), f"{figure} is shown as {shown[figure]}"  # type: ignore[arg-type]
+    assert record[""]["clean_accuracy"] == pytest.approx(told["clean_accuracy"], abs=1e-6)
