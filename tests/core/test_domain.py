@@ -99,7 +99,8 @@ def test_a_third_domain_runs_through_every_attack(name, kind):
     attack, linear = sz.get(name, steps=min(sz.ATTACKS[name].steps, 60)), Linear((10,), seed=5)
 
     def model(points: Tensor) -> Tensor:
-        return linear(points / LEVELS - 0.5)
+        logits: Tensor = linear(points / LEVELS - 0.5)
+        return logits
 
     x = torch.randint(0, LEVELS + 1, (6, 10), generator=torch.Generator().manual_seed(1)).double()
     y = model(x).argmax(1)
