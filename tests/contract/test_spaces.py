@@ -1,78 +1,116 @@
-"""Attacks in spaces: every success is legal by code that shares nothing with them, and counted right."""
+"""Attacks in spaces: every point is legal by code that shares nothing with them, and counted right."""
 
 from functools import partial
+from math import isfinite
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from PIL import Image
 
 import sigmazero as sz
-from sigmazero.core.space_file import parse
-from sigmazero.data import load as load_rows
-from sigmazero.models import load as load_model
 from tests.helpers import loans
-from tests.helpers.networks import TinyNet
+from tests.helpers.attacks import same
+from tests.helpers.networks import Linear, TinyNet
 from tests.helpers.spaces import Plain, bind, draw, fewest, inputs, network
 
 IN_SPACES = [name for name, attack in sorted(sz.ATTACKS.items()) if attack.spaces]
 OTHERS = [name for name, attack in sorted(sz.ATTACKS.items()) if not attack.spaces]
+SEEDS = (1018, 38)  # of spaces that have everything between them
+SHAPE = (3, 6, 6)
+PIXEL = np.arange(108).reshape(SHAPE)  # flat places of an image's values
 
 
 def small(name: str, steps: int = 15) -> sz.Attack:
+    """The attack with few steps, and few tries to find a start."""
     more: dict[str, Any] = {"directions": 20, "blends": 20} if name.startswith("bb") else {}
     return sz.get(name, steps=steps, **more)
 
 
 def how(attack: sz.Attack, budget: int = 3) -> dict[str, Any]:
+    """The budget that fixed-budget attacks need."""
     return {"budget": budget} if attack.kind == "budget" else {}
 
 
-def checked(
-    plain: Plain, net: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, result: sz.Result, tiny: float = 1e-12
-) -> None:
-    """Every success is legal, fools the network, and has the l0 and the cost that are claimed."""
+class Counted(torch.nn.Module):
+    """Counts the rows that pass a network, forwards and backwards."""
+
+    def __init__(self, net: torch.nn.Module) -> None:
+        super().__init__()
+        self.net, self.seen = net, {"forwards": 0, "backwards": 0}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The logits."""
+        logits: torch.Tensor = self.net(x)
+        self.seen["forwards"] += len(x)
+        if logits.requires_grad:
+            logits.register_hook(lambda grad: self.seen.update(backwards=self.seen["backwards"] + len(grad)))
+        return logits
+
+
+def checked(plain: Plain, net: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, result: sz.Result) -> None:
+    """Every point is legal, fools the network, and has the l0 and the cost that are claimed."""
     clean, points = x.double().numpy(), result.x_adv.double().numpy()
-    assert not plain.complaints(clean, points, tiny)
+    assert not plain.complaints(clean, points, 1e-9)
     l0, cost = plain.count(clean, points)
-    won = result.success.numpy()
-    assert (net(result.x_adv).argmax(1) != y).numpy()[won].all()
-    assert result.l0.numpy()[won].tolist() == np.array(l0, dtype=float)[won].tolist()
-    assert np.allclose(result.cost.numpy()[won], np.array(cost)[won])
-    assert torch.equal(result.x_adv[~result.success], x[~result.success])
-    assert result.cost[~result.success].isinf().all()
+    found = result.l0.isfinite()
+    assert (net(result.x_adv).argmax(1) != y)[found].all()
+    assert result.l0[found].tolist() == np.array(l0, dtype=float)[found.numpy()].tolist()
+    assert np.allclose(result.cost[found].numpy(), np.array(cost)[found.numpy()])
+    assert torch.equal(result.x_adv[~found], x[~found])
+    assert result.cost[~found].isinf().all()
+    within = found if result.budget is None else result.l0 <= result.budget
+    assert torch.equal(result.success, within)
     assert (result.given_up == 0).all()  # what was claimed was asked about, and was legal then
 
 
-def ruled(seed: int, finite: bool = False, priced: bool | None = None, dtype: torch.dtype = torch.float64) -> Any:
+def ruled(seed: int, finite: bool = False, priced: bool | None = None) -> Any:
     """A space with rules, inputs, a network and labels; in some the inputs are equal, so that a rule may say "="."""
     random = Random(seed)
     plain = draw(random, finite, priced=priced)
-    x = inputs(plain, random, dtype=dtype)
+    x = inputs(plain, random)
     x = x[:1].repeat(3, 1) if len(plain.direction) == 1 and random.random() < 0.5 else x
     x = bind(plain, x, random)
-    net = network(len(plain), seed % 1000, dtype)
+    net = network(len(plain), seed % 1000)
+    return plain, x, net, net(x).argmax(1)
+
+
+def free(seed: int, finite: bool = False, priced: bool | None = None, rows: int = 3) -> Any:
+    """The same without rules."""
+    random = Random(seed)
+    plain = draw(random, finite, rows, priced)
+    x, net = inputs(plain, random, rows), network(len(plain), seed % 1000)
     return plain, x, net, net(x).argmax(1)
 
 
 @pytest.mark.parametrize("name", IN_SPACES)
-@settings(max_examples=8)
+@settings(max_examples=2)
 @given(seed=st.integers(0, 2**31), rules=st.booleans())
-def test_every_success_is_legal(name, seed, rules):
+@example(seed=SEEDS[0], rules=True)
+@example(seed=SEEDS[1], rules=True)
+def test_every_point_is_legal_and_every_query_counted(name, seed, rules):
     attack = small(name, 12)
-    if rules:
+    plain, x, net, y = (ruled if rules else free)(seed)
+    counted = Counted(net)
+    result = attack.run(counted, x, y, space=plain.space(), **how(attack))
+    checked(plain, net, x, y, result)
+    assert {field: int(getattr(result, field).sum()) for field in counted.seen} == counted.seen
+
+
+def test_the_chosen_spaces_have_everything():
+    has: set[str] = set()
+    for seed in SEEDS:
         plain, x, net, y = ruled(seed)
-    else:
-        random = Random(seed)
-        plain = draw(random)
-        x, net = inputs(plain, random), network(len(plain), seed % 1000)
-        y = net(x).argmax(1)
-    result = attack.run(net, x, y, space=plain.space(), **how(attack))
-    checked(plain, net, x, y, result, 1e-9 if rules else 1e-12)
+        has |= {*plain.kind, *(word for row in plain.direction for word in row), *(rule[1] for rule in plain.rules)}
+        has |= {name for name in ("one_hot", "tied", "derived", "ratio") if getattr(plain, name)}
+        has |= {name for name, some in (("grid", any(plain.grid)), ("cost", len(set(plain.cost)) > 1)) if some}
+        has |= {"around"} if any(map(isfinite, plain.around)) else set()
+        assert sz.get("corner", steps=40).run(net, x, y, space=plain.space()).success.all()
+    kinds = {"real", "integer", "binary", "values", "grid", "one_hot", "tied", "around", "cost"}
+    assert has == kinds | {"both", "up", "down", "none", "<=", ">=", "=", "derived", "ratio"}
 
 
 def against(best, result, priced):
@@ -85,33 +123,45 @@ def against(best, result, priced):
     return pairs
 
 
-def assert_near(pairs, gap, lost, above):
-    """More than so many rows can be fooled; few of them were missed, and the others are near the least."""
-    possible = [(least, got) for least, got in pairs if np.isfinite(least)]
-    found = [(least, got) for least, got in possible if np.isfinite(got)]
-    assert len(possible) > above
+@pytest.mark.parametrize(
+    ("made", "name", "options", "gap", "lost"),
+    [
+        (free, "sigma-swap", {"queries": 200}, 0.04, 0.0),
+        (free, "corner", {"steps": 100}, 0.04, 0.0),
+        (free, "sigma-zero", {"steps": 60}, 0.2, 0.05),
+        (ruled, "sigma-swap", {"queries": 150}, 0.08, 0.0),
+        (ruled, "corner", {"steps": 60}, 0.04, 0.0),
+        (ruled, "sigma-zero", {"steps": 60}, 0.35, 0.15),
+    ],
+)
+def test_gap_to_the_true_minimum(made, name, options, gap, lost):
+    """Over all points of finite spaces: the mean excess, and the share of rows not fooled.
+
+    Of changes in spaces without rules, of cost in spaces with rules.
+    """
+    pairs: list[tuple[float, float]] = []
+    priced = made is ruled
+    for seed in (0, 1, 4, 6, 8):  # some of these inputs can be fooled, with rules too
+        plain, x, net, y = made(seed, finite=True, priced=priced)
+        result = sz.get(name, **options).run(net, x, y, space=plain.space())
+        checked(plain, net, x, y, result)
+        pairs += against(fewest(plain, net, x, y), result, priced)
+    possible = [(least, got) for least, got in pairs if isfinite(least)]
+    found = [(least, got) for least, got in possible if isfinite(got)]
+    assert len(possible) > 4
     assert len(possible) - len(found) <= lost * len(possible)
     assert sum(got for _, got in found) <= (1 + gap) * sum(least for least, _ in found)
 
 
-@pytest.mark.parametrize("priced", [False, True])
-@pytest.mark.parametrize(
-    ("name", "options", "gap", "lost"),
-    [
-        ("sigma-swap", {"queries": 150}, 0.08, 0.0),
-        ("corner", {"steps": 60}, 0.04, 0.0),
-        ("sigma-zero", {"steps": 60}, 0.35, 0.15),
-    ],
-)
-def test_gap_to_the_true_minimum_with_rules(name, options, gap, lost, priced):
-    """Over all points of finite spaces with rules and derived features."""
-    pairs: list[tuple[float, float]] = []
-    for seed in (0, 1, 4, 6, 8):  # in which some of the inputs can be fooled
-        plain, x, net, y = ruled(seed, finite=True, priced=priced)
-        result = sz.get(name, **options).run(net, x, y, space=plain.space())
-        checked(plain, net, x, y, result, 1e-9)
-        pairs += against(fewest(plain, net, x, y), result, priced)
-    assert_near(pairs, gap, lost, above=4)
+@settings(max_examples=10)
+@given(seed=st.integers(0, 2**31))
+def test_corner_finds_every_single_change(seed):
+    plain, x, net, y = free(seed, finite=True)
+    result = sz.get("corner").run(net, x, y, space=plain.space())
+    for row, (l0, cost, single) in enumerate(fewest(plain, net, x, y)):
+        if single < np.inf:
+            assert cost - 1e-6 <= float(result.cost[row]) <= single + 1e-6
+            assert set(plain.cost) != {1.0} or float(result.l0[row]) == l0 == 1
 
 
 @pytest.mark.parametrize("name", ["sigma-swap", "corner", "sigma-zero"])
@@ -129,71 +179,16 @@ def test_a_change_takes_the_partner_that_a_sum_asks_for(name):
         assert name == "sigma-zero" or result.l0.tolist() == [2.0]
 
 
-@pytest.mark.parametrize("name", ["sigma-zero", "sigma-swap", "corner"])
-def test_in_single_precision_too(name):
-    for seed in range(10):
-        random = Random(seed)
-        plain = draw(random)
-        plain.grid = [0.5 if step == 0.1 else step for step in plain.grid]  # 0.1 is another number in float32
-        plain.legal = [
-            legal if not step else [v for v in np.arange(low, high + 0.1, step).tolist() if v <= high]
-            for legal, step, (low, high) in zip(plain.legal, plain.grid, plain.ends, strict=True)
-        ]
-        if "values" in plain.kind:
-            continue
-        x, net = inputs(plain, random, dtype=torch.float32), network(len(plain), seed, torch.float32)
-        y = net(x).argmax(1)
-        checked(plain, net, x, y, small(name).run(net, x, y, space=plain.space()))
-
-
-def test_random_spaces_are_not_all_beyond_reach():
-    won = 0
-    for seed in range(20):
-        random = Random(seed)
-        plain = draw(random)
-        x, net = inputs(plain, random), network(len(plain), seed)
-        won += int(sz.get("corner").run(net, x, net(x).argmax(1), space=plain.space()).success.sum())
-    assert won >= 20
-
-
-@settings(max_examples=40)
-@given(seed=st.integers(0, 2**31))
-def test_corner_finds_every_single_change(seed):
-    random = Random(seed)
-    plain = draw(random, finite=True)
-    x, net = inputs(plain, random), network(len(plain), seed % 1000)
-    y = net(x).argmax(1)
-    result = sz.get("corner").run(net, x, y, space=plain.space())
-    for row, (l0, cost, single) in enumerate(fewest(plain, net, x, y)):
-        if single < np.inf:
-            assert cost - 1e-6 <= float(result.cost[row]) <= single + 1e-6
-            assert set(plain.cost) != {1.0} or float(result.l0[row]) == l0 == 1
-
-
-@pytest.mark.parametrize("priced", [False, True])
 @pytest.mark.parametrize(
-    ("name", "options", "gap", "lost"),
+    ("name", "options", "gap"),
     [
-        ("sigma-swap", {"queries": 200}, 0.04, 0.0),
-        ("corner", {"steps": 100}, 0.04, 0.0),
-        ("sigma-zero", {"steps": 60}, 0.2, 0.05),
+        ("sigma-swap", {"queries": 400}, 0.02),
+        ("corner", {}, 0.02),
+        ("saliency", {}, 0.02),
+        ("genetic", {"steps": 60}, 0.1),
     ],
 )
-def test_gap_to_the_true_minimum(name, options, gap, lost, priced):
-    """Over all points of finite spaces: the mean excess of changes, or of cost, and the share of rows not fooled."""
-    pairs: list[tuple[float, float]] = []
-    for seed in range(10):
-        random = Random(seed)
-        plain = draw(random, finite=True, priced=priced)
-        x, net = inputs(plain, random), network(len(plain), seed)
-        y = net(x).argmax(1)
-        result = sz.get(name, **options).run(net, x, y, space=plain.space())
-        pairs += against(fewest(plain, net, x, y), result, priced)
-    assert_near(pairs, gap, lost, above=10)
-
-
-@pytest.mark.parametrize(("name", "options"), [("sigma-swap", {"queries": 400}), ("corner", {})])
-def test_features_added_to_a_linear_detector(name, options):
+def test_features_added_to_a_linear_detector(name, options, gap):
     """The fewest are known: those that speak most for it, until the score is below 0."""
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(60, generator=generator, dtype=torch.float64)
@@ -206,19 +201,20 @@ def test_features_added_to_a_linear_detector(name, options):
     gains = torch.where(x == 0, -weight, 0).clamp(min=0).sort(1, descending=True).values.cumsum(1)
     optimum = (gains <= detector(x)[:, 1:]).sum(1) + 1
     assert (optimum < 40).all()
-    result = sz.get(name, **options).run(
-        detector, x, torch.ones(16).long(), space=sz.Space(kind="binary", direction="up")
-    )
+    added = sz.Space(kind="binary", direction="up")
+    result = sz.get(name, **options).run(detector, x, torch.ones(16).long(), space=added)
     assert (result.x_adv >= x).all()
     assert (result.l0 >= optimum).all()
-    assert result.l0.mean() <= 1.02 * optimum.double().mean()
+    assert result.l0.mean() <= (1 + gap) * optimum.double().mean()
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_others_refuse_by_name(name):
-    x, net = torch.zeros(2, 4), network(4, 0, torch.float32)
-    with pytest.raises(ValueError, match=f"{name} cannot honour a space"):
-        sz.ATTACKS[name].run(net, x, net(x).argmax(1), space=sz.Space(kind="binary"))
+def test_others_refuse_before_the_first_query(name):
+    def never_asked(x):
+        raise AssertionError("the model was asked")
+
+    with pytest.raises(ValueError, match=f"{name}.* space"):
+        sz.ATTACKS[name].run(never_asked, torch.zeros(2, 4), torch.zeros(2).long(), space=sz.Space(kind="binary"))
 
 
 @pytest.mark.parametrize("name", sorted(sz.ATTACKS))
@@ -230,9 +226,7 @@ def test_a_space_that_is_a_box_is_the_box(name):
     mask = torch.tensor([True, True, False, True, True, True])
     space = sz.Space(lower=-1, upper=3, direction=["both", "both", "none", "both", "both", "both"])
     one = attack.run(net, x, y, bounds=(-1, 3), mask=mask, **how(attack))
-    two = attack.run(net, x, y, space=space, **how(attack))
-    assert torch.equal(one.x_adv, two.x_adv)
-    assert torch.equal(one.forwards, two.forwards)
+    same(one, attack.run(net, x, y, space=space, **how(attack)))
     assert torch.equal(one.cost, one.l0)
 
 
@@ -282,53 +276,82 @@ def test_units_change_nothing_where_there_are_rules(name):
     assert torch.equal(found[0].forwards, found[1].forwards)
 
 
-def test_a_batch_of_any_size_gives_the_same():
-    random = Random(5)
-    plain = draw(random, rows=6)
-    x, net = inputs(plain, random, rows=6), network(len(plain), 5)
-    y = net(x).argmax(1)
-    for name in ("sigma-zero", "sigma-swap", "corner", "sparse-rs-min"):
-        whole, cut = (small(name).run(net, x, y, space=plain.space(), batch_size=n) for n in (6, 2))
-        assert torch.allclose(whole.x_adv, cut.x_adv)
-        assert torch.equal(whole.l0, cut.l0)
+@pytest.mark.parametrize("name", IN_SPACES)
+def test_a_batch_of_any_size_gives_the_same(name):
+    plain, x, _, _ = free(5, rows=4)
+    net, attack = Linear((len(plain),)), small(name, 8)  # it rounds alike in a batch of any size
+    options = how(attack) | ({"pool": x} if name == "bb-dataset" else {})
+    same(*(attack.run(net, x, net(x).argmax(1), space=plain.space(), batch_size=n, **options) for n in (4, 3)))
 
 
-def test_images_of_eight_bits_survive_being_saved(tmp_path):
-    """On the bundled network, which reads real digits: what is found is still wrong after a PNG."""
-    net, digits = load_model("demo"), load_rows("mnist-5k-heldout")
-    some = torch.arange(0, 1000, 180)
-    x, y = digits.images[some], digits.labels[some]
-    for name, options in (("sigma-zero", {"steps": 100}), ("sigma-swap", {"queries": 200})):
-        result = sz.get(name, **options).run(net, x, y, space=sz.Space.image8())
-        assert result.success.all()
-        for row, image in enumerate(result.x_adv):
-            Image.fromarray((image[0] * 255).round().to(torch.uint8).numpy()).save(tmp_path / f"{row}.png")
-            again = torch.from_numpy(np.array(Image.open(tmp_path / f"{row}.png"))).float() / 255
-            assert torch.equal(again, image[0])
-            assert int((again != x[row, 0]).sum()) == int(result.l0[row])
+@pytest.mark.parametrize("name", IN_SPACES)
+def test_images_of_eight_bits_survive_being_saved(name):
+    """In single precision, in which a step of 1/255 rounds."""
+    net, attack = torch.nn.Sequential(torch.nn.Flatten(), network(4, 1, torch.float32)), small(name, 40)
+    x = torch.randint(256, (6, 1, 2, 2), generator=torch.Generator().manual_seed(2)) / 255
+    result = attack.run(net, x, net(x).argmax(1), space=sz.Space.image8(), **how(attack))
+    saved = (result.x_adv * 255).round().to(torch.uint8)
+    assert torch.equal(saved.float() / 255, result.x_adv)
+    found = result.l0.isfinite()
+    assert found.any()
+    assert torch.equal((result.x_adv != x).flatten(1).sum(1)[found], result.l0[found].long())
+
+
+SITES: dict[str, tuple[sz.Space, list[Any]]] = {
+    "patches": (
+        sz.Space.patches(SHAPE, 3),
+        [PIXEL[:, i : i + 3, j : j + 3].ravel() for i in (0, 3) for j in (0, 3)],
+    ),
+    "rows": (sz.Space.rows(SHAPE), [PIXEL[:, i].ravel() for i in range(6)]),
+    "columns": (sz.Space.image_columns(SHAPE), [PIXEL[:, :, j].ravel() for j in range(6)]),
+    "pixels": (sz.Space.pixels(SHAPE), [PIXEL[:, i, j].ravel() for i in range(6) for j in range(6)]),
+}
 
 
 @pytest.mark.parametrize(
-    "space", [sz.Space.patches((3, 6, 6), 3), sz.Space.rows((3, 6, 6)), sz.Space.pixels((3, 6, 6))]
+    ("name", "sites"), [(name, "patches") for name in IN_SPACES] + [("sigma-zero", sites) for sites in list(SITES)[1:]]
 )
-def test_patches_and_rows_of_images(space):
-    net = TinyNet("rgb")
-    sites = space.columns((3, 6, 6)).groups
-    for name in ("sigma-zero", "sigma-swap", "corner", "pgd-l0-min"):
-        result = small(name, 40).run(net, net.x, net.y, space=space)
-        assert result.success.any(), name
-        changed = (result.x_adv != net.x).flatten(1)
-        counted = torch.stack([changed[:, list(site.members)].any(1) for site in sites], 1).sum(1)
-        assert torch.equal(counted[result.success], result.l0[result.success].long())
-        assert (result.l0[result.success] <= len(sites)).all()
+def test_parts_of_images_count_once(name, sites):
+    space, members = SITES[sites]
+    net, attack = TinyNet("rgb"), small(name)
+    result = attack.run(net, net.x, net.y, space=space, **how(attack, 2))
+    found = result.l0.isfinite()
+    changed = (result.x_adv != net.x).flatten(1)
+    counted = torch.stack([changed[:, site].any(1) for site in members], 1).sum(1)
+    assert found[:5].any()
+    assert torch.equal(counted[found], result.l0[found].long())
+    assert torch.equal(result.cost, result.l0)
 
 
-def test_a_category_among_the_changes_becomes_another():
+@pytest.mark.parametrize("name", IN_SPACES)
+def test_a_point_must_be_near_and_accepted(name):
+    """Within ±0.4 of the input, and with a first feature that grew by no more than the second fell."""
+    net, attack = network(6, 3), small(name, 60 if name.endswith("-min") else 15)
+    judged = torch.zeros(8, dtype=torch.int64)
+    x = torch.rand(8, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+    def accept(points: torch.Tensor, clean: torch.Tensor) -> torch.Tensor:
+        judged.add_((clean[:, None] == x[None]).all(2).sum(0))
+        return (points - clean)[:, :2].sum(1) <= 0
+
+    result = attack.run(net, x, net(x).argmax(1), space=sz.Space(around=0.4, accept=accept), **how(attack))
+    moved = result.x_adv - x
+    assert result.success.any() or name == "bb-dataset"  # which starts at other inputs, and these are far away
+    assert (moved.abs() <= 0.4 + 1e-12).all()
+    assert (moved[:, :2].sum(1) <= 0).all()
+    assert result.judged is not None
+    assert torch.equal(result.judged, judged)
+    assert (result.outcome[~result.success] != sz.Outcome.FOUND).all()
+
+
+def test_a_category_among_the_changes_becomes_another(tmp_path):
     """Where two changes were found, one of them a word, another word alone is found too; and sums of costs round."""
     x, y = (torch.from_numpy(each) for each in loans.table())
     held: dict[str, Any] = {}
     exec(loans.NET, held)
-    result = sz.get("sigma-swap", queries=200).run(held["build"](), x, y, space=parse(loans.SPACE))
+    (tmp_path / "space.toml").write_text(loans.SPACE)
+    space = sz.Space.from_toml(tmp_path / "space.toml")
+    result = sz.get("sigma-swap", queries=200).run(held["build"](), x, y, space=space)
     assert result.cost.tolist() == [1.0] * len(x)
     cheap = sz.Space(kind="binary", cost=0.1)
     net = torch.nn.Linear(3, 2).requires_grad_(False)
