@@ -13,7 +13,7 @@ from tests.helpers.attacks import EVERY, how, longer, small
 from tests.helpers.networks import linear_problem
 
 IN_SPACES = [name for name in EVERY if sz.ATTACKS[name].spaces]
-TAKES = {"start": ("bb", "bb-dataset", "label-swap", "swap-search"), "pool": ("bb", "bb-dataset")}
+TAKES = {"start": ("bb", "bb-dataset", "label-swap", "swap-search"), "pool": ("bb-dataset",)}
 # The clean input is not asked about again during the search, or not with gradients. bb-dataset notices by chance.
 NEVER_NOTICE = ("bb", "pdpgd", "pgd-l0", "spgd", "corner", "genetic", "label-swap", "query-swap", "sparse-rs")
 defect = pytest.mark.xfail(strict=True, reason="rebuild 1")
@@ -29,18 +29,20 @@ def unless(good: bool, *case: Any) -> Any:
 )
 def test_where_to_start_is_heeded_or_refused(name, option):
     model, x, y = linear_problem((8,), 3, seed=3)
-    attack, calls = small(name), []
+    attack, points = small(name), [torch.zeros(0, 8, dtype=torch.float64)]
 
     def asked(z):
-        calls.append(len(z))
+        points.append(z.detach().clone())
         return model(z)
 
+    options: dict[str, Any] = how(attack) | {option: 1 - x}
     if name in TAKES[option]:
-        assert len(attack.run(asked, x, y, **{option: 1 - x})) == 3
+        attack.run(asked, x, y, **options)
+        assert (torch.cat(points)[:, None] == 1 - x).all(2).any()
     else:
         with pytest.raises(ValueError, match=option):
-            attack.run(asked, x, y, **how(attack, **{option: 1 - x}))
-        assert not calls
+            attack.run(asked, x, y, **options)
+        assert len(points) == 1
 
 
 @pytest.mark.parametrize(

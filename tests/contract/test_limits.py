@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import sigmazero as sz
-from sigmazero.models import OutOfQueries
+from sigmazero.models import OutOfQueries, WrappedModel
 from tests.helpers.attacks import EVERY, how, same, small
 from tests.helpers.networks import Counting, linear_problem
 
@@ -137,11 +137,15 @@ def test_a_wrapped_model_answers_no_more_than_it_may(name):
     """Its limit holds for all samples together. Those that were done by then are as without a limit."""
     model, x, y, mask = tagged()
     attack = small(name)
-    run = partial(attack.run, x=x[:2], y=y[:2], batch_size=1, mask=mask, **how(attack))
+
+    def run(asked: object) -> sz.Result:
+        return attack.run(asked, x[:2], y[:2], batch_size=1, mask=mask, **how(attack))
+
     plain = run(model)
     for limit in (1, *LIMITS):
         counting = Counting(model, 6)
         wrapped = sz.wrap(counting, takes="torch", max_queries=limit)
+        assert isinstance(wrapped, WrappedModel)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             result = run(wrapped)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import sigmazero as sz
 from tests.helpers import loans
-from tests.helpers.attacks import same
+from tests.helpers.attacks import how, same, short
 from tests.helpers.networks import Linear, TinyNet
 from tests.helpers.spaces import Plain, bind, draw, fewest, inputs, network
 
@@ -22,17 +22,6 @@ OTHERS = [name for name, attack in sorted(sz.ATTACKS.items()) if not attack.spac
 SEEDS = (1018, 38)  # of spaces that have everything between them
 SHAPE = (3, 6, 6)
 PIXEL = np.arange(108).reshape(SHAPE)  # flat places of an image's values
-
-
-def small(name: str, steps: int = 15) -> sz.Attack:
-    """The attack with few steps, and few tries to find a start."""
-    more: dict[str, Any] = {"directions": 20, "blends": 20} if name.startswith("bb") else {}
-    return sz.get(name, steps=steps, **more)
-
-
-def how(attack: sz.Attack, budget: int = 3) -> dict[str, Any]:
-    """The budget that fixed-budget attacks need."""
-    return {"budget": budget} if attack.kind == "budget" else {}
 
 
 class Counted(torch.nn.Module):
@@ -56,7 +45,7 @@ def checked(plain: Plain, net: torch.nn.Module, x: torch.Tensor, y: torch.Tensor
     clean, points = x.double().numpy(), result.x_adv.double().numpy()
     assert not plain.complaints(clean, points, 1e-9)
     l0, cost = plain.count(clean, points)
-    found = result.l0.isfinite()
+    found = result.found
     assert (net(result.x_adv).argmax(1) != y)[found].all()
     assert result.l0[found].tolist() == np.array(l0, dtype=float)[found.numpy()].tolist()
     assert np.allclose(result.cost[found].numpy(), np.array(cost)[found.numpy()])
@@ -92,10 +81,10 @@ def free(seed: int, finite: bool = False, priced: bool | None = None, rows: int 
 @example(seed=SEEDS[0], rules=True)
 @example(seed=SEEDS[1], rules=True)
 def test_every_point_is_legal_and_every_query_counted(name, seed, rules):
-    attack = small(name, 12)
+    attack = short(name, 12)
     plain, x, net, y = (ruled if rules else free)(seed)
     counted = Counted(net)
-    result = attack.run(counted, x, y, space=plain.space(), **how(attack))
+    result = attack.run(counted, x, y, space=plain.space(), **how(attack, 3))
     checked(plain, net, x, y, result)
     assert {field: int(getattr(result, field).sum()) for field in counted.seen} == counted.seen
 
@@ -222,11 +211,11 @@ def test_a_space_that_is_a_box_is_the_box(name):
     """Nothing but ends and a direction: the same search as with bounds and a mask, to the bit."""
     net = network(6, 1)
     x = torch.rand(4, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 4 - 1
-    y, attack = net(x).argmax(1), small(name)
+    y, attack = net(x).argmax(1), short(name, 15)
     mask = torch.tensor([True, True, False, True, True, True])
     space = sz.Space(lower=-1, upper=3, direction=["both", "both", "none", "both", "both", "both"])
-    one = attack.run(net, x, y, bounds=(-1, 3), mask=mask, **how(attack))
-    same(one, attack.run(net, x, y, space=space, **how(attack)))
+    one = attack.run(net, x, y, bounds=(-1, 3), mask=mask, **how(attack, 3))
+    same(one, attack.run(net, x, y, space=space, **how(attack, 3)))
     assert torch.equal(one.cost, one.l0)
 
 
@@ -238,7 +227,7 @@ def test_an_affine_change_of_units_changes_nothing(name):
     while plain.one_hot or plain.tied or "binary" in plain.kind or 0.1 in plain.grid or "integer" in plain.kind:
         plain = draw(random)
     x, net = inputs(plain, random), network(len(plain), 3)
-    y, attack = net(x).argmax(1), small(name)
+    y, attack = net(x).argmax(1), short(name, 15)
     other = Plain(
         [None if legal is None else [v * 8 for v in legal] for legal in plain.legal],
         [(low * 8, high * 8) for low, high in plain.ends],
@@ -248,8 +237,8 @@ def test_an_affine_change_of_units_changes_nothing(name):
         plain.cost,
         [far * 8 for far in plain.around],
     )
-    one = attack.run(net, x, y, space=plain.space(), **how(attack))
-    two = attack.run(lambda z: net(z / 8), x * 8, y, space=other.space(), **how(attack))
+    one = attack.run(net, x, y, space=plain.space(), **how(attack, 3))
+    two = attack.run(lambda z: net(z / 8), x * 8, y, space=other.space(), **how(attack, 3))
     assert torch.equal(one.x_adv * 8, two.x_adv)
     assert torch.equal(one.forwards, two.forwards)
     assert torch.equal(one.cost, two.cost)
@@ -260,7 +249,7 @@ def test_units_change_nothing_where_there_are_rules(name):
     """Shares, a sum of them and a real feature: in eighths of the unit the same points."""
     net = network(5, 4)
     x = torch.tensor([[0.25, 0.5, 0.25, 1.25, 0.75], [0.5, 0.25, 0.5, 1.25, 1.5]], dtype=torch.float64)
-    y, attack, found = net(x).argmax(1), small(name, 30), []
+    y, attack, found = net(x).argmax(1), short(name, 30), []
     for unit in (1.0, 8.0):
         space = sz.Space(
             lower=0,
@@ -279,20 +268,20 @@ def test_units_change_nothing_where_there_are_rules(name):
 @pytest.mark.parametrize("name", IN_SPACES)
 def test_a_batch_of_any_size_gives_the_same(name):
     plain, x, _, _ = free(5, rows=4)
-    net, attack = Linear((len(plain),)), small(name, 8)  # it rounds alike in a batch of any size
-    options = how(attack) | ({"pool": x} if name == "bb-dataset" else {})
+    net, attack = Linear((len(plain),)), short(name, 8)  # it rounds alike in a batch of any size
+    options = how(attack, 3) | ({"pool": x} if name == "bb-dataset" else {})
     same(*(attack.run(net, x, net(x).argmax(1), space=plain.space(), batch_size=n, **options) for n in (4, 3)))
 
 
 @pytest.mark.parametrize("name", IN_SPACES)
 def test_images_of_eight_bits_survive_being_saved(name):
     """In single precision, in which a step of 1/255 rounds."""
-    net, attack = torch.nn.Sequential(torch.nn.Flatten(), network(4, 1, torch.float32)), small(name, 40)
+    net, attack = torch.nn.Sequential(torch.nn.Flatten(), network(4, 1, torch.float32)), short(name, 40)
     x = torch.randint(256, (6, 1, 2, 2), generator=torch.Generator().manual_seed(2)) / 255
-    result = attack.run(net, x, net(x).argmax(1), space=sz.Space.image8(), **how(attack))
+    result = attack.run(net, x, net(x).argmax(1), space=sz.Space.image8(), **how(attack, 3))
     saved = (result.x_adv * 255).round().to(torch.uint8)
     assert torch.equal(saved.float() / 255, result.x_adv)
-    found = result.l0.isfinite()
+    found = result.found
     assert found.any()
     assert torch.equal((result.x_adv != x).flatten(1).sum(1)[found], result.l0[found].long())
 
@@ -313,9 +302,9 @@ SITES: dict[str, tuple[sz.Space, list[Any]]] = {
 )
 def test_parts_of_images_count_once(name, sites):
     space, members = SITES[sites]
-    net, attack = TinyNet("rgb"), small(name)
+    net, attack = TinyNet("rgb"), short(name, 15)
     result = attack.run(net, net.x, net.y, space=space, **how(attack, 2))
-    found = result.l0.isfinite()
+    found = result.found
     changed = (result.x_adv != net.x).flatten(1)
     counted = torch.stack([changed[:, site].any(1) for site in members], 1).sum(1)
     assert found[:5].any()
@@ -326,7 +315,7 @@ def test_parts_of_images_count_once(name, sites):
 @pytest.mark.parametrize("name", IN_SPACES)
 def test_a_point_must_be_near_and_accepted(name):
     """Within ±0.4 of the input, and with a first feature that grew by no more than the second fell."""
-    net, attack = network(6, 3), small(name, 60 if name.endswith("-min") else 15)
+    net, attack = network(6, 3), short(name, 60 if name.endswith("-min") else 15)
     judged = torch.zeros(8, dtype=torch.int64)
     x = torch.rand(8, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
@@ -334,7 +323,7 @@ def test_a_point_must_be_near_and_accepted(name):
         judged.add_((clean[:, None] == x[None]).all(2).sum(0))
         return (points - clean)[:, :2].sum(1) <= 0
 
-    result = attack.run(net, x, net(x).argmax(1), space=sz.Space(around=0.4, accept=accept), **how(attack))
+    result = attack.run(net, x, net(x).argmax(1), space=sz.Space(around=0.4, accept=accept), **how(attack, 3))
     moved = result.x_adv - x
     assert result.success.any() or name == "bb-dataset"  # which starts at other inputs, and these are far away
     assert (moved.abs() <= 0.4 + 1e-12).all()

@@ -13,21 +13,23 @@ COSTLY = ("bb", "ead", "genetic")  # a step solves a problem, is taken again in 
 
 def small(name: str) -> sz.Attack:
     """The attack with as few steps as show its behaviour."""
-    return _at_most(name, 8, 24)
+    return short(name, 8 if name.startswith(COSTLY) else 24)
 
 
 def longer(name: str) -> sz.Attack:
     """The attack with so many steps that rows leave on the way."""
-    return _at_most(name, 12, 40)
+    return short(name, 12 if name.startswith(COSTLY) else 40)
 
 
-def _at_most(name: str, costly: int, others: int) -> sz.Attack:
-    return sz.get(name, steps=min(sz.ATTACKS[name].steps, costly if name.startswith(COSTLY) else others))
+def short(name: str, steps: int) -> sz.Attack:
+    """The attack with at most so many steps, and few tries to find a start."""
+    more: dict[str, Any] = {"directions": 20, "blends": 20} if name.startswith("bb") else {}
+    return sz.get(name, steps=min(sz.ATTACKS[name].steps, steps), **more)
 
 
-def how(attack: sz.Attack, **options: Any) -> dict[str, Any]:
-    """Options of a run, with the budget that fixed-budget attacks need."""
-    return ({"budget": 12} if attack.kind == "budget" else {}) | options
+def how(attack: sz.Attack, budget: int = 12, **options: Any) -> dict[str, Any]:
+    """Options of a run, with the budget that fixed-budget attacks need, and they alone get."""
+    return options | ({"budget": budget} if attack.kind == "budget" else {})
 
 
 def same(a: sz.Result, b: sz.Result) -> None:
