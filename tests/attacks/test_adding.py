@@ -2,7 +2,9 @@
 
 import doctest
 import importlib
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,11 +13,10 @@ import torch
 
 import sigmazero as sz
 from sigmazero.core.losses import LOSSES
-from sigmazero.core.parameters import types
-from tests.attacks import test_attacks, test_parameters
 from tests.core import test_losses
 
-PAGE = (Path(__file__).parents[2] / "docs" / "adding-an-attack.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "adding-an-attack.md").read_text(encoding="utf-8")
 ATTACK, LINE, LOSS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
@@ -54,18 +55,13 @@ def test_the_attack_is_there_and_works(module):
     assert doctest.testmod(module).attempted > 0
 
 
-def test_the_checks_by_registration_cover_it(module):
-    test_attacks.test_documented("greedy")
-    test_attacks.test_claims_are_true("greedy", "rgb")
-    test_attacks.test_already_wrong_inputs_cost_one_forward_and_stay("greedy")
-    test_attacks.test_a_sample_is_the_same_in_any_company("greedy", (3, 4, 4))
-    test_attacks.test_counts_are_exact("greedy", None)
-    test_attacks.test_near_the_optimum_of_linear_models("greedy", (3, 8, 8))
-    test_attacks.test_goals("greedy")
-    test_attacks.test_any_box_and_mask("greedy")
-    for field in types(module.Greedy):
-        test_parameters.test_values_outside_are_named("greedy", field)
-        test_parameters.test_every_number_has_a_range_and_its_ends_are_allowed("greedy", field)
+def test_the_checks_by_registration_cover_it(module, tmp_path):
+    (tmp_path / "added.py").write_text(LINE)
+    contract = ["tests/contract/test_attacks.py", "tests/contract/test_spaces.py", "tests/attacks/test_parameters.py"]
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "added", "-k", "greedy", *contract]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
     said = re.search(r"`(reach=1\.5 must[^`]*)`", PAGE.replace("\n", " "))
     assert said is not None
     with pytest.raises(ValueError, match=re.escape(said.group(1))):

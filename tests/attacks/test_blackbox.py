@@ -35,23 +35,6 @@ class Dull(nn.Module):
         return F.one_hot(logits.argmax(1), logits.shape[1]).to(x.dtype)
 
 
-@pytest.mark.parametrize("has", ["scores", "labels"])
-def test_attacks_that_need_more_are_refused_with_the_names_that_work(has):
-    net = TinyNet("conv")
-    model = Dull(net, has)
-    for name, attack in sz.ATTACKS.items():
-        budget = 20 if attack.kind == "budget" else None
-        if ability.suffices(has, attack.needs):
-            assert name in ability.working(has)
-            result = sz.get(name, steps=40).run(model, net.x[:2], net.y[:2], budget=budget)
-            assert result.success.all()
-            assert not result.backwards.any()
-            continue
-        with pytest.raises(ValueError, match=f"^{name} needs {attack.needs}, .* use ") as refused:
-            attack.run(model, net.x[:2], net.y[:2], budget=budget)
-        assert str(refused.value).endswith(" or ".join(ability.working(has)))
-
-
 def test_an_ability_of_no_such_word_is_named_and_an_attribute_of_another_kind_is_not_ours():
     net = TinyNet("conv")
     model = Dull(net, "score")

@@ -1,27 +1,11 @@
-"""A success can be asked to hold by a margin: every attack aims for it, and nothing less is reported."""
+"""A success can be asked to hold by a margin: what a clean input needs, and what is refused."""
 
 import pytest
 import torch
 
 import sigmazero as sz
 from sigmazero.core.result import Outcome
-from tests.attacks.test_attacks import EVERY, how, small
 from tests.helpers.networks import TinyNet, linear_problem
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_every_attack_aims_for_the_margin(name):
-    net, attack = TinyNet("conv"), small(name)
-    plain = attack.run(net, net.x, net.y, **how(attack))
-    least = float(-plain.margin[plain.success].median()) * 1.5 + 0.05  # more than most have by chance
-    result = attack.run(net, net.x, net.y, margin=least, **how(attack))
-    assert (result.margin[result.success] <= -least).all()
-    fresh = net(result.x_adv)
-    own = fresh.gather(1, net.y[:, None]).squeeze(1)
-    others = fresh.scatter(1, net.y[:, None], -torch.inf).amax(1)
-    assert torch.allclose(result.margin, own - others)  # the raw one
-    assert result.success.any()
-    assert not (plain.margin[plain.success] <= -least).all()
 
 
 @pytest.mark.parametrize("targeted", [False, True])

@@ -9,34 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import sigmazero as sz
 from sigmazero.core import metrics
 from sigmazero.core.outcome import Outcome
 from sigmazero.report import optimality
-from tests.helpers.networks import linear_problem
 
 INF = math.inf
 L0 = st.lists(st.one_of(st.integers(0, 30), st.just(INF)), min_size=1, max_size=30)
-
-
-@given(L0, st.one_of(st.integers(0, 31), st.just(INF)))
-def test_asr_counts_all_samples(l0, k):
-    assert metrics.asr(l0, k) == sum(value <= k and value < INF for value in l0) / len(l0)
-
-
-@given(L0)
-def test_median_and_mean(l0):
-    ordered, n = sorted(l0), len(l0)
-    assert metrics.median(l0) == (ordered[n // 2] if n % 2 else (ordered[n // 2 - 1] + ordered[n // 2]) / 2)
-    assert metrics.mean(l0) == pytest.approx(sum(l0) / n)
-
-
-@pytest.mark.parametrize(
-    ("l0", "middle"),
-    [([5], 5), ([1, 2], 1.5), ([3, 1, 2], 2), ([1, INF], INF), ([INF], INF), ([1, 2, INF], 2), ([1, 2, 3, INF], 2.5)],
-)
-def test_medians_with_infinities(l0, middle):
-    assert metrics.median(l0) == middle
 
 
 @pytest.mark.parametrize("function", [metrics.asr, metrics.median, metrics.mean, optimality.curve])
@@ -84,24 +62,6 @@ def test_what_cannot_be_told_is_none_and_nothing_gives_no_number():
     assert clean.value(samples([1, 2])) is None
     assert clean.value(samples([1, 2], label=np.array([0, 1]))) == 0.5
     assert all(math.isnan(each.value(samples([])) or 0) for each in metrics.asked("store", (10,)))
-
-
-def test_a_result_has_every_figure_of_a_run():
-    model, x, y = linear_problem((6,), 9)
-    result = sz.get("sigma-zero", steps=5).run(model, x, y)
-    told = {name for name, each in metrics.METRICS.items() if "run" in each.of and name != "clean_accuracy"}
-    seldom = {name for name in told if metrics.METRICS[name].seldom}  # of methods with a rule of their own
-    assert set(result.summary()) == {"samples", *told} - seldom
-    assert set(sz.get("ead", steps=5).run(model, x, y).summary()) == {"samples", *told}
-    assert result.summary()["asr"] == result.asr()
-    assert result.asr(2) == float((result.l0 <= 2).double().mean())
-    assert result.summary()["queries"] == float((result.forwards + result.backwards).double().mean())
-    none = result.take(result.success & False)
-    assert len(none) == none.summary()["samples"] == 0
-    assert math.isnan(none.asr(2))
-    assert math.isnan(none.median_l0)
-    with pytest.raises(ValueError, match="k=-1"):
-        result.asr(-1)
 
 
 def test_the_default_k_are_written_once():

@@ -11,7 +11,7 @@ from sigmazero.core.inputs import make_problem
 from sigmazero.run import Hardware, Session
 from sigmazero.run.graphs import Captured
 from sigmazero.run.prepared import PhaseRunner
-from tests.attacks.test_attacks import how, longer
+from tests.helpers.attacks import how, longer
 from tests.helpers.networks import TinyNet
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -12,7 +12,7 @@ from sigmazero.core.oracle import Oracle
 from sigmazero.run.graphs import Captured, Frame, Frames, stepper
 from sigmazero.run.search import search
 from sigmazero.run.steppers import Eager
-from tests.attacks.test_attacks import how, longer
+from tests.helpers.attacks import how, longer
 from tests.helpers.networks import TinyNet
 
 CAPTURABLE = sorted(name for name, attack in sz.ATTACKS.items() if attack.capturable)

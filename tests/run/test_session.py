@@ -15,7 +15,7 @@ from sigmazero.core.inputs import make_problem
 from sigmazero.core.result import Outcome
 from sigmazero.run import Hardware, Prepared, Session
 from sigmazero.run.memory import limited, out_of_memory, remembered
-from tests.attacks.test_attacks import how, longer
+from tests.helpers.attacks import how, longer
 from tests.helpers.networks import TinyNet
 
 ATTACK = sz.get("sigma-zero", steps=12)

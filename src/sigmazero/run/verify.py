@@ -118,8 +118,10 @@ class Verifier:
         # A point without changes is no answer, unless the clean input was one.
         claims = torch.where((claims == 0) & (tally.best_l0 > 0), problem.sites + 1, claims)
         own = self._report(problem, found.own[:, None], claims[:, None], None, tally, clean, nobody)
-        spent = best.forwards + own.forwards - tally.forwards
-        return replace(best, forwards=spent, own=replace(own, forwards=spent))
+        spent: dict[str, Any] = {"forwards": best.forwards + own.forwards - tally.forwards}
+        if best.judged is not None and own.judged is not None:
+            spent["judged"] = best.judged + own.judged
+        return replace(best, **spent, own=replace(own, **spent))
 
     def _report(
         self,
