@@ -5,7 +5,7 @@ import torch
 
 import sigmazero as sz
 from tests.helpers.networks import TinyNet, linear_optimum, linear_problem
-from tests.helpers.traces import CORRECT, recorded, same, search, uniform
+from tests.helpers.traces import CORRECT, recorded, same, search, searches, uniform
 
 RUNS = ["dataset_20", "dataset_60_lr0.1", "uniform_20", "uniform_60_lr0.1"]
 OUT_OF_BOX, OUT_OF_RADIUS, CLOSED, DUAL = range(4)  # which way the reference went
@@ -17,9 +17,8 @@ def test_queries_are_the_references_while_its_solver_is_exact(run, kind):
     net, trace = TinyNet(kind), recorded(f"bb_f64_{run}", kind)
     steps, radius = (60, 0.1) if run.endswith("lr0.1") else (20, 1e-3)
     attack = sz.get("bb", steps=steps, radius=radius, radius_batch=1, tolerance=0)
-    for row in CORRECT:
-        start = trace["start"][row : row + 1]
-        ours, slopes, result = search(attack, net, net.x, net.y, row, start=start)
+    found = searches(attack, net, net.x[:5], net.y[:5], start=trace["start"][:5])
+    for row, (ours, slopes, result) in enumerate(found):
         branch, c = trace["solver_branch"][row], trace["solver_c"][row]
         exact = (branch == CLOSED) | ((branch <= OUT_OF_RADIUS) & (c < 0))
         until = 12 + int(exact.int().cumprod(0).sum())  # the start, 10 halvings, the first step, what follows exactly

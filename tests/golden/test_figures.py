@@ -147,7 +147,7 @@ def test_pages_show_the_figures(store, stores, tmp_path):
     names |= {"fixed-budget": "fixed-budget"}
     seen = set()
     for kind, lines in read.items():
-        table, _, copy = kind.partition(" as ")
+        table = kind.partition(" as ")[0]
         if table in names:
             must = ("asr@2", "asr@5") if table == "fixed-budget" else ("median_l0", "asr@inf")
             check(lines, names[table], *must, *ALWAYS)

@@ -43,8 +43,8 @@ def expanded(plan: Any) -> dict[str, Any]:
     lines = []
     for key, models in sorted(asked.items()):
         groups: dict[str, list[str]] = {}
-        for model, budgets in models.items():
-            groups.setdefault("" if budgets == [None] else f" within {budgets}", []).append(model)
+        for name, ks in models.items():
+            groups.setdefault("" if ks == [None] else f" within {ks}", []).append(name)
         lines += [f"{' | '.join(key)} | {', '.join(sorted(names))}{text}" for text, names in sorted(groups.items())]
     return {"questions": len(plan.questions), **{k: dict(sorted(v.items())) for k, v in known.items()}, "asked": lines}
 

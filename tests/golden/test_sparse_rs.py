@@ -62,8 +62,8 @@ def own_draws(row, sites):
     """Return what ours draws: sites in the order of random bits, corners by the last of other bits."""
 
     def draw(i, n, members, others, a):
-        keys, corners = bits(row, i, (sites,)) >> 2, (bits(row, i, (sites,), stream=1) & 1).double()
-        out, into = (sorted(which, key=lambda site: int(keys[site]))[:n] for which in (members, others))
+        keys, corners = (bits(row, i, (sites,)) >> 2).tolist(), (bits(row, i, (sites,), stream=1) & 1).double()
+        out, into = (sorted(which, key=keys.__getitem__)[:n] for which in (members, others))
         values = corners[into]
         if i and n == 1 and values[0] == a[into[0]]:
             values = 1 - values
@@ -124,7 +124,7 @@ def test_a_single_new_site_never_keeps_its_value():
     mask[1, 0, 1] = False
     asked = Recording(lambda x: 0 * x.flatten(1)[:, :2] + torch.tensor([1.0, 0.0]))
     sz.get("sparse-rs", steps=2).run(asked, x, torch.zeros(n).long(), budget=1, unit="pixel", mask=mask, batch_size=n)
-    first, second = (torch.stack(asked.points[n * i : n * (i + 1)]).view(n, 3, 2) for i in (1, 2))
+    first, second = (asked.calls[i].view(n, 3, 2) for i in (1, 2))
     weights = torch.tensor([1, 2, 4], dtype=torch.float64)
     start = torch.einsum("ncs,c->ns", first, weights).long()
     # The first query may draw black; the second moves to the other site, whose value then differs.

@@ -21,16 +21,21 @@ def recorded(file: str, kind: str) -> dict[str, Tensor]:
 
 
 class Recording:
-    """A model that keeps every point it is asked about, and whether its gradient was asked for."""
+    """A model that keeps the points of every call, and whether a gradient was asked for."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self.points: list[Tensor] = []
+        self.calls: list[Tensor] = []
         self.slopes: list[bool] = []
 
+    @property
+    def points(self) -> Tensor:
+        """All points in order."""
+        return torch.cat(self.calls)
+
     def __call__(self, x: Tensor) -> Tensor:
-        self.points.extend(x.detach().clone())
-        self.slopes.extend([x.requires_grad] * len(x))
+        self.calls.append(x.detach().clone())
+        self.slopes.append(x.requires_grad)
         logits: Tensor = self.model(x)
         return logits
 
@@ -44,18 +49,32 @@ class Search(NamedTuple):
 
 
 def search(attack: sz.Attack, model: Any, x: Tensor, y: Tensor, row: int, **options: Any) -> Search:
-    """Attack one sample and record what is asked about it; every query is counted, the first and the last ones too."""
+    """Attack one sample and record what is asked about it."""
     asked, one = Recording(model), slice(row, row + 1)
     result = attack.run(asked, x[one], y[one], ids=[row], prepare="none", **options)
-    points = torch.stack(asked.points)
+    slopes = [slope for call, slope in zip(asked.calls, asked.slopes, strict=True) for _ in call]
+    return _inner(x[row], asked.points, slopes, result)
+
+
+def searches(attack: sz.Attack, model: Any, x: Tensor, y: Tensor, **options: Any) -> list[Search]:
+    """Attack samples together, of which none ends before the others, and record what is asked about each."""
+    asked = Recording(model)
+    result = attack.run(asked, x, y, batch_size=len(x), prepare="none", **options)
+    points = torch.stack(asked.calls)  # so every call was about every sample
+    mine = [torch.arange(len(x)) == row for row in range(len(x))]
+    return [_inner(x[row], points[:, row], asked.slopes, result.take(mine[row])) for row in range(len(x))]
+
+
+def _inner(x: Tensor, points: Tensor, slopes: list[bool], result: sz.Result) -> Search:
+    """Cut off the first query and the last ones; all of them are counted."""
     own = [] if result.own is None else [result.own]
     verified = [each.x_adv[0] for each in (result, *own) if each.l0[0].isfinite()]
     assert int(result.given_up[0]) == 0
     assert int(result.forwards[0]) == len(points)
-    assert torch.equal(points[0], x[row])
+    assert torch.equal(points[0], x)
     end = len(points) - len(verified)
     assert all(torch.equal(point, answer) for point, answer in zip(points[end:], verified, strict=True))
-    return Search(points[1:end], torch.tensor(asked.slopes[1:end]), result)
+    return Search(points[1:end], torch.tensor(slopes[1:end]), result)
 
 
 def same(ours: Tensor, theirs: Tensor) -> None:
@@ -66,8 +85,7 @@ def same(ours: Tensor, theirs: Tensor) -> None:
 def check_every_query(attack: sz.Attack, run: str, kind: str) -> None:
     """One forward and one backward per step: the saved points, the l0 and margin of all, the counts and the answer."""
     net, trace = TinyNet(kind), recorded(run, kind)
-    for row in CORRECT:
-        ours, slopes, result = search(attack, net, net.x, net.y, row)
+    for row, (ours, slopes, result) in enumerate(searches(attack, net, net.x[:5], net.y[:5])):
         stable = int(trace["stable_queries"][row])
         assert stable == attack.steps == len(ours) == trace["n_forward"][row]  # traces that are stable to their end
         assert slopes.sum() == result.backwards == trace["n_backward"][row]
@@ -98,23 +116,23 @@ def walk_to_plane(start: Tensor, normal: Tensor, through: Tensor) -> Tensor:
     return now
 
 
-GOLDEN, WORD = 0x9E3779B97F4A7C15, 2**64
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _mixed(z: Any) -> Any:
-    """Return SplitMix64's finaliser of whole numbers below 2**64, one or an array of them."""
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % WORD
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % WORD
-    return z ^ (z >> 31)
+def _mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return SplitMix64's finaliser of 64 bits; products wrap around."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
 
 
 def bits(row: int, step: int, shape: tuple[int, ...], stream: int = 0, seed: int = 0) -> Tensor:
     """Return 63 random bits per position, a hash of seed, sample, step, stream and position."""
-    key = row
+    key = np.array([row], np.uint64)
     for part in (seed, step, stream):
-        key = _mixed((key + GOLDEN * (part + 1)) % WORD)
-    positions = range(1, math.prod(shape) + 1)
-    return torch.tensor([_mixed((key + GOLDEN * each) % WORD) >> 1 for each in positions]).view(shape)
+        key = _mixed(key + GOLDEN * np.array([part + 1], np.uint64))
+    positions = np.arange(1, math.prod(shape) + 1, dtype=np.uint64)
+    return torch.from_numpy((_mixed(key + GOLDEN * positions) >> np.uint64(1)).astype(np.int64)).view(shape)
 
 
 def uniform(row: int, step: int, shape: tuple[int, ...], stream: int = 0, seed: int = 0) -> Tensor:
