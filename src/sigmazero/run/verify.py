@@ -5,6 +5,7 @@ is both.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
