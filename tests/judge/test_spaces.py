@@ -18,9 +18,8 @@ from tests.helpers.spaces import Plain, SpaceCase, make_space, numbered
 from tests.helpers.trial import NIGHTLY, Count, claims_of, small, space_trial
 
 IN_SPACES = [name for name, attack in sorted(sz.ATTACKS.items()) if attack.spaces]
-# A budget where changes cost has a test of its own below; what is shown is looked through in finite spaces.
 KINDS = [
-    SpaceCase(finite=finite and not (priced and budget), rules=rules, priced=priced, budget=budget, targeted=targeted)
+    SpaceCase(finite=finite, rules=rules, priced=priced, budget=budget, targeted=targeted)
     for finite, rules, priced, budget, targeted in product(
         (True, False), (True, False), (True, False), (None, 2), (False, True)
     )
@@ -28,9 +27,9 @@ KINDS = [
 
 
 def fit(case: SpaceCase) -> SpaceCase:
-    """The same, with a budget where the attack needs one; a budget where changes cost is not looked through."""
+    """The same, with a budget where the attack needs one."""
     budget = 2 if case.budget is None and sz.ATTACKS[case.attack].kind == "budget" else case.budget
-    return replace(case, budget=budget, finite=case.finite and not (case.priced and budget is not None))
+    return replace(case, budget=budget)
 
 
 @pytest.mark.parametrize("name", IN_SPACES)
@@ -72,16 +71,10 @@ def test_random_spaces_have_every_outcome():
     assert {sz.Outcome.ALREADY, sz.Outcome.FOUND, sz.Outcome.NOT_FOUND, sz.Outcome.BEYOND_BUDGET} <= seen
 
 
-LOSE_ANSWERS = ("genetic", "sigma-swap", "swap-search")
-
-
 @pytest.mark.parametrize(
     ("name", "dear", "budget"),
     [
-        *(
-            pytest.param(name, 5.0, 1, marks=pytest.mark.xfail(strict=True, reason="rebuild 1") if lost else ())
-            for name, lost in ((name, name in LOSE_ANSWERS) for name in IN_SPACES)
-        ),
+        *((name, 5.0, 1) for name in IN_SPACES),
         *((name, 2.0, None) for name in IN_SPACES if sz.ATTACKS[name].kind != "budget"),
     ],
 )

@@ -79,7 +79,8 @@ class Points(Attack):
         tally.counts[:, 0] = torch.where(good, count, tally.counts[:, 0])
         tally.step_found[:, 0] = torch.where(good, 0, tally.step_found[:, 0])
         if domain.priced:
-            tally.worth[:, 0] = torch.where(good, domain.cost(found), tally.worth[:, 0])
+            worth = oracle.problem.rank(domain.cost(found), count)
+            tally.worth[:, 0] = torch.where(good, worth, tally.worth[:, 0])
         return State(torch.zeros_like(tally.alive))
 
     def step(self, i: Tensor, state: State, oracle: Oracle) -> State:

@@ -67,7 +67,7 @@ class Exploring(Attack):
         fate, drawn = d.first_channel(self._draw(i, 7, oracle)), d.draw(self._draw(i, 8, oracle))
         drawn = torch.where(drawn.isfinite() & ~d.changed(a), drawn, a)
         more = d.snap(torch.where(fate * d.sites < JOIN, drawn, a))
-        return torch.where(ops.per_row(anything | (d.cost(more) >= oracle.tally.best_cost), a), a, more)
+        return torch.where(ops.per_row(anything | (oracle.worth(more) >= oracle.tally.best_cost), a), a, more)
 
     def _draw(self, i: Tensor, stream: int, oracle: Oracle) -> Tensor:
         p, x = oracle.problem, oracle.domain.x

@@ -310,12 +310,11 @@ class SwapSearch(Attack):
         return Proposal(j, d.complete(point, order), best, swap)
 
     def _affordable(self, old: Tensor, new: Tensor, s: State, oracle: Oracle) -> tuple[Tensor, Tensor]:
-        """Whether the point with the new site costs less than the best example: without the old one, and with it."""
-        d, best = oracle.domain, oracle.tally.best_cost
-        changed = d.changed(s.a).flatten(1)
-        back = torch.where(changed.gather(1, old[:, None])[:, 0], d.costs[old], 0.0)
-        more = d.cost(s.a) + d.costs[new]
-        return more - back < best, more < best
+        """Whether the point with the new site would be better than the best example: without the old one, and with it."""
+        d, rank, best = oracle.domain, oracle.problem.rank, oracle.tally.best_cost
+        changed = d.changed(s.a).flatten(1).gather(1, old[:, None])[:, 0]
+        more, back = d.cost(s.a) + d.costs[new], torch.where(changed, d.costs[old], 0.0)
+        return rank(more - back, s.count + 1 - changed.long()) < best, rank(more, s.count + 1) < best
 
     def _chosen(self, s: State, turn: Tensor) -> Tensor:
         """Which samples try a whole new choice: the more it has saved, compared with the best place, the likelier."""

@@ -122,7 +122,9 @@ class Oracle:
         logits = self.goal.aim(torch.cat(parts).view(len(x), copies, -1))
         self._count(forwards=copies)
         verdicts = [self._judge(x[:, k], logits[:, k]) for k in range(copies)]
-        first = self._weigh(x, verdicts).argmin(1)
+        worth = [self._worth(x[:, k], v.l0) for k, v in enumerate(verdicts)]
+        none = self.domain.nothing
+        first = torch.stack([torch.where(v.valid, w, none) for v, w in zip(verdicts, worth, strict=True)], 1).argmin(1)
         every = torch.arange(len(x), device=x.device)
         chosen = Verdict(*(torch.stack(field, 1)[every, first] for field in zip(*verdicts, strict=True)))
         finite = torch.stack([v.finite for v in verdicts], 1).all(1)
@@ -134,13 +136,6 @@ class Oracle:
         if self.shows != "labels":
             return logits
         return torch.zeros_like(logits).scatter(-1, logits.argmax(-1, keepdim=True), 1.0)
-
-    def _weigh(self, x: Tensor, verdicts: list[Verdict]) -> Tensor:
-        """How many changes candidates (N, K, ...) make, or what they cost; more than any where one is no answer."""
-        if not self.domain.priced:
-            return torch.stack([torch.where(v.valid, v.l0, self.domain.sites + 1) for v in verdicts], 1)
-        costs = [torch.where(v.valid, self.domain.cost(x[:, k]), self.domain.nothing) for k, v in enumerate(verdicts)]
-        return torch.stack(costs, 1)
 
     def value_and_grad(self, x: Tensor, loss: LogitLoss) -> Answer:
         """One forward and one backward: the logits, and the gradient of a per-sample loss of them.
@@ -180,7 +175,7 @@ class Oracle:
         verdict = Verdict(fooled, fooled & domain.inside(x), domain.l0(x), finite)
         self.tally.forwards = self.tally.forwards.index_add(0, rows, ones)
         self.tally.broken = self.tally.broken.index_fill(0, rows[~finite], True)
-        worth = domain.cost(x) if domain.priced else verdict.l0
+        worth = self.problem.rank(domain.cost(x), verdict.l0) if domain.priced else verdict.l0
         for row in sorted(set(rows[verdict.valid].tolist())):
             mine = (verdict.valid & (rows == row)).nonzero().squeeze(1)
             best = mine[worth[mine].argmin()].view(1)
@@ -200,8 +195,11 @@ class Oracle:
         return self.domain.l0(self.domain.snap(x))
 
     def worth(self, x: Tensor) -> Tensor:
-        """What records are compared by: the cost of a point, or its number of changes where each costs 1."""
-        return self.l0(x) if not self.domain.priced else self.domain.cost(self.domain.snap(x))
+        """Return what records are compared by, the lower the better: see `Problem.rank`; changes where they cost alike."""
+        return self._worth(self.domain.snap(x), self.l0(x)) if self.domain.priced else self.l0(x)
+
+    def _worth(self, x: Tensor, l0: Tensor) -> Tensor:
+        return self.problem.rank(self.domain.cost(x), l0) if self.domain.priced else l0
 
     def row(self, table: Tensor, i: Tensor) -> tuple[Tensor, ...]:
         """The numbers of step i in a schedule of shape (steps, numbers), on the problem's device and dtype."""
@@ -299,14 +297,12 @@ class Oracle:
         return Verdict(fooled, fooled & self.domain.inside(x), self._counted[1], finite)
 
     def _record(self, x: Tensor, verdict: Verdict) -> None:
-        """Keep a point that is strictly sparser, or cheaper, than the best so far; push the older ones down."""
+        """Keep a point that is better than the best so far; push the older ones down."""
         tally = self.tally
         tally.broken = tally.broken | (tally.alive & ~verdict.finite)
-        fewer, cost = verdict.l0 < tally.best_l0, None
-        if self.domain.priced:
-            cost = self.domain.cost(x)
-            fewer = (cost < tally.best_cost) | (cost == tally.best_cost) & fewer
-        record = verdict.valid & fewer & tally.alive
+        worth = self._worth(x, verdict.l0)
+        better = (worth < tally.best_cost) | (worth == tally.best_cost) & (verdict.l0 < tally.best_l0)
+        record = verdict.valid & better & tally.alive
         if self._on_host and not bool(record.any()):
             return
         newer = torch.cat([x[:, None], tally.points[:, :-1]], 1)
@@ -315,6 +311,6 @@ class Oracle:
         tally.counts = torch.where(record[:, None], counts, tally.counts)
         steps = torch.cat([self.iteration.expand(len(x), 1), tally.step_found[:, :-1]], 1)
         tally.step_found = torch.where(record[:, None], steps, tally.step_found)
-        if cost is not None:
-            costs = torch.cat([cost[:, None], tally.worth[:, :-1]], 1)
+        if tally.costs is not None:
+            costs = torch.cat([worth[:, None], tally.worth[:, :-1]], 1)
             tally.costs = torch.where(record[:, None], costs, tally.worth)

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
+import torch
 from torch import Tensor
 
 from sigmazero.core.domain import Domain, Unit
@@ -57,6 +58,12 @@ class Problem:
     def within_budget(self, changes: Tensor) -> Tensor:
         """Return which numbers of changes the budget allows; any, if there is none."""
         return changes <= (math.inf if self.budget is None else self.budget)
+
+    def rank(self, cost: Tensor, changes: Tensor) -> Tensor:
+        """Return a number by which points are ordered: their cost, below every cost where the budget allows them."""
+        if self.budget is None:
+            return cost
+        return torch.where(self.within_budget(changes), cost - self.domain.nothing, cost)
 
     def take(self, rows: Tensor) -> "Problem":
         """Return the same question about some of the rows."""

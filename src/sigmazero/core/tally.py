@@ -17,7 +17,7 @@ class Tally:
     keeps `sure`, the best point that was confirmed so far, its `sure_l0` and `sure_step`, and as `spare` the one that
     was confirmed before it, should a last answer contradict an earlier one. `given_up` counts records that fresh
     answers did not hold. A check of a point asks `checks` times. Where not every change costs 1, `costs` has what the
-    records cost, and the cheapest is the best.
+    records cost, less where they are within the budget (`Problem.rank`), and the cheapest is the best.
     """
 
     points: Tensor
