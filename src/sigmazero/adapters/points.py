@@ -78,7 +78,7 @@ class Points(Attack):
         tally.points[:, 0] = torch.where(good.view(-1, *[1] * (found.ndim - 1)), found, tally.points[:, 0])
         tally.counts[:, 0] = torch.where(good, count, tally.counts[:, 0])
         tally.step_found[:, 0] = torch.where(good, 0, tally.step_found[:, 0])
-        if domain.priced:
+        if domain.weighted:
             worth = oracle.problem.rank(domain.cost(found), count)
             tally.worth[:, 0] = torch.where(good, worth, tally.worth[:, 0])
         return State(torch.zeros_like(tally.alive))

@@ -18,7 +18,7 @@ from sigmazero.core.oracle import Oracle
 ALONE = 0.2  # share of the steps in which the walk is left alone
 FEW = 4  # an example with more changes is not varied
 BACK, STAY = 0.5, 0.1  # chances that a site returns to its clean value, and that it stays; else it is resampled
-JOIN = 1.5  # unchanged sites that are resampled as well, on average, where changes are priced
+JOIN = 1.5  # unchanged sites that are resampled as well, on average, where some changes cost more than others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class Exploring(Attack):
         drawn = torch.where(free | d.changed(a), drawn, d.x)
         back = torch.where(free, BACK / 2, BACK)
         a = torch.where(fate < back, d.x, torch.where(fate < back + STAY, a, drawn))
-        return self._joined(i, a, anything, oracle) if d.priced else a
+        return self._joined(i, a, anything, oracle) if d.weighted else a
 
     def _joined(self, i: Tensor, a: Tensor, anything: Tensor, oracle: Oracle) -> Tensor:
         """Resample some unchanged sites, where the point still costs less than the best example.

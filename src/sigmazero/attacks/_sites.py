@@ -104,7 +104,7 @@ def scaled(d: Domain, grad: Tensor) -> Tensor:
 def whole_choice(d: Domain, e: Ends, n: Tensor, wave: Tensor, jitter: float) -> Tensor:
     """The n sites of largest gain moved to their ends; `wave` in [0, 1) varies each gain by at most ±`jitter`.
 
-    Where changes are priced, n is what they must stay below together.
+    Where some cost more than others, n is what they must stay below together.
     """
     score = torch.addcmul((1 - jitter) * e.gain, e.gain, wave, value=2 * jitter)
     return torch.where(d.choose(score, n)[:, None], e.end, d.by_site(d.x))
@@ -113,10 +113,10 @@ def whole_choice(d: Domain, e: Ends, n: Tensor, wave: Tensor, jitter: float) -> 
 def fewer(oracle: Oracle, draw: Tensor) -> Tensor:
     """How many sites a whole new choice changes: one fewer than the best example, or several fewer than a large one.
 
-    Where changes are priced, it is what the best example costs.
+    Where some cost more than others, it is what the best example costs.
     """
     best = oracle.tally.best_cost
-    if oracle.domain.priced:
+    if oracle.domain.weighted:
         return best
     return best - 1 - (draw * (best - FEW).clamp(min=0) / 4).long()
 
@@ -124,7 +124,7 @@ def fewer(oracle: Oracle, draw: Tensor) -> Tensor:
 def finished(oracle: Oracle, cost: int, queries: int | None) -> Tensor:
     """Which rows end: those with one change, or the cheapest, which cannot become none, and those `spent` names."""
     tally = oracle.tally
-    done = tally.best_cost <= oracle.domain.cheapest
+    done = tally.best_cost <= oracle.domain.least(1)
     return done if queries is None else done | spent(tally, cost, queries)
 
 

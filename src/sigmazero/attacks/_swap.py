@@ -296,7 +296,7 @@ class SwapSearch(Attack):
         d, best = oracle.domain, oracle.tally.best_cost
         x, a = d.by_site(d.x), d.by_site(s.a)
         old, new = (v[:, j, None, None].expand(-1, a.shape[1], 1) for v in (draws.old, draws.new))
-        if d.priced:
+        if d.weighted:
             swap, spared = self._affordable(draws.old[:, j], draws.new[:, j], s, oracle)
             old = torch.where(spared[:, None, None], new, old)
         else:

@@ -148,7 +148,7 @@ class Corner(Attack):
 
     def _promise(self, s: State, d: Domain) -> Tensor:
         """What singles are ranked by, the best first: their margins, or what they gain per cost."""
-        if not d.priced:
+        if not d.weighted:
             return s.m
         worst = torch.where(s.m.isfinite(), s.m, -torch.inf).amax(1, keepdim=True)
         return torch.where(s.m.isfinite(), (s.m - worst) / d.costs[s.site], torch.inf)
@@ -218,7 +218,7 @@ class Corner(Attack):
             s,
             points=torch.where(ops.per_row(after, best), best, s.points),
             points_m=torch.where(after[:, None], both.gather(1, top), s.points_m),
-            done=(tally.best_cost <= d.cheapest * fewest) | (fewest > d.sites) | (after & both.amin(1).isinf()),
+            done=(tally.best_cost <= d.least(fewest)) | (fewest > d.sites) | (after & both.amin(1).isinf()),
         )
 
 

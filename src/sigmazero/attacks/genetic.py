@@ -95,7 +95,7 @@ class Genetic(Attack):
             parents=torch.cat([children, s.parents], 1)[every, best],
             scores=both.gather(1, best),
             clean=clean,
-            done=oracle.tally.best_cost <= d.cheapest,
+            done=oracle.tally.best_cost <= d.least(1),
         )
 
     def _children(self, i: Tensor, s: State, oracle: Oracle) -> Tensor:

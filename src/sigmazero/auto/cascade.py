@@ -37,7 +37,7 @@ from sigmazero.core.layout import Order, channels_first, facing, turned_back
 from sigmazero.core.oracle import Model
 from sigmazero.core.outputs import logits_in
 from sigmazero.core.problem import Problem, whole
-from sigmazero.core.result import Result
+from sigmazero.core.result import COST_ROUNDING, Result
 from sigmazero.models.any import understood
 from sigmazero.models.doctor import examine
 from sigmazero.run import Hardware, Prepared, Session
@@ -265,7 +265,7 @@ class SparseAutoAttack:
     def _run(
         self, problem: Problem, members: Sequence[Attack], bs: int, store: Kept | None, left_out: Sequence[Attack]
     ) -> CascadeReport:
-        version, least = self.version, problem.domain.cheapest
+        version, least = self.version, float(problem.domain.user_costs.min()) * (1 + COST_ROUNDING)
         progress = CascadeState.start(problem.x, len(members))
         prepared = Prepared(self._asked, self._hardware)
         bs = at_most(self.model, bs)

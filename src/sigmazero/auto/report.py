@@ -164,7 +164,7 @@ def make_report(
         cost=progress.cost.clone() if problem.domain.priced else None,
         left_out=tuple(member.name for member in left_out),
         ks=fitting_ks(problem.x.shape[1:], problem.sites),
-        costs=fitting_costs(problem.domain.costs.double().cpu().numpy()) if problem.domain.priced else (),
+        costs=fitting_costs(problem.domain.user_costs.double().cpu().numpy()) if problem.domain.priced else (),
         exact=_exact(members, progress, problem),
         most=most_queries(members, problem, version.draws),
     )

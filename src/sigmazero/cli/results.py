@@ -30,7 +30,7 @@ def show_figures(result: Result, rows: Rows, attack: Attack, title: str, problem
             "features: with --unit pixel it counts pixels too"
         )
     ks = fitting_ks(rows.images.shape[1:], problem.sites)
-    costs = fitting_costs(problem.domain.costs.double().cpu().numpy()) if problem.domain.priced else ()
+    costs = fitting_costs(problem.domain.user_costs.double().cpu().numpy()) if problem.domain.priced else ()
     figures = run_row(result, rows.labels, ks, costs)
     out().print(rich_table([{"attack": attack.name, **budget, **figures}], down=True))
 

@@ -24,6 +24,7 @@ Unit = Literal["feature", "pixel"]
 Draw = Callable[[], Tensor]  # makes random numbers in [0, 1) when they are needed
 Accept = Callable[[Tensor, Tensor], Tensor]
 ENDS = ("lower", "upper", "free", "user_lower", "user_upper")  # one row for all samples, unless `per_sample`
+COST_ROUNDING = 1e-6  # part by which a sum of costs may be off: three times 0.1 is not above 0.3
 WHOLE = 4  # features of a site whose ends are tried in every combination; of a larger one all lower, then all upper
 
 
@@ -84,8 +85,8 @@ class Domain(ABC):
     # Reasons for an attack to act differently, whatever the kind of domain
 
     @property
-    def priced(self) -> bool:
-        """Return whether changes cost differently."""
+    def weighted(self) -> bool:
+        """Return whether some changes cost more than others: then the search looks for cheap points, not sparse ones."""
         return False
 
     @property
@@ -122,23 +123,22 @@ class Domain(ABC):
 
     @property
     def costs(self) -> Tensor:
-        """Return what a change of each site costs, (S,)."""
+        """Return what a change of each site costs in the search, (S,): their mean is 1, whatever the user's unit."""
         return self.x.new_ones(self.sites)
 
     @property
     def weights(self) -> Tensor | float:
-        """Return the costs divided by their mean, shaped to multiply x; exactly 1.0 where they are all alike."""
+        """Return the costs, shaped to multiply x; exactly 1.0 where they are all alike."""
         return 1.0
 
-    @property
-    def cheapest(self) -> float:
-        """Return the least that a change costs: no example can cost less."""
-        return 1.0
+    def least(self, changes: Tensor | int) -> Tensor | int:
+        """Return the least that so many changes cost in the search; a sum of costs may be off by rounding."""
+        return self.costs.amin() * changes * (1 + COST_ROUNDING) if self.weighted else changes
 
     @property
     def nothing(self) -> Tensor | int:
         """Return more than all sites cost together: what a sample has as long as nothing was found."""
-        return self.costs.sum() + 1 if self.priced else self.sites + 1
+        return self.costs.sum() + 1 if self.weighted else self.sites + 1
 
     def by_site(self, values: Tensor) -> Tensor:
         """Reshape values of every feature to (N, C, S)."""
@@ -185,9 +185,9 @@ class Domain(ABC):
         return self.changed(a).flatten(1).sum(1)
 
     def cost(self, a: Tensor) -> Tensor:
-        """Return what the changes of a point cost together, (N,)."""
+        """Return what the changes of a point cost together in the search, (N,)."""
         changed = self.changed(a).flatten(1).to(self.x.dtype)
-        return (changed * self.costs).sum(1) if self.priced else changed.sum(1)
+        return (changed * self.costs).sum(1) if self.weighted else changed.sum(1)
 
     @abstractmethod
     def snap(self, a: Tensor) -> Tensor:
@@ -223,9 +223,9 @@ class Domain(ABC):
     def choose(self, score: Tensor, n: Tensor) -> Tensor:
         """Return the n best-scoring sites, (N, S), none without a score and of equal ones all.
 
-        Where changes are priced, return as many as cost less than n together.
+        Where some cost more than others, return as many as cost less than n together.
         """
-        if self.priced:
+        if self.weighted:
             order = score.argsort(1, descending=True)
             below = self.costs[order].cumsum(1) < n[:, None]
             return torch.zeros_like(below).scatter(1, order, below) & (score > 0)
@@ -246,6 +246,16 @@ class Domain(ABC):
         """Return for each partner (...) of a move the order in which features join, (..., *x.shape[1:])."""
 
     # The user's side
+
+    @property
+    def user_costs(self) -> Tensor:
+        """Return what a change of each site costs in the user's unit, (S,)."""
+        return self.x.new_ones(self.sites)
+
+    @property
+    def priced(self) -> bool:
+        """Return whether a change costs other than 1 in the user's unit, so that reports have a cost of their own."""
+        return bool((self.user_costs != 1).any())
 
     @property
     def accept(self) -> Accept | None:
@@ -297,21 +307,32 @@ class Domain(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Box(Domain):
-    """Bounds and a mask."""
+    """Bounds and a mask; every change costs the same, `price` in the user's unit."""
+
+    price: float = 1.0
 
     @classmethod
-    def make(cls, x: Tensor, lower: Tensor, upper: Tensor, free: Tensor | None, unit: Unit, per_sample: bool) -> "Box":
+    def make(
+        cls,
+        x: Tensor,
+        lower: Tensor,
+        upper: Tensor,
+        free: Tensor | None,
+        unit: Unit,
+        per_sample: bool,
+        price: float = 1.0,
+    ) -> "Box":
         """Make the box of user inputs; one that is [0, 1] already is taken as it is."""
         joined = unit == "pixel" and x.ndim > 2 and x.shape[1] > 1
         offset, width = scale(lower, upper)
         if bool(((offset == 0) & (width == 1) | (lower == upper)).all()):
-            return cls(x, lower, upper, x, lower, upper, free, unit, joined, per_sample)
+            return cls(x, lower, upper, x, lower, upper, free, unit, joined, per_sample, price)
         least, most, fixed = (lower - offset) / width, (upper - offset) / width, lower == upper
         bounded = (upper - lower).isfinite()
         low, high = (torch.where(bounded, end, own) for end, own in ((0.0, lower), (1.0, upper)))
         low, high = (torch.where(fixed, least, end) for end in (low, high))
         inner = torch.clamp((x - offset) / width, least, most)
-        return cls(x, lower, upper, inner, low, high, free, unit, joined, per_sample)
+        return cls(x, lower, upper, inner, low, high, free, unit, joined, per_sample, price)
 
     @property
     def _scaled(self) -> bool:
@@ -366,6 +387,11 @@ class Box(Domain):
         """Let no feature join."""
         return self.x.new_full((*partner.shape, *self.x.shape[1:]), torch.inf)
 
+    @property
+    def user_costs(self) -> Tensor:
+        """Return the price of every site."""
+        return self.x.new_full((self.sites,), self.price)
+
     def to_user(self, a: Tensor) -> Tensor:
         """Scale; what is unchanged has the user's own bits, and no point inside leaves the box by rounding."""
         if not self._scaled:
@@ -402,7 +428,7 @@ class Box(Domain):
         """Count features and positions that differ."""
         l0, pixels = count_features(points, self.user_x), count_pixels(points, self.user_x)
         sites = pixels if self.joined else l0
-        return Counts(sites, l0, pixels, sites)
+        return Counts(sites, l0, pixels, sites if self.price == 1 else sites.to(points) * self.price)
 
 
 def enclosed(

@@ -175,7 +175,7 @@ class Oracle:
         verdict = Verdict(fooled, fooled & domain.inside(x), domain.l0(x), finite)
         self.tally.forwards = self.tally.forwards.index_add(0, rows, ones)
         self.tally.broken = self.tally.broken.index_fill(0, rows[~finite], True)
-        worth = self.problem.rank(domain.cost(x), verdict.l0) if domain.priced else verdict.l0
+        worth = self.problem.rank(domain.cost(x), verdict.l0) if domain.weighted else verdict.l0
         for row in sorted(set(rows[verdict.valid].tolist())):
             mine = (verdict.valid & (rows == row)).nonzero().squeeze(1)
             best = mine[worth[mine].argmin()].view(1)
@@ -196,10 +196,10 @@ class Oracle:
 
     def worth(self, x: Tensor) -> Tensor:
         """Return what records are compared by, the lower the better: see `Problem.rank`; changes where they cost alike."""
-        return self._worth(self.domain.snap(x), self.l0(x)) if self.domain.priced else self.l0(x)
+        return self._worth(self.domain.snap(x), self.l0(x)) if self.domain.weighted else self.l0(x)
 
     def _worth(self, x: Tensor, l0: Tensor) -> Tensor:
-        return self.problem.rank(self.domain.cost(x), l0) if self.domain.priced else l0
+        return self.problem.rank(self.domain.cost(x), l0) if self.domain.weighted else l0
 
     def row(self, table: Tensor, i: Tensor) -> tuple[Tensor, ...]:
         """The numbers of step i in a schedule of shape (steps, numbers), on the problem's device and dtype."""
@@ -301,8 +301,7 @@ class Oracle:
         tally = self.tally
         tally.broken = tally.broken | (tally.alive & ~verdict.finite)
         worth = self._worth(x, verdict.l0)
-        better = (worth < tally.best_cost) | (worth == tally.best_cost) & (verdict.l0 < tally.best_l0)
-        record = verdict.valid & better & tally.alive
+        record = verdict.valid & (worth < tally.best_cost) & tally.alive
         if self._on_host and not bool(record.any()):
             return
         newer = torch.cat([x[:, None], tally.points[:, :-1]], 1)

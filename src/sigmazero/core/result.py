@@ -10,15 +10,13 @@ import torch
 from torch import Tensor
 
 from sigmazero.core import metrics
-from sigmazero.core.domain import Unit
+from sigmazero.core.domain import COST_ROUNDING, Unit
 from sigmazero.core.findings import Finding
 from sigmazero.core.outcome import Outcome
 from sigmazero.core.result_face import ResultFace
 from sigmazero.core.text import class_name
 
 __all__ = ["Outcome", "Result"]
-
-COST_ROUNDING = 1e-6  # part by which a sum of costs may be off: three times 0.1 is not above 0.3
 
 
 @dataclass(frozen=True, repr=False)

@@ -16,7 +16,7 @@ class Tally:
     survive its verification has a successor; `counts` and `step_found` belong to them. A search that is not exact also
     keeps `sure`, the best point that was confirmed so far, its `sure_l0` and `sure_step`, and as `spare` the one that
     was confirmed before it, should a last answer contradict an earlier one. `given_up` counts records that fresh
-    answers did not hold. A check of a point asks `checks` times. Where not every change costs 1, `costs` has what the
+    answers did not hold. A check of a point asks `checks` times. Where some changes cost more than others, `costs` has what the
     records cost, less where they are within the budget (`Problem.rank`), and the cheapest is the best.
     """
 
@@ -58,11 +58,11 @@ class Tally:
             sure=None if exact else x.clone(),
             sure_l0=None if exact else torch.full_like(zeros, domain.sites + 1),
             sure_step=None if exact else torch.full_like(zeros, -1),
-            sure_cost=None if exact or not domain.priced else torch.zeros_like(zeros, dtype=x.dtype) + domain.nothing,
+            sure_cost=None if exact or not domain.weighted else torch.zeros_like(zeros, dtype=x.dtype) + domain.nothing,
             spare=None if exact else x.clone(),
             spare_l0=None if exact else torch.full_like(zeros, domain.sites + 1),
             spare_step=None if exact else torch.full_like(zeros, -1),
-            costs=x.new_zeros(n, depth) + domain.nothing if domain.priced else None,
+            costs=x.new_zeros(n, depth) + domain.nothing if domain.weighted else None,
             checks=problem.checks,
         )
 

@@ -91,12 +91,12 @@ class Verifier:
             tally.spare[better], tally.sure[better] = tally.sure[better], tally.points[better, k]
             tally.spare_l0[better], tally.sure_l0[better] = tally.sure_l0[better], tally.counts[better, k]
             tally.spare_step[better], tally.sure_step[better] = tally.sure_step[better], tally.step_found[better, k]
-            if problem.domain.priced:
+            if problem.domain.weighted:
                 sure_worth[better] = worth[better, k]
         refuted = worth[:, 0] < sure_worth
         tally.points[:, 0], tally.counts[:, 0], tally.step_found[:, 0] = tally.sure, tally.sure_l0, tally.sure_step
         tally.counts[:, 1:] = nothing
-        if problem.domain.priced:
+        if problem.domain.weighted:
             tally.worth[:, 0], tally.worth[:, 1:] = sure_worth, problem.domain.nothing
         # A row may have stopped because of the record it lost; if it stopped for another reason, it stops again.
         tally.alive |= refuted

@@ -22,6 +22,7 @@ from sigmazero.spaces.space import SLACK, WHOLE, Columns, Floats, Space
 
 FINE = 100  # steps of a feature: with more of them its values are drawn as real ones are, at the ends
 MAX_VALUES = 4096  # legal values of a feature that are tried as single changes; of more the ends alone
+TIE = 2**-16  # part of the cheapest cost that each change costs more
 JOIN = 8  # features that are tried as the first to join where a change breaks a rule
 LOWER, UPPER, VALUE = 0, 1, 2  # kinds of values of a single change
 
@@ -75,7 +76,8 @@ class CompiledSpace:
     discrete  features whose legal values are not all of the box; `few` those of them with at most FINE + 1
     stepped   features with values k · times / per; None where there is none
     at        features with a finite set, one row of `tables` each, padded with infinity
-    costs     of a change of each site; None where each costs 1. `cheapest` is the least of them
+    prices    of a change of each site, in the user's unit; None where each is 1
+    costs     the same as the search has them (see `relative`); None where they are all alike
     repair    the rules that tie features to each other; None where there are none
     """
 
@@ -91,8 +93,8 @@ class CompiledSpace:
     per: Tensor
     at: Tensor
     tables: Tensor
+    prices: Tensor | None
     costs: Tensor | None
-    cheapest: float
     repair: RuleRepair | None = None
 
     @classmethod
@@ -108,9 +110,9 @@ class CompiledSpace:
             raise ValueError("space: the channels of a pixel cost differently; with unit='pixel' a pixel has one cost")
         cost = torch.as_tensor(costs[0], device=device)
         by_site = cost if layout is None else layout.sites(cost).amax(0)
-        plain = bool((by_site == 1).all())
+        alike = bool((by_site == by_site[:1]).all())
         repair = RuleRepair.make(columns, shape, device)
-        if not (bool(stepped.any()) or columns.tables or layout is not None or not plain or space.accept or repair):
+        if not (bool(stepped.any()) or columns.tables or layout is not None or not alike or space.accept or repair):
             return None
         most = max((len(table) for table in columns.tables.values()), default=0)
         tables = np.full((len(columns.tables), most), np.inf)
@@ -132,8 +134,8 @@ class CompiledSpace:
             per=torch.as_tensor(np.maximum(columns.per, 1), device=device),
             at=at,
             tables=torch.as_tensor(tables, device=device),
-            costs=None if plain else by_site.to(x.dtype),
-            cheapest=float(by_site.min()),
+            prices=None if bool((by_site == 1).all()) else by_site.to(x.dtype),
+            costs=None if alike else relative(by_site).to(x.dtype),
             repair=repair,
         )
 
@@ -326,8 +328,23 @@ class CompiledSpace:
         return answer
 
 
-def within(space: Space, x: Tensor, pixels: bool, mask: Tensor | None) -> tuple[Tensor, Tensor, CompiledSpace | None]:
-    """The ends of every feature around the inputs, in their dtype, and what of the space a box cannot hold."""
+def relative(prices: Tensor) -> Tensor:
+    """Divide prices (S,) by their mean, so that a search does not depend on the user's unit.
+
+    They keep the digits of float32, which are the same in every unit. Each change costs a little more, so that of two
+    points of one price the one with fewer changes is cheaper, whatever rounding does to their sums.
+    """
+    costs = prices.double() / prices.double().mean()
+    return (costs + TIE * costs.amin()).float()
+
+
+def within(
+    space: Space, x: Tensor, pixels: bool, mask: Tensor | None
+) -> tuple[Tensor, Tensor, CompiledSpace | None, float]:
+    """The ends of every feature around the inputs, in their dtype, what of the space a box cannot hold, and a price.
+
+    In a box every change has that price.
+    """
     shape = tuple(x.shape[1:])
     columns = space.columns(shape)
     channels = shape[0] if pixels and len(shape) > 1 else 1
@@ -353,7 +370,7 @@ def within(space: Space, x: Tensor, pixels: bool, mask: Tensor | None) -> tuple[
     if len(x):
         ends[0] = torch.minimum(ends[0], x if len(low) > 1 else x.amin(0, keepdim=True))
         ends[1] = torch.maximum(ends[1], x if len(high) > 1 else x.amax(0, keepdim=True))
-    return ends[0], ends[1], CompiledSpace.make(space, columns, shape, channels, x)
+    return ends[0], ends[1], CompiledSpace.make(space, columns, shape, channels, x), float(columns.cost[0])
 
 
 def _on_steps(columns: Columns, values: Floats) -> Floats:

@@ -36,13 +36,13 @@ from sigmazero.spaces.space import Space
 
 def make_domain(space: Space, x: Tensor, unit: Unit, free: Tensor | None) -> Domain:
     """Make the domain of a space around inputs; a space that is no more than a box has a `Box`."""
-    lower, upper, compiled = within(space, x, unit == "pixel", free)
+    lower, upper, compiled, price = within(space, x, unit == "pixel", free)
     derives = compiled is not None and compiled.derives
     lower, upper, free, per_sample = enclosed(x, lower, upper, free, derives)
     if bool((lower == upper).any()):
         free = lower < upper
     if compiled is None:
-        return Box.make(x, lower, upper, free, unit, per_sample)
+        return Box.make(x, lower, upper, free, unit, per_sample, price)
     compiled.check(x, lower, upper)
     return SpaceDomain.make(compiled, x, lower, upper, free, unit, per_sample)
 
@@ -93,8 +93,8 @@ class SpaceDomain(Domain):
         )
 
     @property
-    def priced(self) -> bool:
-        """Return whether changes cost other than 1."""
+    def weighted(self) -> bool:
+        """Return whether some changes cost more than others."""
         return self.compiled.costs is not None
 
     @property
@@ -108,27 +108,20 @@ class SpaceDomain(Domain):
         return self.compiled.repair is not None
 
     @property
-    def cheapest(self) -> float:
-        """Return the least that a change costs."""
-        return self.compiled.cheapest
-
-    @property
     def accept(self) -> Accept | None:
         """Return the user's own judge."""
         return self.compiled.accept
 
     @property
     def costs(self) -> Tensor:
-        """Return what a change of each site costs."""
+        """Return what a change of each site costs in the search."""
         return self.x.new_ones(self.sites) if self.compiled.costs is None else self.compiled.costs
 
     @property
     def weights(self) -> Tensor | float:
-        """Return the costs divided by their mean; exactly 1.0 where they are all 1."""
+        """Return the costs, shaped to multiply x; exactly 1.0 where they are all alike."""
         costs = self.compiled.costs
-        if costs is None:
-            return 1.0
-        return (costs / costs.mean()).to(self.x).view(1, *((1, *self.x.shape[2:]) if self.joined else self.x.shape[1:]))
+        return 1.0 if costs is None else costs.view(1, *((1, *self.x.shape[2:]) if self.joined else self.x.shape[1:]))
 
     def snap(self, a: Tensor) -> Tensor:
         """Return the nearest legal point."""
@@ -238,6 +231,11 @@ class SpaceDomain(Domain):
         found = torch.where((partner[..., None] == 0) | (order < 0), torch.inf, first)
         return self.compiled.inside(found.flatten(0, -2)).view(*partner.shape, *self.x.shape[1:])
 
+    @property
+    def user_costs(self) -> Tensor:
+        """Return what a change of each site costs in the user's unit."""
+        return self.x.new_ones(self.sites) if self.compiled.prices is None else self.compiled.prices
+
     def to_user(self, a: Tensor) -> Tensor:
         """Return the nearest legal points in the user's units and shape."""
         return self._user(a)
@@ -293,9 +291,9 @@ class SpaceDomain(Domain):
             changed = layout.sites(different.flatten(1)).any(1)
         else:
             changed = (different.any(1) if self.joined else different).flatten(1)
-        costs = self.compiled.costs
+        prices = self.compiled.prices
         sites = changed.sum(1)
-        cost = sites if costs is None else (changed.to(points.dtype) * costs).sum(1)
+        cost = sites if prices is None else (changed.to(points.dtype) * prices).sum(1)
         return Counts(sites, features if self.unit == "pixel" else sites, pixels, cost)
 
     def _chosen(self, different: Tensor) -> Tensor:
