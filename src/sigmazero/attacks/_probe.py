@@ -19,6 +19,7 @@ from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
 from sigmazero.core.oracle import Oracle
+from sigmazero.core.tally import Tally
 
 FIRST = 8  # sites of the first whole choice
 SINGLE = 0.9  # how much of the doubt about a site goes when it was moved alone
@@ -45,6 +46,7 @@ class Probe(Attack):
     steps: int
     most: int
     jitter: float
+    queries: int | None
 
     paper: ClassVar[str] = "docs/blackbox.md"
     needs: ClassVar[Ability] = "scores"
@@ -59,6 +61,10 @@ class Probe(Attack):
             low=d.x.new_full((len(p),), FIRST / 2),
             luck=noise.source(p.seed, p.ids),
         )
+
+    def spent(self, tally: Tally) -> Tensor | None:
+        """Rows for which another step could exceed the limit of queries."""
+        return None if self.queries is None else sites.spent(tally, 1, self.queries)
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask about the clean input, a tile, or a whole choice."""

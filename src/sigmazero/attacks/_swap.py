@@ -120,7 +120,8 @@ class SwapSearch(Attack):
     heat       share of its margin that a stuck point may lose, on average, at the start of a long search
     momentum   weight of the past in the running gradient, at first
     jitter     largest relative noise on a gain in a whole new choice
-    queries    the most a sample may ask, forwards and backwards; None for no limit
+    queries    the most a sample may ask, forwards and backwards, clean check and verification included; None for no
+               limit
     """
 
     name: str = "swap-search"
@@ -144,6 +145,11 @@ class SwapSearch(Attack):
     def limit(self) -> int | None:
         """The most queries of a sample."""
         return self.queries
+
+    @property
+    def asks(self) -> int:
+        """Queries of a step."""
+        return self.proposals + 1
 
     def check(self, problem: Problem) -> None:
         """Refuse a limit that the checks alone would use up."""
@@ -199,12 +205,12 @@ class SwapSearch(Attack):
             wins=tries * torch.stack([usual] * PLACES + [choice], 1),
             tries=tries,
             luck=noise.source(oracle.problem.seed, oracle.problem.ids, stream=1),
-            done=sites.finished(oracle, self.proposals + 1, self.queries),
+            done=sites.finished(oracle, self.asks, self.queries),
         )
 
     def spent(self, tally: Tally) -> Tensor | None:
         """Rows for which another step could exceed the limit of queries."""
-        return None if self.queries is None else sites.spent(tally, self.proposals + 1, self.queries)
+        return None if self.queries is None else sites.spent(tally, self.asks, self.queries)
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Make the proposals one after the other, the last one with a gradient."""
@@ -364,7 +370,7 @@ class SwapSearch(Attack):
             stuck=gain.amax(1) == 0,
             wins=known.wins,
             tries=known.tries,
-            done=sites.finished(oracle, self.proposals + 1, self.queries),
+            done=sites.finished(oracle, self.asks, self.queries),
         )
 
 

@@ -24,6 +24,7 @@ from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
 from sigmazero.core.oracle import Oracle
+from sigmazero.core.tally import Tally
 
 FIRST = 16  # sites on each way at first, at most
 RIVALS = 2  # classes with a way of their own
@@ -61,6 +62,7 @@ class Transfer(Attack):
     steps: int
     tiles: int
     jitter: float
+    queries: int | None
     surrogate: Network
 
     paper: ClassVar[str] = "docs/blackbox.md"
@@ -93,6 +95,10 @@ class Transfer(Attack):
             low=d.x.new_full((len(p),), first(d)),
             luck=noise.source(p.seed, p.ids),
         )
+
+    def spent(self, tally: Tally) -> Tensor | None:
+        """Rows for which another step could exceed the limit of queries."""
+        return None if self.queries is None else sites.spent(tally, 1, self.queries)
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask about the first sites of a way, or a tile; where no way is long enough, about a whole choice."""

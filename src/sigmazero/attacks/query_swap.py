@@ -27,7 +27,7 @@ from sigmazero.attacks._probe import Probe, probes
 from sigmazero.attacks._probe import State as Probed
 from sigmazero.attacks._slopes import Slopes
 from sigmazero.attacks._surrogate import Surrogate
-from sigmazero.attacks._swap import Judged, SwapSearch
+from sigmazero.attacks._swap import CHECKS, Judged, SwapSearch
 from sigmazero.attacks._transfer import HALVINGS, WAYS, Transfer
 from sigmazero.attacks._transfer import State as Transferred
 from sigmazero.core import noise, ops
@@ -53,6 +53,11 @@ class QuerySearch(SwapSearch):
     """Swap search by slopes that it learns."""
 
     needs: ClassVar[Ability] = "scores"
+
+    @property
+    def asks(self) -> int:
+        """Queries of a step."""
+        return self.proposals
 
     def follow(self, oracle: Oracle, before: Probed | Transferred) -> State:  # type: ignore[override]
         """Begin at the best point known, with what the first phase learnt."""
@@ -100,7 +105,8 @@ class QuerySearch(SwapSearch):
 class QuerySwap(QuerySearch):
     """Swap search without gradients; parameters that are not listed here are those of swap search.
 
-    steps      queries of the search, all of them forward passes
+    steps      queries of the search, all of them forward passes, where `queries` does not limit them
+    queries    the most a sample may ask, clean check and verification included; None for `steps` and these checks
     share      part of the queries for a look at all sites, in tiles
     openings   whole choices after that
     surrogate  a network that resembles the model, with gradients; in plans and commands its name
@@ -124,17 +130,21 @@ class QuerySwap(QuerySearch):
     def phases(self, problem: Problem | None = None) -> tuple[Attack, ...]:
         """A look at all sites, which also gets the queries that do not fill a step of the search; then the search."""
         assert not isinstance(self.surrogate, NamedModel)  # as checked
-        most = max(16, int(self.share * self.steps))
+        checks = CHECKS * (1 if problem is None else problem.checks)
+        queries = self.steps if self.queries is None else self.queries - checks
+        most = max(16, int(self.share * queries))
         tiles = (most + 1 if problem is None else probes(problem.domain, most)) - 1
         look = 1 + tiles + self.openings
         if self.surrogate is not None:
-            tiles = tiles if MANY * tiles <= self.steps else 0
+            tiles = tiles if MANY * tiles <= queries else 0
             look = 1 + WAYS + HALVINGS + tiles
-        searches = max(0, self.steps - look) // self.proposals
-        steps = self.steps - searches * self.proposals
-        first: Attack = Probe(steps=steps, most=most, jitter=self.jitter)
+        searches = max(0, queries - look) // self.proposals
+        steps = queries - searches * self.proposals
+        first: Attack = Probe(steps=steps, most=most, jitter=self.jitter, queries=self.queries)
         if self.surrogate is not None:
-            first = Transfer(steps=steps - 1, tiles=tiles, jitter=self.jitter, surrogate=self.surrogate)
+            first = Transfer(
+                steps=steps - 1, tiles=tiles, jitter=self.jitter, queries=self.queries, surrogate=self.surrogate
+            )
         if searches == 0:
             return (first,)
         mine = {f.name: getattr(self, f.name) for f in fields(QuerySearch) if f.name != "name"}

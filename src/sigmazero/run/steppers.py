@@ -47,7 +47,8 @@ def one_step(attack: Attack, oracle: Oracle, state: Any) -> Any:
     if attack.keeps_own:
         # A row that has left may still be stepped for a while; its answer is the one it left with.
         new = replace(new, own=torch.where(per_row(alive, new.own), new.own, state.own))
-    oracle.retire(getattr(new, "done", None))
+    done, spent = getattr(new, "done", None), attack.spent(oracle.tally)
+    oracle.retire(done if spent is None else spent if done is None else done | spent)
     oracle.iteration = oracle.iteration + 1
     return new
 
