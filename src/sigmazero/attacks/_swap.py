@@ -137,6 +137,7 @@ class SwapSearch(Attack):
     queries: Annotated[int, Range(least=LEAST)] | None = None
 
     paper: ClassVar[str] = "docs/stronger.md"
+    version: ClassVar[int] = 2
     unroll: ClassVar[int] = 1
     finite_box: ClassVar[bool] = True
     renamed: ClassVar[dict[str, str]] = {"memory": "momentum"}
@@ -316,7 +317,7 @@ class SwapSearch(Attack):
         return Proposal(j, d.complete(point, order), best, swap)
 
     def _affordable(self, old: Tensor, new: Tensor, s: State, oracle: Oracle) -> tuple[Tensor, Tensor]:
-        """Whether the point with the new site would be better than the best example: without the old one, and with it."""
+        """Whether a point with the new site would be better than the best example: without the old one, and with it."""
         d, rank, best = oracle.domain, oracle.problem.rank, oracle.tally.best_cost
         changed = d.changed(s.a).flatten(1).gather(1, old[:, None])[:, 0]
         more, back = d.cost(s.a) + d.costs[new], torch.where(changed, d.costs[old], 0.0)

@@ -70,6 +70,7 @@ class SigmaZero(Attack):
     order: Literal["released", "paper"] = "released"
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2402.01879"
+    version: ClassVar[int] = 2
     renamed: ClassVar[dict[str, str]] = {"memory": "beta2", "final_step": "step_size_end"}
 
     @property

@@ -29,7 +29,7 @@ from sigmazero.auto.watch import Watch
 from sigmazero.bench.allowed import Allowed
 from sigmazero.core.ability import Ability, ability_of, check_ability
 from sigmazero.core.attack import Attack, Precision
-from sigmazero.core.domain import Unit
+from sigmazero.core.domain import COST_ROUNDING, Unit
 from sigmazero.core.files import writable
 from sigmazero.core.findings import Finding, gating, render
 from sigmazero.core.inputs import Bounds
@@ -37,7 +37,7 @@ from sigmazero.core.layout import Order, channels_first, facing, turned_back
 from sigmazero.core.oracle import Model
 from sigmazero.core.outputs import logits_in
 from sigmazero.core.problem import Problem, whole
-from sigmazero.core.result import COST_ROUNDING, Result
+from sigmazero.core.result import Result
 from sigmazero.models.any import understood
 from sigmazero.models.doctor import examine
 from sigmazero.run import Hardware, Prepared, Session

@@ -11,10 +11,11 @@ from sigmazero.attacks.corner import Corner
 from sigmazero.auto.progress import UNKNOWN, CascadeState, fewest
 from sigmazero.auto.versions import Version, most_queries
 from sigmazero.core.attack import Attack
+from sigmazero.core.domain import COST_ROUNDING
 from sigmazero.core.findings import Finding, coded, render
 from sigmazero.core.metrics import DEFAULT_KS, average, fitting_costs, fitting_ks
 from sigmazero.core.problem import Problem
-from sigmazero.core.result import COST_ROUNDING, Outcome, Result
+from sigmazero.core.result import Outcome, Result
 
 LUCK, SHARE = 2, 0.01  # so many samples, or this share of them, may fall to a random search by luck
 MASKED = 0.1  # from this share on the gradients do mislead

@@ -86,7 +86,7 @@ class Domain(ABC):
 
     @property
     def weighted(self) -> bool:
-        """Return whether some changes cost more than others: then the search looks for cheap points, not sparse ones."""
+        """Return whether some changes cost more than others: then a search looks for cheap points, not sparse ones."""
         return False
 
     @property

@@ -16,8 +16,8 @@ class Tally:
     survive its verification has a successor; `counts` and `step_found` belong to them. A search that is not exact also
     keeps `sure`, the best point that was confirmed so far, its `sure_l0` and `sure_step`, and as `spare` the one that
     was confirmed before it, should a last answer contradict an earlier one. `given_up` counts records that fresh
-    answers did not hold. A check of a point asks `checks` times. Where some changes cost more than others, `costs` has what the
-    records cost, less where they are within the budget (`Problem.rank`), and the cheapest is the best.
+    answers did not hold. A check of a point asks `checks` times. Where some changes cost more than others, `costs` has
+    what records are compared by (`Problem.rank`), and the lowest is the best.
     """
 
     points: Tensor
@@ -73,12 +73,12 @@ class Tally:
 
     @property
     def best_cost(self) -> Tensor:
-        """What the best point so far costs, more than all sites if there is none; its changes, if each costs 1."""
+        """What the best point is compared by: its changes, if all cost alike; more than all sites if there is none."""
         return self.best_l0 if self.costs is None else self.costs[:, 0]
 
     @property
     def worth(self) -> Tensor:
-        """What records are compared by, (N, records): their cost, or their number of changes if each costs 1."""
+        """What records are compared by, (N, records): `Problem.rank`, or their number of changes if all cost alike."""
         return self.counts if self.costs is None else self.costs
 
     @property
