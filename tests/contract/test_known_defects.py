@@ -9,10 +9,9 @@ import torch
 from torch import nn
 
 import sigmazero as sz
-from tests.helpers.attacks import EVERY, how, longer, small
+from tests.helpers.attacks import EVERY, how, small
 from tests.helpers.networks import linear_problem
 
-IN_SPACES = [name for name in EVERY if sz.ATTACKS[name].spaces]
 TAKES = {"start": ("bb", "bb-dataset", "label-swap", "swap-search"), "pool": ("bb-dataset",)}
 # The clean input is not asked about again during the search, or not with gradients. bb-dataset notices by chance.
 NEVER_NOTICE = ("bb", "pdpgd", "pgd-l0", "spgd", "corner", "genetic", "label-swap", "query-swap", "sparse-rs")
@@ -43,41 +42,6 @@ def test_where_to_start_is_heeded_or_refused(name, option):
         with pytest.raises(ValueError, match=option):
             attack.run(asked, x, y, **options)
         assert len(points) == 1
-
-
-@pytest.mark.parametrize(
-    "name", [unless(name not in ("query-swap", "sigma-swap", "swap-search"), name) for name in IN_SPACES]
-)
-def test_the_unit_of_costs_changes_nothing(name):
-    """By powers of two, so that nothing rounds."""
-    generator = torch.Generator().manual_seed(0)
-    model, x, y = linear_problem((12,), 12, seed=1)
-    cost = torch.rand(12, generator=generator) * 4 + 0.5
-    attack = sz.get(name, steps=100) if name == "sigma-swap" else longer(name)  # fewer steps leave out its search
-    one, other = (
-        attack.run(model, x, y, space=sz.Space(cost=(cost * unit).tolist()), **how(attack)) for unit in (1, 1024)
-    )
-    assert torch.equal(one.x_adv, other.x_adv)
-    assert torch.equal(one.forwards, other.forwards)
-    assert torch.equal(one.cost * 1024, other.cost)
-
-
-@pytest.mark.parametrize("name", [unless(name not in ("genetic", "swap-search"), name) for name in IN_SPACES])
-def test_a_point_within_the_budget_is_kept_whatever_it_costs(name):
-    """The first feature alone fools the model and costs 5, the two others together do and cost 1 each."""
-    model = nn.Linear(3, 2).requires_grad_(False)
-    model.weight.copy_(torch.tensor([[3.0, 2.0, 2.0], [0.0, 0.0, 0.0]]))
-    model.bias.copy_(torch.tensor([0.0, 4.5]))
-    x, asked = torch.ones(1, 3), []
-
-    def seen(z):
-        asked.append(z.detach().clone())
-        return model(z)
-
-    result = longer(name).run(seen, x, torch.tensor([0]), space=sz.Space(cost=[5, 1, 1]), budget=1)
-    points = torch.cat(asked)
-    within = (model(points).argmax(1) != 0) & ((points != x).sum(1) <= 1)
-    assert result.success.tolist() == [bool(within.any())]
 
 
 class Merging(nn.Module):

@@ -13,7 +13,7 @@ from sigmazero.models import OutOfQueries, WrappedModel
 from tests.helpers.attacks import EVERY, how, same, small
 from tests.helpers.networks import Counting, linear_problem
 
-LIMITS = (5, 17, 200)
+LIMITS = (5, 17, 30, 200)
 LIMITED = [name for name in EVERY if "queries" in sz.ATTACKS[name].parameters()]
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -64,15 +64,28 @@ def test_the_model_sees_what_the_result_says(name, setting, limit):
     assert limit < 200 or result.success.all()
 
 
-@pytest.mark.parametrize(
-    ("name", "setting", "limit"),
-    [pytest.param(*case, marks=known(1) if case[0] == "query-swap" and case[2] < 200 else ()) for case in EVERYWHERE],
-)
+@pytest.mark.parametrize(("name", "setting", "limit"), EVERYWHERE)
 def test_no_sample_exceeds_its_queries(name, setting, limit):
     assert spent(limited(name, setting, limit)[1]) <= limit
 
 
-@pytest.mark.parametrize("limit", [pytest.param(n, marks=known(1) if n < 200 else ()) for n in LIMITS])
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("name", LIMITED)
+def test_no_sample_of_the_demo_network_exceeds_its_queries(name, limit):
+    model, x = sz.models.load("demo"), torch.rand(3, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    found = sz.get(name, queries=limit).run(model, x, model(x).argmax(1))
+    asked = found.forwards + found.backwards
+    assert (asked <= limit).all()
+    assert (asked > 1).all()  # something is tried
+
+
+def test_a_large_limit_takes_the_place_of_steps():
+    model, x, y = linear_problem((40,), 4, seed=2)
+    found = sz.get("query-swap", queries=100, steps=20).run(model, x, y)
+    assert 80 < found.forwards.max() <= 100
+
+
+@pytest.mark.parametrize("limit", LIMITS)
 def test_what_a_surrogate_proposes_counts(limit):
     model, x, y, mask = tagged()
     counting = Counting(model, 6)
@@ -102,7 +115,7 @@ def test_a_limit_too_small_for_both_checks_is_refused_before_the_first_query(nam
     with pytest.raises(ValueError, match="queries=1"):
         run(1)
     # Where the caller computes in coarse numbers, each check asks twice.
-    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match="queries=5"):
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match="queries=5 .* 8 are needed"):
         run(5)
     assert counting.forwards.sum() == 0
 
