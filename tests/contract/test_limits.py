@@ -115,7 +115,7 @@ def test_a_limit_too_small_for_both_checks_is_refused_before_the_first_query(nam
     with pytest.raises(ValueError, match="queries=1"):
         run(1)
     # Where the caller computes in coarse numbers, each check asks twice.
-    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match="queries=5 .* 8 are needed"):
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match=r"queries=5 .* 8 are needed"):
         run(5)
     assert counting.forwards.sum() == 0
 

@@ -101,7 +101,7 @@ def test_legal_points_are_the_nearest_ones():
     assert torch.equal(p.to_user(p.snap(p.snap(raw))), asked)
     assert torch.equal(p.snap(p.x), p.x)
     assert p.l0(p.snap(raw)).tolist() == [3, 1]
-    assert p.cost(p.snap(raw)).tolist() == [5.0, 3.0]
+    assert p.count(p.to_user(p.snap(raw))).cost.tolist() == [5.0, 3.0]
     several = torch.stack([raw, p.x], 1)
     assert torch.equal(p.to_user(p.snap(several))[:, 0], asked)
     assert torch.equal(p.to_user(several)[:, 1], ROWS)

@@ -195,7 +195,7 @@ class Oracle:
         return self.domain.l0(self.domain.snap(x))
 
     def worth(self, x: Tensor) -> Tensor:
-        """Return what records are compared by, the lower the better: `Problem.rank`, or changes where they cost alike."""
+        """Return what records are compared by, lowest best: `Problem.rank`, or changes where they all cost alike."""
         return self._worth(self.domain.snap(x), self.l0(x)) if self.domain.weighted else self.l0(x)
 
     def _worth(self, x: Tensor, l0: Tensor) -> Tensor:
