@@ -1,0 +1,86 @@
+"""How a model is asked: in its own eval mode, as often as the result says, and left as it was."""
+
+import pytest
+import torch
+from torch import nn
+
+import sigmazero as sz
+
+X = torch.rand(16, 12, generator=torch.Generator().manual_seed(3))
+
+
+class Merged(nn.Module):
+    """A layer whose second part counts in eval mode alone, such as merged low-rank weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(7)
+        self.base, self.delta, self.merged = nn.Linear(12, 4), nn.Parameter(torch.randn(4, 12) * 3), False
+
+    def train(self, mode: bool = True) -> "Merged":
+        self.merged = not mode
+        return super().train(mode)
+
+    def forward(self, x):
+        return self.base(x) + (x @ self.delta.T if self.merged else 0)
+
+
+def modes(model: nn.Module) -> list[bool]:
+    return [part.training for part in model.modules()]
+
+
+@pytest.mark.parametrize("name", ["sigma-zero", "query-swap"])
+@pytest.mark.parametrize("prepare", ["auto", "none"])
+def test_a_model_is_searched_as_eval_makes_it(name, prepare):
+    model, reference = nn.Sequential(Merged(), nn.Identity()).train(), Merged().eval()
+    y = reference(X).argmax(1)
+    result = sz.get(name, steps=80).run(model, X, y, prepare=prepare, batch_size=9)
+    assert result.success.sum() > 8
+    assert (reference(result.x_adv).argmax(1) != y)[result.success].all()
+    assert not model[0].merged
+    assert all(modes(model))
+
+
+class Twice(nn.Module):
+    """Two parts that share a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        shared = Merged()
+        self.first, self.second = nn.Sequential(shared), nn.Sequential(shared)
+
+    def forward(self, x):
+        return self.first(x) + self.second(x)
+
+
+def test_every_module_gets_its_own_mode_back():
+    model = Twice().eval()
+    model.second.train()
+    model.first[0].eval()  # the shared layer: in eval mode below a part in training mode
+    before = modes(model)
+    sz.get("sigma-zero", steps=3).run(model, X, torch.zeros(16, dtype=torch.long))
+    assert modes(model) == before == [False, False, False, False, True]
+    assert model.first[0].merged
+
+
+def exported() -> nn.Module:
+    batch = {0: torch.export.Dim.DYNAMIC}
+    return torch.export.export(nn.Linear(12, 12).eval(), (X,), dynamic_shapes=(batch,)).module()
+
+
+def frozen() -> nn.Module:
+    return torch.jit.freeze(torch.jit.trace(nn.Linear(12, 12).eval(), X))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("make", [exported, frozen])
+def test_programs_without_modes_are_asked_too(make):
+    """An exported program refuses to be put in a mode, a frozen script has none."""
+    alone, inside = make(), nn.Sequential(make(), Merged())
+    for model in (alone, inside):
+        y = model(X).argmax(1)
+        before = {part: part.training for part in model.modules() if hasattr(part, "training")}
+        result = sz.get("sigma-zero", steps=40).run(model, X, y)
+        assert result.success.any()
+        assert {part: part.training for part in before} == before
+    assert not inside[1].merged
