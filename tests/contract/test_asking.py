@@ -84,3 +84,28 @@ def test_programs_without_modes_are_asked_too(make):
         assert result.success.any()
         assert {part: part.training for part in before} == before
     assert not inside[1].merged
+
+
+class Cast(nn.Module):
+    """A network that rounds by autocast, which the certifier refuses, or switches it off, which it takes."""
+
+    def __init__(self, enabled: bool) -> None:
+        super().__init__()
+        self.layer, self.enabled = nn.Linear(12, 4), enabled
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.enabled):
+            return self.layer(x).float()
+
+
+def test_a_refused_model_leaves_no_autocast_behind():
+    before = torch.is_autocast_enabled("cpu"), torch.is_autocast_cache_enabled()
+    for enabled in (True, False):
+        model = Cast(enabled).eval()
+        y = model(X[:1]).argmax(1)
+        if enabled:
+            with pytest.raises(ValueError, match="bfloat16"):
+                sz.certify(model, X[:1], y, up_to=1)
+        else:
+            assert sz.certify(model, X[:1], y, up_to=1).done.all()
+        assert (torch.is_autocast_enabled("cpu"), torch.is_autocast_cache_enabled()) == before
