@@ -138,6 +138,7 @@ class SwapSearch(Attack):
     paper: ClassVar[str] = "docs/stronger.md"
     unroll: ClassVar[int] = 1
     finite_box: ClassVar[bool] = True
+    takes: ClassVar[frozenset[str]] = frozenset({"start"})
     renamed: ClassVar[dict[str, str]] = {"memory": "momentum"}
 
     @property

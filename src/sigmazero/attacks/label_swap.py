@@ -62,6 +62,7 @@ class LabelSwap(Attack):
     paper: ClassVar[str] = "docs/blackbox.md"
     needs: ClassVar[Ability] = "labels"
     finite_box: ClassVar[bool] = True
+    takes: ClassVar[frozenset[str]] = frozenset({"start"})
     unroll: ClassVar[int] = 1
 
     def init(self, oracle: Oracle) -> State:

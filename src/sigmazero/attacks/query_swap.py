@@ -53,6 +53,7 @@ class QuerySearch(SwapSearch):
     """Swap search by slopes that it learns."""
 
     needs: ClassVar[Ability] = "scores"
+    takes: ClassVar[frozenset[str]] = frozenset()
 
     def follow(self, oracle: Oracle, before: Probed | Transferred) -> State:  # type: ignore[override]
         """Begin at the best point known, with what the first phase learnt."""
