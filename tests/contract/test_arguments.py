@@ -27,3 +27,21 @@ def test_what_an_attack_would_ignore_is_refused(name, argument):
         with pytest.raises(ValueError, match=rf"{name} .*{argument}=.*bb") as caught:
             attack.run(never_asked, X, Y, **options, **{argument: X})
         assert all(taker in str(caught.value) for taker in TAKE[argument])
+
+
+def test_check_knows_the_models_that_run_knows():
+    def scores(rows):
+        return np.stack([rows.sum(1) * 0, rows.sum(1) - 3], 1)
+
+    y = torch.from_numpy(scores(X.numpy())).argmax(1)
+    result = sz.get("query-swap", steps=40).run(scores, X, y)
+    checked = sz.check(scores, X, y, result.x_adv)
+    assert result.success.any()
+    assert torch.equal(checked.success, result.success)
+    assert torch.equal(checked.l0, result.l0)
+
+
+def test_check_of_no_rows_is_an_empty_result():
+    result = sz.check(never_asked, X[:0], Y[:0], X[:0])
+    assert (len(result), result.x_adv.shape) == (0, (0, 6))
+    assert len(sz.get("sigma-zero", steps=2).run(never_asked, X[:0], Y[:0])) == 0

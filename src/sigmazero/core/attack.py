@@ -123,7 +123,7 @@ class Attack(ABC):
         asked = partial(make_problem, x, y, targeted=targeted, bounds=bounds, unit=unit, layout=layout, mask=mask)
         problem = asked(space=space, budget=budget, seed=seed, ids=ids, start=start, pool=pool, margin=margin)
         hardware = Hardware(precision, capture, fuse, max_memory, prepare)
-        with Session(self, _asked(model, layout), hardware, batch_size=batch_size) as session:
+        with Session(self, as_model(model, layout), hardware, batch_size=batch_size) as session:
             result = turned_back(session.run(problem, progress=progress), layout)
             result = replace(result, findings=session.doubts(), x=x, classes=_named(model))
         return _noticed(replace(result, names=None if space is None else space.names), targeted)
@@ -211,8 +211,8 @@ def _named(model: object) -> tuple[str, ...] | None:
     return tuple(map(str, cast(Any, held))) or None
 
 
-def _asked(model: object, layout: Order | None) -> Model:
-    """A model as a session takes it. What knows other libraries' models is loaded for those that are no networks."""
+def as_model(model: object, layout: Order | None = None) -> Model:
+    """Return a model as attacks ask it; those of other libraries are wrapped by `sigmazero.models`, loaded only then."""
     if not isinstance(model, nn.Module):
         from sigmazero.models.any import understood
 

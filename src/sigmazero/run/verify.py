@@ -231,7 +231,7 @@ def check_logits(logits: Tensor, problem: Problem) -> Tensor:
         )
     if not logits.dtype.is_floating_point:
         raise TypeError(f"the model returned dtype {logits.dtype}; logits must be floating point")
-    top = int(problem.y.max())
+    top = int(problem.y.max()) if n else 0
     if top >= logits.shape[1]:
         classes, sample = logits.shape[1], int(problem.ids[problem.y.argmax()])
         raise ValueError(f"label {top} (id {sample}) does not exist: the model knows classes 0 to {classes - 1}")
