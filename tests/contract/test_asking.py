@@ -1,5 +1,7 @@
 """How a model is asked: in its own eval mode, as often as the result says, and left as it was."""
 
+from collections import Counter
+
 import pytest
 import torch
 from torch import nn
@@ -109,3 +111,40 @@ def test_a_refused_model_leaves_no_autocast_behind():
         else:
             assert sz.certify(model, X[:1], y, up_to=1).done.all()
         assert (torch.is_autocast_enabled("cpu"), torch.is_autocast_cache_enabled()) == before
+
+
+class Counting(nn.Module):
+    """A network that a search would fold, with a counter that may be anything."""
+
+    rows: torch.Tensor
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.Sequential(nn.Linear(12, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4))
+        self.how, self.number, self.calls, self.counter = how, 0, list[int](), Counter[str]()
+        self.register_buffer("rows", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        if self.how == "number":
+            self.number += len(x)
+        elif self.how == "list":
+            self.calls.append(len(x))
+        elif self.how == "object":
+            self.counter["rows"] += len(x)
+        else:
+            self.rows += len(x)
+        return self.layers(x)
+
+    @property
+    def asked(self) -> int:
+        return self.number + sum(self.calls) + self.counter["rows"] + int(self.rows)
+
+
+@pytest.mark.parametrize("name", ["sigma-zero", "query-swap", "label-swap"])
+@pytest.mark.parametrize("how", ["number", "list", "object", "buffer"])
+def test_without_a_copy_a_model_sees_every_query_that_the_result_counts(how, name):
+    model = Counting(how).eval()
+    y = model.layers(X).argmax(1)
+    result = sz.get(name, steps=20).run(model, X, y, prepare="none", batch_size=7)
+    assert model.asked == int(result.forwards.sum())

@@ -212,7 +212,7 @@ def _named(model: object) -> tuple[str, ...] | None:
 
 
 def as_model(model: object, layout: Order | None = None) -> Model:
-    """Return a model as attacks ask it; those of other libraries are wrapped by `sigmazero.models`, loaded only then."""
+    """Return a model as attacks ask it; `sigmazero.models`, which knows those of other libraries, is loaded late."""
     if not isinstance(model, nn.Module):
         from sigmazero.models.any import understood
 
