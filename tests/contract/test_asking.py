@@ -1,5 +1,6 @@
 """How a model is asked: in its own eval mode, as often as the result says, and left as it was."""
 
+import warnings
 from collections import Counter
 
 import pytest
@@ -148,3 +149,75 @@ def test_without_a_copy_a_model_sees_every_query_that_the_result_counts(how, nam
     y = model.layers(X).argmax(1)
     result = sz.get(name, steps=20).run(model, X, y, prepare="none", batch_size=7)
     assert model.asked == int(result.forwards.sum())
+
+
+BLIND = sorted(name for name, attack in sz.ATTACKS.items() if attack.needs != "gradients")
+
+
+class Remembering:
+    """A model that keeps whom it was asked about and whether the answer was another class than the sample's."""
+
+    def __init__(self, answer) -> None:
+        torch.manual_seed(1)
+        self.layer, self.answer = nn.Linear(12, 4).requires_grad_(False), answer
+        self.y = self.layer(X).argmax(1)
+        self.asked: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def __call__(self, x):
+        logits = self.answer(self.layer, x)
+        self.asked += zip(x.clone(), logits.argmax(1), strict=True)
+        return logits
+
+
+def dropping(layer, x):
+    return 4 * layer(nn.functional.dropout(x, 0.3))
+
+
+def by_place(layer, x):
+    """The first half of a batch is taken for class 3 more easily."""
+    first = (torch.arange(len(x)) < len(x) // 2).float()
+    return layer(x) + 0.3 * first[:, None] * nn.functional.one_hot(torch.tensor(3), 4)
+
+
+def by_company(layer, x):
+    return layer(x) - layer(x - 0.5).mean(0)
+
+
+@pytest.mark.parametrize("answer", [dropping, by_place, by_company])
+@pytest.mark.parametrize("name", BLIND)
+def test_attacks_without_gradients_ask_a_second_time(name, answer):
+    """What a model says at random, or by the place in the batch, is noticed, and no success if it does not hold."""
+    model, attack = Remembering(answer), sz.get(name, steps=60)
+    torch.manual_seed(0)
+    with pytest.warns(UserWarning, match="SZ003"):
+        result = attack.run(model, X, model.y, **({"budget": 3} if attack.kind == "budget" else {}))
+    assert "SZ003" in [finding.code for finding in result.findings]
+    assert int(result.forwards.sum()) == len(model.asked)
+    assert result.success.any()
+    for row in (result.success & (result.outcome != sz.Outcome.ALREADY)).nonzero().flatten().tolist():
+        said = [int(label) for point, label in model.asked if torch.equal(point, result.x_adv[row])]
+        assert len(said) > 2
+        assert model.y[row] not in said[-2:]
+
+
+@pytest.mark.parametrize("name", BLIND)
+def test_a_steady_model_is_asked_once_more_about_each_success_and_not_doubted(name):
+    model, attack = Remembering(lambda layer, x: layer(x)), sz.get(name, steps=60)
+    result = attack.run(model, X, model.y, **({"budget": 3} if attack.kind == "budget" else {}))
+    assert not result.findings
+    assert not result.given_up.any()
+    assert int(result.forwards.sum()) == len(model.asked)
+    found = result.l0.isfinite().nonzero().flatten().tolist()
+    last = [point for point, _ in model.asked[-2 * len(found) :]]
+    assert all(sum(torch.equal(point, result.x_adv[row]) for point in last) == 2 for row in found)
+
+
+@pytest.mark.parametrize("queries", [40, 60, 300])
+@pytest.mark.parametrize("answer", [dropping, lambda layer, x: layer(x)])
+def test_the_second_question_stays_within_a_limit(answer, queries):
+    model = Remembering(answer)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = sz.get("query-swap", queries=queries).run(model, X, model.y)
+    assert int(result.forwards.max()) <= queries
+    assert int(result.forwards.sum()) == len(model.asked)
