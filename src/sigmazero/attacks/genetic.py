@@ -66,6 +66,7 @@ class Genetic(Attack):
     penalty: NotNegative = 1.0
 
     paper: ClassVar[str] = "https://github.com/pralab/elsa-cybersecurity"
+    version: ClassVar[int] = 2
     needs: ClassVar[Ability] = "scores"
     finite_box: ClassVar[bool] = True
     unroll: ClassVar[int] = 1

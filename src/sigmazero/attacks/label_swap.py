@@ -60,6 +60,7 @@ class LabelSwap(Attack):
     radius: Whole = 1
 
     paper: ClassVar[str] = "docs/blackbox.md"
+    version: ClassVar[int] = 2
     needs: ClassVar[Ability] = "labels"
     finite_box: ClassVar[bool] = True
     takes: ClassVar[frozenset[str]] = frozenset({"start"})

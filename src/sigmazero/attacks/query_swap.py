@@ -114,6 +114,7 @@ class QuerySwap(QuerySearch):
     surrogate: Surrogate | None = None
 
     paper: ClassVar[str] = "docs/blackbox.md"
+    version: ClassVar[int] = 2
 
     def check(self, problem: Problem) -> None:
         """Refuse a surrogate that cannot be asked, or that would leave no query."""

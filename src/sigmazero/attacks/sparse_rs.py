@@ -60,6 +60,7 @@ class SparseRS(budget.BudgetAttack):
     loss: LossName = "margin"
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2006.12834"
+    version: ClassVar[int] = 2
     needs: ClassVar[Ability] = "scores"
 
     @cached_property
