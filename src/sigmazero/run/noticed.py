@@ -24,10 +24,14 @@ class Noticed:
         if strict and (apart := look.apart(ids, clean)) is not None:
             self._apart.append(apart)
 
-    def see_again(self, apart: list[Tensor]) -> None:
-        """Take over by how much second answers about claimed successes differed, in what is allowed."""
-        self._apart += apart
+    def see_again(self, apart: list[Tensor], missed: list[Tensor], strict: bool) -> None:
+        """Take over by how much fresh answers about what was found differed, in what is allowed.
+
+        What a `strict` search has seen reach the goal and the same model then denies is such a difference too.
+        """
+        self._apart += apart + (missed if strict else [])
         apart.clear()
+        missed.clear()
 
     def findings(self) -> tuple[Finding, ...]:
         """Random answers, and gradients that are exactly zero in many rows."""

@@ -248,7 +248,7 @@ class Session:
             # Gradients show in passing whether a model answers at random; other attacks ask a second time.
             again = 0 if self.attack.gradients else self.attack.limit or float("inf")
             result = self._verifier.report(problem.take(rows), _to_user(part.domain, found), clean[rows], again)
-            self._noticed.see_again(self._verifier.apart)
+            self._noticed.see_again(self._verifier.apart, self._verifier.missed, strict)
             return result
 
         return self._cut(problem, asking, attack, known)

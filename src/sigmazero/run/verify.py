@@ -42,6 +42,7 @@ class Verifier:
         self._compiled, self._plain = is_compiled(model), uncompiled(model)
         self.checks = 2 if self._compiled or not caller.strictly else 1
         self.apart: list[Tensor] = []  # by how much second answers differed, in what is allowed
+        self.missed: list[Tensor] = []  # by how much records missed the goal, in the same
 
     def ask(self, x: Tensor, pad: bool = False) -> list[Tensor]:
         """Logits in strict numbers and, where they may differ, in the caller's, whatever the search around it uses.
@@ -180,6 +181,9 @@ class Verifier:
             if not len(rows):
                 continue  # a spare record comes after empty places
             good, fresh = self.confirm(problem.take(rows), points[rows, k], guard)
+            if found_at is not None:
+                margin = problem.goal.take(rows).margin(fresh) / fresh.abs().amax(1).clamp_min(1.0)
+                self.missed.append((margin.double() / COARSE).nan_to_num(0.0).max())
             if accept is not None and judged is not None:
                 good = good & accept(points[rows, k], problem.x[rows])
                 judged[rows] += 1
