@@ -156,7 +156,7 @@ def test_a_surrogate_guides_in_any_kind_of_input(kind):
     for steps, more in ((2, {}), (12, {}), (160, {"unit": "pixel"}), (40, {"targeted": True})):
         goal = (y + 1) % net(x).shape[1] if more.get("targeted") else y
         result = sz.get("query-swap", steps=steps, surrogate=other).run(net, x, goal, **more)
-        assert int(result.forwards.max()) <= steps + 2
+        assert int(result.forwards.max()) <= steps + 3  # the clean check, and two of the success
         assert steps < 160 or result.success.all()
 
 

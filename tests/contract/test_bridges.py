@@ -274,7 +274,7 @@ def test_the_limit_of_attackbench_is_kept(asked, attack):
     assert counted.spent <= 40
 
 
-@pytest.mark.xfail(strict=True, reason="rebuild 1")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_frozen_script_is_attacked(asked):
     model, x, y, _ = asked
     frozen = torch.jit.freeze(torch.jit.trace(model, x))

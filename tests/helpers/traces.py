@@ -53,7 +53,8 @@ def search(attack: sz.Attack, model: Any, x: Tensor, y: Tensor, row: int, **opti
     asked, one = Recording(model), slice(row, row + 1)
     result = attack.run(asked, x[one], y[one], ids=[row], prepare="none", **options)
     slopes = [slope for call, slope in zip(asked.calls, asked.slopes, strict=True) for _ in call]
-    return _inner(x[row], asked.points, slopes, result)
+    times = 1 if attack.needs == "gradients" else 2  # without gradients a success is asked about twice
+    return _inner(x[row], asked.points, slopes, result, times)
 
 
 def searches(attack: sz.Attack, model: Any, x: Tensor, y: Tensor, **options: Any) -> list[Search]:
@@ -65,10 +66,10 @@ def searches(attack: sz.Attack, model: Any, x: Tensor, y: Tensor, **options: Any
     return [_inner(x[row], points[:, row], asked.slopes, result.take(mine[row])) for row in range(len(x))]
 
 
-def _inner(x: Tensor, points: Tensor, slopes: list[bool], result: sz.Result) -> Search:
+def _inner(x: Tensor, points: Tensor, slopes: list[bool], result: sz.Result, times: int = 1) -> Search:
     """Cut off the first query and the last ones; all of them are counted."""
     own = [] if result.own is None else [result.own]
-    verified = [each.x_adv[0] for each in (result, *own) if each.l0[0].isfinite()]
+    verified = [each.x_adv[0] for each in (result, *own) if each.l0[0].isfinite() for _ in range(times)]
     assert int(result.given_up[0]) == 0
     assert int(result.forwards[0]) == len(points)
     assert torch.equal(points[0], x)

@@ -309,3 +309,10 @@ def test_a_missing_normalisation_is_suspected(data: tuple[Tensor, Tensor], net: 
     assert "with mnist's mean and deviation" in found["SZ033"].detail
     assert "--normalize mnist" in found["SZ033"].fix
     assert "SZ033" not in codes(examine(wrap(blind, ability="scores"), *data))  # not asked more than it must be
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_frozen_script_has_no_mode():
+    x = torch.rand(4, 6)
+    model = torch.jit.freeze(torch.jit.trace(nn.Linear(6, 3).eval(), x))
+    assert "SZ002" not in [finding.code for finding in examine(model, x, model(x).argmax(1))]

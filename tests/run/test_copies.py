@@ -237,27 +237,3 @@ def test_one_copy_is_made_for_all_batches():
     problem = make_problem(X, torch.zeros(8, dtype=torch.int64))
     with torch.no_grad():
         assert prepared.copy(problem) is prepared.copy(problem.take(torch.arange(2)))
-
-
-class Counting(Net):
-    def __init__(self, how: str) -> None:
-        self.how, self.rows, self.seen = how, 0, list[int]()
-        super().__init__()
-
-    def forward(self, x):
-        if self.how == "number":
-            self.rows += len(x)
-        else:
-            self.seen.append(len(x))
-        return super().forward(x)
-
-
-@pytest.mark.parametrize("how", ["number", "list"])
-def test_a_model_that_counts_its_questions_is_asked_itself(how):
-    """A wrapper of somebody else's that counts or logs queries must see them all."""
-    net = Counting(how)
-    y = net(X).argmax(1)
-    net.rows, net.seen = 0, []
-    result = sz.get("sigma-zero", steps=10).run(net, X, y)
-    # Besides, a copy was compared with it on these rows.
-    assert net.rows + sum(net.seen) == int(result.forwards.sum()) + len(X)

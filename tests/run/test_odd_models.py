@@ -182,36 +182,6 @@ def test_a_model_that_writes_to_its_input_is_said_to_do_so_and_nothing_else(capl
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]  # it writes; a norm is folded
 
 
-class Noting(Base):
-    count: Tensor
-
-    def __init__(self, how: str) -> None:
-        self.how = how
-        super().__init__()
-        self.seen = {"rows": 0}
-        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
-
-    def forward(self, x):
-        if self.how == "dictionary":
-            self.seen["rows"] += len(x)
-        elif self.how == "written":
-            self.count += len(x)
-        else:
-            self.count = self.count + len(x)
-        return super().forward(x)
-
-
-@pytest.mark.parametrize("how", ["dictionary", "written", "replaced"])
-def test_a_model_that_counts_in_a_buffer_or_dictionary_is_asked_itself(how: str):
-    net = Noting(how).eval()
-    y = net(X).argmax(1)
-    net.seen["rows"] = 0
-    net.count.zero_()
-    result = ATTACK.run(net, X, y)
-    # Besides, a copy was compared with it on these rows.
-    assert net.seen["rows"] + int(net.count) == int(result.forwards.sum()) + len(X)
-
-
 class Elsewhere(Base):
     """Its copy goes wrong where no clean input leads."""
 

@@ -51,7 +51,8 @@ def test_the_step_is_that_of_the_point_reported():
         denied = not x.requires_grad and torch.equal(x, best)
         return torch.nn.functional.one_hot(y, classes).to(x) if denied else net(x)
 
-    result = attack.run(forgetful, x, y)
+    with pytest.warns(UserWarning, match="SZ003"):
+        result = attack.run(forgetful, x, y)
     assert result.success.all()
     for row in range(3):
         stopped = attack.run(net, x, y, budget=int(result.l0[row]))  # ends with the first point so sparse

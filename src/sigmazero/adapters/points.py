@@ -36,6 +36,7 @@ class Points(Attack):
     needs: ClassVar[Ability] = "labels"
     capturable: ClassVar[bool] = False
     paper: ClassVar[str] = "docs/bridges.md"
+    version: ClassVar[int] = 2
 
     @classmethod
     def of(cls, points: Tensor, ids: Tensor | Sequence[int] | None, name: str) -> "Points":

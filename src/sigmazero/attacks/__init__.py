@@ -63,6 +63,7 @@ ATTACKS: dict[str, Attack] = {
     )
 }
 ability.NEEDS.update({name: attack.needs for name, attack in ATTACKS.items()})
+ability.TAKES.update({name: attack.takes for name, attack in ATTACKS.items()})
 
 
 def get(name: str, **parameters: Any) -> Attack:
@@ -101,4 +102,4 @@ def register(attack: Attack) -> None:
     if attack.name in ATTACKS:
         raise ValueError(f"there is an attack called {attack.name!r} already; give this one another name")
     ATTACKS[attack.name] = attack
-    ability.NEEDS[attack.name] = attack.needs
+    ability.NEEDS[attack.name], ability.TAKES[attack.name] = attack.needs, attack.takes

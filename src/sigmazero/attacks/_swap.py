@@ -140,6 +140,7 @@ class SwapSearch(Attack):
     version: ClassVar[int] = 2
     unroll: ClassVar[int] = 1
     finite_box: ClassVar[bool] = True
+    takes: ClassVar[frozenset[str]] = frozenset({"start"})
     renamed: ClassVar[dict[str, str]] = {"memory": "momentum"}
 
     @property

@@ -76,6 +76,7 @@ class BrendelBethge(Attack):
     paper: ClassVar[str] = "https://arxiv.org/abs/1907.01003"
     keeps_own: ClassVar[bool] = True
     finite_box: ClassVar[bool] = True
+    takes: ClassVar[frozenset[str]] = frozenset({"start", "pool"})
     renamed: ClassVar[dict[str, str]] = {"start": "start_from"}
 
     @cached_property

@@ -69,6 +69,7 @@ class Corner(Attack):
     beam: Count = 4
 
     paper: ClassVar[str] = "docs/spaces.md"
+    version: ClassVar[int] = 2
     needs: ClassVar[Ability] = "scores"
     finite_box: ClassVar[bool] = True
     unroll: ClassVar[int] = 1

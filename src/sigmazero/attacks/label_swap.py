@@ -63,6 +63,7 @@ class LabelSwap(Attack):
     version: ClassVar[int] = 2
     needs: ClassVar[Ability] = "labels"
     finite_box: ClassVar[bool] = True
+    takes: ClassVar[frozenset[str]] = frozenset({"start"})
     unroll: ClassVar[int] = 1
 
     def init(self, oracle: Oracle) -> State:

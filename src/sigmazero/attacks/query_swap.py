@@ -53,6 +53,7 @@ class QuerySearch(SwapSearch):
     """Swap search by slopes that it learns."""
 
     needs: ClassVar[Ability] = "scores"
+    takes: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def asks(self) -> int:
@@ -119,6 +120,7 @@ class QuerySwap(QuerySearch):
     surrogate: Surrogate | None = None
 
     paper: ClassVar[str] = "docs/blackbox.md"
+    version: ClassVar[int] = 2
 
     def check(self, problem: Problem) -> None:
         """Refuse a surrogate that cannot be asked, or that would leave no query."""

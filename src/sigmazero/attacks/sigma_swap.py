@@ -54,6 +54,7 @@ class SigmaSwap(SwapSearch):
     first_hard: SigmaZeroLike
 
     paper: ClassVar[str] = "docs/stronger.md"
+    takes: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:
         """Refuse a σ-zero with another loss: both phases go by the margin, and its own would be ignored."""

@@ -12,7 +12,9 @@ from typing import Literal, get_args
 
 Ability = Literal["gradients", "scores", "labels"]
 ABILITIES: tuple[Ability, ...] = get_args(Ability)
-NEEDS: dict[str, Ability] = {}  # of every attack of the registry, which keeps it: a refusal says names
+# Of every attack of the registry, which keeps them: a refusal says names.
+NEEDS: dict[str, Ability] = {}
+TAKES: dict[str, frozenset[str]] = {}
 
 
 def ability_of(model: object) -> Ability:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from torch import Tensor, nn
 
-from sigmazero.core.ability import Ability
+from sigmazero.core.ability import TAKES, Ability
 from sigmazero.core.domain import Unit
 from sigmazero.core.findings import render
 from sigmazero.core.goal import GoalName
@@ -49,6 +49,7 @@ class Attack(ABC):
     keeps_own: ClassVar[bool] = False
     finite_box: ClassVar[bool] = False  # whether it moves features to the ends of the box, or draws between them
     spaces: ClassVar[bool] = True  # whether it copes with an oracle that asks about the nearest legal point
+    takes: ClassVar[frozenset[str]] = frozenset()  # which of `start` and `pool` it begins from; others are refused
     unroll: ClassVar[int] = 5  # steps recorded together: the launch and the copies around a recording are shared
     paper: ClassVar[str]
     version: ClassVar[int] = 1
@@ -104,8 +105,8 @@ class Attack(ABC):
         batch_size None picks one; it is halved when memory runs out
         seed, ids  random numbers depend on these and the step alone, not on the batch
         progress   show a bar with speed and time left, on a terminal
-        start      a starting point per sample, for attacks that begin at an adversarial point
-        pool       inputs such attacks may start from; all of x if None
+        start      a starting point per sample, for attacks that begin at one: bb, label-swap, swap-search
+        pool       inputs that bb may start from; all of x if None
         margin     the least by which a success must hold in the logits
         precision  numbers of the search: None for those your process computes in, or "fp32", "tf32", "bf16"; every
                    success is verified in your process's numbers and in strict fp32
@@ -118,16 +119,18 @@ class Attack(ABC):
         # The contract does not know its driver: it is loaded when a run begins.
         from sigmazero.run import Hardware, Session
 
+        self._refuse_ignored(start=start, pool=pool)
         asked = partial(make_problem, x, y, targeted=targeted, bounds=bounds, unit=unit, layout=layout, mask=mask)
         problem = asked(space=space, budget=budget, seed=seed, ids=ids, start=start, pool=pool, margin=margin)
         hardware = Hardware(precision, capture, fuse, max_memory, prepare)
-        with Session(self, _asked(model, layout), hardware, batch_size=batch_size) as session:
+        with Session(self, as_model(model, layout), hardware, batch_size=batch_size) as session:
             result = turned_back(session.run(problem, progress=progress), layout)
             result = replace(result, findings=session.doubts(), x=x, classes=_named(model))
         return _noticed(replace(result, names=None if space is None else space.names), targeted)
 
     def check(self, problem: Problem) -> None:
         """Refuse a question that this attack does not answer."""
+        self._refuse_ignored(start=problem.start)
         if problem.goal.name not in self.goals:
             raise ValueError(f"{self.name} has no {problem.goal.name} form; it supports: {', '.join(self.goals)}")
         if self.kind == "budget" and problem.budget is None:
@@ -138,6 +141,12 @@ class Attack(ABC):
             raise ValueError(
                 f"{self.name} cannot honour a space that is more than a box; use sigma-zero or sigma-swap instead"
             )
+
+    def _refuse_ignored(self, **given: Tensor | None) -> None:
+        """Refuse what this attack would not look at, with the names of those that do."""
+        for argument in (name for name, value in given.items() if value is not None and name not in self.takes):
+            takers = ", ".join(sorted(name for name, taken in TAKES.items() if argument in taken))
+            raise ValueError(f"{self.name} does not use {argument}=; leave it out, or choose one that does: {takers}")
 
     def parameters(self) -> dict[str, Any]:
         """Hyper-parameters by name, without the attack's own name."""
@@ -202,8 +211,8 @@ def _named(model: object) -> tuple[str, ...] | None:
     return tuple(map(str, cast(Any, held))) or None
 
 
-def _asked(model: object, layout: Order | None) -> Model:
-    """A model as a session takes it. What knows other libraries' models is loaded for those that are no networks."""
+def as_model(model: object, layout: Order | None = None) -> Model:
+    """Return a model as attacks ask it; `sigmazero.models`, which knows those of other libraries, is loaded late."""
     if not isinstance(model, nn.Module):
         from sigmazero.models.any import understood
 

@@ -310,6 +310,6 @@ class Oracle:
         tally.counts = torch.where(record[:, None], counts, tally.counts)
         steps = torch.cat([self.iteration.expand(len(x), 1), tally.step_found[:, :-1]], 1)
         tally.step_found = torch.where(record[:, None], steps, tally.step_found)
-        if tally.costs is not None:
+        if self.domain.weighted:
             costs = torch.cat([worth[:, None], tally.worth[:, :-1]], 1)
             tally.costs = torch.where(record[:, None], costs, tally.worth)

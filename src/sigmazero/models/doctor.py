@@ -5,8 +5,6 @@ back. A model that raises an exception is a finding too.
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,6 +15,7 @@ from sigmazero.core.findings import LOOK_FOR, MANY, STEADY, Finding, coded
 from sigmazero.core.inputs import Bounds
 from sigmazero.core.layout import looks_last
 from sigmazero.core.look import ROUNDING
+from sigmazero.core.modes import in_eval_mode
 from sigmazero.core.oracle import Model
 from sigmazero.core.outputs import logits_in
 from sigmazero.models.any import understood
@@ -59,7 +58,8 @@ def examine(
     network = understood(model)
     findings: list[Finding] = []
     # Leaving inference mode is what allows gradients when the caller forbids them.
-    with torch.inference_mode(False), _untouched(network, images):
+    devices = [images.device] if images.is_cuda else []
+    with torch.inference_mode(False), torch.random.fork_rng(devices=devices), torch.enable_grad():
         x = images[picks.to(images.device)].clone().detach()
         y = labels[picks.to(labels.device)].clone().detach().to(x.device)
         x = x if x.is_floating_point() else x.float()
@@ -67,24 +67,9 @@ def examine(
         findings += _check_layout(x)
         if isinstance(network, nn.Module):
             findings += _check_mode(network)
-            # Not model.eval(): exported programs refuse that call.
-            for part in network.modules():
-                part.training = False
-        findings += _check_answers(network, x, y, claimed)
+        with in_eval_mode(network):
+            findings += _check_answers(network, x, y, claimed)
     return sorted(findings, key=lambda finding: finding.code)
-
-
-@contextmanager
-def _untouched(model: Model, images: Tensor) -> Iterator[None]:
-    """Put every module's mode and the random state back, whatever the model does."""
-    modes = {part: part.training for part in model.modules()} if isinstance(model, nn.Module) else {}
-    devices = [images.device] if images.is_cuda else []
-    try:
-        with torch.random.fork_rng(devices=devices), torch.enable_grad():
-            yield
-    finally:
-        for part, mode in modes.items():
-            part.training = mode
 
 
 def _check_bounds(x: Tensor, bounds: Bounds) -> list[Finding]:
@@ -113,7 +98,7 @@ def _check_mode(model: nn.Module) -> list[Finding]:
     batch_norm = nn.modules.batchnorm._BatchNorm
     dropout = nn.modules.dropout._DropoutNd
     kinds = sorted(
-        {type(part).__name__ for part in model.modules() if part.training and isinstance(part, batch_norm | dropout)}
+        {type(part).__name__ for part in model.modules() if isinstance(part, batch_norm | dropout) and part.training}
     )
     if not kinds:
         return []

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sigmazero.core.attack import as_model
 from sigmazero.core.batched import take
 from sigmazero.core.domain import Unit
 from sigmazero.core.inputs import Bounds, make_problem
-from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, integer
 from sigmazero.core.result import Result
 from sigmazero.core.tally import Tally
@@ -39,7 +39,7 @@ Array = np.ndarray[Any, Any]
 
 
 def check(
-    model: Model,
+    model: object,
     x: Tensor | Array,
     y: Tensor | Array,
     x_adv: Tensor | Array,
@@ -73,11 +73,12 @@ def check(
     problem = make_problem(x, y, **asked, budget=budget, ids=ids, start=x_adv, margin=margin)  # type: ignore[arg-type]
     double = problem.x.dtype == torch.float64
     numbers = Numbers.strict(problem.x.device) if double else Numbers.current(problem.x.device)
-    verifier = Verifier(model, numbers)
+    network = as_model(model)
+    verifier = Verifier(network, numbers)
     problem = replace(problem, checks=verifier.checks)
     _warn_outside(problem)
     parts = torch.split(torch.arange(len(problem), device=problem.x.device), batch_size)
-    with turn(model, problem.x.device, numbers):
+    with turn(network, problem.x.device, numbers):
         found = Result.join([_checked(verifier, problem.take(rows)) for rows in parts])
     return replace(found, seconds=time.perf_counter() - began)
 
@@ -96,7 +97,8 @@ def _warn_outside(problem: Problem) -> None:
 def _checked(verifier: Verifier, problem: Problem) -> Result:
     """The report about some rows. A clean input that is wrong already needs no change, whatever was found for it."""
     assert problem.start is not None
-    answers = torch.stack([check_logits(each, problem) for each in verifier.ask(problem.x.clone())], 1)
+    asked = verifier.ask(problem.x.clone()) if len(problem) else [problem.x.new_zeros(0, 2)]
+    answers = torch.stack([check_logits(each, problem) for each in asked], 1)
     clean, finite = answers[:, 0], answers.isfinite().flatten(1).all(1)
     already = torch.stack([problem.goal.reached(each) for each in answers.unbind(1)]).all(0) & finite
     tally = Tally.start(problem, depth=1)

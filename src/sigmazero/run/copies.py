@@ -17,7 +17,7 @@ from sigmazero.core.oracle import Model
 from sigmazero.core.outputs import logits_in
 from sigmazero.run.fold import fold, foldable
 from sigmazero.run.numbers import Numbers
-from sigmazero.run.trial import Noted, apart, deviation, tried
+from sigmazero.run.trial import apart, deviation, tried
 from sigmazero.run.wrapped import unwrapped
 
 log = logging.getLogger(__name__)
@@ -74,17 +74,11 @@ def search_copy(model: Model, x: Tensor, numbers: Numbers, *, bf16: bool, prepar
             made = _made(inner, x, bf16, folds, channels_last)
             if made is None:
                 return own
-            noted = Noted(made)
             copied = made if bf16 else _cast(made, numbers)
             difference = tried(copied, own, x)
         except Exception as error:  # whatever a model's own code makes of being copied: the model itself can be asked
             failure = _first_line(error)
         else:
-            if noted.changed():
-                log.info(
-                    "the model is searched as it is: it takes notes of what it is asked, and a copy's would be lost"
-                )
-                return own
             return own if _differs(made, difference, own, x) else copied
     return _as_it_is(own, lowered if bf16 else None, x, failure)
 

@@ -1,4 +1,4 @@
-"""What searches see in passing that makes their results doubtful: no question is asked for it."""
+"""What searches see that makes their results doubtful: in passing, or in a second answer to what was found."""
 
 import torch
 from torch import Tensor
@@ -24,11 +24,20 @@ class Noticed:
         if strict and (apart := look.apart(ids, clean)) is not None:
             self._apart.append(apart)
 
+    def see_again(self, apart: list[Tensor], missed: list[Tensor], strict: bool) -> None:
+        """Take over by how much fresh answers about what was found differed, in what is allowed.
+
+        What a `strict` search has seen reach the goal and the same model then denies is such a difference too.
+        """
+        self._apart += apart + (missed if strict else [])
+        apart.clear()
+        missed.clear()
+
     def findings(self) -> tuple[Finding, ...]:
         """Random answers, and gradients that are exactly zero in many rows."""
         found = []
         if self._apart and float(torch.stack(self._apart).max()) > 1:
-            found.append(coded("SZ003", "The same clean inputs were answered differently within one run.", STEADY))
+            found.append(coded("SZ003", "The same inputs were answered differently within one run.", STEADY))
         zero, asked = torch.stack(self._counts).sum(0).tolist() if self._counts else (0, 0)
         if zero > MANY * asked:
             detail = f"{zero} of {asked} rows ({zero / asked:.0%}) had no gradient at all where the search began."

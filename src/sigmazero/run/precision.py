@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from sigmazero.core.attack import Precision
+from sigmazero.core.modes import in_eval_mode
 from sigmazero.core.oracle import Model
 from sigmazero.run.numbers import Numbers
 
@@ -43,21 +44,16 @@ def quiet(model: Model) -> Iterator[None]:
     Frozen parameters let autograd forget what only their gradients would need. Autocast is for the model alone: who
     asks it under the caller's switches it on again.
     """
-    modules = list(model.modules()) if isinstance(model, nn.Module) else []
-    # Inference tensors have no gradients, and torch does not let anybody say so.
-    parameters = [p for p in model.parameters() if not p.is_inference()] if isinstance(model, nn.Module) else []
-    modes, needs = [m.training for m in modules], [p.requires_grad for p in parameters]
-    try:
-        for module in modules:
-            module.training = False
-        for parameter in parameters:
-            parameter.requires_grad_(False)
-        with ExitStack() as stack:
-            for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
-                stack.enter_context(torch.autocast(device, enabled=False))
+    with in_eval_mode(model), ExitStack() as stack:
+        # Inference tensors have no gradients, and torch does not let anybody say so. In eval mode there may be others.
+        parameters = [p for p in model.parameters() if not p.is_inference()] if isinstance(model, nn.Module) else []
+        needs = [p.requires_grad for p in parameters]
+        for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
+            stack.enter_context(torch.autocast(device, enabled=False))
+        try:
+            for parameter in parameters:
+                parameter.requires_grad_(False)
             yield
-    finally:
-        for module, mode in zip(modules, modes, strict=True):
-            module.training = mode
-        for parameter, need in zip(parameters, needs, strict=True):
-            parameter.requires_grad_(need)
+        finally:
+            for parameter, need in zip(parameters, needs, strict=True):
+                parameter.requires_grad_(need)

@@ -245,7 +245,11 @@ class Session:
             # A compiled model is searched as what it was made from, which may answer otherwise.
             strict = exact and self._verifier.checks == 1 and not prepared.searches_a_copy
             self._noticed.see(oracle.look, part.ids, clean[rows], strict)
-            return self._verifier.report(problem.take(rows), _to_user(part.domain, found), clean[rows])
+            # Gradients show in passing whether a model answers at random; other attacks ask a second time.
+            again = 0 if self.attack.gradients else self.attack.limit or float("inf")
+            result = self._verifier.report(problem.take(rows), _to_user(part.domain, found), clean[rows], again)
+            self._noticed.see_again(self._verifier.apart, self._verifier.missed, strict)
+            return result
 
         return self._cut(problem, asking, attack, known)
 

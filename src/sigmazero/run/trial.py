@@ -1,4 +1,4 @@
-"""Whether a copy of a model may stand for it in a search: it must answer, answer the same, and keep no notes."""
+"""Whether a copy of a model may stand for it in a search: it must answer, and answer the same."""
 
 import torch
 from torch import Tensor, nn
@@ -6,7 +6,6 @@ from torch import Tensor, nn
 from sigmazero.core.oracle import Model
 from sigmazero.core.outputs import logits_in
 
-_TORCH = frozenset(vars(nn.Module()))  # what every module has, which is no note of its own
 _ROWS = 32  # clean rows on which answers are compared
 
 
@@ -36,40 +35,6 @@ def deviation(made: Model, model: Model, x: Tensor) -> float:
         return 0.0
     share = (own - other).abs().max() / own.abs().max().clamp(min=torch.finfo(torch.float32).tiny)
     return float(share.nan_to_num(torch.inf))
-
-
-class Noted:
-    """What a model has noted: numbers and texts, how much is in its lists, and which buffers it has written to."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.model, self.texts = model, _texts(model)
-        # The buffers are held: a new one might come to lie where an old one was.
-        self.buffers = [(buffer, _version(buffer)) for buffer in model.buffers()]
-
-    def changed(self) -> bool:
-        """Whether the model has noted anything since."""
-        now = list(self.model.buffers())
-        same = len(now) == len(self.buffers) and all(
-            buffer is old and _version(buffer) == version
-            for buffer, (old, version) in zip(now, self.buffers, strict=True)
-        )
-        return not same or _texts(self.model) != self.texts
-
-
-def _texts(model: nn.Module) -> list[str]:
-    noted: list[str] = []
-    for name, module in model.named_modules():
-        for key, value in vars(module).items():
-            if isinstance(value, (int, float, str)):
-                noted.append(f"{name}.{key}={value}")
-            elif isinstance(value, (list, dict, set)) and key not in _TORCH:
-                inside = value.values() if isinstance(value, dict) else value
-                noted.append(f"{name}.{key}: {len(value)} {[v for v in inside if isinstance(v, (int, float, str))]}")
-    return noted
-
-
-def _version(buffer: Tensor) -> int:
-    return 0 if buffer.is_inference() else buffer._version  # how often it was written to
 
 
 def apart(made: nn.Module, model: nn.Module) -> bool:

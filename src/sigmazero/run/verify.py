@@ -1,15 +1,18 @@
 """Nothing is reported that fresh answers have not confirmed and a recount has not counted.
 
 A point must hold twice: as the caller's process runs the model, and in strict fp32. Where both are the same, one answer
-is both.
+is both. What an attack without gradients has found is asked about once more, in another order and in smaller batches:
+a model may answer at random, or by the place in the batch, and no gradient shows that in passing.
 """
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from sigmazero.core.look import ROUNDING
 from sigmazero.core.oracle import Model, widened
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
@@ -22,6 +25,9 @@ from sigmazero.run.wrapped import is_compiled, padded, uncompiled
 # size to the next, and a success must survive being asked again at another one. A record that was confirmed so needs
 # less the second time, or the last answer would refute, at another number of rows, what nobody else would.
 GUARD, LAST_GUARD = 2.0, 1.0
+# By which share of the largest logit two answers to one point may differ: a model may compute in bf16 inside, which
+# rounds otherwise in another batch.
+COARSE = 2.0**-6
 
 
 class Verifier:
@@ -35,6 +41,8 @@ class Verifier:
         self.strict = Numbers.strict(caller.device)
         self._compiled, self._plain = is_compiled(model), uncompiled(model)
         self.checks = 2 if self._compiled or not caller.strictly else 1
+        self.apart: list[Tensor] = []  # by how much second answers differed, in what is allowed
+        self.missed: list[Tensor] = []  # by how much records missed the goal, in the same
 
     def ask(self, x: Tensor, pad: bool = False) -> list[Tensor]:
         """Logits in strict numbers and, where they may differ, in the caller's, whatever the search around it uses.
@@ -43,16 +51,21 @@ class Verifier:
         not met before its library looks for kernels, which takes longer than the answer; and for few rows it may choose
         kernels that round less, so that the two answers would seem closer than they are in the end.
         """
-        rounded = self._rounded(len(x)) if pad and x.is_cuda else 0
-        rows = self.rows if self._compiled else rounded
         own = x.clone() if self.checks > 1 else x  # a model may write to its input
-        with self.strict.applied():
-            answers = [padded(self._plain, x, rows if self._plain is self.model else rounded)]
+        answers = [self._ask_strictly(x, pad)]
         if self.checks > 1:
             answers[0] = answers[0].clone()  # some models give the same memory again each time
             with self.caller.applied():
-                answers.append(padded(self.model, own, rows))
+                answers.append(padded(self.model, own, self.rows if self._compiled else self._padding(x, pad)))
         return answers
+
+    def _ask_strictly(self, x: Tensor, pad: bool) -> Tensor:
+        whole = self._compiled and self._plain is self.model
+        with self.strict.applied():
+            return padded(self._plain, x, self.rows if whole else self._padding(x, pad))
+
+    def _padding(self, x: Tensor, pad: bool) -> int:
+        return self._rounded(len(x)) if pad and x.is_cuda else 0
 
     def _rounded(self, count: int) -> int:
         """So many rows, or some more."""
@@ -67,6 +80,21 @@ class Verifier:
         for logits in answers:
             good = good & logits.isfinite().all(1) & problem.goal.reached(logits, apart)
         return good, answers[0]
+
+    def holds_again(self, problem: Problem, points: Tensor, first: Tensor) -> Tensor:
+        """Ask about user points once more, the last one first and in two halves; return which reach the goal again.
+
+        `first` has the answers in strict numbers before. How far they are apart is kept: by rounding a success may be
+        lost, but not by more than that.
+        """
+        halves = [self._ask_strictly(part, pad=True).clone() for part in points.flip(0).chunk(2)]
+        second = widened(torch.cat(halves).flip(0), problem.x)
+        good = second.isfinite().all(1) & problem.goal.reached(second)
+        digit = max(torch.finfo(kind).eps for kind in (halves[0].dtype, torch.float32))
+        allowed = torch.where(good, COARSE, ROUNDING * digit)
+        share = (second - first).abs().amax(1) / first.abs().amax(1).clamp_min(1.0)
+        self.apart.append((share.double() / allowed).nan_to_num(math.inf).max())
+        return good
 
     def recheck(self, problem: Problem, tally: Tally) -> None:
         """Confirm new records of a coarse search, in place: rows go on from their best confirmed point."""
@@ -107,18 +135,21 @@ class Verifier:
         best = self._report(problem, *_records(found.tally), found.tally, clean, settled)
         return best if found.own is None else replace(best, own=best)
 
-    def report(self, problem: Problem, found: Found, clean: Tensor) -> Result:
-        """Ask afresh about every record, best first; a record that fails gives way to the one before it."""
+    def report(self, problem: Problem, found: Found, clean: Tensor, again: float = 0) -> Result:
+        """Ask afresh about every record, best first; a record that fails gives way to the one before it.
+
+        A record that holds is asked about once more, as long as its sample has asked fewer than `again` times.
+        """
         tally = found.tally
         nobody = torch.zeros_like(tally.broken)
-        best = self._report(problem, *_records(tally), tally, clean, nobody)
+        best = self._report(problem, *_records(tally), tally, clean, nobody, again)
         if found.own is None:
             return best
         domain = problem.domain
         claims = torch.where(domain.within(found.own), domain.count(found.own).sites, domain.sites + 1)
         # A point without changes is no answer, unless the clean input was one.
         claims = torch.where((claims == 0) & (tally.best_l0 > 0), problem.sites + 1, claims)
-        own = self._report(problem, found.own[:, None], claims[:, None], None, tally, clean, nobody)
+        own = self._report(problem, found.own[:, None], claims[:, None], None, tally, clean, nobody, again)
         spent: dict[str, Any] = {"forwards": best.forwards + own.forwards - tally.forwards}
         if best.judged is not None and own.judged is not None:
             spent["judged"] = best.judged + own.judged
@@ -133,6 +164,7 @@ class Verifier:
         tally: Tally,
         clean: Tensor,
         settled: Tensor,
+        again: float = 0,
     ) -> Result:
         """`found_at` has the steps at which the points were records, if they were: an own answer's is not known."""
         x_adv, logits = problem.x.clone(), clean.clone()
@@ -149,10 +181,18 @@ class Verifier:
             if not len(rows):
                 continue  # a spare record comes after empty places
             good, fresh = self.confirm(problem.take(rows), points[rows, k], guard)
+            if found_at is not None:
+                margin = problem.goal.take(rows).margin(fresh) / fresh.abs().amax(1).clamp_min(1.0)
+                self.missed.append((margin.double() / COARSE).nan_to_num(0.0).max())
             if accept is not None and judged is not None:
                 good = good & accept(points[rows, k], problem.x[rows])
                 judged[rows] += 1
             forwards[rows] += self.checks
+            twice = (good & (forwards[rows] + tally.backwards[rows] < again)).nonzero().squeeze(1)
+            if len(twice):
+                part = rows[twice]
+                good[twice] = self.holds_again(problem.take(part), points[part, k], fresh[twice])
+                forwards[part] += 1
             given_up[rows[~good]] += 1
             sure = rows[good]
             x_adv[sure], logits[sure], confirmed[sure] = points[sure, k], fresh[good].to(logits.dtype), True
@@ -231,7 +271,7 @@ def check_logits(logits: Tensor, problem: Problem) -> Tensor:
         )
     if not logits.dtype.is_floating_point:
         raise TypeError(f"the model returned dtype {logits.dtype}; logits must be floating point")
-    top = int(problem.y.max())
+    top = int(problem.y.max()) if n else 0
     if top >= logits.shape[1]:
         classes, sample = logits.shape[1], int(problem.ids[problem.y.argmax()])
         raise ValueError(f"label {top} (id {sample}) does not exist: the model knows classes 0 to {classes - 1}")

@@ -14,19 +14,19 @@ nothing about the base model itself.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sigmazero.core import noise
+from sigmazero.core.attack import as_model
 from sigmazero.core.domain import Unit
 from sigmazero.core.inputs import make_problem
-from sigmazero.core.layout import Order, channels_first, facing
+from sigmazero.core.layout import Order, channels_first
 from sigmazero.core.oracle import Model
 from sigmazero.core.outputs import logits_in
 from sigmazero.core.problem import Problem, integer
-from sigmazero.models.any import understood
 from sigmazero.run.memory import at_most
 from sigmazero.run.numbers import Numbers
 from sigmazero.run.progress import bar
@@ -105,8 +105,7 @@ def smooth(
         raise ValueError(f"confidence={confidence!r} must lie between 0.5 and 1, such as 0.999")
     if batch_size is not None and not (integer(batch_size) and batch_size >= 1):
         raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
-    network = model if isinstance(model, nn.Module) else understood(model)
-    counts = votes(cast(Model, facing(network, layout)), problem, how, batch_size, progress)
+    counts = votes(as_model(model, layout), problem, how, batch_size, progress)
     error = (1 - confidence) / (2 * counts.shape[1])  # so all ends of a row's intervals hold together
     ends = [[clopper_pearson(int(count), draws, error) for count in row] for row in counts]
     found = [_verdict(row, problem.sites, keep) for row in ends]

@@ -100,18 +100,25 @@ def _read(program: Any, sample: Tensor) -> Layered:
     """The layers of a traced program."""
     layers = start(sample)
     known: dict[Any, Any] = {}
+    casts: list[torch.autocast] = []  # that the program has entered and not left
 
     def value(node: Any) -> Any:
         return known[node]
 
-    for node in program.graph.nodes:
-        if node.op == "placeholder":
-            known[node] = Traced(0, sample.clone())
-        elif node.op == "get_attr":
-            known[node] = getattr(program, node.target)
-        elif node.op == "call_function":
-            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), value)
-            known[node] = _called(layers, node.target, args, kwargs)
+    try:
+        for node in program.graph.nodes:
+            if node.op == "placeholder":
+                known[node] = Traced(0, sample.clone())
+            elif node.op == "get_attr":
+                known[node] = getattr(program, node.target)
+            elif node.op == "call_function":
+                args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), value)
+                known[node] = _called(layers, node.target, args, kwargs)
+                casts = [cast for cast in casts if not any(cast is given for given in args)]
+                casts += [known[node]] if isinstance(known[node], torch.autocast) else []
+    finally:
+        for cast in reversed(casts):  # a program that is refused halfway
+            cast.__exit__(None, None, None)
     (answer,) = next(node for node in program.graph.nodes if node.op == "output").args
     found = known[answer] if isinstance(answer, torch.fx.Node) else None
     if not isinstance(found, Traced) or found.sample.ndim != 2:

@@ -60,7 +60,7 @@ class WrappedModel(nn.Module):
         self._held = (
             kind,
             Asking(replace(terms, max_batch=_least(terms.max_batch, kind.max_batch))),
-        )  # hidden from torch, and from who looks for notes in a module
+        )  # hidden from torch
         self.gives: str | None = kind.gives
         self.ability = "labels" if kind.gives == "labels" else "scores" if kind.with_pull is None else "gradients"
         self.batch_size = terms.max_batch  # of a run; what is lost when the model stops answering is one batch

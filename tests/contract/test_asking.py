@@ -1,0 +1,223 @@
+"""How a model is asked: in its own eval mode, as often as the result says, and left as it was."""
+
+import warnings
+from collections import Counter
+
+import pytest
+import torch
+from torch import nn
+
+import sigmazero as sz
+
+X = torch.rand(16, 12, generator=torch.Generator().manual_seed(3))
+
+
+class Merged(nn.Module):
+    """A layer whose second part counts in eval mode alone, such as merged low-rank weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(7)
+        self.base, self.delta, self.merged = nn.Linear(12, 4), nn.Parameter(torch.randn(4, 12) * 3), False
+
+    def train(self, mode: bool = True) -> "Merged":
+        self.merged = not mode
+        return super().train(mode)
+
+    def forward(self, x):
+        return self.base(x) + (x @ self.delta.T if self.merged else 0)
+
+
+def modes(model: nn.Module) -> list[bool]:
+    return [part.training for part in model.modules()]
+
+
+@pytest.mark.parametrize("name", ["sigma-zero", "query-swap"])
+@pytest.mark.parametrize("prepare", ["auto", "none"])
+def test_a_model_is_searched_as_eval_makes_it(name, prepare):
+    model, reference = nn.Sequential(Merged(), nn.Identity()).train(), Merged().eval()
+    y = reference(X).argmax(1)
+    result = sz.get(name, steps=80).run(model, X, y, prepare=prepare, batch_size=9)
+    assert result.success.sum() > 8
+    assert (reference(result.x_adv).argmax(1) != y)[result.success].all()
+    assert not model[0].merged
+    assert all(modes(model))
+
+
+class Twice(nn.Module):
+    """Two parts that share a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        shared = Merged()
+        self.first, self.second = nn.Sequential(shared), nn.Sequential(shared)
+
+    def forward(self, x):
+        return self.first(x) + self.second(x)
+
+
+def test_every_module_gets_its_own_mode_back():
+    model = Twice().eval()
+    model.second.train()
+    model.first[0].eval()  # the shared layer: in eval mode below a part in training mode
+    before = modes(model)
+    sz.get("sigma-zero", steps=3).run(model, X, torch.zeros(16, dtype=torch.long))
+    assert modes(model) == before == [False, False, False, False, True]
+    assert model.first[0].merged
+
+
+def exported() -> nn.Module:
+    batch = {0: torch.export.Dim.DYNAMIC}
+    return torch.export.export(nn.Linear(12, 12).eval(), (X,), dynamic_shapes=(batch,)).module()
+
+
+def frozen() -> nn.Module:
+    return torch.jit.freeze(torch.jit.trace(nn.Linear(12, 12).eval(), X))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("make", [exported, frozen])
+def test_programs_without_modes_are_asked_too(make):
+    """An exported program refuses to be put in a mode, a frozen script has none."""
+    alone, inside = make(), nn.Sequential(make(), Merged())
+    for model in (alone, inside):
+        y = model(X).argmax(1)
+        before = {part: part.training for part in model.modules() if hasattr(part, "training")}
+        result = sz.get("sigma-zero", steps=40).run(model, X, y)
+        assert result.success.any()
+        assert {part: part.training for part in before} == before
+    assert not inside[1].merged
+
+
+class Cast(nn.Module):
+    """A network that rounds by autocast, which the certifier refuses, or switches it off, which it takes."""
+
+    def __init__(self, enabled: bool) -> None:
+        super().__init__()
+        self.layer, self.enabled = nn.Linear(12, 4), enabled
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.enabled):
+            return self.layer(x).float()
+
+
+def test_a_refused_model_leaves_no_autocast_behind():
+    before = torch.is_autocast_enabled("cpu"), torch.is_autocast_cache_enabled()
+    for enabled in (True, False):
+        model = Cast(enabled).eval()
+        y = model(X[:1]).argmax(1)
+        if enabled:
+            with pytest.raises(ValueError, match="bfloat16"):
+                sz.certify(model, X[:1], y, up_to=1)
+        else:
+            assert sz.certify(model, X[:1], y, up_to=1).done.all()
+        assert (torch.is_autocast_enabled("cpu"), torch.is_autocast_cache_enabled()) == before
+
+
+class Counting(nn.Module):
+    """A network that a search would fold, with a counter that may be anything."""
+
+    rows: torch.Tensor
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.Sequential(nn.Linear(12, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4))
+        self.how, self.number, self.calls, self.counter = how, 0, list[int](), Counter[str]()
+        self.register_buffer("rows", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        if self.how == "number":
+            self.number += len(x)
+        elif self.how == "list":
+            self.calls.append(len(x))
+        elif self.how == "object":
+            self.counter["rows"] += len(x)
+        else:
+            self.rows += len(x)
+        return self.layers(x)
+
+    @property
+    def asked(self) -> int:
+        return self.number + sum(self.calls) + self.counter["rows"] + int(self.rows)
+
+
+@pytest.mark.parametrize("name", ["sigma-zero", "query-swap", "label-swap"])
+@pytest.mark.parametrize("how", ["number", "list", "object", "buffer"])
+def test_without_a_copy_a_model_sees_every_query_that_the_result_counts(how, name):
+    model = Counting(how).eval()
+    y = model.layers(X).argmax(1)
+    result = sz.get(name, steps=20).run(model, X, y, prepare="none", batch_size=7)
+    assert model.asked == int(result.forwards.sum())
+
+
+BLIND = sorted(name for name, attack in sz.ATTACKS.items() if attack.needs != "gradients")
+
+
+class Remembering:
+    """A model that keeps whom it was asked about and whether the answer was another class than the sample's."""
+
+    def __init__(self, answer) -> None:
+        torch.manual_seed(1)
+        self.layer, self.answer = nn.Linear(12, 4).requires_grad_(False), answer
+        self.y = self.layer(X).argmax(1)
+        self.asked: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def __call__(self, x):
+        logits = self.answer(self.layer, x)
+        self.asked += zip(x.clone(), logits.argmax(1), strict=True)
+        return logits
+
+
+def dropping(layer, x):
+    return 4 * layer(nn.functional.dropout(x, 0.3))
+
+
+def by_place(layer, x):
+    """The first half of a batch is taken for class 3 more easily."""
+    first = (torch.arange(len(x)) < len(x) // 2).float()
+    return layer(x) + 0.3 * first[:, None] * nn.functional.one_hot(torch.tensor(3), 4)
+
+
+def by_company(layer, x):
+    return layer(x) - layer(x - 0.5).mean(0)
+
+
+@pytest.mark.parametrize("answer", [dropping, by_place, by_company])
+@pytest.mark.parametrize("name", BLIND)
+def test_attacks_without_gradients_ask_a_second_time(name, answer):
+    """What a model says at random, or by the place in the batch, is noticed, and no success if it does not hold."""
+    model, attack = Remembering(answer), sz.get(name, steps=60)
+    torch.manual_seed(0)
+    with pytest.warns(UserWarning, match="SZ003"):
+        result = attack.run(model, X, model.y, **({"budget": 3} if attack.kind == "budget" else {}))
+    assert "SZ003" in [finding.code for finding in result.findings]
+    assert int(result.forwards.sum()) == len(model.asked)
+    assert result.success.any()
+    for row in (result.success & (result.outcome != sz.Outcome.ALREADY)).nonzero().flatten().tolist():
+        said = [int(label) for point, label in model.asked if torch.equal(point, result.x_adv[row])]
+        assert len(said) > 2
+        assert model.y[row] not in said[-2:]
+
+
+@pytest.mark.parametrize("name", BLIND)
+def test_a_steady_model_is_asked_once_more_about_each_success_and_not_doubted(name):
+    model, attack = Remembering(lambda layer, x: layer(x)), sz.get(name, steps=60)
+    result = attack.run(model, X, model.y, **({"budget": 3} if attack.kind == "budget" else {}))
+    assert not result.findings
+    assert not result.given_up.any()
+    assert int(result.forwards.sum()) == len(model.asked)
+    found = result.l0.isfinite().nonzero().flatten().tolist()
+    last = [point for point, _ in model.asked[-2 * len(found) :]]
+    assert all(sum(torch.equal(point, result.x_adv[row]) for point in last) == 2 for row in found)
+
+
+@pytest.mark.parametrize("queries", [40, 60, 300])
+@pytest.mark.parametrize("answer", [dropping, lambda layer, x: layer(x)])
+def test_the_second_question_stays_within_a_limit(answer, queries):
+    model = Remembering(answer)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = sz.get("query-swap", queries=queries).run(model, X, model.y)
+    assert int(result.forwards.max()) <= queries
+    assert int(result.forwards.sum()) == len(model.asked)
