@@ -75,7 +75,7 @@ EIGHT_STEPS: dict[str, tuple[int, int]] = {
 }
 PER_STEP = {"corner": 32, "corner-at": 32, "ead": 2, "ead-paper": 2, "genetic": 50, "vfga": 21}  # forwards, else 1
 # Steps that ask a varying number of times, and how often at most until a step is over.
-UNEVEN = {"bb": 600, "bb-dataset": 600, "query-swap": 5, "sigma-swap": 6, "sparsefool": 5, "swap-search": 7}
+UNEVEN = {"bb": 20, "bb-dataset": 20, "query-swap": 5, "sigma-swap": 6, "sparsefool": 5, "swap-search": 7}
 UNEVEN["sparsefool-paper"] = 103
 ABILITIES = ("labels", "scores", "gradients")
 
