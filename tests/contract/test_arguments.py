@@ -1,5 +1,7 @@
 """What `run` and `check` are given: nothing is ignored without a word, and both know the same models."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -17,8 +19,9 @@ def never_asked(x):
 
 @pytest.mark.parametrize("argument", TAKE)
 def test_a_refusal_names_the_attacks_that_take_an_argument(argument):
+    given: Any = {argument: X}
     with pytest.raises(ValueError, match=f"fmn .*{argument}=") as caught:
-        sz.get("fmn").run(never_asked, X, Y, **{argument: X})
+        sz.get("fmn").run(never_asked, X, Y, **given)
     assert all(taker in str(caught.value) for taker in TAKE[argument])
     assert {name for name, attack in sz.ATTACKS.items() if argument in attack.takes} == TAKE[argument]
 

@@ -72,7 +72,8 @@ def exported() -> nn.Module:
 
 
 def frozen() -> nn.Module:
-    return torch.jit.freeze(torch.jit.trace(nn.Linear(12, 12).eval(), X))
+    made: nn.Module = torch.jit.freeze(torch.jit.trace(nn.Linear(12, 12).eval(), X))
+    return made
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -190,7 +191,7 @@ def test_attacks_without_gradients_ask_a_second_time(name, answer):
     model, attack = Remembering(answer), sz.get(name, steps=60)
     torch.manual_seed(0)
     with pytest.warns(UserWarning, match="SZ003"):
-        result = attack.run(model, X, model.y, **({"budget": 3} if attack.kind == "budget" else {}))
+        result = attack.run(model, X, model.y, budget=3 if attack.kind == "budget" else None)
     assert "SZ003" in [finding.code for finding in result.findings]
     assert int(result.forwards.sum()) == len(model.asked)
     assert result.success.any()
@@ -203,7 +204,7 @@ def test_attacks_without_gradients_ask_a_second_time(name, answer):
 @pytest.mark.parametrize("name", BLIND)
 def test_a_steady_model_is_asked_once_more_about_each_success_and_not_doubted(name):
     model, attack = Remembering(lambda layer, x: layer(x)), sz.get(name, steps=60)
-    result = attack.run(model, X, model.y, **({"budget": 3} if attack.kind == "budget" else {}))
+    result = attack.run(model, X, model.y, budget=3 if attack.kind == "budget" else None)
     assert not result.findings
     assert not result.given_up.any()
     assert int(result.forwards.sum()) == len(model.asked)

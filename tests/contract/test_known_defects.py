@@ -1,4 +1,4 @@
-"""Promises that some attacks or functions do not keep yet: each mark names the step that repairs it."""
+"""Promises that were broken once, by every attack or function that makes them."""
 
 import warnings
 from typing import Any
@@ -13,12 +13,6 @@ from tests.helpers.attacks import EVERY, how, small
 from tests.helpers.networks import linear_problem
 
 TAKES = {"start": ("bb", "bb-dataset", "label-swap", "swap-search"), "pool": ("bb-dataset",)}
-defect = pytest.mark.xfail(strict=True, reason="rebuild 1")
-
-
-def unless(good: bool, *case: Any) -> Any:
-    """A case of a test, marked as a known defect unless it is a good one."""
-    return pytest.param(*case, marks=() if good else defect)
 
 
 @pytest.mark.parametrize(
