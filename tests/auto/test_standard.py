@@ -168,6 +168,7 @@ def test_a_random_model_is_wrong_by_majority(monkeypatch):
     assert torch.equal(torch.random.get_rng_state(), left)
 
 
+@pytest.mark.filterwarnings("ignore:SZ003")
 def test_points_that_are_wrong_by_luck_do_not_count():
     x, y = torch.full((4, 1, 4, 4), 0.5), torch.zeros(4, dtype=torch.int64)
 

@@ -14,8 +14,8 @@ What comes back runs wherever an attack of ours does: `run`, `sz.evaluate`, plan
 >>> def darken(model, x, y):
 ...     return torch.stack([row if model(row[None]).argmax() != label else 0 * row for row, label in zip(x, y)])
 >>> result = sz.foreign(darken).run(model, torch.full((1, 4), 0.5), torch.tensor([0]))
->>> result.own.l0.tolist(), result.forwards.tolist()  # the clean input; its question, its answer; the check of both
-([4.0], [5])
+>>> result.own.l0.tolist(), result.forwards.tolist()  # the clean input; its question, its answer; two checks of both
+([4.0], [7])
 """
 
 import random

@@ -19,7 +19,7 @@ for fewer changes.
 >>> _ = model.weight.copy_(torch.tensor([[4., 3., 2., 1.], [0., 0., 0., 0.]])), model.bias.copy_(torch.tensor([0., 3.]))
 >>> result = sz.get("genetic", steps=10).run(model, torch.full((1, 4), 0.5), torch.tensor([0]))
 >>> int(result.l0[0]), int(result.backwards[0]), int(result.forwards[0])
-(2, 0, 502)
+(2, 0, 503)
 """
 
 from dataclasses import dataclass
