@@ -222,3 +222,18 @@ def test_the_second_question_stays_within_a_limit(answer, queries):
         result = sz.get("query-swap", queries=queries).run(model, X, model.y)
     assert int(result.forwards.max()) <= queries
     assert int(result.forwards.sum()) == len(model.asked)
+
+
+@pytest.mark.parametrize(("answer", "words"), [({"first": X, "second": X}, "first, second"), ("no tensor", "str")])
+def test_an_answer_without_logits_is_described(answer, words):
+    with pytest.raises(TypeError, match=words):
+        sz.get("fmn", steps=2).run(lambda x: answer, X, torch.zeros(len(X), dtype=torch.long))
+
+
+def test_a_coarse_search_checks_its_records_on_the_way():
+    net = nn.Sequential(nn.Linear(12, 24), nn.Tanh(), nn.Linear(24, 3)).requires_grad_(False)
+    x = torch.rand(8, 12, generator=torch.Generator().manual_seed(2))
+    y = net(x).argmax(1)
+    fine, coarse = (sz.get("sigma-zero", steps=30).run(net, x, y, precision=how) for how in ("fp32", "bf16"))
+    assert fine.found.any()
+    assert (coarse.forwards > fine.forwards)[coarse.found & fine.found].any()

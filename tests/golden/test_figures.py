@@ -6,6 +6,7 @@ The file itself is compared with a plain computation from the facts, so that it 
 import itertools
 import json
 import math
+import sqlite3
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -223,3 +224,33 @@ def test_gates_show_the_figures(name, eps):
         for figure in set(shown) & set(told):
             assert readers.Shown.agrees(shown[figure], told[figure]), f"{figure} is shown as {shown[figure]}"  # type: ignore[arg-type]
     assert record[""]["clean_accuracy"] == pytest.approx(told["clean_accuracy"], abs=1e-6)
+
+
+def test_status_lists_every_cell_under_its_headings(stores):
+    lines = [line.split() for line in run_command("status", stores["boxes"]).stdout.splitlines() if line.strip()]
+    heading = lines[0]
+    cells = [dict(zip(heading, line, strict=False)) for line in lines if line[0] == "done"]
+    shown = {(cell["model"], cell["data"], cell["attack"], cell["budget"], cell["rows"]) for cell in cells}
+    wanted = {(run.model, "digits", run.attack, "–" if run.budget is None else f"{run.budget}", "8/8") for run in BOXES}
+    assert shown == wanted
+    assert len(cells) == len(BOXES)
+
+
+def test_a_page_shows_no_python_objects(stores, tmp_path):
+    assert run_command("report", stores["boxes"], "-o", tmp_path / "page.html").code == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert not [word for word in ("CellInfo(", "Facts(", "array(", " object at 0x") if word in page]
+    assert page.count("<table") > 4
+
+
+def test_an_altered_store_is_refused_by_name(tmp_path):
+    path = write_store(tmp_path / "boxes.db", BOXES)
+    base = sqlite3.connect(path)
+    (table,) = {name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE name = 'cells'")}
+    base.execute(f"UPDATE {table} SET info = replace(info, 'sigma-zero', 'sigma-hero')")
+    base.commit()
+    base.close()
+    done = run_command("report", path)
+    assert done.code == 2
+    assert "boxes.db" in done.stderr
+    assert not done.stdout

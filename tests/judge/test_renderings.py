@@ -228,8 +228,11 @@ def test_print(run: Run) -> None:
 
 
 def test_notebook(run: Run) -> None:
-    read, shown = readers.read_notebook(run.result._repr_html_())
+    html = run.result._repr_html_()
+    read, shown = readers.read_notebook(html)
     compare(read, run.known, "samples", "queries", *first(run))
+    assert run.result.x is not None
+    assert "<img" not in html or run.result.x.ndim > 2  # rows of a table are no pictures
     changes = run.known.rows["changes"]
     within, there = run.known.rows["success"], np.isfinite(changes)
     for each in shown:
