@@ -27,7 +27,7 @@ NEAR = 1e-9  # on another processor points differ by less than 1e-12
 STEPS = {"bb": 4, "bb-dataset": 4, "ead": 3, "ead-paper": 3, "genetic": 5, "corner": 9, "corner-at": 9}
 STEPS |= dict.fromkeys(("fmn", "label-swap", "sparse-rs", "sparse-rs-inner", "sparse-rs-min"), 40)
 STEPS |= {"query-swap": 90}  # 37 of them are a look at all sites
-STEPS |= {"sparsefool": 4, "sparsefool-paper": 4, "vfga": 6, "pgd-l0": 4, "sigma-swap": 20, "swap-search": 5}
+STEPS |= {"sparsefool": 4, "sparsefool-paper": 4, "vfga": 6, "pgd-l0": 4, "sigma-swap": 60, "swap-search": 25}
 FEW = {"bb": {"directions": 60, "blends": 60}, "sparsefool-paper": {"inner_steps": 3}}
 Setting = tuple[torch.nn.Module, Tensor, Tensor, dict[str, Any]]
 
