@@ -254,3 +254,24 @@ def test_an_altered_store_is_refused_by_name(tmp_path):
     assert done.code == 2
     assert "boxes.db" in done.stderr
     assert not done.stdout
+
+
+def test_models_beside_each_other_have_the_same_figures(stores):
+    done = run_command("report", stores["boxes"], "--wide", "--to", "markdown", "--k", SHOWN)
+    rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if "|" in line]
+    table = golden()["minimum-norm"]
+    shown = {row[0]: dict(zip(rows[0], row, strict=True)) for row in rows[2:]}
+    assert {f"{model} {attack}" for attack in shown for model in ("first", "second")} == set(table)
+    for name, known in table.items():
+        model, attack = name.split()
+        for k in (2, 10):
+            assert float(shown[attack][f"{model} ASR {k}"]) == pytest.approx(100 * known[f"asr@{k}"], abs=0.05)
+        assert float(shown[attack][f"{model} median"]) == known["median_l0"]
+
+
+def test_repair_copies_every_row_and_says_how_many(stores, tmp_path):
+    done = run_command("repair", stores["boxes"], "--out", tmp_path / "new.db")
+    assert done.code == 0, done.stderr
+    assert f"{8 * len(BOXES)} rows of {len(BOXES)} cells" in done.stdout + done.stderr
+    same = [run_command("report", path, "--to", "csv").stdout for path in (stores["boxes"], tmp_path / "new.db")]
+    assert same[0] == same[1]

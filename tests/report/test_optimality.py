@@ -88,7 +88,6 @@ def test_optimality_by_hand():
     assert optimality.local_optimality(worse, best) == pytest.approx(2 / 3)
     assert optimality.local_optimality(worse, best, "step") == pytest.approx(1 / 3)
     assert optimality.local_optimality([0, INF, INF, INF], best, "step") == pytest.approx(0)
-    assert optimality.global_optimality([1, 2 / 3]) == pytest.approx(5 / 6)
 
 
 def test_the_trapezoid_rewards_a_missing_first_step():
@@ -134,5 +133,3 @@ def test_bad_optimality_is_named():
         optimality.local_optimality([1, 1], [1])
     with pytest.raises(ValueError, match="rule='simpson'"):
         optimality.local_optimality([1], [1], "simpson")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="no scores"):
-        optimality.global_optimality([])

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -88,14 +88,6 @@ def local_optimality(l0: ArrayLike, best: ArrayLike, rule: AreaRule = "trapezoid
     room = float(np.count_nonzero(pool)) / len(pool) * limit - ideal
     # Rounding alone can leave a little where nothing is.
     return 1 - (rules[rule](mine, limit) - ideal) / room if room > 1e-12 * limit else math.nan
-
-
-def global_optimality(local: Iterable[float]) -> float:
-    """AttackBench's global optimality: the mean of an attack's local ones over models; NaN if one of them is."""
-    scores = np.asarray(list(local), dtype=np.float64)
-    if not len(scores):
-        raise ValueError("no scores to take the mean of: give the local optimality on one model or more")
-    return float(scores.mean())
 
 
 def optimality(cells: Sequence[Measured], rule: AreaRule = "trapezoid") -> dict[str, float]:
