@@ -1,4 +1,4 @@
-"""What may change, and how it is counted.
+"""The domain of a search: which changes are legal, and how they are counted.
 
 Attacks, oracle, session and verifier ask a `Domain` and never which kind it is. `Box` has bounds and a mask; a declared
 space has a domain of its own (sigmazero.spaces).
@@ -41,7 +41,7 @@ class Moves(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What differs between user points and the clean inputs, each (N,); `cost` is in the user's unit.
+    """Changes between clean inputs and user points, each (N,); `cost` is in the user's unit.
 
     `l0` counts features; in a space with groups, and with unit "feature", it counts each group once. `sites` is l0 in
     the unit of the question.
@@ -55,7 +55,7 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Domain(ABC):
-    """What may change around a batch of inputs.
+    """The changes that are legal around a batch of inputs.
 
     user_x, user_lower, user_upper  clean inputs and ends in the user's units
     x, lower, upper   the same in search coordinates; a feature that may not change has its clean value as both ends
@@ -132,7 +132,7 @@ class Domain(ABC):
         return 1.0
 
     def least(self, changes: Tensor | int) -> Tensor | int:
-        """Return the least that so many changes cost in the search; a sum of costs may be off by rounding."""
+        """Return the least that this number of changes costs in the search; a sum of costs may be off by rounding."""
         return self.costs.amin() * changes * (1 + COST_ROUNDING) if self.weighted else changes
 
     @property

@@ -1,4 +1,4 @@
-"""What counts as success: the only code that knows what a model's outputs mean.
+"""The goal of an attack: the only code that knows what a model's outputs mean.
 
 `margin` falls towards the goal: negative means reached, positive means not yet. At an exact tie it is 0, and `fooled`
 decides by argmax, which takes the lowest index. So no attack and no loss ever asks "if targeted".
