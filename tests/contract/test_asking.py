@@ -236,4 +236,5 @@ def test_a_coarse_search_checks_its_records_on_the_way():
     y = net(x).argmax(1)
     fine, coarse = (sz.get("sigma-zero", steps=30).run(net, x, y, precision=how) for how in ("fp32", "bf16"))
     assert fine.found.any()
-    assert (coarse.forwards > fine.forwards)[coarse.found & fine.found].any()
+    # The clean check, a query for each step, the last check; what failed is asked in the place of what came before it.
+    assert (coarse.forwards > 32 + coarse.given_up)[coarse.found].all()
