@@ -26,10 +26,10 @@ import torch
 from torch import Tensor
 
 import sigmazero as sz
+from benchmarks.differences import paired_bootstrap
 from benchmarks.networks import networks, options, say
 from sigmazero import models
-from sigmazero.core.ability import Ability
-from sigmazero.report.intervals import paired_bootstrap
+from sigmazero.core.model import Ability
 
 
 class Scores:

@@ -1,6 +1,6 @@
-"""What workers cost and bring: rows per second and CPU seconds per row, against independent runs of the same work.
+"""Measure what workers bring: rows per second, against independent runs of the same work.
 
-    python -m benchmarks.engines            two workers on a core each, against two local runs side by side; the store
+    python -m benchmarks.engines            two workers, against two local runs side by side
     python -m benchmarks.engines --gpu      1, 2 and 4 workers that share a GPU, on a small and on a larger network
 
 Rounds of both ways take turns, since machines are noisy; compare medians. The networks have random weights, which
@@ -22,16 +22,11 @@ import numpy as np
 import torch
 
 from benchmarks.networks import say
-from benchmarks.store import made_up
-from sigmazero.bench.cells import Loader, expand
-from sigmazero.bench.drive import HELD
-from sigmazero.bench.engines.base import Message, Ready
-from sigmazero.bench.engines.processes import Processes
+from sigmazero.bench.cells import expand
+from sigmazero.bench.loader import EVERYTHING, Loader
 from sigmazero.bench.plan import parse_plan
 from sigmazero.bench.run import execute
-from sigmazero.bench.trust import EVERYTHING
-from sigmazero.store.batches import pack_facts
-from sigmazero.store.facts import CellInfo
+from sigmazero.bench.workers import Processes
 from sigmazero.store.store import Store
 
 NETS = """
@@ -73,53 +68,25 @@ def prepare(folder: Path, name: str, rows: int, device: str) -> None:
     np.savez(folder / f"{name}.npz", images=images, labels=torch.cat(parts).numpy())
 
 
-class Watched(Processes):
-    """Processes on a core each, if there are as many; knows when all were ready, and what they spent."""
-
-    def __init__(self, loader: Loader, workers: int) -> None:
-        super().__init__(loader, workers)
-        self.began = self.spent = 0.0
-
-    def open(self, worker: int) -> None:
-        super().open(worker)
-        cores = sorted(os.sched_getaffinity(0))
-        if self.size <= len(cores):
-            os.sched_setaffinity(self._workers[worker][0].pid, {cores[worker]})
-
-    def wait(self, seconds: float) -> list[tuple[int, Message]]:
-        said = super().wait(seconds)
-        if any(isinstance(message, Ready) for _, message in said):
-            self.began = time.perf_counter()
-        return said
-
-    def close(self) -> None:
-        for process, _ in self._workers.values():
-            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-            self.spent += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        super().close()
-
-
 def timed(plan: str, store: str, device: str, workers: int | None) -> dict[str, float]:
-    """Run a plan in this process or on workers; of these the clock starts when the last one is ready."""
+    """Run a plan in this process or on workers, with the time that they need to start."""
     loader = Loader(device, trust=EVERYTHING)
     with Store(store, write=True) as opened:
         cells, _ = expand(parse_plan(plan).questions, loader)
-        engine = None if workers is None else Watched(loader, workers)
-        began, spent = time.perf_counter(), time.process_time()
+        engine = None if workers is None else Processes(loader, workers)
+        began = time.perf_counter()
         done = execute(cells, opened, loader, engine=engine)
-        ended, spent = time.perf_counter(), time.process_time() - spent
+        seconds = time.perf_counter() - began
     assert not done.failed, done.failed
-    if engine is not None:
-        began, spent = engine.began, spent + engine.spent
-    return {"rows": done.rows, "seconds": ended - began, "cpu": spent, "writing": done.writing}
+    return {"rows": done.rows, "seconds": seconds, "writing": done.writing}
 
 
 def side_by_side(rows: int, steps: int, rounds: int, out: Path | None) -> None:
-    """Two workers pinned to a core each, and two local runs of half the rows each, in turn."""
+    """Run two workers on two cores, and two local runs of half the rows each on a core each, in turn."""
     cores = sorted(os.sched_getaffinity(0))[:2]
     fixed: dict[str, Any] = {"name": "small", "batch": 16, "attack": "sigma-zero", "steps": steps}
     prepare(Path.cwd(), "small", rows, "cpu")
-    found: dict[str, list[tuple[float, float]]] = {"processes": [], "local": []}
+    found: dict[str, list[float]] = {"processes": [], "local": []}
     for turn in range(rounds + 1):  # the first round loads libraries and does not count
         for way in found:
             ways = ["processes"] if way == "processes" else ["first", "second"]
@@ -134,11 +101,8 @@ def side_by_side(rows: int, steps: int, rounds: int, out: Path | None) -> None:
             assert [child.wait() for child in children] == [0] * len(children)
             took = [json.loads(Path(f"{one}-{turn}.db.json").read_text()) for one in ways]
             if turn:
-                found[way].append((max(each["seconds"] for each in took), sum(each["cpu"] for each in took) / rows))
-    medians = {
-        way: [statistics.median(values) for values in zip(*figures, strict=True)] for way, figures in found.items()
-    }
-    (fast, cost), (alone, cost_alone) = medians["processes"], medians["local"]
+                found[way].append(max(each["seconds"] for each in took))
+    fast, alone = (statistics.median(found[way]) for way in ("processes", "local"))
     line = {
         "rows": rows,
         "steps": steps,
@@ -146,8 +110,7 @@ def side_by_side(rows: int, steps: int, rounds: int, out: Path | None) -> None:
         "processes_rows_s": rows / fast,
         "local_rows_s": rows / alone,
     }
-    line |= {"speed_ratio": alone / fast, "processes_cpu_s": cost, "local_cpu_s": cost_alone}
-    say(line | {"cpu_ratio": cost / cost_alone, "torch": torch.__version__}, out)
+    say(line | {"speed_ratio": alone / fast, "torch": torch.__version__}, out)
 
 
 def one(way: str, plan: str, store: str) -> None:
@@ -155,29 +118,6 @@ def one(way: str, plan: str, store: str) -> None:
     torch.set_num_threads(1)
     done = timed(plan, store, "cpu", 2 if way == "processes" else None)
     Path(f"{store}.json").write_text(json.dumps(done))
-
-
-def storing(per_second: int, seconds: float, out: Path | None) -> None:
-    """The share of a driver's time that goes into the store, at so many facts a second in batches of various sizes."""
-    for size in (8, 64, 512):
-        count = max(int(per_second * seconds) // size, 1)
-        more: dict[str, Any] = {"dataset": "d", "parameters": {}, "version": 1, "steps": 1, "unit": "feature"}
-        more |= {"goal": "untargeted", "budget": None, "seed": 0, "precision": "fp32", "data_hash": "", "attack": "a"}
-        info = CellInfo(key="k" * 64, model="m", rows=count * size, model_sha256="", **more)
-        facts, together = made_up(size, 1), max(int(HELD * per_second / size), 1)
-        packed = pack_facts(facts)  # as workers do
-        with Store(Path.cwd() / f"{size}.db", write=True) as store:
-            store.register([info])
-            run, began, busy = store.begin({}), time.perf_counter(), time.process_time()
-            for start in range(0, count, together):
-                with store.together():
-                    for place in range(start, min(start + together, count)):
-                        store.append(info.key, place * size, facts, run=run, packed=packed)
-            spent, busy = time.perf_counter() - began, time.process_time() - busy
-        whole = count * size / per_second
-        line = {"batch": size, "facts": count * size, "facts_per_second": per_second, "together_s": HELD}
-        line |= {"writing_percent": 100 * spent / whole, "writing_cpu_percent": 100 * busy / whole}
-        say(line | {"saturates_at": count * size / spent}, out)
 
 
 def sharing(names: list[str], rounds: int, budget: float, out: Path | None) -> None:
@@ -219,7 +159,6 @@ def main() -> None:
         if args.gpu:
             sharing(args.networks, args.rounds, args.budget, out)
         else:
-            storing(1000, 20.0, out)
             side_by_side(args.rows, args.steps, args.rounds, out)
 
 

@@ -15,8 +15,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 import sigmazero as sz
+from benchmarks.differences import paired_bootstrap
 from benchmarks.networks import networks, options, say
-from sigmazero.report.intervals import paired_bootstrap
 
 SPACES = ("real values", "8 bits", "3x3 patches", "rows")
 patches = partial(sz.Space.patches, size=3)

@@ -99,7 +99,7 @@ def write(folder: Path, rows: int) -> dict[str, float]:
         store.register([info for info, _ in cells])
         run = store.begin({"torch": "made up"})
         for info, facts in cells:
-            store.append(info.key, 0, facts, run=run, seconds=1.0)
+            store.append(info.key, 0, facts, run=run)
     with Store(folder / "large.db") as store:
         began = time.perf_counter()
         save_page(folder / "large.html", make_page(store, lambda _: inputs, limit=rows))

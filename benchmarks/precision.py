@@ -11,9 +11,9 @@ import argparse
 import torch
 
 import sigmazero as sz
+from benchmarks.differences import paired_bootstrap
 from sigmazero import data, models
-from sigmazero.core.attack import Precision
-from sigmazero.report.intervals import paired_bootstrap
+from sigmazero.core.hardware import Precision
 
 FORMATS: tuple[Precision, ...] = ("fp32", "tf32", "bf16")
 
@@ -33,7 +33,7 @@ def main() -> None:
     rows = data.load(args.data, limit=args.limit, seed=0, data_dir=args.data_dir)
     x, y = rows.images.to(device), rows.labels.to(device)
     attack = sz.get(args.attack, steps=args.steps)
-    runs = {name: attack.run(model, x, y, ids=rows.ids, precision=name) for name in FORMATS}
+    runs = {name: attack.run(model, x, y, ids=rows.ids, hardware=sz.Hardware(precision=name)) for name in FORMATS}
     exact = runs["fp32"].changes.double().cpu().numpy()
     print(f"{'format':<8}{'ASR':>8}{'mean l0':>10}{'loss':>9}{'difference, 95 %':>22}{'seconds':>10}")
     for name, result in runs.items():

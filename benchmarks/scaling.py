@@ -18,7 +18,7 @@ import sigmazero as sz
 from benchmarks.floors import bare, captured, clock
 from benchmarks.speed import stepping
 from sigmazero.run import Hardware
-from sigmazero.run.precision import quiet, search_precision
+from sigmazero.run.precision import Numbers, quiet, search_numbers
 
 SERIES: dict[str, list[int]] = {
     "batch": [16, 32, 64, 128, 256, 512, 1024],
@@ -41,7 +41,7 @@ def milliseconds(name: str, at: dict[str, int], hardware: Hardware, device: torc
     model = network(at["classes"]).to(device).eval()
     x = torch.rand(at["batch"], 3, at["side"], at["side"], device=device)
     attack = sz.get(name, steps=20 * at["steps"])  # a schedule long enough for every repetition
-    with quiet(model), torch.no_grad(), search_precision(hardware.precision):
+    with quiet(model), torch.no_grad(), search_numbers(hardware.precision, Numbers.current(device)).flags():
         _, stepper = stepping(attack, model, x, model(x).argmax(1), hardware)
         work = bare(model, x)
         floor = clock(captured(work, device), 20, device) * at["steps"]
@@ -56,13 +56,12 @@ def slope(sizes: list[int], times: list[float]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--attack", default="sigma-zero")
-    parser.add_argument("--fuse", action="store_true")
     parser.add_argument("--out", type=Path, help="append the series to this JSON-lines file")
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     for axis, series in SERIES.items():
         sizes = series if device.type == "cuda" else series[:4]  # the largest would take a processor minutes each
-        pairs = [milliseconds(args.attack, FIXED | {axis: n}, Hardware(fuse=args.fuse), device) for n in sizes]
+        pairs = [milliseconds(args.attack, FIXED | {axis: n}, Hardware(), device) for n in sizes]
         ours, floor = ([pair[k] for pair in pairs] for k in (0, 1))
         measured = "  ".join(f"{n}: {a:.2f} ({b:.2f})" for n, a, b in zip(sizes, ours, floor, strict=True))
         fit = f"slope {slope(sizes, ours):.2f} (floor {slope(sizes, floor):.2f})"

@@ -27,21 +27,20 @@ import sigmazero as sz
 from benchmarks.floors import bare, captured, clock, made, operations, rate, wait
 from sigmazero.core.inputs import make_problem
 from sigmazero.run import Hardware, Prepared
-from sigmazero.run.numbers import Numbers
-from sigmazero.run.precision import quiet, search_numbers
-from sigmazero.run.steppers import Stepper
+from sigmazero.run.precision import Numbers, quiet, search_numbers
+from sigmazero.run.search import Steps
 
 DEFAULT = ["smallcnn:32", "smallcnn:512", "prn18:32", "prn18:512", "wrn28-10:32", "resnet18-224:128"]
 COLUMNS = ("bound", "eager", "prepared", "fold", "compiled", "adv-lib", "authors", "over eager", "over prepared")
 
 
-def stepping(attack: sz.Attack, model: nn.Module, x: Tensor, y: Tensor, hardware: Hardware) -> tuple[Prepared, Stepper]:
+def stepping(attack: sz.Attack, model: nn.Module, x: Tensor, y: Tensor, hardware: Hardware) -> tuple[Prepared, Steps]:
     """An attack under way on a batch that never finishes, and what it runs on."""
     problem = make_problem(x, y, budget=x[0].numel() // 50 if attack.kind == "budget" else None)
     prepared = Prepared(model, hardware)
     prepared.compute_in(Numbers.current(x.device))
     oracle = prepared.oracle(problem, len(x))
-    return prepared, prepared.phases(attack, problem, len(x))[0].begin(oracle, None)
+    return prepared, prepared.phases(attack, problem, len(x), len(x))[0].begin(oracle, None)
 
 
 def queries(attack: sz.Attack, model: nn.Module, x: Tensor, y: Tensor) -> float:
@@ -55,7 +54,7 @@ def queries(attack: sz.Attack, model: nn.Module, x: Tensor, y: Tensor) -> float:
             logits.register_hook(lambda grad: rows.__setitem__(1, rows[1] + len(grad)))
         return logits
 
-    _, stepper = stepping(attack, counting, x, y, Hardware(capture=False))  # type: ignore[arg-type]
+    _, stepper = stepping(attack, counting, x, y, Hardware(capture=False))
     rows[:] = 0, 0
     stepper.go(4)
     return (rows[0] + rows[1]) / (2 * 4 * len(x))  # towards the input both cost about the same
@@ -76,7 +75,7 @@ def peers() -> dict[str, Callable[[nn.Module, Tensor, Tensor, int], object]]:
     return found
 
 
-def step_of(stepper: Stepper, times: int, device: torch.device) -> float:
+def step_of(stepper: Steps, times: int, device: torch.device) -> float:
     """Milliseconds per step."""
 
     def some_steps() -> None:
@@ -100,7 +99,7 @@ def measure(name: str, spec: str, precision: Any, device: torch.device) -> dict[
             if device.type == "cuda":
                 torch.cuda.empty_cache()
                 torch.cuda.reset_peak_memory_stats()
-            prepared, stepper = stepping(attack, model, x, y, Hardware(precision, prepare=how, fuse=how == "compile"))
+            prepared, stepper = stepping(attack, model, x, y, Hardware(precision, prepare=how))
             row[{"compile": "compiled"}.get(how, how)] = step_of(stepper, times, device)
             if device.type == "cuda":
                 row[f"peak {how}, MB"] = torch.cuda.max_memory_allocated() / 2**20

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from sigmazero.bench.cells import Loader, expand
+from sigmazero.bench.cells import expand
+from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import parse_plan
 from sigmazero.bench.run import execute
 from sigmazero.core.metrics import average
@@ -115,7 +116,7 @@ def full_table(folder: Path, cells: int, rows: int, batch: int) -> dict[str, flo
         for name in names:
             for start in range(0, rows, batch):
                 part = parts[start // batch % len(parts)].take(slice(0, rows - start))
-                store.append(name, start, part, run=run, seconds=1.0)
+                store.append(name, start, part, run=run)
     began = time.perf_counter()
     with Store(path) as store:
         _, lines = store_rows(measure.table(measure.load(store)))

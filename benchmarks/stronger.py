@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 import sigmazero as sz
+from benchmarks.differences import paired_bootstrap
 from benchmarks.networks import networks, options, say
-from sigmazero.report.intervals import paired_bootstrap
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "as it is": {},

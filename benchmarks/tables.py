@@ -19,11 +19,11 @@ from tests.benchmarks.legal import ADDRESS, FOLLOWS, JUDGES, TERNARY, page
 from torch import Tensor, nn
 
 import sigmazero as sz
+from benchmarks.differences import paired_bootstrap
 from benchmarks.networks import say
 from sigmazero.core.inputs import make_problem
-from sigmazero.data import Encoder, Rows, choose, open_table
+from sigmazero.data import Rows, Table, choose
 from sigmazero.models.architectures.table_mlp import TableMLP
-from sigmazero.report.intervals import paired_bootstrap
 
 HERE = Path(__file__).with_name("notes")
 KS = (1, 2, 5, 10)
@@ -52,9 +52,9 @@ class Follows:
         return 1 - (share >= 0.31).to(x) - (share > 0.67).to(x)
 
 
-def page_space(encoder: Encoder) -> sz.Space:
+def page_space(table: Table) -> sz.Space:
     """What a page may change into: counters that depend on each other, lengths that follow, a domain that costs."""
-    follows = Follows(encoder.names)
+    follows = Follows(table.features)
     below = [
         ("NumDashInHostname", "NumDash"),
         ("SubdomainLevel", "NumDots"),
@@ -68,7 +68,7 @@ def page_space(encoder: Encoder) -> sz.Space:
     rules += [sz.Rule({**dict.fromkeys(signs, 1), "UrlLength": -1}, "<=", 0)]
     rules += [sz.Rule({"SubdomainLevel": 2, "HostnameLength": -1}, "<=", 0)]
     change: dict[str, dict[str, Any]] = {name: {"cost": 3} for name in ADDRESS}
-    return encoder.space(
+    return table.space_with(
         {**change, "HttpsInHostname": {"direction": "none"}},
         values={name: [-1, 0, 1] for name in TERNARY if name not in FOLLOWS},
         rules=rules,
@@ -90,16 +90,16 @@ def adult() -> Iterator[tuple[str, nn.Module, Rows, sz.Space]]:
 
 def phishing(path: Path) -> Iterator[tuple[str, nn.Module, Rows, sz.Space]]:
     """Held-out pages that pretend to be others and are legal by hand, and the networks beside the notes."""
-    table = open_table(path, HERE / "phishing.toml")
-    rows = table.rows()
+    table = Table.read(path, HERE / "phishing.toml")
+    rows = table.rows(dtype=torch.float32)
     held = rows.select(sorted(choose(len(rows), len(rows) // 5, seed=0)))
-    names = table.encoder.names
+    names = table.features
     legal = [not page(dict(zip(names, row, strict=True))) for row in held.images.double().tolist()]
     chosen = (torch.tensor(legal) & (held.labels == 1)).nonzero().squeeze(1)
     for name in ("phishing-mlp", "phishing-mlp-robust"):
         model = TableMLP(len(names))
         model.load_state_dict(load_file(HERE / f"{name}.safetensors"))
-        yield name, model.requires_grad_(False).eval(), held.select(chosen), page_space(table.encoder)
+        yield name, model.requires_grad_(False).eval(), held.select(chosen), page_space(table)
 
 
 def runs(queries: int) -> Iterator[tuple[str, sz.Attack, tuple[int | None, ...]]]:

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.store import made_up
-from sigmazero.bench.cells import Loader, expand
+from sigmazero.bench.cells import expand
+from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import parse_plan
 from sigmazero.bench.run import execute
-from sigmazero.store.batches import pack_facts
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 
@@ -66,14 +66,10 @@ def asked(rows: int) -> Iterator[dict[str, Any]]:
 
 
 def storing(rows: int, appends: int, number: int) -> dict[str, Any]:
-    """Milliseconds of an append of so many rows: committed by itself, and of forty in one transaction.
-
-    Workers pack their facts themselves, so that the driver only writes.
-    """
+    """Milliseconds of an append of so many rows: committed by itself, and of forty in one transaction."""
     common: dict[str, Any] = {"dataset": "d", "parameters": {}, "version": 1, "steps": 1000, "unit": "feature"}
     more: dict[str, Any] = {"goal": "untargeted", "budget": None, "seed": 0, "precision": "fp32", "data_hash": ""}
     parts = [made_up(rows, seed) for seed in range(10)]
-    packed = [pack_facts(part) for part in parts]
     alone, grouped = [], []
     with tempfile.TemporaryDirectory() as name, Store(Path(name) / "s.db", write=True) as store:
         count = 2 * appends * rows
@@ -81,14 +77,14 @@ def storing(rows: int, appends: int, number: int) -> dict[str, Any]:
         run, start = store.begin({}), 0
         for _ in range(appends):
             began = time.perf_counter()
-            store.append("k", start, parts[start % 10], run=run, packed=packed[start % 10])
+            store.append("k", start, parts[start % 10], run=run)
             alone.append(time.perf_counter() - began)
             start += rows
         for _ in range(appends // 40):
             began = time.perf_counter()
             with store.together():
                 for _ in range(40):
-                    store.append("k", start, parts[start % 10], run=run, packed=packed[start % 10])
+                    store.append("k", start, parts[start % 10], run=run)
                     start += rows
             grouped.append((time.perf_counter() - began) / 40)
     return {

@@ -72,9 +72,12 @@ def queries(question: Question, known: Printed) -> float:
 
 def count(data: DataSpec) -> int:
     """How many rows a plan asks for; rows that code makes are one point."""
-    if isinstance(data.rows, tuple):
-        return len(data.rows)
     held = DATASETS[data.source].size if data.source in DATASETS else 1
+    if isinstance(data.rows, str):
+        start, stop = (int(end) if end else None for end in data.rows.split(":"))
+        return len(range(held)[start:stop])
+    if data.rows is not None:
+        return len(data.rows)
     return min(held, data.limit or held)
 
 

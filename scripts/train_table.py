@@ -21,17 +21,16 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sigmazero.data import Rows, choose, open_table
-from sigmazero.data.tables import TableFile
+from sigmazero.data import Rows, Table, choose
 from sigmazero.models.architectures.table_mlp import TableMLP
 from sigmazero.spaces.space import Columns
 
 
-def parts(table: TableFile) -> tuple[Rows, Rows]:
+def parts(table: Table) -> tuple[Rows, Rows]:
     """Rows to train on and rows that are held out."""
-    if table.notes.split:
-        return table.rows("train"), table.rows()
-    rows = table.rows()
+    if table.part is not None:
+        return table.rows("train", torch.float32), table.rows(dtype=torch.float32)
+    rows = table.rows(dtype=torch.float32)
     held = set(choose(len(rows), len(rows) // 5, seed=0))
     return rows.select([row for row in range(len(rows)) if row not in held]), rows.select(sorted(held))
 
@@ -139,11 +138,11 @@ def main() -> None:
     torch.manual_seed(options.seed)
     torch.set_num_threads(1)  # one thread keeps the result repeatable
     torch.use_deterministic_algorithms(True)
-    table = open_table(options.table, options.notes)
+    table = Table.read(options.table, options.notes)
     rows, held = parts(table)
-    columns = table.space.columns((len(table.encoder.names),))
-    model = TableMLP(len(table.encoder.names), options.hidden, len(table.classes))
-    model[0].load_state_dict(table.encoder.scaler().state_dict())
+    columns = table.space.columns((len(table.features),))
+    model = TableMLP(len(table.features), options.hidden, len(table.classes))
+    model[0].load_state_dict(table.scaler().state_dict())
     train(model, rows, columns, options)
     x, y = held.images, held.labels
     moves = Moves(x, columns, torch.Generator().manual_seed(options.seed))

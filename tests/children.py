@@ -24,6 +24,8 @@ PRELOAD = [
     "torch.fx.experimental.symbolic_shapes",  # by torch itself, at the first gradient
     "tests.hard.soak",
     "tests.store.test_store",
+    "tests.store.test_merge",
+    "tests.hard.test_store_kills",
 ]
 
 

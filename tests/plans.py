@@ -5,12 +5,11 @@ from functools import partial
 
 import numpy as np
 
-from sigmazero.bench.cells import Loader, expand
-from sigmazero.bench.engines.base import Engine
-from sigmazero.bench.inputs import clean_rows
+from sigmazero.bench.cells import expand
+from sigmazero.bench.loader import EVERYTHING, Loader, clean_rows
 from sigmazero.bench.plan import parse_plan
 from sigmazero.bench.run import execute
-from sigmazero.bench.trust import EVERYTHING
+from sigmazero.bench.workers import Engine
 from sigmazero.store.store import Store
 
 NET = """

@@ -71,8 +71,8 @@ def test_an_attack_finds_the_same(name, elsewhere):
 def test_a_benchmark_finds_the_same(tmp_path, elsewhere):
     def run(name: str) -> list[np.ndarray]:
         store = {"store": tmp_path / name, "steps": 8, "batch_size": 4}
-        done = sz.evaluate(MODEL, (X, Y), ["sigma-zero", "vfga"], goal="untargeted", **store)
-        aimed = sz.evaluate(MODEL, (X, Y), ["sigma-zero"], goal="targeted", target="random", **store)
+        done = sz.evaluate(MODEL, (X, Y), ["sigma-zero", "vfga"], **store)
+        aimed = sz.evaluate(MODEL, (X, Y), ["sigma-zero"], target="random", **store)
         assert not done.failed | aimed.failed
         assert (aimed.verify().rows, aimed.verify().disagreements) == (6, [])
         return [each.facts(key).value for each in (done, aimed) for key in each.keys]

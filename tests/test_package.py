@@ -36,7 +36,7 @@ sigmazero.get("sigma-zero", steps=2).run(model, x, model(x).argmax(1))
 print(json.dumps([core, more, whole, light, [*sys.modules]]))
 """
 OPTIONAL = {"typer", "rich", "matplotlib", "PIL", "sklearn", "mlxtend", "scipy", "pandas", "torchvision", "safetensors"}
-OPTIONAL |= {"ray", "submitit"}
+OPTIONAL |= {"ray"}
 COMPILER = {"torch._dynamo", "torch._inductor", "triton"}
 PEERS = {"foolbox", "art", "torchattacks"}
 
@@ -74,7 +74,7 @@ def test_the_benchmark_and_the_cascade_are_loaded_when_they_are_asked_for(import
     late = {"sigmazero.bench", "sigmazero.auto"}
     assert not imports[0] & (late | {"sigmazero.models"})
     assert late <= imports[2]
-    assert not imports[2] & {"ray", "submitit"}, "only the engine and the command that need them load them"
+    assert not imports[2] & {"ray"}, "only the engine that needs it loads it"
 
 
 def test_what_does_not_exist_is_named():

@@ -1,22 +1,76 @@
 """How many input values must change before this model is wrong?
 
 >>> import sigmazero as sz
->>> sz.get("sigma-zero", steps=100).steps
-100
+>>> sz.SigmaZero(steps=100) == sz.get("sigma-zero", steps=100)
+True
+
+Stable are attacks, run, evaluate, auto, reports, models, data and bridges. Experimental, and so free to change, are
+certify, smooth, spaces and tables, leaderboards and Ray. docs/reference/python.md is the reference.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sigmazero import adapters as adapters
+    from sigmazero import attacks as attacks
+    from sigmazero import auto as auto
+    from sigmazero import bench as bench
+    from sigmazero import board as board
+    from sigmazero import data as data
+    from sigmazero import models as models
+    from sigmazero import report as report
+    from sigmazero import store as store
+    from sigmazero import testing as testing
+    from sigmazero import truth as truth
     from sigmazero.adapters.foreign import foreign
     from sigmazero.attacks import ATTACKS, get, register
-    from sigmazero.attacks.functions import refine, sigma_zero
+    from sigmazero.attacks._swap import SwapSearch
+    from sigmazero.attacks.bb import BrendelBethge
+    from sigmazero.attacks.corner import Corner
+    from sigmazero.attacks.ead import EAD
+    from sigmazero.attacks.fmn import FMN
+    from sigmazero.attacks.functions import (
+        bb,
+        corner,
+        ead,
+        fmn,
+        genetic,
+        label_swap,
+        pdpgd,
+        pgd_l0,
+        query_swap,
+        refine,
+        saliency,
+        sigma_swap,
+        sigma_zero,
+        sparse_rs,
+        sparsefool,
+        spgd,
+        swap_search,
+        vfga,
+    )
+    from sigmazero.attacks.genetic import Genetic
+    from sigmazero.attacks.label_swap import LabelSwap
+    from sigmazero.attacks.minimum import MinimumNorm
+    from sigmazero.attacks.pdpgd import PDPGD
+    from sigmazero.attacks.pgd_l0 import PGDL0
+    from sigmazero.attacks.query_swap import QuerySwap
+    from sigmazero.attacks.saliency import Saliency
+    from sigmazero.attacks.sigma_swap import SigmaSwap
+    from sigmazero.attacks.sigma_zero import SigmaZero
+    from sigmazero.attacks.sparse_rs import SparseRS
+    from sigmazero.attacks.sparsefool import SparseFool
+    from sigmazero.attacks.spgd import SparsePGD
+    from sigmazero.attacks.vfga import VFGA
     from sigmazero.auto import SparseAutoAttack
     from sigmazero.auto.gating import gate
-    from sigmazero.bench.evaluate import evaluate
+    from sigmazero.bench.evaluate import Evaluation, evaluate
+    from sigmazero.core import losses
     from sigmazero.core.attack import Attack
-    from sigmazero.core.result import Outcome, Result
+    from sigmazero.core.hardware import Hardware
+    from sigmazero.core.outcome import Outcome
+    from sigmazero.core.result import Result
     from sigmazero.models.any import wrap
     from sigmazero.run.check import check
     from sigmazero.spaces.rules import Formula, Rule
@@ -27,62 +81,129 @@ if TYPE_CHECKING:
     from sigmazero.truth.certify import certify
 
 __version__ = "0.1.0"
-__all__ = [
+__all__ = [  # noqa: RUF022 - in groups, as the reference has them
+    # A function for each attack: arrays in, a tensor out.
+    "bb",
+    "corner",
+    "ead",
+    "fmn",
+    "genetic",
+    "label_swap",
+    "pdpgd",
+    "pgd_l0",
+    "query_swap",
+    "saliency",
+    "sigma_swap",
+    "sigma_zero",
+    "sparse_rs",
+    "sparsefool",
+    "spgd",
+    "swap_search",
+    "vfga",
+    "refine",
+    # A class for each attack: its parameters, and run.
+    "BrendelBethge",
+    "Corner",
+    "EAD",
+    "FMN",
+    "Genetic",
+    "LabelSwap",
+    "MinimumNorm",
+    "PDPGD",
+    "PGDL0",
+    "QuerySwap",
+    "Saliency",
+    "SigmaSwap",
+    "SigmaZero",
+    "SparseFool",
+    "SparsePGD",
+    "SparseRS",
+    "SwapSearch",
+    "VFGA",
+    # Attacks by name, and of one's own.
     "ATTACKS",
     "Attack",
-    "Certificates",
-    "Formula",
+    "foreign",
+    "get",
+    "losses",
+    "register",
+    # Run, and read what came of it.
+    "Evaluation",
+    "Hardware",
     "Outcome",
     "Result",
-    "Rule",
-    "Space",
     "SparseAutoAttack",
-    "certify",
     "check",
     "evaluate",
-    "foreign",
     "gate",
-    "get",
     "load_result",
-    "refine",
-    "register",
-    "sigma_zero",
-    "smooth",
     "wrap",
+    # Experimental: may still change.
+    "Certificates",
+    "Formula",
+    "Rule",
+    "Space",
+    "certify",
+    "smooth",
 ]
 
-# Loaded when they are asked for: the core stays light, and the command line can be interrupted before torch is there.
+# The module of each name. It is loaded when the name is used, so that `import sigmazero` loads neither torch nor numpy.
 _LATER = {
-    **dict.fromkeys(("ATTACKS", "get", "register"), "sigmazero.attacks"),
-    **dict.fromkeys(("refine", "sigma_zero"), "sigmazero.attacks.functions"),
-    **dict.fromkeys(("Outcome", "Result"), "sigmazero.core.result"),
-    **dict.fromkeys(("Formula", "Rule"), "sigmazero.spaces.rules"),
-    "Attack": "sigmazero.core.attack",
-    "Certificates": "sigmazero.truth.certificates",
-    "certify": "sigmazero.truth.certify",
-    "Space": "sigmazero.spaces.space",
-    "load_result": "sigmazero.store.results",
-    "SparseAutoAttack": "sigmazero.auto",
-    "check": "sigmazero.run.check",
-    "evaluate": "sigmazero.bench.evaluate",
-    "foreign": "sigmazero.adapters.foreign",
-    "gate": "sigmazero.auto.gating",
-    "smooth": "sigmazero.truth.ablation",
-    "wrap": "sigmazero.models.any",
+    **dict.fromkeys(__all__[: __all__.index("refine") + 1], "attacks.functions"),
+    **dict.fromkeys(("ATTACKS", "get", "register"), "attacks"),
+    **dict.fromkeys(("Formula", "Rule"), "spaces.rules"),
+    "Attack": "core.attack",
+    "BrendelBethge": "attacks.bb",
+    "Certificates": "truth.certificates",
+    "Corner": "attacks.corner",
+    "EAD": "attacks.ead",
+    "FMN": "attacks.fmn",
+    "Genetic": "attacks.genetic",
+    "Hardware": "core.hardware",
+    "LabelSwap": "attacks.label_swap",
+    "MinimumNorm": "attacks.minimum",
+    "Outcome": "core.outcome",
+    "PDPGD": "attacks.pdpgd",
+    "PGDL0": "attacks.pgd_l0",
+    "QuerySwap": "attacks.query_swap",
+    "Result": "core.result",
+    "Saliency": "attacks.saliency",
+    "SigmaSwap": "attacks.sigma_swap",
+    "SigmaZero": "attacks.sigma_zero",
+    "Space": "spaces.space",
+    "SparseAutoAttack": "auto",
+    "SparseFool": "attacks.sparsefool",
+    "SparsePGD": "attacks.spgd",
+    "SparseRS": "attacks.sparse_rs",
+    "SwapSearch": "attacks._swap",
+    "VFGA": "attacks.vfga",
+    "certify": "truth.certify",
+    "check": "run.check",
+    **dict.fromkeys(("Evaluation", "evaluate"), "bench.evaluate"),
+    "foreign": "adapters.foreign",
+    "gate": "auto.gating",
+    "load_result": "store.results",
+    "losses": "core",
+    "smooth": "truth.ablation",
+    "wrap": "models.any",
 }
-# Packages to import from: sigmazero.models, sigmazero.data and so on. What is not named here is our own business.
+# Packages to import from: sigmazero.models, sigmazero.data and so on. Those that are not named here are private.
 _PACKAGES = ("adapters", "attacks", "auto", "bench", "board", "data", "models", "report", "store", "testing", "truth")
 
 
 def __getattr__(name: str) -> object:
-    """A name of another package, or a package, that nobody asked for before."""
+    """Load a name, or a package, when it is first used."""
+    if name == "losses" or name in _PACKAGES:
+        return import_module(f"sigmazero.{'core.' if name == 'losses' else ''}{name}")
     if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
-    if name in _PACKAGES:
-        return import_module(f"sigmazero.{name}")
-    raise AttributeError(f"module 'sigmazero' has no attribute {name!r}")
+        return getattr(import_module(f"sigmazero.{_LATER[name]}"), name)
+    from difflib import get_close_matches
+
+    near = get_close_matches(name.lower(), [*__all__, *_PACKAGES], 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise AttributeError(f"module 'sigmazero' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:
-    """The public names alone."""
+    """Return the public names alone."""
     return sorted([*__all__, *_PACKAGES, "__version__"])

@@ -8,7 +8,7 @@ __all__ = ["load", "main"]
 
 
 def main() -> None:
-    """Run the command line, or say which packages it needs."""
+    """Run the command line."""
     try:
         app = load()
     except KeyboardInterrupt:
@@ -19,12 +19,6 @@ def main() -> None:
 
 def load() -> Callable[..., Any]:
     """The command line; this takes seconds, since torch comes with it."""
-    try:
-        import rich  # noqa: F401
-        import typer  # noqa: F401
-    except ImportError as error:
-        sys.stderr.write(f"the command line needs {error.name}; pip install 'sigmazero[cli]'\n")
-        raise SystemExit(2) from None
     from sigmazero.cli import app
 
     return app

@@ -24,7 +24,7 @@ def test_counts_agree(peer, network, name):
     found = library.run_attack(subject.model, loader, attack, "l0", **how)
     limited = attackbench.within(told(name, {}), LIMIT).attack
     pairs = zip(subject.x, subject.y, strict=True)
-    expected = [limited.run(subject.model, x[None], y[None], prepare="none") for x, y in pairs]
+    expected = [limited.run(subject.model, x[None], y[None], hardware=sz.Hardware(prepare="none")) for x, y in pairs]
     ours = sz.Result.join(expected)
     assert found["num_forwards"] == ours.forwards.tolist()
     assert found["num_backwards"] == ours.backwards.tolist()
@@ -45,5 +45,7 @@ def test_without_queries_kept_back_finds_are_lost(peer):
         return sum(found["adv_success"])
 
     greedy = sz.get("sigma-zero", steps=LIMIT // 2)
-    careless = success(lambda model, inputs, labels: greedy.run(model, inputs, labels, prepare="none").x_adv)
+    careless = success(
+        lambda model, inputs, labels: greedy.run(model, inputs, labels, hardware=sz.Hardware(prepare="none")).x_adv
+    )
     assert careless < success(attackbench.sigma_zero)

@@ -13,8 +13,8 @@ from sigmazero.adapters import _callers
 from sigmazero.adapters.foreign import Foreign
 from sigmazero.bench.identity import describe_attack
 from sigmazero.bench.plan import parse_plan
-from sigmazero.bench.toml import PlanError
 from sigmazero.core.domain import count_features
+from sigmazero.core.toml import TomlError
 
 pytestmark = pytest.mark.slow
 
@@ -264,10 +264,10 @@ def test_plans_of_a_library_that_is_not_there(monkeypatch):
 
     _callers.named.cache_clear()  # another test may have found it already
     monkeypatch.setattr(metadata, "version", absent)
-    with pytest.raises(PlanError, match=r"foolbox is not installed; install it with: pip install 'foolbox>=3.3,<4'"):
+    with pytest.raises(TomlError, match=r"foolbox is not installed; install it with: pip install 'foolbox>=3.3,<4'"):
         parse_plan(PLAN.format(name="L0FMNAttack", options=""))
     monkeypatch.setattr(metadata, "version", lambda name: "2.4.0")
-    with pytest.raises(PlanError, match=r"foolbox 2.4.0 is installed; versions from 3.3 to below 4 work: pip install"):
+    with pytest.raises(TomlError, match=r"foolbox 2.4.0 is installed; versions from 3.3 to below 4 work: pip install"):
         parse_plan(PLAN.format(name="L0FMNAttack", options=""))
 
 
@@ -285,7 +285,7 @@ def test_plans(peer):
         ("L0FNMAttack", "", "has no attack 'L0FNMAttack'; did you mean 'L0FMNAttack'"),
         ("L0FMNAttack", "gama = 1", "has no option 'gama'; did you mean 'gamma'"),
     ):
-        with pytest.raises(PlanError, match=said):
+        with pytest.raises(TomlError, match=said):
             parse_plan(PLAN.format(name=name, options=options))
 
 

@@ -82,8 +82,8 @@ def test_targeted_goals_are_searched_to_the_end(name):
 def test_says_of_itself_what_its_attack_says(name):
     search, attack = sz.ATTACKS[name], sz.ATTACKS[name.removesuffix("-min")]
     assert search.kind == "minimum-norm"
-    assert (search.gradients, search.goals, search.paper) == (attack.gradients, attack.goals, attack.paper)
-    assert sz.get(name, steps=50).gradients == attack.gradients
+    assert (search.needs, search.goals, search.paper) == (attack.needs, attack.goals, attack.paper)
+    assert sz.get(name, steps=50).needs == attack.needs
 
 
 def test_a_new_version_of_the_search_or_of_its_attack_is_a_new_version():

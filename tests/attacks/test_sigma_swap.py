@@ -26,7 +26,7 @@ def test_a_coarse_search_whose_records_fail_keeps_the_limit(queries, proposals):
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
     x = torch.rand(200, 1, 8, 8)
     attack = sz.get("sigma-swap", queries=queries, proposals=proposals)
-    result = attack.run(net, x, net(x).argmax(1), precision="bf16")
+    result = attack.run(net, x, net(x).argmax(1), hardware=sz.Hardware(precision="bf16"))
     assert int((result.forwards + result.backwards).max()) <= queries
 
 

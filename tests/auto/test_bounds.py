@@ -11,8 +11,8 @@ import torch
 import sigmazero as sz
 from sigmazero.auto import versions
 from sigmazero.auto.document import schema
-from sigmazero.bench.allowed import Allowed
-from sigmazero.bench.cells import Loader
+from sigmazero.bench.constraints import Allowed
+from sigmazero.bench.loader import Loader
 from sigmazero.bench.proofs import keep_proofs, proof_key, recall_proofs
 from sigmazero.data import Rows
 from sigmazero.spaces.space import Space
@@ -112,7 +112,7 @@ def test_a_store_about_something_else_is_refused_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(sz.SparseAutoAttack, "run_standard_evaluation", lambda *_, **__: pytest.fail("it ran"))
     with pytest.raises(ValueError, match=r"p\.db has no proofs about this model with this unit and box"):
         gate(proofs=tmp_path / "p.db", bounds=(-1.0, 2.0))
-    with pytest.raises(StoreError, match=r"no\.db is damaged or no store"):
+    with pytest.raises(StoreError, match=r"no\.db: the file is damaged or no store"):
         gate(proofs=tmp_path / "no.db")
 
 

@@ -101,6 +101,6 @@ def test_ctrl_c_stops_after_the_batch_and_says_how_to_go_on(sigmazero, folder, m
     monkeypatch.setattr(sys, "argv", ["sigmazero", *command])
     done = sigmazero(*command)
     assert done.exit_code == 130, done.output
-    assert "stopping after this batch" in done.stderr
+    assert "stopping within" in done.stderr
     assert "To go on: sigmazero run plan.toml --trust-code --batch-size 2" in done.stderr
     assert sum(len(facts["row"]) for facts in contents("runs/plan.db").values()) == 4

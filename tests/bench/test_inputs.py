@@ -7,12 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from sigmazero.bench import inputs
-from sigmazero.bench.cells import Loader
+from sigmazero.bench import loader as inputs
 from sigmazero.bench.evaluate import evaluate
-from sigmazero.bench.inputs import clean_rows, keep, kept
-from sigmazero.data import Rows
-from sigmazero.data.errors import DataError
+from sigmazero.bench.loader import Loader, clean_rows, keep, kept
+from sigmazero.data import DataError, Rows
 from sigmazero.report.figures import gallery
 from sigmazero.report.figures.figure import Request
 from sigmazero.report.html import samples
@@ -57,16 +55,15 @@ def test_eight_bit_images_take_a_byte_each(tmp_path):
     rows = Rows(levels.float() / 255, torch.zeros(50, dtype=torch.int64), torch.arange(50), "mine")
     with Store(tmp_path / "s.db", write=True) as store:
         assert keep(store, rows)
-        blob = store.inputs(rows.content_hash)
-        assert blob is not None
-        assert len(blob) < 1.1 * levels.numel()
+        held = store.arrays(rows.content_hash)
+        assert held is not None
+        assert sum(each.nbytes for each in held.values()) < 1.1 * levels.numel()
 
 
 @pytest.mark.parametrize("target", [None, 2])
 def test_tensors_are_shown(tmp_path, target):
     model, x, y = eight_bit()
-    goal = {"goal": "targeted", "target": target} if target is not None else {}
-    evaluate(model, (x, y), ["sigma-zero", "fmn"], store=tmp_path / "s.db", steps=20, **goal)
+    evaluate(model, (x, y), ["sigma-zero", "fmn"], store=tmp_path / "s.db", steps=20, target=target)
     with Store(tmp_path / "s.db") as store:
         (group,) = samples.build(store, load(store), clean(store))
         assert group.lack is None
@@ -93,7 +90,7 @@ def test_a_check_asks_about_them_again(folder, sigmazero):  # noqa: F811
     images = torch.from_numpy(np.load("mine.npz")["images"]).float() / 255
     labels = torch.from_numpy(np.load("mine.npz")["labels"])
     evaluate("net.py:build", (images, labels), store="s.db", steps=10)
-    done = sigmazero("verify", "s.db", "--model", "net.py:build")
+    done = sigmazero("verify", "s.db", "--trust-code")
     assert done.exit_code == 0, done.stderr
     assert f"{len(images)} rows" in done.stdout.replace(",", "")
     assert "cannot be checked" not in done.stdout + done.stderr
@@ -111,11 +108,11 @@ def test_a_module_cannot_be_asked_again(tmp_path, sigmazero):  # noqa: F811
 @pytest.mark.parametrize("why", ["asked", "large"])
 def test_what_is_not_kept_is_said(tmp_path, monkeypatch, why):
     model, x, y = eight_bit()
-    monkeypatch.setattr(inputs, "MOST", inputs.MOST if why == "asked" else x.numel() - 1)
+    monkeypatch.setattr(inputs, "MAX_BYTES", inputs.MAX_BYTES if why == "asked" else x.numel() - 1)
     done = evaluate(model, (x, y), store=tmp_path / "s.db", steps=10, keep_inputs=why != "asked")
     assert done.verify().rows == len(x)  # they are still in memory
     with Store(tmp_path / "s.db") as store:
-        assert store.inputs(store.cells()[0].data_hash) is None
+        assert store.arrays(store.cells()[0].data_hash) is None
         with pytest.raises(DataError, match=r"were tensors, and the store does not hold them: .* save them as \.npz"):
             clean_rows(store, store.cells()[0], Loader())
         (group,) = samples.build(store, load(store), clean(store))
@@ -127,9 +124,10 @@ def test_damaged_inputs_are_named(tmp_path):
     evaluate(model, (x, y), store=tmp_path / "s.db", steps=5)
     with Store(tmp_path / "s.db", write=True) as store:
         info = store.cells()[0]
-        store._base.execute("UPDATE inputs SET rows = x'00ff'")
-        with pytest.raises(StoreError, match=r"the inputs with the hash [0-9a-f]{12}: not as it was written"):
+        store._base.execute("UPDATE arrays SET npz = x'00ff' WHERE name = ?", (info.data_hash,))
+        with pytest.raises(StoreError, match=f"the arrays {info.data_hash[:24]} cannot be read"):
             clean_rows(store, info, Loader())
-        store.keep_inputs(info.data_hash, b"\x00\xff")  # with a checksum of its own
+        store._base.execute("DELETE FROM arrays WHERE name = ?", (info.data_hash,))
+        store.keep_arrays(info.data_hash, images=np.zeros(3))
         with pytest.raises(StoreError, match="the inputs of given cannot be read"):
             clean_rows(store, info, Loader())

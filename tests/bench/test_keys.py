@@ -6,11 +6,10 @@ import pytest
 import torch
 
 from sigmazero.bench import identity
-from sigmazero.bench.cells import expand, targets
-from sigmazero.bench.model_identity import describe_code, describe_module
+from sigmazero.bench.cells import expand
+from sigmazero.bench.loader import targets
 from sigmazero.bench.plan import ModelSpec, parse_plan
 from sigmazero.data import Rows
-from tests.hard.bounded import bounded
 from tests.plans import trusting
 
 BASE = """
@@ -44,7 +43,6 @@ def test_what_does_not_determine_the_result_does_not_enter():
     assert key(BASE.replace("threshold = 0.2, smoothing = 0.01", "smoothing = 1e-2, threshold = 0.20")) == base
     assert key(BASE.replace("[attacks.z]", "[attacks.called-so]").replace('["z"]', '["called-so"]')) == base
     assert key(BASE.replace("[data.mine]", "[data.so]").replace('["mine"]', '["so"]')) == base
-    assert key(BASE.replace('rows = "0:10"', "limit = 10")) == base
 
 
 @pytest.mark.parametrize(
@@ -121,33 +119,23 @@ def test_weights_have_one_hash_wherever_they_are():
     assert identity.hash_weights(again) != before
 
 
-def test_a_module_without_anything_to_recognise_it_by_is_refused():
-    with pytest.raises(ValueError, match=r"file\.py:build"):
-        describe_module(torch.nn.Identity())
+def test_a_compiled_program_is_known_by_its_text():
+    class Net(torch.nn.Module):
+        def __init__(self, sign):
+            super().__init__()
+            self.layer, self.sign = torch.nn.Linear(2, 2), sign
 
+        def forward(self, x):
+            return self.layer(x) if self.sign else -self.layer(x)
 
-@pytest.mark.filterwarnings("ignore:the source of")
-def test_code_without_source_is_another_one_in_a_forked_process():
-    """The child may define its own under the same name."""
-    nowhere = eval("lambda x: x")
-    here, children = identity.known_code(nowhere), [bounded(identity.known_code, nowhere) for _ in range(2)]
-    assert here == identity.known_code(nowhere)
-    assert len({here, *children}) == 3
-    assert {code.split(" ")[0] for code in (here, *children)} == {here.split(" ")[0]}
-
-
-@pytest.mark.filterwarnings("ignore:the source of")
-def test_code_without_source_that_is_defined_again_is_another_one():
-    """As at Python's prompt, where a class is typed in anew with a change."""
-    one, other = eval("lambda x: x"), eval("lambda x: 2 * x")
-    codes = [identity.known_code(thing) for thing in (one, other, one, other)]
-    assert codes[:2] == codes[2:]
-    assert codes[0] != codes[1]
+    one, two = (torch.fx.symbolic_trace(Net(sign)) for sign in (True, False))
+    assert identity.describe_model(one) != identity.describe_model(two)
 
 
 def test_models_of_the_zoo_differ_by_architecture():
     nothing = torch.nn.Identity()
-    assert describe_code(ModelSpec("C3", "C3"), nothing) != describe_code(ModelSpec("C1", "C1"), nothing)
+    one, two = (identity.describe_model(nothing, ModelSpec(code, code)) for code in ("C3", "C1"))
+    assert one != two
 
 
 def test_targets():

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from sigmazero.bench import proofs
-from sigmazero.bench.allowed import Allowed
-from sigmazero.bench.cells import Loader
+from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.evaluate import evaluate
+from sigmazero.bench.loader import Loader
 from sigmazero.bench.proofs import certify_into, keep_proofs, proof_key, recall_proofs, recognise_rows
 from sigmazero.bench.verify import verify
 from sigmazero.data import Rows
@@ -22,7 +22,6 @@ from sigmazero.store import Store, StoreError
 from sigmazero.store.export import export
 from sigmazero.store.merge import merge
 from sigmazero.store.proofs import Proof
-from sigmazero.store.repair import repair
 from sigmazero.truth.certify import certify
 from tests.helpers.networks import linear_optimum, linear_problem
 
@@ -66,7 +65,7 @@ def test_a_few_proved_rows_are_found_among_the_rows_of_a_cell(store_path):
     assert proved(store_path) == [expected, expected]
     assert recall_proofs(store_path, KEY, ROWS).tolist() == expected
     with Store(store_path) as store:
-        assert store.audit() == []
+        assert store.damage() == []
         done = verify(store, Loader())
     assert not done.disagreements
     assert "2 proved lower bounds are compared with the points, and not proved again here" in done.notes
@@ -93,7 +92,7 @@ def test_a_cell_that_comes_after_its_proof_finds_it(tmp_path):
 def test_cells_and_proofs_that_were_merged_find_each_other(attacked, tmp_path):
     some = Rows(X[:2], Y[:2], torch.arange(2), "two")
     keep(tmp_path / "p.db", TRUTH[:2].astype(int), some)
-    merge([attacked, tmp_path / "p.db"], tmp_path / "all.db", any_plan=True)
+    merge([attacked, tmp_path / "p.db"], tmp_path / "all.db")
     assert proved(tmp_path / "all.db") == [None, None]  # nobody knows yet that these rows are among those
     with Store(tmp_path / "all.db", write=True) as store:
         assert recognise_rows(store, Loader()) == []
@@ -118,7 +117,7 @@ def test_a_bound_above_a_verified_point_is_refused_where_they_meet(store_path, t
     with Store(tmp_path / "proofs.db", write=True) as store:
         assert store.digests(ROWS.content_hash) is not None
     with pytest.raises(StoreError, match=words):
-        merge([store_path, tmp_path / "proofs.db"], tmp_path / "all.db", any_plan=True)
+        merge([store_path, tmp_path / "proofs.db"], tmp_path / "all.db")
     assert not (tmp_path / "all.db").exists()
 
 
@@ -137,21 +136,19 @@ def test_merged_stores_keep_the_best_of_each_row_in_any_order(store_path, tmp_pa
     keep(one, [1, 1, 0, 0, 2, 1])
     keep(two, [0, 2, 1, 0, 1, 1])
     for order in ([one, two, store_path], [store_path, two, one]):
-        merge(order, tmp_path / "all.db", any_plan=True)
+        merge(order, tmp_path / "all.db")
         assert proved(tmp_path / "all.db") == [[1, 2, 1, 0, 2, 1]] * 2
         with Store(tmp_path / "all.db") as store:
-            assert store.audit() == []
-            first = store._rows("proofs", None)
+            assert store.damage() == []
+            first = store._ask("SELECT * FROM proofs ORDER BY 1, 2, 3, 4, 5")
         (tmp_path / "all.db").unlink()
-    merge([two, store_path, one, one], tmp_path / "again.db", any_plan=True)
+    merge([two, store_path, one, one], tmp_path / "again.db")
     with Store(tmp_path / "again.db") as store:
-        assert store._rows("proofs", None) == first
+        assert store._ask("SELECT * FROM proofs ORDER BY 1, 2, 3, 4, 5") == first
 
 
-def test_repair_and_export_know_them(store_path, tmp_path):
+def test_export_knows_them(store_path, tmp_path):
     keep(store_path, [1, 0, 0, 0, 2, 0])
-    assert repair(store_path, tmp_path / "new.db").whole
-    assert proved(tmp_path / "new.db") == [[1, 0, 0, 0, 2, 0]] * 2
     with Store(store_path) as store:
         export(store, tmp_path / "all.csv")
     with (tmp_path / "all.csv").open() as file:
@@ -198,3 +195,20 @@ def test_rows_that_are_proved_are_not_proved_again(tmp_path, monkeypatch):
     assert bool(again.done.all())
     assert again.correct.tolist() == found.correct.tolist() == [False, *[True] * (N - 1)]
     assert recall_proofs(tmp_path / "p.db", key, rows).tolist() == found.lower.tolist()
+
+
+def test_proofs_about_a_model_that_answers_differently_are_refused(tmp_path):
+    """A hook that neither weights nor source files show."""
+    torch.manual_seed(0)
+    network, path = torch.nn.Linear(4, 3), tmp_path / "p.db"
+    x = torch.rand(6, 4)
+    rows = Rows(x, network(x).argmax(1), torch.arange(6), "given")
+    key = proof_key(network, "feature", Allowed(), rows)
+    first, _ = certify_into(path, key, network, rows, Loader(), up_to=1)
+    assert (recall_proofs(path, key, rows, network) == first.lower.numpy()).all()
+    network.register_forward_hook(lambda module, args, out: -out)
+    assert proof_key(network, "feature", Allowed(), rows) == key
+    with pytest.raises(ValueError, match="outputs differ"):
+        recall_proofs(path, key, rows, network)
+    with pytest.raises(ValueError, match="outputs differ"):
+        certify_into(path, key, network, rows, Loader(), up_to=1)

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from sigmazero.bench.rerun import rerun
 from sigmazero.bench.transfer import transfer
-from sigmazero.bench.verify import verify
+from sigmazero.bench.verify import rerun, verify
 from sigmazero.cli import app
+from sigmazero.core.model import logits_in
 from sigmazero.core.outcome import Outcome
-from sigmazero.core.outputs import logits_in
 from sigmazero.report.figures.figure import Request
 from sigmazero.report.figures.transfer import FIGURE, matrices
 from sigmazero.report.html.page import make_page
@@ -44,7 +43,7 @@ def test_every_point_is_judged_by_the_other_model_and_kept(folder):
 
 
 def origin_model(info):
-    from sigmazero.bench.cells import origin
+    from sigmazero.bench.loader import origin
 
     return origin(info).model
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import sigmazero as sz
-from sigmazero.data import open_table
+from sigmazero.data import Table
 from tests.benchmarks.legal import adult
 
 pytestmark = pytest.mark.slow
@@ -38,9 +38,9 @@ def test_trained_twice_it_is_the_same_file(script: Any, tmp_path: Path, monkeypa
 
 
 def test_what_it_trains_against_is_legal(script: Any) -> None:
-    table = open_table(TABLE)
-    rows = table.rows().limit(100)
-    columns = table.space.columns((len(table.encoder.names),))
+    table = Table.read(TABLE)
+    rows = table.rows(dtype=torch.float32).limit(100)
+    columns = table.space.columns((len(table.features),))
     moves = script.Moves(rows.images, columns, torch.Generator().manual_seed(0))
     many = torch.arange(100) % 4
     points = script.worse(sz.models.load("adult-mlp"), rows.images, rows.labels, moves, many, 6)

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 import sigmazero as sz
-from sigmazero.bench.cells import Loader
 from sigmazero.bench.identity import hash_weights
+from sigmazero.bench.loader import EVERYTHING, Loader
 from sigmazero.bench.plan import DataSpec
-from sigmazero.bench.trust import EVERYTHING
 from sigmazero.board import Leaderboard, add
 from sigmazero.board.folder import new_board
 from tests.plans import NET
@@ -72,7 +71,7 @@ def _template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tensor, T
     assert bool(found.success.all())
     for name, unit in (("small", "feature"), ("small-pixels", "pixel")):
         spec = DataSpec(name, str(folder / "rows.npz"))
-        new_board(folder / "board", name, spec, unit, (1, 4), None)  # type: ignore[arg-type]
+        new_board(folder / "board", name, spec, unit, (1, 4), None)
     return folder, images, labels, found.x_adv
 
 

@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from sigmazero.bench.cells import Loader
 from sigmazero.bench.identity import hash_file
+from sigmazero.bench.loader import Loader, UntrustedCode
 from sigmazero.bench.plan import DataSpec
-from sigmazero.bench.trust import UntrustedCode
 from sigmazero.board import Leaderboard, add, submit, verify, write_board
 from sigmazero.board.entry import describe, held
 from sigmazero.board.folder import BoardError, new_board
 from sigmazero.board.pages import read_boards
-from sigmazero.store.database import StoreBusy
-from sigmazero.store.store import Store
+from sigmazero.store.store import Store, StoreBusy
 from tests.board.conftest import ROWS, Made, card, worse
 
 
@@ -98,10 +96,10 @@ def test_a_point_outside_the_box_does_not_count(made):
 def alter_delta(made: Made) -> None:
     base = sqlite3.connect(made.path / "entries/mine/points.db")
     with base:
-        batch, blob = base.execute("SELECT batch, changes FROM facts ORDER BY batch DESC").fetchone()
+        cell, place, blob = base.execute("SELECT cell, position, became FROM samples WHERE length(became)").fetchone()
         altered = bytearray(blob)
         altered[-3] ^= 0xFF
-        base.execute("UPDATE facts SET changes = ? WHERE batch = ?", (bytes(altered), batch))
+        base.execute("UPDATE samples SET became = ? WHERE cell = ? AND position = ?", (bytes(altered), cell, place))
     base.close()
 
 
@@ -299,11 +297,11 @@ def test_a_model_without_gradients_has_a_track_of_its_own(made):
     ("changes", "said"),
     [
         ({"nmae": '"x"'}, "unknown key 'nmae'"),
-        ({"sha256": '"abc"'}, "sha256 must be the 64 digits"),
+        ({"sha256": '"abc"'}, "sha256 = 'abc'"),
         ({"model": ""}, "model is missing"),
         ({"weights": '"../../secret.pt"'}, "must be the name of a file beside the card"),
         ({"model": '"/etc/evil.py:build"'}, "must be the name of a file beside the card"),
-        ({"paper": '"javascript:alert(1)"'}, "must be an address"),
+        ({"paper": '"javascript:alert(1)"'}, "paper = 'javascript:alert(1)'"),
         ({"boards": '["large"]'}, "there is no board 'large'; there are small, small-pixels"),
     ],
 )

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 import sigmazero as sz
-from sigmazero.bench.cells import Loader
+from sigmazero.bench.loader import Loader
 from sigmazero.board import Leaderboard, verify
 from sigmazero.board.example import BOARDS, build_example
 from sigmazero.board.pages import read_boards
@@ -33,7 +33,7 @@ def test_a_leaderboard_from_nothing_to_its_site(sigmazero, own):  # noqa: F811
     assert "--trust-code" in refused.stderr
     added = sigmazero("board", "add", "b", "card.toml", "--by", "Ada", "--version", "quick", "--trust-code")
     assert added.exit_code == 0, added.output
-    assert "board right: 4 points, 4 lowered (rows 0, 1, 2, 3), 0 do not hold" in added.stdout
+    assert "board right: 4 points, 4 lowered (rows 4, 7, 9, 10), 0 do not hold" in added.stdout
     checked = sigmazero("board", "verify", "b", "--trust-code")
     assert (checked.exit_code, checked.stdout) == (0, "1 model, 4 points replayed: 0 wrong, 0 not checked\n")
     assert sigmazero("board", "verify", "b").exit_code == 1

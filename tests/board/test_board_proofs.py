@@ -8,17 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from sigmazero.bench.allowed import Allowed
-from sigmazero.bench.cells import Loader
+from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.identity import hash_weights
+from sigmazero.bench.loader import EVERYTHING, Loader
 from sigmazero.bench.plan import DataSpec, ModelSpec
 from sigmazero.bench.proofs import keep_proofs, proof_key
-from sigmazero.bench.trust import EVERYTHING
 from sigmazero.board import Leaderboard, add, prove, submit, verify
 from sigmazero.board.folder import POINTS, BoardError, new_board
 from sigmazero.board.pages import read_boards, write_board
 from sigmazero.store import Store, StoreError
-from sigmazero.store.checksums import put
 from sigmazero.store.proofs import ProofKey
 from tests.cli.conftest import sigmazero  # noqa: F401
 
@@ -125,12 +123,12 @@ def test_points_below_a_bound_and_bounds_above_a_point_are_refused(board, tmp_pa
 
 
 def test_a_bound_that_is_put_in_by_hand_is_found(board):
-    with board.points("mine") as store:  # with a good seal, and good checksums
+    with board.points("mine") as store:  # with a good seal
         key = ProofKey.of_cell(store.cells()[0])
         assert key is not None
         store.keep_digests(board.rows("small", loader()).content_hash, ["0" * 32] * 4)
-        with store.together():
-            put(store._base, "proofs", None, *key, "0" * 32, 3, "certify", 1, 0.0)
+        row = (*key, "0" * 32, 3, "certify", 1, 0.0)
+        store._base.execute("INSERT INTO proofs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     said = verify(board, loader())
     assert any("proves that 3 are needed" in line for line in said.wrong), said
     assert (board.entry("mine") / POINTS).is_file()

@@ -7,10 +7,9 @@ import numpy as np
 from selenium.webdriver import Chrome
 from selenium.webdriver.support.wait import WebDriverWait
 
-from sigmazero.bench.allowed import Allowed
-from sigmazero.bench.cells import Loader
+from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.evaluate import evaluate
-from sigmazero.bench.inputs import clean_rows
+from sigmazero.bench.loader import Loader, clean_rows
 from sigmazero.bench.proofs import keep_proofs, proof_key
 from sigmazero.report.figures.curves import PROVED
 from sigmazero.report.html.page import make_page, save_page

@@ -57,7 +57,7 @@ def test_a_file_without_its_function_is_named(fresh, tmp_path):
 def test_every_command_has_its_place_in_the_help():
     """Nothing is named that does not exist, and every command of ours has a place of its own choosing."""
     assert sorted(commands.ORDER) == sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
-    assert list(typer.main.get_command(app).list_commands(None)) == list(commands.ORDER)  # type: ignore[attr-defined]
+    assert list(typer.main.get_command(app).list_commands(None)) == list(commands.ORDER)
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)

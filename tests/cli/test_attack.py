@@ -110,7 +110,6 @@ def test_findings_of_the_doctor_come_first(sigmazero, own):
         (("--attack", "sigma-zer"), "did you mean sigma-zero"),
         (("--steps", "0"), "steps=0 must be a whole number"),
         (("--set", "thresold=1"), "has no parameter 'thresold'"),
-        (("--set", "memory=0.9"), "parameter 'memory' is now called 'beta2'"),
         (("--set", "threshold"), "write --set threshold=VALUE"),
         (("--set", "threshold=x"), "threshold=x must be a number"),
         (("--set", "projection=maybe"), "projection=maybe must be true or false"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import sigmazero as sz
 from sigmazero import models
-from sigmazero.cli import attack_words
+from sigmazero.attacks import words as attack_words
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,7 +29,7 @@ def test_every_attack_and_every_parameter_is_explained():
         assert attack_words.IDEAS[base].count(". ") == 1, f"{base}: two sentences"
         assert attack_words.COSTS[base]
         for row in attack_words.parameter_rows(attack):
-            assert row["meaning"], f"{attack.name}: say in cli/attack_words.py what {row['parameter']} is"
+            assert row["meaning"], f"{attack.name}: say in attacks/words.py what {row['parameter']} is"
             used |= {row["parameter"], f"{base}.{row['parameter']}"}
     assert not attack_words.MEANINGS.keys() - used, "words about parameters that no attack has"
 
@@ -61,10 +61,3 @@ def test_as_a_module_an_error_is_one_line(own):
     assert done.stdout == ""
     assert done.stderr.startswith("error: none.npz: no such file")
     assert done.stderr.count("\n") == 1
-
-
-def test_without_typer_one_line_says_what_to_install(tmp_path):
-    (tmp_path / "typer.py").write_text("raise ImportError('not here', name='typer')\n")
-    done = _python("-m", "sigmazero", "--version", PYTHONPATH=str(tmp_path), PYTHONSAFEPATH="1")
-    assert done.returncode == 2
-    assert done.stderr == "the command line needs typer; pip install 'sigmazero[cli]'\n"

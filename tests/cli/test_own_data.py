@@ -18,7 +18,7 @@ def photos(tmp_path, monkeypatch):
     build = space["build"]
     import torch
 
-    model = build()  # type: ignore[operator]
+    model = build()
     for number in range(12):
         pixels = rng.integers(0, 256, (4, 5, 3), dtype=np.uint8)
         label = int(model(torch.from_numpy(pixels).permute(2, 0, 1)[None] / 255).argmax())

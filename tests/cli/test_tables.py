@@ -45,6 +45,6 @@ def test_from_a_bare_file_to_an_attack(sigmazero, tmp_path, monkeypatch):
     space = sigmazero("space", "draft", "loans.csv")
     assert space.stdout.startswith('[feature."age"]')
     Path("loans.space.toml").write_text(space.stdout)
-    done = sigmazero("attack", "--model", "net.py:build", "--data", "loans.csv", "--attack", "corner", "--limit", 2)
+    done = sigmazero("attack", "--model", "net.py:build", "--data", "loans.csv", "--attack", "corner", "--rows", "0:2")
     assert done.exit_code == 0, done.stderr
     assert "row 0, no → yes: job: cook → nurse" in done.stdout

@@ -118,7 +118,7 @@ def test_the_same_command_goes_on(sigmazero, net, goal):
         assert stopped.exit_code == 130
         assert done < len(kept["ids"]) < count
         done = len(kept["ids"])
-        assert "stopping after this batch" in stopped.stderr
+        assert "stopping within" in stopped.stderr
         assert f"{done} of {count} rows are kept in kept.npz. To go on: sigmazero" in stopped.stderr
         assert stopped.stdout == ""
         places = kept["places"]

@@ -37,7 +37,7 @@ def modes(model: nn.Module) -> list[bool]:
 def test_a_model_is_searched_as_eval_makes_it(name, prepare):
     model, reference = nn.Sequential(Merged(), nn.Identity()).train(), Merged().eval()
     y = reference(X).argmax(1)
-    result = sz.get(name, steps=80).run(model, X, y, prepare=prepare, batch_size=9)
+    result = sz.get(name, steps=80).run(model, X, y, hardware=sz.Hardware(prepare=prepare), batch_size=9)
     assert result.success.sum() > 8
     assert (reference(result.x_adv).argmax(1) != y)[result.success].all()
     assert not model[0].merged
@@ -148,7 +148,7 @@ class Counting(nn.Module):
 def test_without_a_copy_a_model_sees_every_query_that_the_result_counts(how, name):
     model = Counting(how).eval()
     y = model.layers(X).argmax(1)
-    result = sz.get(name, steps=20).run(model, X, y, prepare="none", batch_size=7)
+    result = sz.get(name, steps=20).run(model, X, y, hardware=sz.Hardware(prepare="none"), batch_size=7)
     assert model.asked == int(result.forwards.sum())
 
 
@@ -234,7 +234,35 @@ def test_a_coarse_search_checks_its_records_on_the_way():
     net = nn.Sequential(nn.Linear(12, 24), nn.Tanh(), nn.Linear(24, 3)).requires_grad_(False)
     x = torch.rand(8, 12, generator=torch.Generator().manual_seed(2))
     y = net(x).argmax(1)
-    fine, coarse = (sz.get("sigma-zero", steps=30).run(net, x, y, precision=how) for how in ("fp32", "bf16"))
+    fine, coarse = (
+        sz.get("sigma-zero", steps=30).run(net, x, y, hardware=sz.Hardware(precision=how)) for how in ("fp32", "bf16")
+    )
     assert fine.found.any()
     # The clean check, a query for each step, the last check; what failed is asked in the place of what came before it.
     assert (coarse.forwards > 32 + coarse.given_up)[coarse.found].all()
+
+
+class Single(nn.Module):
+    """A network that cannot be copied and notes under which autocast it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.casts = nn.Linear(12, 4), set[bool]()
+
+    def __deepcopy__(self, memo):
+        raise TypeError("there is one of me")
+
+    def forward(self, x):
+        self.casts.add(torch.is_autocast_enabled("cpu"))
+        return self.layer(x)
+
+
+@pytest.mark.parametrize(("precision", "casts"), [("bf16", {True, False}), ("fp32", {False})])
+def test_a_model_without_a_copy_is_searched_by_autocast_where_bf16_is_asked_for(precision, casts):
+    model = Single().eval()
+    y = model.layer(X).argmax(1)
+    result = sz.get("sigma-zero", steps=30).run(model, X, y, hardware=sz.Hardware(precision=precision))
+    assert model.casts == casts
+    assert result.success.any()
+    assert (model.layer(result.x_adv).argmax(1) != y)[result.success].all()

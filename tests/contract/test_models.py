@@ -2,10 +2,14 @@
 
 import importlib.util
 import math
+import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
+import sigmazero as sz
 from sigmazero import data, models
 
 ENTRIES = models.entries()
@@ -43,7 +47,7 @@ def test_an_entry_is_complete(code):
     if entry.robustbench:
         assert models.get(f"{entry.dataset}/{entry.robustbench.upper()}") is entry
     with pytest.raises(AttributeError):
-        entry.title = "another"  # type: ignore[misc]
+        entry.title = "another"
 
 
 def test_names_that_are_ambiguous_or_unknown():
@@ -140,3 +144,57 @@ def test_models_of_other_packages_build_or_say_what_to_install(code):
         return
     with torch.device("meta"):
         assert entry.normalized(entry.build()).eval()(torch.rand(1, *entry.input_size)).shape == (1, entry.classes)
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "command"),
+    [
+        ("robustbench:Nobody2030", "robustbench", "pip install 'sigmazero[robustbench]'"),
+        ("torchvision:resnet50", "torchvision", "pip install torchvision"),
+        ("timm:vit_tiny_patch16_224", "timm", "pip install 'sigmazero[timm]'"),
+    ],
+)
+def test_a_library_that_is_not_installed_is_named_with_the_command(name, module, command):
+    if importlib.util.find_spec(module):
+        pytest.skip(f"{module} is installed")
+    with pytest.raises(models.MissingExtra, match=re.escape(command)) as raised:
+        sz.get("fmn").run(name, torch.rand(1, 3, 8, 8), torch.tensor([0]))
+    assert name in str(raised.value)
+
+
+def test_a_published_name_may_say_where_it_is_from():
+    assert models.get("robustbench:Carmon2019Unlabeled") is models.get("Carmon2019Unlabeled")
+    with pytest.raises(models.MissingWeights, match=r"Carmon2019Unlabeled\.pt"):
+        models.load("robustbench:Carmon2019Unlabeled")
+
+
+BUILD = "from torch import nn\n\ndef build():\n    return nn.Sequential(nn.Flatten(), nn.Linear(12, 3))\n"
+
+
+def test_a_model_may_be_named_wherever_one_is_taken(tmp_path, monkeypatch):
+    """Each is given the name and the network: both come to the same."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(
+        "import torch\n" + BUILD.replace("    return", "    torch.manual_seed(0)\n    return")
+    )
+    name, x = "net.py:build", torch.rand(2, 12, generator=torch.Generator().manual_seed(0))
+    network = models.load(name)
+    y = network(x).argmax(1)
+    x_adv = sz.get("vfga", steps=20).run(network, x, y).x_adv
+    asked: dict[str, Callable[[Any], Any]] = {
+        "run": lambda model: sz.get("vfga", steps=20).run(model, x, y).x_adv,
+        "evaluate": lambda model: sz.evaluate(model, (x, y), "vfga", steps=20)["vfga"].x_adv,
+        "check": lambda model: sz.check(model, x, y, x_adv).l0,
+        "refine": lambda model: sz.refine(model, x, y, x_adv, queries=20),
+        "certify": lambda model: torch.as_tensor(sz.certify(model, x, y, up_to=1).lower),
+        "SparseAutoAttack": lambda model: sz.SparseAutoAttack(
+            model, version="custom", attacks_to_run=["vfga"], verbose=False
+        ).run_standard_evaluation(x, y),
+        "wrap": lambda model: sz.wrap(model, ability="scores")(x),
+    }
+    for what, ask in asked.items():
+        assert torch.equal(ask(name), ask(network)), what
+        with pytest.raises(FileNotFoundError, match=r"none\.onnx"):
+            ask("none.onnx")
+    with pytest.raises(FileNotFoundError, match=r"none\.onnx"):
+        sz.gate("none.onnx", (x, y), eps=2, at_least=0.0)

@@ -1,7 +1,5 @@
-"""Where models and data are looked for, on every platform, with platformdirs and without."""
+"""Where models and data are looked for, on every platform."""
 
-import importlib.util
-import sys
 from pathlib import Path, PurePath
 
 import platformdirs
@@ -10,7 +8,6 @@ from platformdirs import windows
 from platformdirs.macos import MacOS
 from platformdirs.unix import Unix
 
-from sigmazero.core.extras import MissingExtra
 from sigmazero.core.folders import cache, search
 
 
@@ -21,12 +18,6 @@ def alone(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
-
-
-def without_platformdirs(monkeypatch):
-    find = importlib.util.find_spec
-    monkeypatch.setitem(sys.modules, "platformdirs", None)
-    monkeypatch.setattr("sigmazero.core.folders.find_spec", lambda name: None if name == "platformdirs" else find(name))
 
 
 def test_the_given_folder_comes_first_then_the_home_then_the_cache(tmp_path, monkeypatch):
@@ -55,12 +46,3 @@ def test_on_windows_neither_an_author_nor_a_folder_called_cache_is_added(monkeyp
     )
     folder = cache()
     assert PurePath(str(folder).replace("\\", "/")) == PurePath("C:/Users/me/AppData/Local/sigmazero")
-
-
-def test_without_platformdirs_only_named_folders_are_searched(tmp_path, monkeypatch):
-    without_platformdirs(monkeypatch)
-    with pytest.raises(MissingExtra, match=r"platformdirs.*pip install 'sigmazero\[cli\]', or .* SIGMAZERO_HOME"):
-        search("models")
-    assert search("models", tmp_path) == [tmp_path]
-    monkeypatch.setenv("SIGMAZERO_HOME", str(tmp_path))
-    assert search("data") == [tmp_path / "data", tmp_path]

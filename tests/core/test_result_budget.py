@@ -33,14 +33,21 @@ def test_the_budget_counts_in_the_unit_asked_for(unit, second):
     assert within.found.equal(free.found)
     for name in ("x_adv", "l0", "l0_pixel", "cost", "margin", "prediction", "step_found", "forwards"):
         assert getattr(within, name).equal(getattr(free, name)), name
-    assert within.asr_at_cost() == within.asr() == free.asr() == 0.75
+    assert within.asr_at_cost() == within.asr(torch.inf) == free.asr() == 0.75
+    assert within.asr() == within.success.double().mean()
 
 
 def test_the_first_line_says_what_is_within_the_budget():
     result = sz.check(MODEL, X, Y, points(), budget=1)
-    for text in (repr(result), str(result), result._repr_html_()):
+    for text in (repr(result), result._repr_html_()):
         assert "50.0% fooled" in text
         assert "within 1 features, 1 sample only beyond it" in text
+    said, headings, figures = str(result).splitlines()[:3]
+    assert said.startswith(
+        "2 of 4 samples are fooled by changing at most 1 of 4 values, 1 sample only beyond it; weakest:"
+    )
+    assert "fooled within 1" in headings
+    assert "50.0%" in figures
     assert "beyond" not in repr(sz.check(MODEL, X, Y, points(), budget=2))
 
 

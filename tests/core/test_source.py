@@ -1,143 +1,114 @@
-"""The hash of code: another one for other code, the same for other words about it."""
+"""Code by its content: files with their local imports, and what is loaded."""
 
+import functools
 import importlib
 import sys
-from typing import Any
 
 import pytest
 
 from sigmazero.attacks.fmn import FMN
-from sigmazero.core.source import code_hash
+from sigmazero.core.source import code_hash, hash_sources, source_files
 
-CODE = '''
-"""A module."""
-import torch
-import helping
-from helping import shift
+FILES = {
+    "first.py": """
+import json, torch
+import second
+from third import power
 
 SCALE = 3
+TABLE = {"a": [1, 2]}
 
-class Base(torch.nn.Module):
-    def twice(self, x):
-        return 2 * x
-
-class Net(Base):
-    """A network."""
+class Net(torch.nn.Module):
+    '''A network.'''
 
     def forward(self, x):
         # a comment
-        return helping.power(self.twice(x)) * SCALE + shift(x)
-
-def plain(x):
-    return x.flatten(1)
-
-one, two = lambda x: x, lambda x: x + 1
-alone = lambda x: x - 1
+        from inside import late
+        return second.shift(x) * SCALE + power(x) + TABLE["a"][0]
 
 def scaled(by):
     def inner(x):
         return by * x
     return inner
-'''
-HELPING = """
-def power(x):
-    return x ** 2
-
-def shift(x):
-    return x + 1
-"""
+""",
+    "second.py": "import package.part\ndef shift(x): return x + 1\n",
+    "third.py": "def power(x): return x ** 2\n",
+    "inside.py": "late = 1\n",
+    "package/__init__.py": "",
+    "package/part.py": "from . import other\n",
+    "package/other.py": "",
+    "apart.py": "",
+}
+OWN = ("first", "second", "third", "inside", "package", "package.part", "package.other")
 
 
 @pytest.fixture
-def module(tmp_path, monkeypatch):
-    """Loads the module above, with some words replaced."""
+def first(tmp_path, monkeypatch):
+    """Write the files, with some words replaced, and load the first one."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "package").mkdir()
 
     def load(old="", new=""):
-        (tmp_path / "hashed.py").write_text(CODE.replace(old, new))
-        (tmp_path / "helping.py").write_text(HELPING.replace(old, new))
-        for name in ("hashed", "helping"):
+        for name, text in FILES.items():
+            (tmp_path / name).write_text(text.replace(old, new) if old else text)
+        for name in OWN:
             sys.modules.pop(name, None)
         importlib.invalidate_caches()
-        return importlib.import_module("hashed")
+        return importlib.import_module("first")
 
     yield load
-    for name in ("hashed", "helping"):
+    for name in OWN:
         sys.modules.pop(name, None)
 
 
-def hashes(module):
-    return code_hash(module.plain), code_hash(module.Net)
+def test_files_are_those_that_are_imported_anywhere(first, tmp_path):
+    found = [file.relative_to(tmp_path).as_posix() for file in source_files([first().Net])]
+    assert found == sorted(set(FILES) - {"apart.py"})
+
+
+@pytest.mark.parametrize("old", ["x + 1", "x ** 2", "late = 1", "SCALE = 3", "# a comment"])
+def test_hashes_follow_every_file(first, old):
+    before = hash_sources([first().Net])
+    assert hash_sources([first(old, f"{old} #").Net]) != before
+    assert hash_sources([first().Net]) == before
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old", "new", "same"),
     [
-        ("x.flatten(1)", "x.flatten(2)"),
-        ("2 * x", "3 * x"),
-        ("SCALE = 3", "SCALE = 4"),
-        ("x ** 2", "x ** 3"),
-        ("x + 1\n", "x + 2\n"),
-        ("+ shift", "- shift"),
+        ("# a comment", "# another\n", True),
+        ("A network.", "Another docstring.", True),
+        ("SCALE = 3", "SCALE = 4", False),
+        ("[1, 2]", "[1, 3]", False),
+        ("x + 1", "x + 2", False),
+        ("x ** 2", "x ** 3", False),
     ],
 )
-def test_other_code_has_another_hash(module, old, new):
-    before, after = (hashes(module(*change)) for change in ((), (old, new)))
-    assert None not in before
-    changed = [one != other for one, other in zip(before, after, strict=True)]
-    assert changed == ([True, False] if "flatten" in old else [False, True])
+def test_loaded_code_is_known_by_what_it_does(first, old, new, same):
+    before = code_hash(first().Net)
+    assert (code_hash(first(old, new).Net) == before) is same
 
 
-def test_a_file_edited_since_it_was_loaded_is_no_source(module):
-    loaded = module()
-    assert None not in hashes(loaded)
-    module("2 * x", "3 * x")  # what was loaded before still doubles
-    assert code_hash(loaded.Net) is None
-    module("x.flatten(1)", "x.flatten(2)")
-    assert code_hash(loaded.plain) is None
+def test_what_is_set_after_loading_counts(first, monkeypatch):
+    module = first()
+    before = code_hash(module.Net)
+    monkeypatch.setattr(module, "SCALE", 4)
+    assert code_hash(module.Net) != before
+    monkeypatch.undo()
+    monkeypatch.setattr(module.Net, "forward", lambda self, x: x)
+    assert code_hash(module.Net) != before
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("# a comment", "# another"),
-        ('"""A network."""', '"""A larger\n    network."""'),
-        ("import torch\n", "import torch\n\n\n"),
-        ("(x)) * SCALE", "(x) ) *  SCALE"),
-        ("flatten(1)", "flatten(2)"),
-    ],
-)
-def test_other_words_have_the_same(module, old, new):
-    before = code_hash(module().Net)
-    assert before == code_hash(module(old, new).Net) is not None
+def test_closures_defaults_and_partials_count(first):
+    module = first()
+    assert code_hash(module.scaled(2)) == code_hash(module.scaled(2)) != code_hash(module.scaled(3))
+    made = [eval(f"lambda x, k={k}: x * k") for k in (1, 2, 1)]
+    assert code_hash(made[0]) == code_hash(made[2]) != code_hash(made[1])
+    parts = [functools.partial(pow, exp=k) for k in (1, 2)]
+    assert code_hash(parts[0]) != code_hash(parts[1])
 
 
-def test_the_name_counts(module):
-    before = code_hash(module().Net)
-    assert before != code_hash(module("Net", "Network").Network)
-
-
-def test_values_of_a_closure_count(module):
-    m = module()
-    assert code_hash(m.scaled(2)) == code_hash(m.scaled(2)) != code_hash(m.scaled(3))
-
-
-def test_code_that_cannot_be_told_has_no_hash(module):
-    m = module()
-    assert code_hash(m.one) is None  # two in a line
-    assert code_hash(m.alone) is not None
-    space: dict[str, Any] = {"__name__": "nowhere"}
-    exec("class Made: pass", space)
-    assert code_hash(space["Made"]) is None
-
-
-def test_a_class_of_ours_covers_its_own_code_and_not_the_contract():
-    class Mine(FMN):
-        pass
-
-    class Other(FMN):
-        pass
-
-    assert None not in (code_hash(FMN), code_hash(Mine))
-    assert len({code_hash(FMN), code_hash(Mine), code_hash(Other)}) == 3
+def test_code_of_others_is_not_looked_into():
+    assert not source_files([FMN])
+    assert not source_files([importlib.import_module("torch").nn.Linear])

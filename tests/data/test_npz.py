@@ -15,7 +15,7 @@ LABELS = np.arange(5)
 
 def save(folder: Path, **arrays: np.ndarray) -> Path:
     path = folder / "own.npz"
-    np.savez(path, **arrays)  # type: ignore[arg-type]
+    np.savez(path, **arrays)
     return path
 
 
@@ -76,7 +76,7 @@ def test_other_names_and_label_columns(tmp_path: Path) -> None:
     ("arrays", "message"),
     [
         ({"images": np.zeros((5, 4))}, "it needs the arrays images and labels"),
-        ({"images": np.full((5, 4), 200.0), "labels": LABELS}, "range from 200.0 to 200.0"),
+        ({"images": np.full((5, 4), 200.0), "labels": LABELS}, r"range from 200 to 200; .*bounds=\(0, 200\)"),
         ({"images": np.full((5, 4), -0.1), "labels": LABELS}, "range from -0.1"),
         ({"images": np.full((5, 4), np.nan), "labels": LABELS}, "image 0 holds NaN"),
         ({"images": np.zeros((5, 4), dtype=np.int32), "labels": LABELS}, "images are int32"),
@@ -84,7 +84,7 @@ def test_other_names_and_label_columns(tmp_path: Path) -> None:
         ({"images": np.zeros((4, 4)), "labels": LABELS}, "4 images but 5 labels"),
         ({"images": np.zeros((5, 4)), "labels": np.eye(5)}, "one whole number per image"),
         ({"images": np.zeros((5, 4)), "labels": LABELS / 2}, "one whole number per image"),
-        ({"images": np.zeros((5, 4)), "labels": LABELS - 1}, "label -1 is negative"),
+        ({"images": np.zeros((5, 4)), "labels": LABELS - 1}, "label -1"),
         ({"images": np.zeros((0, 4)), "labels": LABELS[:0]}, "holds no rows"),
         ({"images": np.zeros((5, 4)), "labels": np.array([None] * 5)}, "cannot be read"),
     ],
@@ -133,14 +133,26 @@ def test_names_make_a_table_in_its_own_units(tmp_path: Path, kind: type) -> None
     assert space.columns((2,)).kind == ["integer", "real"]
 
 
+def test_whole_numbers_beyond_float32_keep_their_digits(tmp_path: Path) -> None:
+    rows = load(save(tmp_path, images=np.full((5, 2), (1 << 24) + 1), labels=LABELS, names=NAMES))
+    assert (rows.images.dtype, rows.images[0, 0].item()) == (torch.float64, (1 << 24) + 1)
+
+
+def test_bounds_say_the_units_of_the_model(tmp_path: Path) -> None:
+    images = np.arange(20, dtype=np.uint8).reshape(5, 4)
+    path = save(tmp_path, images=images, labels=LABELS)
+    assert (load(path, bounds=(0, 255)).images.numpy() == images).all()
+    assert not load(path, bounds=(0, 255)).scaled
+    assert torch.equal(load(path, bounds=(0, 1)).images, load(path).images)
+    path = save(tmp_path, images=images - 3.0, labels=LABELS)
+    assert load(path, bounds=(-3, 16)).images.min() == -3
+
+
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
         ({"names": np.array(["age"])}, "1 names for 2 features"),
-        ({"names": np.array([1, 2])}, "names.npy is int64"),
-        ({"names": np.array(["age", "two\nlines"])}, "a name has 1 to 200 visible characters"),
-        ({"names": NAMES, "images": np.full((5, 2), 1 << 25)}, "a value is 3.35544e[+]07, beyond 1.67772e[+]07"),
-        ({"names": NAMES, "images": np.full((5, 2), 1e39)}, "a value is 1e[+]39, beyond"),
+        ({"names": np.array([1, 2])}, "names is int64"),
         ({"names": NAMES, "images": np.full((5, 2), np.nan)}, "image 0 holds NaN or Inf"),
         ({"names": NAMES, "images": np.full((5, 2), "x")}, "the table is of <U1; store numbers"),
         ({"classes": NAMES}, "label 4 of own.npz has no name"),
@@ -154,5 +166,5 @@ def test_tables_that_are_none(tmp_path: Path, arrays: dict[str, np.ndarray], wor
 def test_a_space_beside_that_cannot_be_read(tmp_path: Path) -> None:
     path = save(tmp_path, images=np.zeros((5, 2)), labels=LABELS)
     (tmp_path / "own.space.toml").write_text("knid = 3")
-    with pytest.raises(DataError, match=r"own.space.toml: there is no 'knid'"):
+    with pytest.raises(DataError, match=r"own.space.toml.*'knid'"):
         load(path)

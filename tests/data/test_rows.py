@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sigmazero.data import DataError, Rows, choose, paper_subset, parse_rows
+from sigmazero.data import DataError, Rows, choose, paper_subset, parse_rows, stratified
 from sigmazero.spaces.space import Space
 
 
@@ -50,7 +50,7 @@ def test_select_and_limit_keep_ids() -> None:
     rows = some_rows()
     assert rows.select([4, 1]).ids.tolist() == [104, 101]
     assert rows.select(slice(1, 3)).labels.tolist() == [1, 2]
-    assert rows.limit(2).ids.tolist() == [100, 101]
+    assert sorted(rows.limit(3).labels.tolist()) == [0, 1, 2]
     assert len(rows.limit(99)) == 6
     assert rows.limit(3, seed=1).ids.tolist() == [100 + i for i in choose(6, 3, 1)]
     assert rows.select([]).content_hash != rows.content_hash
@@ -84,6 +84,31 @@ def test_choose_is_pinned_and_fair() -> None:
     assert choose(10_000, 4, seed=7) == [4020, 4454, 7937, 8612]
     hits = [sum(row in choose(20, 5, seed) for seed in range(400)) for row in range(20)]
     assert 60 < min(hits) <= max(hits) < 140
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=200), st.data())
+def test_a_stratified_sample_is_nested_and_has_each_class_in_its_share(labels: list[int], data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, len(labels)))
+    rows = stratified(labels, count)
+    assert rows == sorted(set(rows))
+    assert len(rows) == count
+    assert set(rows) <= set(stratified(labels, data.draw(st.integers(count, len(labels)))))
+    for label in set(labels):
+        share = count * labels.count(label) / len(labels)
+        assert abs(sum(labels[row] == label for row in rows) - share) <= 2.5
+
+
+def test_a_stratified_sample_is_pinned() -> None:
+    assert stratified([row // 100 for row in range(1000)], 10) == [87, 192, 282, 392, 404, 554, 616, 710, 864, 942]
+
+
+def test_labels_are_matched_by_name() -> None:
+    rows = Rows(torch.zeros(3, 1), torch.tensor([0, 1, 1]), torch.arange(3), "pets", classes=("Cat", "guinea pig"))
+    for names in (("dog", "guinea pig", "Cat"), ("dog", "Guinea_Pig", "cat")):
+        found = rows.matched(names)
+        assert (found.labels.tolist(), found.classes) == ([2, 1, 1], names)
+    with pytest.raises(DataError, match="'guinea pig'"):
+        rows.matched(["Cat", "dog"])
 
 
 @given(st.integers(2, 400), st.data())
@@ -151,7 +176,7 @@ def test_any_text_is_rows_or_a_data_error(text: str) -> None:
 )
 def test_bad_rows_name_the_value(rows: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        parse_rows(rows, 100)  # type: ignore[arg-type]
+        parse_rows(rows, 100)
 
 
 TABLE: dict[str, Any] = {

@@ -31,7 +31,7 @@ def test_commands_parse(words):
 
 
 def test_there_are_commands():
-    assert {words[0] for words in COMMANDS} == {"run", "submit", "merge"}
+    assert {words[0] for words in COMMANDS} == {"run", "merge"}
 
 
 def test_the_figures_are_current():

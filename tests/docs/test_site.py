@@ -21,7 +21,7 @@ PUBLIC = {
     "sigmazero.models.load.load",
     "sigmazero.data.load.load",
     "sigmazero.bench.plan.read_plan",
-    "sigmazero.store.reading.Reader.facts",
+    "sigmazero.store.store.Store.facts",
     "sigmazero.report.tables.layout.build",
     "sigmazero.core.result.Result.asr",
 }

@@ -100,7 +100,7 @@ def check(read: Table, table: str, *must: str) -> None:
         assert set(must) <= set(shown), f"{table}, {name}"
         for figure, value in shown.items():
             if figure in told[name]:
-                assert readers.Shown.agrees(value, told[name][figure]), f"{table}, {name}: {figure} is shown as {value}"  # type: ignore[arg-type]
+                assert readers.Shown.agrees(value, told[name][figure]), f"{table}, {name}: {figure} is shown as {value}"
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def test_pages_show_the_figures(store, stores, tmp_path):
                 for name, line in own.items():
                     agreed = {k: line[k] for k in line if k in told[name]}
                     assert agreed
-                    assert all(readers.Shown.agrees(v, told[name][k]) for k, v in agreed.items()), f"{kind}, {name}"  # type: ignore[arg-type]
+                    assert all(readers.Shown.agrees(v, told[name][k]) for k, v in agreed.items()), f"{kind}, {name}"
                 seen.add(start)
     wanted = {"boxes": {"minimum-norm", "fixed-budget", "curve"}, "costs": {"minimum-norm", "curve", "cost-curve"}}
     assert seen >= wanted[store]
@@ -222,7 +222,7 @@ def test_gates_show_the_figures(name, eps):
     for shown in (record[""], said):
         assert {*must, "samples"} <= set(shown)
         for figure in set(shown) & set(told):
-            assert readers.Shown.agrees(shown[figure], told[figure]), f"{figure} is shown as {shown[figure]}"  # type: ignore[arg-type]
+            assert readers.Shown.agrees(shown[figure], told[figure]), f"{figure} is shown as {shown[figure]}"
     assert record[""]["clean_accuracy"] == pytest.approx(told["clean_accuracy"], abs=1e-6)
 
 
@@ -269,8 +269,8 @@ def test_models_beside_each_other_have_the_same_figures(stores):
         assert float(shown[attack][f"{model} median"]) == known["median_l0"]
 
 
-def test_repair_copies_every_row_and_says_how_many(stores, tmp_path):
-    done = run_command("repair", stores["boxes"], "--out", tmp_path / "new.db")
+def test_merge_takes_every_row_and_says_how_many(stores, tmp_path):
+    done = run_command("merge", stores["boxes"], "--out", tmp_path / "new.db")
     assert done.code == 0, done.stderr
     assert f"{8 * len(BOXES)} rows of {len(BOXES)} cells" in done.stdout + done.stderr
     same = [run_command("report", path, "--to", "csv").stdout for path in (stores["boxes"], tmp_path / "new.db")]

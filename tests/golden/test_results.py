@@ -122,7 +122,7 @@ def run(attack: sz.Attack, setting: str) -> sz.Result:
     """Attack the samples of a setting; attacks with a fixed budget have four changes where it gives none."""
     model, x, y, options = SETTING[setting]()
     usual: dict[str, Any] = {"budget": 4} if attack.kind == "budget" else {}
-    return attack.run(model, x, y, batch_size=4, prepare="none", **usual | options)
+    return attack.run(model, x, y, batch_size=4, hardware=sz.Hardware(prepare="none"), **usual | options)
 
 
 def measured(attack: sz.Attack) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def test_results_of_the_same_version_are_not_overwritten(tmp_path):
         update(attack, tmp_path)
     assert (tmp_path / "saliency.npz").read_bytes() == held
 
-    class Newer(type(attack)):  # type: ignore[misc]
+    class Newer(type(attack)):
         version = attack.version + 1
 
     newer = Newer(**attack.parameters())

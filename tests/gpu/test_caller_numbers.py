@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 import sigmazero as sz
-from sigmazero.run.numbers import Numbers, _Flags
+from sigmazero.run.precision import Numbers, Settings
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 SIZES = (1, 100, 1000)
@@ -38,12 +38,12 @@ def fooled(model: nn.Module, x: Tensor, y: Tensor, size: int) -> Tensor:
 @pytest.mark.parametrize("precision", [None, "fp32", "tf32", "bf16"])
 @pytest.mark.parametrize("name", ["sigma-zero", "sigma-swap"])
 def test_successes_hold_in_the_usual_call_and_in_strict_fp32(name, precision):
-    model, x, flags = small_margins(), images(), _Flags.read()
+    model, x, flags = small_margins(), images(), Settings.read()
     assert Numbers.current("cuda").name == "conv-tf32"  # torch's default
     with torch.no_grad():
         y = model(x).argmax(1)
-    result = sz.get(name, steps=100).run(model, x, y, precision=precision)
-    assert _Flags.read() == flags
+    result = sz.get(name, steps=100).run(model, x, y, hardware=sz.Hardware(precision=precision))
+    assert Settings.read() == flags
     assert result.success.float().mean() > 0.9
     for size in SIZES:
         assert fooled(model, result.x_adv, y, size)[result.success].all()

@@ -1,4 +1,4 @@
-"""A replayed step is the step: captured, fused and compacted runs against plain ones."""
+"""A replayed step is the step: captured and compacted runs against plain ones."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -9,8 +9,7 @@ import torch
 import sigmazero as sz
 from sigmazero.core.inputs import make_problem
 from sigmazero.run import Hardware, Session
-from sigmazero.run.graphs import Captured
-from sigmazero.run.prepared import PhaseRunner
+from sigmazero.run.captures import CapturedSteps, Captures
 from tests.helpers.attacks import how, longer
 from tests.helpers.networks import TinyNet
 
@@ -65,13 +64,15 @@ def test_compaction_changes_nothing(name):
 
 
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
-def test_fused_is_eager():
-    """Compiled arithmetic rounds otherwise, so the search is short."""
+@pytest.mark.parametrize("prepare", ["compile", "auto"])
+def test_compiled_is_eager(prepare, monkeypatch):
+    """Compiled kernels round otherwise, so the search is short."""
+    monkeypatch.setattr("sigmazero.run.search_model.WORTH_COMPILING", 1)
     attack = sz.get("sigma-zero", steps=20)
     net, problem = question("rgb")
     one, two = (
-        Session(attack, net, Hardware(capture=capture, fuse=capture), batch_size=48, compact=False).run(problem)
-        for capture in (False, True)
+        Session(attack, net, Hardware(prepare=how, capture=how != "none"), batch_size=48, compact=False).run(problem)
+        for how in ("none", prepare)
     )
     assert torch.equal(one.success, two.success)
     assert torch.equal(one.l0, two.l0)
@@ -82,7 +83,7 @@ def test_fused_is_eager():
 def test_coarse_searches_claim_nothing_false(precision):
     net = TinyNet("rgb", torch.float32).cuda()
     x, y = net.x.repeat(20, 1, 1, 1).cuda(), net.y.repeat(20).cuda()
-    result = sz.get("sigma-zero", steps=100).run(net, x, y, precision=precision)
+    result = sz.get("sigma-zero", steps=100).run(net, x, y, hardware=sz.Hardware(precision=precision))
     exact = sz.get("sigma-zero", steps=100).run(net, x, y)
     assert torch.equal(net(result.x_adv).argmax(1) != y, result.success)
     assert torch.equal((result.x_adv != x).flatten(1).sum(1)[result.success], result.l0[result.success].long())
@@ -91,7 +92,7 @@ def test_coarse_searches_claim_nothing_false(precision):
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_a_later_phase_is_prepared_without_waiting(monkeypatch):
-    begin, begun = PhaseRunner.begin, []
+    begin, begun = Captures.begin, []
 
     def strict(self, oracle, before):
         torch.cuda.set_sync_debug_mode("error" if before is not None else "default")
@@ -101,10 +102,10 @@ def test_a_later_phase_is_prepared_without_waiting(monkeypatch):
             torch.cuda.set_sync_debug_mode("default")
         return begun[-1]
 
-    monkeypatch.setattr(PhaseRunner, "begin", strict)
+    monkeypatch.setattr(Captures, "begin", strict)
     net = TinyNet("conv").cuda()
-    sz.get("sigma-swap", queries=120).run(net, net.x.cuda(), net.y.cuda(), capture=True)
-    assert [type(stepper) for stepper in begun] == [Captured, Captured]
+    sz.get("sigma-swap", queries=120).run(net, net.x.cuda(), net.y.cuda(), hardware=sz.Hardware(capture=True))
+    assert [type(stepper) for stepper in begun] == [CapturedSteps, CapturedSteps]
 
 
 @pytest.mark.parametrize("name", ["sigma-zero", "swap-search"])  # one asks nothing before its steps, the other does
@@ -117,34 +118,9 @@ def test_a_model_that_cannot_be_captured_is_attacked_eagerly(name, caplog):
     result = sz.get(name, steps=30).run(looks_at_values, net.x.cuda(), net.y.cuda())
     assert result.success.all()
     assert "could not be captured" in caplog.text
-    eager = sz.get(name, steps=30).run(looks_at_values, net.x.cuda(), net.y.cuda(), capture=False)
+    eager = sz.get(name, steps=30).run(looks_at_values, net.x.cuda(), net.y.cuda(), hardware=sz.Hardware(capture=False))
     assert torch.equal(result.forwards, eager.forwards)
     assert torch.equal(result.backwards, eager.backwards)
-
-
-@pytest.mark.filterwarnings("ignore:out of memory with")  # what a few rows need says little about many
-def test_memory_limit_holds():
-    net = TinyNet("conv", torch.float32).cuda()
-    problem = make_problem(net.x.repeat(2000, 1, 1, 1).cuda(), net.y.repeat(2000).cuda())
-    attack = sz.get("sigma-zero", steps=30)
-    free = Session(attack, net)
-    free.run(problem)
-    free.close()
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    # Each stream of a recording has a workspace of 32 MiB for its matrix products on recent devices.
-    limit = torch.cuda.memory_reserved() + 160 * 2**20
-    torch.cuda.set_per_process_memory_fraction(0.9)
-    with Session(attack, net, Hardware(max_memory=limit)) as session:
-        result = session.run(problem)
-        assert session.prepared.recordings >= 1, "fell back to eager steps"
-        assert session.size is not None
-        assert free.size is not None
-        assert session.size <= free.size
-    assert result.success.any()
-    assert torch.cuda.max_memory_reserved() <= limit
-    assert torch.cuda.get_per_process_memory_fraction() == pytest.approx(0.9)
-    torch.cuda.set_per_process_memory_fraction(1.0)
 
 
 def test_batches_and_problems_share_recordings():

@@ -1,6 +1,9 @@
-"""kill -9 of workers, of nodes of a Ray cluster and of the driver, at points drawn by a seed: the same facts.
+"""kill -9 of workers, of nodes of a Ray cluster and of the driver, at points and moments drawn by a seed.
 
-    python -m tests.hard.engine_kills --kills 20 --seed 0
+    python -m tests.hard.engine_kills --kills 40 --seed 0
+    python -m tests.hard.engine_kills --kills 40 --engine local
+
+The facts are those of an undisturbed run, and a row that was stored before the driver died is not run again.
 
 The driver is always the command line in a process of its own, and nodes are those that `ray start` makes.
 """
@@ -15,10 +18,12 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import chdir, contextmanager
-from itertools import cycle
+from contextlib import chdir, contextmanager, nullcontext, suppress
+from functools import cache
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +39,28 @@ from tests.plans import NET, PLAN, assert_same, contents
 EAGER = {"RAY_worker_niceness": "0"}
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
 BRIEF = PLAN.replace("steps = 30", "steps = 5").replace(', "net.py:other"', "")
-WORKER = ("unit.taken", "batch.done", "unit.packed", "unit.done")
+WORKER = ("unit.taken", "batch.done", "unit.done")
 # How often the driver comes to a point at least, however fast it and its workers are.
-DRIVER = {"unit.sent": 6, "unit.heard": 12, "worker.replaced": 1, "store.closing": 1}
-DRIVER |= {"store.begin": 5, "store.commit": 5, "store.committed": 5}
-VICTIMS = (("worker", "ray"), ("node", "ray"), ("driver", "ray"), ("worker", "processes"), ("driver", "processes"))
+DRIVER = {
+    "unit.sent": 6,
+    "unit.heard": 8,
+    "store.closing": 1,
+    "store.begin": 5,
+    "store.commit": 5,
+    "store.committed": 5,
+}
+HERE = {"unit.taken": 9, "batch.done": 9, "unit.done": 9}  # what the driver does itself without other workers
+ROWS = 3 * 24
+VICTIMS = (
+    *(("worker", "ray"), ("node", "ray"), ("driver", "ray"), ("moment", "ray")),
+    *(
+        ("worker", "processes"),
+        ("driver", "processes"),
+        ("moment", "processes"),
+        ("driver", "local"),
+        ("moment", "local"),
+    ),
+)
 
 
 def sigmazero(*arguments: Any, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -102,7 +124,7 @@ class Cluster:
             self.made += 1
             self.nodes.append(Node(self.folder / f"{self.made}", f"--address={self.address}", "--num-cpus=1"))
 
-    def bury(self) -> None:
+    def remove_dead(self) -> None:
         """Wait for the node that was killed: its `ray start` notices, and ends."""
         watched = {os.pidfd_open(node.process.pid): node for node in self.nodes}
         (ended, *_), _, _ = select.select(list(watched), [], [], 120)
@@ -141,69 +163,109 @@ def prepare(folder: Path) -> dict[str, Any]:
     return contents(folder / "local.db")
 
 
+def command(store: str, *options: Any) -> tuple[str, ...]:
+    """The arguments that run the plan."""
+    return ("run", "brief.toml", "--store", store, "--trust-code", "--device", "cpu", *map(str, options))
+
+
 def run(folder: Path, store: str, *options: Any, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the plan. Only a driver that is armed may end otherwise than well."""
-    command = ("run", "brief.toml", "--store", store, "--trust-code", "--device", "cpu", *options)
-    done = sigmazero(*command, cwd=folder, **TOKEN, **environment)
+    done = sigmazero(*command(store, *options), cwd=folder, **TOKEN, **environment)
     allowed = {0, -signal.SIGKILL} if faults.VARIABLE in environment else {0}
     assert done.returncode in allowed, f"{environment}: it ended with {done.returncode}: {done.stderr}"
     return done
 
 
-def armed(draw: random.Random, victim: str) -> tuple[int, dict[str, str]]:
+def kill_after(seconds: float, folder: Path, store: str, *options: Any) -> None:
+    """Start the run, and kill its driver after so many seconds, or let it end."""
+    env = {
+        **os.environ,
+        **EAGER,
+        **TOKEN,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "OMP_NUM_THREADS": "1",
+    }
+    arguments = [sys.executable, "-m", "sigmazero", *command(store, *options)]
+    with subprocess.Popen(
+        arguments, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as driver:
+        with suppress(subprocess.TimeoutExpired):
+            driver.wait(seconds)
+        driver.kill()
+
+
+@cache
+def undisturbed(folder: Path, engine: str, options: tuple[Any, ...]) -> float:
+    """The seconds that a run takes which nobody kills."""
+    began = time.monotonic()
+    run(folder, f"whole-{engine}.db", *options)
+    return time.monotonic() - began
+
+
+def armed(draw: random.Random, victim: str, engine: str) -> tuple[int, dict[str, str]]:
     """How many workers to start, and what to arm so that the victim dies whatever the pace."""
     if victim == "node":  # one worker at a time: it comes to the point, and the other node is left for the next
         return 1, {faults.WORKERS: f"{draw.choice(WORKER)}:{draw.randint(1, 2)}:parent"}
     if victim == "worker":  # one of the two comes to the point, perhaps both
         point = draw.choice([*(f"{name}:{count}" for name in WORKER for count in (1, 2)), "worker.begun"])
         return 2, {faults.WORKERS: f"{point},{point}"}
-    name = draw.choice(sorted(DRIVER))
+    points = DRIVER | (HERE if engine == "local" else {"worker.replaced": 1})
+    name = draw.choice(sorted(points))
     dead = {faults.WORKERS: "unit.taken,unit.taken"} if name == "worker.replaced" else {}
-    return 2, {faults.VARIABLE: f"{name}:{draw.randint(1, DRIVER[name])}", **dead}
+    return 2, {faults.VARIABLE: f"{name}:{draw.randint(1, points[name])}", **dead}
 
 
-def trial(draw: random.Random, folder: Path, wanted: dict[str, Any], kind: tuple[str, str], cluster: Cluster) -> str:
-    """Have one victim killed, let the run go on, and compare its facts; the points, and how many were killed there."""
+def trial(
+    draw: random.Random, folder: Path, wanted: dict[str, Any], kind: tuple[str, str], cluster: Cluster | None
+) -> str:
+    """Have one victim killed, let the run go on, and compare its facts; what was killed, and what was stored then."""
     victim, engine = kind
-    workers, environment = armed(draw, victim)
-    store = f"{draw.getrandbits(32):08x}.db"
-    options = ["--engine", engine, "--workers", workers, *(["--address", cluster.address] if engine == "ray" else [])]
-    done = run(folder, store, *options, **environment)
-    kills = len(re.findall(r"they are run again|another one is started", done.stderr))
-    if victim == "driver":
-        kills += done.returncode != 0
-        assert done.returncode, f"{environment}: the driver was not killed"
-        run(folder, store, *options)
-    if victim == "node":
-        cluster.bury()
+    store, kills, found = f"{draw.getrandbits(32):08x}.db", 0, ""
+    workers, environment = armed(draw, victim, engine)
+    options: list[Any] = [] if engine == "local" else ["--engine", engine, "--workers", workers]
+    options += ["--address", cluster.address] if engine == "ray" and cluster is not None else []
+    if victim == "moment":
+        seconds = draw.uniform(0.2, 1) * undisturbed(folder, engine, tuple(options))
+        environment, kills = {"seconds": f"{seconds:.1f}"}, 1
+        kill_after(seconds, folder, store, *options)
+    else:
+        done = run(folder, store, *options, **environment)
+        kills = len(re.findall(r"they are run again|another one is started", done.stderr)) + bool(done.returncode)
+        assert kills, f"{environment}: nobody died: {done.stderr}"
+    if victim in ("driver", "moment"):
+        before = sum(len(each["row"]) for each in contents(folder / store).values()) if (folder / store).exists() else 0
+        rest = int(re.findall(r"(\d+) rows stored", run(folder, store, *options).stdout)[-1])
+        assert before + rest == ROWS, f"{environment}: {before} rows were stored, and {rest} of {ROWS} were run again"
+        found = f"; {before} rows were stored, {rest} followed"
+    if victim == "node" and cluster is not None:
+        cluster.remove_dead()
         cluster.fill()
-    assert kills, f"{environment}: nobody died: {done.stderr}"
     assert_same(contents(folder / store), wanted)
     with Store(folder / store) as stored:
-        assert stored.audit() == []
+        assert stored.damage() == []
         assert stored.failures() == []
-    return f"{kills} killed: {victim} of {engine}, {environment}"
+    return f"{kills} killed: {victim} of {engine}, {environment}{found}"
 
 
-def soak(kills: int, seed: int, folder: Path) -> Counter[str]:
+def soak(kills: int, seed: int, folder: Path, engine: str | None = None) -> Counter[str]:
     """So many trials, of every victim in turn; how many there were of each."""
     draw, wanted, found = random.Random(seed), prepare(folder), Counter[str]()
-    with started(folder / "nodes") as cluster:
-        for kind in cycle(VICTIMS):
-            if found.total() == kills:
-                return found
+    kinds = [kind for kind in VICTIMS if engine in (None, kind[1])]
+    with started(folder / "nodes") if engine in (None, "ray") else nullcontext() as cluster:
+        for kind in islice(cycle(kinds), kills):
             print(trial(draw, folder, wanted, kind, cluster), flush=True)
             found[" of ".join(kind)] += 1
-    raise AssertionError("a cycle has no end")
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--kills", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--engine", choices=["local", "processes", "ray"])
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        print(f"identical facts after all of them: {dict(soak(args.kills, args.seed, Path(folder)))}")
+        print(f"identical facts after all of them: {dict(soak(args.kills, args.seed, Path(folder), args.engine))}")
 
 
 if __name__ == "__main__":

@@ -17,14 +17,14 @@ import numpy as np
 import torch
 
 from sigmazero.bench.plan import read_plan
-from sigmazero.bench.toml import PlanError
+from sigmazero.core.toml import TomlError
 from sigmazero.data import DataError, load
 from sigmazero.models import MissingExtra, WeightsError, weights
 from sigmazero.models import load as load_model
 from sigmazero.store.store import Store, StoreError
 from tests import onnx_files
 from tests.plans import PLAN
-from tests.store.test_store import cell, made
+from tests.store.making import cell, made
 
 Wrap = Callable[[bytes], bytes]
 
@@ -186,7 +186,7 @@ data = ["mine", "mnist"]
 attacks = ["z"]
 unit = "pixel"
 """
-    return Reader([Seed("m.toml", text.encode()) for text in (whole, PLAN)], read_plan, (PlanError,), {})
+    return Reader([Seed("m.toml", text.encode()) for text in (whole, PLAN)], read_plan, (TomlError,), {})
 
 
 def store() -> Reader:
@@ -196,7 +196,7 @@ def store() -> Reader:
             made_store.register([cell("k", rows=16), cell("other", rows=4)])
             run = made_store.begin({"torch": "1"})
             for start in (0, 8):
-                made_store.append("k", start, made(8, seed=start), run=run, seconds=1.0)
+                made_store.append("k", start, made(8, seed=start), run=run)
             made_store.fail("other", "it broke")
             made_store.keep_answers("k", torch.rand(3, 4))
             made_store.diagnose("k", [{"code": "c", "text": "t"}])
@@ -215,8 +215,7 @@ def _everything(path: Path) -> None:
         opened.cells()
         opened.status()
         opened.findings()
-        opened.audit()
-        opened.notes()
+        opened.damage()
         opened.writer()
 
 

@@ -90,7 +90,7 @@ def left(folder: Path) -> dict[str, Any]:
 
 def _facts(path: Path) -> dict[str, Any]:
     with Store(path) as store:
-        assert store.audit() == []
+        assert store.damage() == []
         facts = {info.key: store.facts(info.key) for info in store.cells()}
         states = [(one.cell.key, one.state, one.done) for one in store.status()]
     columns = {

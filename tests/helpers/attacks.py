@@ -13,12 +13,12 @@ COSTLY = ("bb", "ead", "genetic")  # a step solves a problem, is taken again in 
 
 def small(name: str) -> sz.Attack:
     """The attack with as few steps as show its behaviour."""
-    return short(name, 8 if name.startswith(COSTLY) else 24)
+    return short(name, 8 if name.startswith(COSTLY) else 20)
 
 
 def longer(name: str) -> sz.Attack:
     """The attack with so many steps that rows leave on the way."""
-    return short(name, 12 if name.startswith(COSTLY) else 40)
+    return short(name, 10 if name.startswith(COSTLY) else 28)
 
 
 def short(name: str, steps: int) -> sz.Attack:

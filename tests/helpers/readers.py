@@ -215,26 +215,75 @@ def read_repr(text: str) -> Figures:
     return figures
 
 
-PRINTED = (
-    r"(?P<samples>\d+) samples, (?P<already_wrong>[\d.]+%) already wrong, (?P<rate>[\d.]+%) fooled in all"
-    r"(?: within (?P<k>\d+) (?P<unit>features|pixels)(?:, (?P<beyond_samples>\d+) samples? only beyond it)?)?",
-    r"median l0 (?P<median_l0>[^ ,]+), mean l0 (?P<mean_l0>\S+) \((?P<unit>features|pixels)\)",
-    r"per sample (?P<forwards>[\d.]+) forwards, (?P<backwards>[\d.]+) backwards, (?P<seconds_per_sample>[\d.]+) s",
+ALL = r"(?: of (?:one|\d+))? (?P<unit>value|pixel)s?"
+SENTENCES = (
+    rf"(?:Half of (?P<samples>\d+) samples are|The sample is) fooled by changing (?P<median_l0>one|[\d.]+){ALL}",
+    r"(?:Half of (?P<samples>\d+) samples are|The sample is) wrong without a change",
+    rf"(?P<fooled>\d+) of (?P<samples>\d+) samples? (?:is|are) fooled(?: by changing at most (?P<k>one|\d+){ALL}"
+    r"(?:, (?P<beyond_samples>\d+) samples? only beyond it)?)?",
+)
+REMARKS = (
     r"(?P<stopped_samples>\d+) samples are not done, since the model stopped answering: they count as not fooled",
-    r"\d+ records of \d+ samples given up: fresh answers did not hold them",
+    r"\d+ points of \d+ samples are given up: fresh answers did not confirm them",
     r"SZ\d+: .*",
 )
+COLUMNS = {
+    "samples": "samples",
+    "already wrong": "already_wrong",
+    "median l0": "median_l0",
+    "mean l0": "mean_l0",
+    "forwards": "forwards",
+    "backwards": "backwards",
+    "seconds": "seconds_per_sample",
+}
 
 
 def read_print(text: str) -> Figures:
-    """Read `print(result)`."""
+    """Read `print(result)`: a sentence, the headings and the figures of a table, and remarks."""
+    first, headings, cells, *remarks = text.splitlines()
+    sentence, _, weakest = first.removesuffix(".").partition("; weakest: ")
+    matched = next((found for pattern in SENTENCES if (found := re.fullmatch(pattern, sentence))), None)
+    if matched is None:
+        raise Unread(f"no reader knows the sentence {first!r}")
+    given = {name: "1" if words == "one" else words for name, words in matched.groupdict().items() if words is not None}
+    unit = given.pop("unit", None)
+    fooled, k = given.pop("fooled", None), given.pop("k", "inf")
+    figures = _told(given, median_l0=1)
+    if unit is not None:
+        figures["in_pixels"] = Shown(float(unit == "pixel"))
+    for words, cell in zip(re.split(r" {2,}", headings.strip()), cells.split(), strict=True):
+        heading = words.removesuffix(" (pixels)")
+        if heading == "median l0":
+            figures["in_pixels"] = Shown(float(heading != words))
+        rate = re.fullmatch(r"fooled(?: within (\d+))?", heading)
+        if rate is None and heading not in COLUMNS:
+            raise Unread(f"no reader knows the heading {heading!r}")
+        name = COLUMNS[heading] if rate is None else f"asr@{rate[1] or 'inf'}"
+        read = number(cell, 1 if name == "median_l0" else None)
+        assert read is not None
+        if name == "median_l0" and name in figures:
+            assert read == figures[name]
+        figures[name] = read
+    if fooled is not None:
+        assert figures[f"asr@{k}"].agrees(int(fooled) / figures["samples"])  # type: ignore[attr-defined]
+    figures |= _weakest(weakest) | _remarks(remarks)
+    return figures
+
+
+def _weakest(text: str) -> Figures:
+    if not text:
+        return {}
+    least = _match(r"row (?P<row>\d+), (?P<changes>one|\d+) (?:value|pixel)s?", text)
+    return {"weakest_row": Shown(float(least["row"])), "weakest": Shown(float(least["changes"].replace("one", "1")))}
+
+
+def _remarks(lines: Sequence[str]) -> Figures:
     figures: Figures = {}
-    for line in text.splitlines():
-        matched = next((found for pattern in PRINTED if (found := re.fullmatch(pattern, line))), None)
-        if matched is None:
+    for line in lines:
+        found = next((found for pattern in REMARKS if (found := re.fullmatch(pattern, line))), None)
+        if found is None:
             raise Unread(f"no reader knows the line {line!r}")
-        given = {name: words for name, words in matched.groupdict().items() if words is not None}
-        figures |= _told(given, median_l0=1)
+        figures |= _told({name: words for name, words in found.groupdict().items() if words is not None})
     return figures
 
 
@@ -351,6 +400,26 @@ def read_markdown(text: str) -> dict[str, Figures]:
     return _rows(head, rows, ("model", "attack", "budget", "member"))
 
 
+def read_evaluation(text: str) -> tuple[list[tuple[str, Figures]], dict[str, Figures]]:
+    """Read `print(evaluation)`: the best attack of each sentence with its figures, and the rows of the table."""
+    by, unit = r"(?P<attack>\S+?)(?:, the best of (?P<attacks>\d+) attacks)?\.", r"(?P<unit>features|pixels)"
+    samples = r"of the (?P<samples>\d+) samples"
+    patterns = (
+        rf"(?:.*: )?Changing (?P<median_l0>\S+) {unit} fools half {samples}, by {by}",
+        rf"(?:.*: )?Changing (?P<k>\d+) {unit} fools (?P<rate>[\d.]+ %) {samples}, by {by}",
+        rf"(?:.*: )?No attack fools half {samples}; (?P<attack>\S+) fools (?P<rate>[\d.]+ %)"
+        r"(?:, the best of (?P<attacks>\d+) attacks)?\.",
+    )
+    said = []
+    for line in text.partition("\n\n")[0].splitlines():
+        found = next((m for each in patterns if (m := re.fullmatch(each, line))), None)
+        if found is None:
+            raise Unread(f"no reader knows {line!r}")
+        given = {name: words for name, words in found.groupdict().items() if words is not None}
+        said.append((given.pop("attack"), _told(given, median_l0=1)))
+    return said, read_markdown(text)
+
+
 def read_latex(text: str) -> dict[str, Figures]:
     """Read the one LaTeX table in a text."""
     plain = text
@@ -370,7 +439,7 @@ def read_csv(text: str) -> dict[str, Figures]:
             raise Unread(f"two rows are called {label!r}")
         told = {name: text for name, text in row.items() if name not in WORDS}
         told["samples"] = told["samples"].partition(" of ")[0]
-        found[label] = read_summary(told)  # type: ignore[arg-type]
+        found[label] = read_summary(told)
     return found
 
 

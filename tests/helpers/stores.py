@@ -32,6 +32,7 @@ class Run:
     budget: int | None = None
     returned: list[float] = field(default_factory=lambda: [np.nan] * 8)
     cost: list[float] = field(default_factory=lambda: [np.nan] * 8)
+    parameters: dict[str, Any] = field(default_factory=dict)
 
     @property
     def found(self) -> NDArray[np.bool_]:
@@ -114,27 +115,29 @@ COSTS = [
 SPACE = sz.Space(cost=[1.0, 2.5] * 50)
 
 
-def write_store(path: Path, runs: list[Run], space: sz.Space | None = None) -> Path:
+def write_store(
+    path: Path, runs: list[Run], space: sz.Space | None = None, shape: tuple[int, ...] = (1, 10, 10)
+) -> Path:
     """Write runs as a benchmark would have: a cell each, its facts in two batches."""
-    cells = [_cell(run, space) for run in runs]
+    cells = [_cell(run, space, shape) for run in runs]
     with Store(path, write=True) as store:
         store.register([info for info, _ in cells])
         number = store.begin({"sigmazero": "literal facts"})
         for info, facts in cells:
             for start, stop in ((0, 5), (5, 8)):
-                store.append(info.key, start, facts.take(slice(start, stop)), run=number, seconds=0.1)
+                store.append(info.key, start, facts.take(slice(start, stop)), run=number)
     return path
 
 
-def _cell(run: Run, space: sz.Space | None) -> tuple[CellInfo, Facts]:
+def _cell(run: Run, space: sz.Space | None, shape: tuple[int, ...]) -> tuple[CellInfo, Facts]:
     steps = 100
     known: dict[str, Any] = {"model": run.model, "attack": run.attack, "budget": run.budget}
     identity = known | ({} if space is None else {"space": {"text": space.to_toml()}})
     info = CellInfo(
-        key=" ".join(map(str, (*known.values(), "costs" if space else "box"))),
+        key=" ".join(map(str, (*known.values(), "costs" if space else "box", *run.parameters.values()))),
         **known,
         dataset="digits",
-        parameters={"steps": steps},
+        parameters={"steps": steps, **run.parameters},
         version=sz.ATTACKS[run.attack].version,
         steps=steps,
         unit="feature",
@@ -145,7 +148,7 @@ def _cell(run: Run, space: sz.Space | None) -> tuple[CellInfo, Facts]:
         model_sha256=f"weights of {run.model}",
         data_hash="eight rows",
         identity=identity,
-        about={"shape": [1, 10, 10]},
+        about={"shape": list(shape)},
     )
     changes, found = np.array(run.changes, float), run.found
     count = np.where(found, changes, 0).astype(np.int64)
@@ -168,6 +171,6 @@ def _cell(run: Run, space: sz.Space | None) -> tuple[CellInfo, Facts]:
         cost=np.array(run.cost, float),
         returned=np.array(run.returned, float),
         offsets=np.concatenate([[0], np.cumsum(count)]),
-        index=np.concatenate([np.arange(n) for n in count]),
+        index=np.concatenate([i + np.arange(n) for i, n in enumerate(count)]),  # from a place of its own on
         value=np.ones(count.sum(), np.float32),
     )

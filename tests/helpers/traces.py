@@ -51,7 +51,7 @@ class Search(NamedTuple):
 def search(attack: sz.Attack, model: Any, x: Tensor, y: Tensor, row: int, **options: Any) -> Search:
     """Attack one sample and record what is asked about it."""
     asked, one = Recording(model), slice(row, row + 1)
-    result = attack.run(asked, x[one], y[one], ids=[row], prepare="none", **options)
+    result = attack.run(asked, x[one], y[one], ids=[row], hardware=sz.Hardware(prepare="none"), **options)
     slopes = [slope for call, slope in zip(asked.calls, asked.slopes, strict=True) for _ in call]
     times = 1 if attack.needs == "gradients" else 2  # without gradients a success is asked about twice
     return _inner(x[row], asked.points, slopes, result, times)
@@ -60,7 +60,7 @@ def search(attack: sz.Attack, model: Any, x: Tensor, y: Tensor, row: int, **opti
 def searches(attack: sz.Attack, model: Any, x: Tensor, y: Tensor, **options: Any) -> list[Search]:
     """Attack samples together, of which none ends before the others, and record what is asked about each."""
     asked = Recording(model)
-    result = attack.run(asked, x, y, batch_size=len(x), prepare="none", **options)
+    result = attack.run(asked, x, y, batch_size=len(x), hardware=sz.Hardware(prepare="none"), **options)
     points = torch.stack(asked.calls)  # so every call was about every sample
     mine = [torch.arange(len(x)) == row for row in range(len(x))]
     return [_inner(x[row], points[:, row], asked.slopes, result.take(mine[row])) for row in range(len(x))]

@@ -251,7 +251,7 @@ def space_trial(case: SpaceCase, judge: Judge) -> list[str]:
     space, count = plain.space(), Count(net)
     how: Any = {"budget": case.budget, "targeted": case.targeted}
     try:
-        result = small(case).run(net, x, y, space=space, prepare="none", **how)
+        result = small(case).run(net, x, y, space=space, hardware=sz.Hardware(prepare="none"), **how)
     except ValueError as raised:
         if too_short(case, raised):
             return []

@@ -31,7 +31,7 @@ AXES = {
 }
 # One thing that is hard at a time, and all of them mixed.
 USUAL = Case(shape=(3, 2, 2))
-SINGLE = [replace(USUAL, **{axis: value}) for axis, values in AXES.items() for value in values]  # type: ignore[arg-type]
+SINGLE = [replace(USUAL, **{axis: value}) for axis, values in AXES.items() for value in values]
 MIXED = [
     Case(model=model, layout=layout, values=values, box=box, mask=mask, shape=shape, unit=unit, budget=budget)
     for model, layout, values, box, mask, shape, unit, budget in zip(

@@ -90,7 +90,9 @@ def test_the_better_of_two_answers_is_kept_where_changes_cost(name, dear, budget
     net.weight.copy_(torch.tensor([[0.0, 0.0, 0.0, 0.0], [1.5, 0.6, 0.6, 0.0]]))
     net.bias.copy_(torch.tensor([1.0, 0.0]))
     count = Count(net)
-    found = small(SpaceCase(name, steps=30)).run(net, x, y, space=plain.space(), budget=budget, prepare="none")
+    found = small(SpaceCase(name, steps=30)).run(
+        net, x, y, space=plain.space(), budget=budget, hardware=sz.Hardware(prepare="none")
+    )
     asked = space_facts(plain, x, y, net, budget=budget, unit="feature", targeted=False)
     assert list(lost(asked, claims_of(found), torch.cat(count.shown).numpy())) == []
 

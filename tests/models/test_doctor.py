@@ -245,7 +245,7 @@ def test_channels_that_look_to_come_last_are_doubted():
     net = nn.Sequential(nn.Flatten(), nn.Linear(5 * 6 * 3, 2))
     (found,) = [each for each in examine(net, torch.rand(4, 5, 6, 3), torch.zeros(4).long()) if each.code == "SZ021"]
     assert found.severity == "warning"
-    assert "layout='NHWC'" in found.fix
+    assert "channels='last'" in found.fix
     assert not [each for each in examine(net, torch.rand(4, 3, 5, 6), torch.zeros(4).long()) if each.code == "SZ021"]
 
 

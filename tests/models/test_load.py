@@ -2,6 +2,8 @@ import os
 import py_compile
 import sys
 import types
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -143,7 +145,7 @@ def test_modules_and_callables_given_directly():
     assert load(network, normalize=((0.5,), (0.5,)))(torch.ones(1, 1, 2, 2)).shape == (1, 2)
     assert load(torch.flatten)(torch.ones(2, 2)).shape == (4,)
     with pytest.raises(TypeError, match="neither a torch module nor a callable"):
-        load(3)  # type: ignore[arg-type]
+        load(3)
 
 
 def test_exported_program(tmp_path):
@@ -222,7 +224,7 @@ def test_models_of_other_packages_without_them(code, package, tmp_path, monkeypa
 def test_models_of_timm_through_a_stand_in(code, tmp_path, monkeypatch):
     asked = []
     fake = types.ModuleType("timm")
-    fake.create_model = lambda name, pretrained: asked.append((name, pretrained)) or nn.Linear(2, 2)  # type: ignore
+    fake.create_model = lambda name, pretrained: asked.append((name, pretrained)) or nn.Linear(2, 2)
     monkeypatch.setitem(sys.modules, "timm", fake)
     torch.save({"state_dict": nn.Linear(2, 2).state_dict()}, tmp_path / "w.pt")
     model = load(code, weights=tmp_path / "w.pt")
@@ -267,3 +269,84 @@ def test_real_weights_by_name(code, data, count, percent, shared_data):
     model = load(code, model_dir=shared_data)
     with np.load(SHARED / "data" / data) as arrays:
         assert accuracy(model, {key: arrays[key] for key in ("images", "labels")}, count) >= percent
+
+
+def library(monkeypatch, name: str, **contents: Any) -> None:
+    """Put a small stand-in for a library where it is imported from."""
+    for part in (name.partition(".")[0], name):
+        monkeypatch.setitem(sys.modules, part, ModuleType(part))
+    vars(sys.modules[name]).update(contents)
+
+
+class Flat(nn.Module):
+    """Ten scores from the first ten values."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.flatten(1)[:, :10]
+
+
+def test_torchvision_models_bring_weights_and_normalisation(monkeypatch):
+    made: list[Any] = []
+    scale = SimpleNamespace(mean=[0.5, 0.5, 0.5], std=[0.25, 0.25, 0.25])
+    published = SimpleNamespace(DEFAULT=SimpleNamespace(transforms=lambda: scale))
+
+    def get_model(name: str, weights: Any) -> nn.Module:
+        made.append((name, weights))
+        return Flat()
+
+    library(
+        monkeypatch,
+        "torchvision.models",
+        list_models=lambda module: ["resnet18", "resnet50"],
+        get_model_weights=lambda name: published,
+        get_model=get_model,
+    )
+    x = torch.rand(2, 3, 4, 4)
+    assert torch.allclose(load("torchvision:resnet50")(x), ((x - 0.5) / 0.25).flatten(1)[:, :10])
+    assert torch.equal(load("torchvision:resnet50", normalize="0,1")(x), x.flatten(1)[:, :10])
+    assert made == [("resnet50", published.DEFAULT)] * 2
+    with pytest.raises(UnknownModel, match=r"'resnet5'.*resnet50"):
+        load("torchvision:resnet5")
+
+
+def test_timm_models_bring_weights_and_normalisation(monkeypatch):
+    made: list[Any] = []
+
+    def create_model(name: str, pretrained: bool) -> nn.Module:
+        made.append((name, pretrained))
+        model = Flat()
+        model.pretrained_cfg = {"mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25)}  # type: ignore[assignment]
+        return model
+
+    known = ["vit_tiny.augreg"]
+    library(monkeypatch, "timm", is_model=known.__contains__, list_models=lambda: known, create_model=create_model)
+    x = torch.rand(2, 3, 4, 4)
+    assert torch.allclose(load("timm:vit_tiny.augreg")(x), ((x - 0.5) / 0.25).flatten(1)[:, :10])
+    assert made == [("vit_tiny.augreg", True)]
+    with pytest.raises(UnknownModel, match=r"'vit_tny'.*vit_tiny"):
+        load("timm:vit_tny")
+
+
+def test_robustbench_models_that_are_not_in_the_table(monkeypatch, tmp_path):
+    asked: list[Any] = []
+
+    def load_model(name: str, **how: Any) -> nn.Module:
+        asked.append((name, how))
+        return {"Someone2030": Flat()}[name]
+
+    library(monkeypatch, "robustbench.utils", load_model=load_model)
+    load("robustbench:Someone2030")
+    load("robustbench:imagenet/Someone2030")
+    load("robustbench:cifar100/L2/Someone2030", model_dir=tmp_path)
+    here = {"model_dir": str(tmp_path)}
+    assert asked == [
+        ("Someone2030", {"dataset": "cifar10", "threat_model": "Linf"}),
+        ("Someone2030", {"dataset": "imagenet", "threat_model": "Linf"}),
+        ("Someone2030", {"dataset": "cifar100", "threat_model": "L2", **here}),
+    ]
+    with pytest.raises(UnknownModel, match="Nobody2030"):
+        load("robustbench:Nobody2030")
+    with pytest.raises(ValueError, match="a/b/c/d"):
+        load("robustbench:a/b/c/d")
+    with pytest.raises(ValueError, match="Someone2030"):
+        load("robustbench:Someone2030", normalize="0,1")

@@ -68,7 +68,7 @@ def test_estimators_are_asked_by_the_attacks_whose_needs_they_meet(kind, digits)
     assert f"{WORDS[kind]}, ability='scores', classes=10" in repr(wrapped)
     for name in sz.ATTACKS:
         attack = sz.get(name, steps=5)
-        needs = getattr(attack, "needs", "gradients" if attack.gradients else "scores")
+        needs = attack.needs
         ask = partial(attack.run, model, images[:2], labels[:2], budget=3 if attack.kind == "budget" else None)
         if needs == "gradients":
             with pytest.raises((TypeError, ValueError)) as refused:
@@ -179,7 +179,7 @@ def test_answers_that_cannot_be_told_show_the_fix():
     with pytest.raises(ValueError, match="predicts numbers, not classes"):
         sz.wrap(type("TreeRegressor", (), {"predict": lambda self, x: x})())
     with pytest.raises(ValueError, match=r"gives='logits' is not allowed; allowed: scores"):
-        sz.wrap(numpy_scores, gives="logits")  # type: ignore[arg-type]
+        sz.wrap(numpy_scores, gives="logits")
     with pytest.raises(ValueError, match="has no gradients"):
         sz.wrap(numpy_scores, ability="gradients")
 
@@ -310,7 +310,7 @@ def test_normalisation_of_processors_and_of_timm():
     assert torch.allclose(sz.wrap(net, processor=bytes_of)(x / 2), wanted, atol=1e-5)
     with pytest.raises(ValueError, match='names no image_mean and image_std; write normalize="MEAN,STD"'):
         sz.wrap(net, processor=types.SimpleNamespace())
-    net.pretrained_cfg = {"mean": mean, "std": std}  # type: ignore[assignment]
+    net.pretrained_cfg = {"mean": mean, "std": std}
     assert torch.allclose(sz.wrap(net)(x), wanted, atol=1e-5)
     assert "mean=[0.1" in repr(sz.wrap(net))
     assert sz.wrap(net, normalize=False) is net

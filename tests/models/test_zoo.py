@@ -56,15 +56,14 @@ def test_a_bundled_entry_needs_no_weights():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ('colour = "red"', "zoo entry X1: unknown key 'colour'"),
+        ('colour = "red"', "unknown key 'colour'"),
         ("meen = [0.5]", r"unknown key 'meen'; did you mean 'mean'\?"),
         ("mean = [0.5]", "mean and std come together"),
         ("mean = [0.5]\nstd = [0.0]", "std must be positive"),
-        ("mean = 0.5\nstd = 0.5", "mean must be"),
-        ('parameters = "many"', "parameters must be"),
-        ("parameters = true", "parameters must be"),
-        ("clean_accuracy = [1]", "clean_accuracy must be"),
-        ("drop = [1]", "drop must be"),
+        ("mean = 0.5\nstd = 0.5", "mean = 0.5"),
+        ('parameters = "many"', "parameters = 'many'"),
+        ("clean_accuracy = [1]", r"clean_accuracy = \[1\]"),
+        ("drop = [1]", "drop.0 = 1"),
         ('bundled = "demo.pt"', "either weights .* or bundled"),
     ],
 )
@@ -79,11 +78,11 @@ def test_wrong_tables_are_refused(change, message):
         ('dataset = "mnist"', 'dataset = "svhn"', "dataset is one of mnist, cifar10, imagenet, adult, not 'svhn'"),
         ('architecture = "smallcnn"', 'architecture = "vgg"', "architecture is one of"),
         ("[1, 28, 28]", "[28, 28]", "input_size is channels, height, width"),
-        ('source = "nowhere"\n', "", "missing key 'source'"),
+        ('source = "nowhere"\n', "", "source is missing"),
         ('"x1.pt"', '"../x1.pt"', "relative path inside"),
         ('"x1.pt"', '"x1.pt", sha256 = "XYZ"', "sha256 must be"),
         ('"x1.pt"', '"x1.pt", hash = "0"', "unknown key 'hash'"),
-        ("[X1]", "X2 = 1\n[X1]", "'X2' must be a table"),
+        ("[X1]", "X2 = 1\n[X1]", "zoo.toml:2: X2 = 1"),
     ],
 )
 def test_wrong_values_are_refused(old, new, message):
@@ -93,5 +92,5 @@ def test_wrong_values_are_refused(old, new, message):
 
 def test_entries_are_frozen():
     with pytest.raises(AttributeError):
-        zoo.get("M1").title = "another"  # type: ignore[misc]
+        zoo.get("M1").title = "another"
     assert WeightFile("a/b.pt").into == ""

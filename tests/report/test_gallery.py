@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from sigmazero.bench.cells import Loader, expand
+from sigmazero.bench.cells import expand
+from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import parse_plan
 from sigmazero.bench.run import execute
 from sigmazero.report.figures import style

@@ -37,7 +37,7 @@ def strict(text: str) -> list[list[str]]:
         rows.append([each.strip() for each in cells])
         for each in rows[-1]:
             plain(each)
-    plain(re.search(r"\\caption{(.*)}\n", text)[1])  # type: ignore[index]
+    plain(re.search(r"\\caption{(.*)}\n", text)[1])
     return rows
 
 
@@ -108,7 +108,7 @@ def compiled(text: str, folder) -> tuple[int, str]:
     for _ in range(2):  # longtable learns its widths in the first
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
     log = (folder / "table.log").read_text(encoding="latin-1")
-    return int(re.search(r"Output written on table\.pdf \((\d+) page", log)[1]), log  # type: ignore[index]
+    return int(re.search(r"Output written on table\.pdf \((\d+) page", log)[1]), log
 
 
 def test_it_compiles(tmp_path):
@@ -125,7 +125,7 @@ def test_a_long_table_breaks_over_pages(tmp_path, compared):
     body = text.split(r"\endfoot")[1]
     assert sum(line.endswith(r" \\") for line in body.splitlines()) == len(LONG)
     columns = {len(re.split(r"(?<!\\)&", line)) for line in body.splitlines() if line.endswith(r" \\")}
-    assert columns == {len(re.search(r"\\begin{longtable}{([lr]+)}", text)[1])}  # type: ignore[index]
+    assert columns == {len(re.search(r"\\begin{longtable}{([lr]+)}", text)[1])}
     assert r"\begin{table}" in to_latex(layout.build("minimum-norm", LONG[:45]))
     pages, log = compiled(to_latex(made, standalone=True), tmp_path)
     assert pages > 1

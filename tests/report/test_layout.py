@@ -66,7 +66,7 @@ def fill(path: Path, cells: list[tuple[CellInfo, Facts]], peak: int | None = Non
         store.register([info for info, _ in cells])
         run = store.begin({"torch": "2"})
         for info, facts in cells:
-            store.append(info.key, 0, facts, run=run, seconds=1.0, peak_device=peak)
+            store.append(info.key, 0, facts, run=run, peak_device=peak)
     return path
 
 

@@ -9,10 +9,9 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from sigmazero.bench.allowed import Allowed
-from sigmazero.bench.cells import Loader
+from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.evaluate import evaluate
-from sigmazero.bench.inputs import clean_rows
+from sigmazero.bench.loader import Loader, clean_rows
 from sigmazero.bench.proofs import keep_proofs, proof_key
 from sigmazero.report import measure, proved
 from sigmazero.report.figures.curves import GAP, PROVED, draw_curves, truth_between

@@ -1,83 +1,57 @@
-"""When a copy is compiled, for how many shapes, and what is remembered of it; without a device and a real compiler."""
-
-import json
-import logging
+"""When a copy is compiled, for how many shapes, and what happens where it cannot be; without a real compiler."""
 
 import pytest
 import torch
 from torch import nn
 
 import sigmazero as sz
+from sigmazero.core.hardware import Hardware
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Oracle
-from sigmazero.run.compiled import Compiler, SearchModel
-from sigmazero.run.graphs import Frame, Frames, stepper
-from sigmazero.run.ledger import Ledger
+from sigmazero.run.captures import Captures, CompiledModel, Frame
+from sigmazero.run.precision import Numbers
 from sigmazero.run.search import search
+from sigmazero.run.search_model import WORTH_COMPILING, Prepared, pays_to_compile
+from sigmazero.run.session import Session
 from tests.helpers.networks import TinyNet
-from tests.run.test_frames import ROWS, Retaken, problem
 
 ATTACK = sz.get("sigma-zero", steps=60)
+ROWS = 40
 
 
-@pytest.fixture(autouse=True)
-def own_ledger(monkeypatch, tmp_path):
-    """No test knows what another has compiled, nor what this machine has."""
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr("sigmazero.run.ledger._here", set())
-
-
-@pytest.fixture
-def compilations(monkeypatch):
-    """What torch.compile was asked to compile, for which rows, each time it saw something new."""
-    seen: list[int] = []
-
-    def compile_(model, **how):
-        assert how == {"dynamic": False, "fullgraph": True}
-        shapes: set[tuple[int, bool]] = set()
-
-        def fast(x):
-            if (len(x), torch.is_grad_enabled()) not in shapes:
-                shapes.add((len(x), torch.is_grad_enabled()))
-                seen.append(len(x))
-            return model(x)
-
-        return fast
-
-    monkeypatch.setattr(torch, "compile", compile_)
-    monkeypatch.setattr(Frame, "_capture", lambda frame: setattr(frame, "graph", Retaken(frame)))
-    return seen
-
-
-class Shared:
-    """What recordings share, with a clock that tells what it is told to."""
+class Deviceless:
+    """In place of the memory that captured steps share on a device."""
 
     insist = False
 
-    def __init__(self, compiler: Compiler, milliseconds: list[float] | None = None) -> None:
-        self.compiler, self.milliseconds = compiler, [None, *(milliseconds or [])]  # nothing was timed before
 
-    def begin(self, frame: Frame) -> None:
-        self.compiler.begin(frame)
+class Retaken:
+    """In place of a graph: takes the steps again."""
 
-    def look(self, frame: Frame, left: int) -> None:
-        if self.compiler.watches(frame) and self.milliseconds and (took := self.milliseconds.pop(0)) is not None:
-            self.compiler.look(frame, took, left)
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
 
-
-class Phase:
-    def __init__(self, frames: Frames) -> None:
-        self.attack, self.frames = frames.attack, frames
-
-    def begin(self, oracle, before):
-        self.frames.left = self.attack.iterations
-        return stepper(self.frames, oracle, self.attack.init(oracle))
+    def replay(self) -> None:
+        self.frame._advance(self.frame.attack.unroll)
 
 
-def found(model, shared: Shared, question):
-    frames = Frames(ATTACK, ROWS, shared)  # type: ignore[arg-type]
-    with torch.no_grad():
-        return search([Phase(frames)], Oracle(model, question), True, None, lambda _: None).tally
+@pytest.fixture(autouse=True)
+def no_graphs(monkeypatch):
+    monkeypatch.setattr(Frame, "_graph", lambda frame: setattr(frame, "graph", Retaken(frame)))
+
+
+class Compiled:
+    """A compiled model that notes for which shapes it was compiled."""
+
+    def __init__(self, model) -> None:
+        self.model = model
+        self.shapes: list[tuple[int, bool]] = []
+
+    def __call__(self, x):
+        shape = len(x), torch.is_grad_enabled()
+        if shape not in self.shapes:
+            self.shapes.append(shape)
+        return self.model(x)
 
 
 @pytest.fixture
@@ -85,9 +59,16 @@ def net():
     return TinyNet("conv")
 
 
-def plain(net, question):
-    model = SearchModel(net)
-    return found(model, Shared(Compiler(model, "fold", None, Ledger())), question)
+def question(net, budget):
+    x = net.x.repeat(8, 1, 1, 1)[:ROWS]
+    x[6:] = (x[6:] + 0.05 * torch.rand(len(x) - 6, 1, 1, 1, generator=torch.Generator().manual_seed(0))).clamp(0, 1)
+    return make_problem(x, net.y.repeat(8)[:ROWS], budget=budget)
+
+
+def found(net, budget, compiled=None, attack=ATTACK):
+    phases = [Captures(phase, ROWS, Deviceless(), compiled) for phase in attack.phases()]
+    with torch.no_grad():
+        return search(phases, Oracle(net, question(net, budget)), True, None, lambda _: None).tally
 
 
 def same(one, two) -> None:
@@ -96,167 +77,91 @@ def same(one, two) -> None:
 
 
 @pytest.mark.parametrize("budget", [None, 5])
-def test_compile_means_at_once_and_at_most_three_times(net, compilations, budget):
-    question = problem(net, budget)
-    model = SearchModel(net)
-    tally = found(model, Shared(Compiler(model, "compile", False, Ledger())), question)
-    same(tally, plain(net, question))
-    assert compilations[0] == ROWS
-    assert len(compilations) <= 3
+def test_whole_batches_alone_are_compiled(net, budget):
+    """Rows that leave make smaller frames, for which a compilation would come too late to pay."""
+    compiled = Compiled(net)
+    same(found(net, budget, compiled), found(net, budget))
+    assert compiled.shapes == [(ROWS, True)]
 
 
-def test_fold_compiles_nothing(net, compilations):
-    plain(net, problem(net, None))
-    assert compilations == []
+def test_a_step_of_many_shapes_is_compiled_for_three(net):
+    model = CompiledModel(net, compiled := Compiled(net))
+    for rows in (5, 4, 5, 3, 2, 1, 5):
+        model(net.x[:1].repeat(rows, 1, 1, 1))
+    assert [rows for rows, _ in compiled.shapes] == [5, 4, 3]
 
 
-def test_what_the_compiler_refuses_is_searched_as_it_is(net, compilations, monkeypatch, caplog):
-    def refuse(model, **how):
-        def fast(x):
-            raise RuntimeError("graph break\nin line 3")
+def test_forward_passes_are_compiled_too(net):
+    compiled = Compiled(net)
+    attack = sz.get("sigma-swap", steps=60)
+    same(found(net, None, compiled, attack), found(net, None, attack=attack))
+    assert {grad for _, grad in compiled.shapes} == {False, True}
 
-        return fast
 
-    monkeypatch.setattr(torch, "compile", refuse)
-    model = SearchModel(net)
-    tally = found(model, Shared(Compiler(model, "compile", False, Ledger())), problem(net, None))
-    same(tally, plain(net, problem(net, None)))
+def test_what_the_compiler_refuses_is_searched_as_it_is(net, caplog):
+    def refused(x):
+        raise RuntimeError("graph break\nin line 3")
+
+    same(found(net, None, refused), found(net, None))
     assert caplog.messages == ["the model is searched uncompiled (graph break)"]
-    assert model.compiled == set()
 
 
-def test_auto_compiles_in_mid_run_once_that_pays(net, compilations, tmp_path, caplog):
-    model, ledger = SearchModel(net), Ledger(tmp_path / "ledger.json")
-    with caplog.at_level(logging.INFO, "sigmazero"):
-        tally = found(model, Shared(Compiler(model, "auto", False, ledger), [3000.0, 1500.0]), problem(net, None))
-    same(tally, plain(net, problem(net, None)))
-    assert compilations == [ROWS]
-    (message,) = caplog.messages
-    assert message.startswith(
-        f"compiling the model for {ROWS} rows: 50 steps of 3000.00 ms would save 45.0 s; it takes"
-    )
-    (entry,) = json.loads((tmp_path / "ledger.json").read_text()).values()
-    assert entry["gain"] == 0.5
-    assert entry["cold"] > 0
+CONVOLUTIONS = [nn.Conv2d, nn.ReLU, nn.Linear]
 
 
-def test_auto_waits_until_as_much_was_missed_as_it_costs(net, compilations, tmp_path):
-    runs = []
-    for _ in range(4):  # 50 steps of 260 ms, 30 % of which are 3.9 s, against 12
-        model = SearchModel(net)
-        compiler = Compiler(model, "auto", False, Ledger(tmp_path / "ledger.json"))
-        found(model, Shared(compiler, [260.0, 200.0]), problem(net, None))
-        runs.append(bool(model.compiled))
-    assert runs == [False, False, False, True]
+@pytest.mark.parametrize(
+    ("device", "layers", "precision", "work", "pays"),
+    [
+        ("cuda", CONVOLUTIONS, "tf32", WORTH_COMPILING, True),
+        ("cuda", CONVOLUTIONS, "bf16", WORTH_COMPILING, True),
+        ("cuda", CONVOLUTIONS, "tf32", WORTH_COMPILING - 1, False),
+        ("cuda", CONVOLUTIONS, "fp32", WORTH_COMPILING, False),
+        ("cuda", [nn.Linear, nn.ReLU], "tf32", WORTH_COMPILING, False),
+        ("cpu", CONVOLUTIONS, "bf16", WORTH_COMPILING, False),
+    ],
+)
+def test_the_rule(device, layers, precision, work, pays):
+    assert pays_to_compile(device, layers, precision, work) is pays
 
 
-def test_a_ledger_knows_what_is_in_the_cache(tmp_path, monkeypatch):
-    ledger = Ledger(tmp_path / "ledger.json")
-    assert not ledger.judge("a", 10.0, 1000)[0]
-    ledger.spent("a", 8.0)
-    ledger.gained("a", 0.5)
-    assert ledger.judge("a", 10.0, 200)[0]  # 1 s saved, and this process has it at hand
-    monkeypatch.setattr("sigmazero.run.ledger._here", set())
-    assert ledger.judge("a", 10.0, 1000)[0]  # 5 s saved; what took 8 s takes 1.3 from the cache
-    assert not ledger.judge("a", 10.0, 200)[0]
-    ledger.spent("a", 0.9)
-    monkeypatch.setattr("sigmazero.run.ledger._here", set())
-    assert ledger.judge("a", 10.0, 190)[0]
-    pays, why = ledger.judge("b", 10.0, 1000)  # another model: what was measured for the first one
-    assert not pays
-    assert "would save 3.0 s; it takes 8.0 s" in why
+@pytest.mark.parametrize(
+    ("hardware", "settings", "precision"),
+    [
+        (Hardware(), Numbers("cuda", conv="tf32", rnn="tf32"), "tf32"),
+        (Hardware(), Numbers("cuda"), "fp32"),
+        (Hardware("fp32"), Numbers("cuda", conv="tf32"), "fp32"),
+        (Hardware("tf32"), Numbers("cuda"), "tf32"),
+        (Hardware("bf16"), Numbers("cuda"), "bf16"),
+        (Hardware(), Numbers("cuda", autocast=torch.bfloat16), "bf16"),
+    ],
+)
+def test_the_rule_is_asked_about_the_search(net, monkeypatch, hardware, settings, precision):
+    seen = []
+    monkeypatch.setattr("sigmazero.run.search_model.pays_to_compile", lambda *asked: seen.append(asked) or True)
+    prepared = Prepared(net, hardware)
+    prepared.compute_in(settings)
+    assert prepared.compiles(question(net, None), 7)
+    ((device, layers, searched, work),) = seen
+    assert (device, searched, work) == ("cpu", precision, 7)
+    assert set(layers) == set(map(type, net.modules()))
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"a": 3}', '{"a": {"other": 1}}', "\x00"])
-def test_a_damaged_ledger_is_written_anew(tmp_path, content, caplog):
-    path = tmp_path / "ledger.json"
-    path.write_text(content)
-    ledger = Ledger(path)
-    ledger.spent("a", 8.0)
-    assert "it is written anew" in caplog.text
-    assert json.loads(path.read_text())["a"]["cold"] == 8.0
+@pytest.mark.parametrize(("prepare", "compiles"), [("none", False), ("fold", False), ("compile", True)])
+def test_other_choices_do_not_ask_the_rule(net, monkeypatch, prepare, compiles):
+    monkeypatch.setattr("sigmazero.run.search_model.pays_to_compile", lambda *_: pytest.fail("asked"))
+    assert Prepared(net, Hardware(prepare=prepare)).compiles(question(net, None), 10**9) is compiles
 
 
-def test_a_ledger_that_cannot_be_written_is_said_and_that_is_all(tmp_path, caplog):
-    (tmp_path / "file").write_text("")
-    Ledger(tmp_path / "file" / "ledger.json").spent("a", 8.0)
-    assert "cannot be remembered" in caplog.text
-
-
-def test_keys_tell_models_shapes_and_attacks_apart(net, compilations):
-    keys = set()
-    for model in (SearchModel(net), SearchModel(nn.Sequential(net))):
-        compiler = Compiler(model, "auto", False, Ledger())
-        for rows in (4, 8):
-            oracle = Oracle(model, make_problem(net.x[:1].repeat(rows, 1, 1, 1), net.y[:1].repeat(rows)))
-            with torch.no_grad():
-                frame = Frame(ATTACK, oracle, ATTACK.init(oracle), Shared(compiler))  # type: ignore[arg-type]
-                compiler.begin(frame)
-            keys |= {compiler._key(frame)}
-    assert len(keys) == 4
-
-
-@pytest.mark.parametrize(("gain", "at_once"), [(None, True), (0.2, True), (-0.1, False)])
-def test_what_this_process_has_compiled_is_compiled_at_once(net, compilations, tmp_path, monkeypatch, gain, at_once):
-    monkeypatch.setattr("sigmazero.run.compiled._LONG", ATTACK.iterations)
-    ledger = Ledger(tmp_path / "ledger.json")
-    for how in ("compile", "auto"):
-        model = SearchModel(net)
-        tally = found(model, Shared(Compiler(model, how, False, ledger)), problem(net, None))
-        same(tally, plain(net, problem(net, None)))
-        if how == "compile" and gain is not None:
-            (key,) = json.loads(ledger.path.read_text())
-            ledger.gained(key, gain)
-    assert bool(model.compiled) == at_once
-
-
-def test_what_cannot_be_fused_is_compiled_all_the_same(net, compilations, monkeypatch, caplog):
-    record = Frame.record
-
-    def refuse(frame, *, compiled=False, fused=False):
-        if fused:
-            raise IndexError("tuple index out of range")
-        record(frame, compiled=compiled)
-
-    monkeypatch.setattr(Frame, "record", refuse)
-    model = SearchModel(net)
-    tally = found(model, Shared(Compiler(model, "compile", True, Ledger())), problem(net, None))
-    same(tally, plain(net, problem(net, None)))
-    assert caplog.messages == ["the attack's arithmetic is uncompiled (tuple index out of range)"]
-    assert compilations == [ROWS]
-
-
-def test_the_arithmetic_is_a_second_decision(net, compilations, tmp_path, monkeypatch, caplog):
-    fused: list[bool] = []
-    record = Frame.record
-
-    def noted(frame, **how):
-        fused.append(how.pop("fused", False))
-        record(frame, **how)
-
-    monkeypatch.setattr(Frame, "record", noted)
-    model = SearchModel(net)
-    compiler = Compiler(model, "auto", None, Ledger(tmp_path / "ledger.json"))
-    with caplog.at_level(logging.INFO, "sigmazero"):
-        found(model, Shared(compiler, [3000.0, 1000.0, 900.0]), problem(net, None))
-    assert fused == [False, False]  # a quarter of a millisecond in 25 steps is not worth it
-    assert caplog.messages[1].startswith(f"not compiling the attack's arithmetic for {ROWS} rows")
-
-
-@pytest.mark.parametrize("wrong", ['{"missed": "much"}', '{"missed": null}', '{"cold": NaN}', '{"other": 1}', "3"])
-def test_a_ledger_with_something_else_in_it_is_written_anew(wrong, tmp_path, caplog):
-    """It lies in a folder for temporary files, which others may write to."""
-    ledger = Ledger(tmp_path / "ledger.json")
-    ledger.path.write_text(f'{{"a": {wrong}}}')
-    assert not ledger.judge("a", 10.0, 1000)[0]
-    assert "it is written anew" in caplog.text
-    assert json.loads(ledger.path.read_text())["a"]["missed"] == pytest.approx(3.0)
-
-
-def test_a_user_without_a_name_has_a_ledger_too(monkeypatch):
-    def nobody():
-        raise KeyError("getpwuid(): uid not found: 12345")
-
-    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
-    monkeypatch.setattr("getpass.getuser", nobody)
-    assert Ledger().path.parent.name.startswith("torchinductor_u")
+def test_the_rule_counts_the_rows_and_steps_of_the_question(net, monkeypatch):
+    """Not those of a batch, nor those that a resumed run has left."""
+    seen = []
+    monkeypatch.setattr(Prepared, "compiles", lambda _, problem, work: seen.append(work) or False)
+    attack = sz.get("sigma-zero", steps=5)
+    x, y = net.x.repeat(3, 1, 1, 1), net.y.repeat(3)
+    attack.run(net, x, y, batch_size=4)
+    assert set(seen) == {len(x) * attack.iterations}
+    assert len(seen) > 1
+    seen.clear()
+    whole = Session(attack, net, batch_size=4, rows=1000)
+    whole.run(make_problem(x[:4], y[:4]))
+    assert set(seen) == {1000 * attack.iterations}

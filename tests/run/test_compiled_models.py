@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 
 import sigmazero as sz
-from sigmazero.run.numbers import Numbers
+from sigmazero.run.precision import Numbers
+from sigmazero.run.search_model import is_compiled, uncompiled
 from sigmazero.run.verify import Verifier
-from sigmazero.run.wrapped import is_compiled, uncompiled
 
 
 class Network(nn.Module):

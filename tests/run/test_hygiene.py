@@ -90,7 +90,7 @@ def test_empty_batch_is_an_empty_result():
 BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "integer image": (lambda x, y: ((x * 255).to(torch.uint8), y, {}), TypeError, r"uint8.*255"),
     "half": (lambda x, y: (x.half(), y, {}), TypeError, "float16"),
-    "not a tensor": (lambda x, y: (x.numpy(), y, {}), TypeError, "ndarray"),
+    "not a tensor": (lambda x, y: ("x", y, {}), TypeError, "str"),
     "vector": (lambda x, y: (x[:, 0, 0], y, {}), ValueError, r"\(N, \.\.\.\)"),
     "nan": (lambda x, y: (x.masked_fill(x == x.max(), torch.nan), y, {}), ValueError, "NaN or Inf"),
     "outside": (lambda x, y: (x + 1, y, {}), ValueError, r"outside the bounds \[0, 1\]"),
@@ -159,8 +159,8 @@ def test_bad_parameters_are_named(options, message):
 
 def test_unknown_names_get_a_hint():
     with pytest.raises(KeyError, match="did you mean sigma-zero"):
-        sz.get("sigmazero")
-    with pytest.raises(TypeError, match=r"no parameter 'lr'; it has: steps"):
+        sz.get("sigma-zeri")
+    with pytest.raises(TypeError, match="no parameter 'lr'"):
         sz.get("sigma-zero", lr=1)
 
 

@@ -7,7 +7,7 @@ import sigmazero as sz
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.result import Outcome
-from sigmazero.run.numbers import Numbers
+from sigmazero.run.precision import Numbers
 from sigmazero.run.search import Found
 from sigmazero.run.verify import Verifier
 from tests.helpers.networks import TinyNet
@@ -63,7 +63,7 @@ def test_what_a_second_search_asks_counts_for_the_methods_own_answer_too():
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)).requires_grad_(False)
     x = torch.rand(60, 16)
-    result = sz.get("ead", steps=30).run(net, x, net(x).argmax(1), precision="bf16")
+    result = sz.get("ead", steps=30).run(net, x, net(x).argmax(1), hardware=sz.Hardware(precision="bf16"))
     assert result.own is not None
     assert torch.equal(result.own.forwards, result.forwards)
     assert torch.equal(result.own.backwards, result.backwards)

@@ -180,7 +180,7 @@ def test_a_failure_leaves_the_old_file(store, tmp_path, monkeypatch):
 
 def test_bad_calls_are_named(store, stored, tmp_path):
     with pytest.raises(ValueError, match="'xlsx': choose one of csv, jsonl, parquet"):
-        export(store, tmp_path / "out.xlsx", "xlsx")  # type: ignore[arg-type]
+        export(store, tmp_path / "out.xlsx", "xlsx")
     with pytest.raises(ValueError, match="is the store itself"):
         export(store, stored)
     with pytest.raises(IsADirectoryError, match="is a folder; name a file in it"):

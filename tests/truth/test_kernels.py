@@ -71,7 +71,7 @@ def check_windows(device: str = "cpu") -> None:
                 wanted = given.forms(layer)
             close(found.a, wanted.a)
             assert (found.origin is None) == (wanted.origin is None)
-            assert found.origin is None or torch.equal(found.origin, wanted.origin)  # type: ignore[arg-type]
+            assert found.origin is None or torch.equal(found.origin, wanted.origin)
             close(found.whole(layer).a, wanted.whole(layer).a)
 
 
@@ -91,7 +91,7 @@ def check_bent(device: str = "cpu") -> None:
             with definitions():
                 wanted = backward.bent(relu, lines, crop, given.forms(relu.shape))
             for one in (found, again):
-                close(one[0].whole(relu.shape).a, wanted[0].whole(relu.shape).a)  # type: ignore[union-attr]
+                close(one[0].whole(relu.shape).a, wanted[0].whole(relu.shape).a)
                 close(one[1], wanted[1])
                 close(one[2], wanted[2])
 

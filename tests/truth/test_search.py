@@ -107,7 +107,7 @@ def test_what_is_proved_when_time_is_over_stays_proved():
             run.end = -math.inf
         return tasks.rows == 0
 
-    run._ask = ask  # type: ignore[method-assign]
+    run._ask = ask
     assert run.run(torch.arange(3)).tolist() == [0]
     assert run.tally.open.tolist() == [False, True, True]
 

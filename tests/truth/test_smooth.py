@@ -84,40 +84,23 @@ def test_intervals_hold_the_exact_chances():
     assert (found.radius <= real).all()
 
 
-def network(channels=2):
+def network(channels=3):
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(channels * 16, 4)).requires_grad_(False)
 
 
 def test_batches_seeds_and_ids():
-    x, y, model = torch.rand(5, 2, 4, 4), torch.arange(5) % 4, network()
-    whole = sz.smooth(model, x, y, keep=5, draws=60, unit="pixel", layout="NCHW")
-    small = sz.smooth(model, x, y, keep=5, draws=60, unit="pixel", layout="NCHW", batch_size=7)
-    alone = sz.smooth(model, x[3:], y[3:], keep=5, draws=60, unit="pixel", layout="NCHW", ids=[3, 4])
-    other = sz.smooth(model, x, y, keep=5, draws=60, unit="pixel", layout="NCHW", seed=1)
+    x, y, model = torch.rand(5, 3, 4, 4), torch.arange(5) % 4, network()
+    whole = sz.smooth(model, x, y, keep=5, draws=60, unit="pixel")
+    small = sz.smooth(model, x, y, keep=5, draws=60, unit="pixel", batch_size=7)
+    alone = sz.smooth(model, x[3:], y[3:], keep=5, draws=60, unit="pixel", ids=[3, 4])
+    other = sz.smooth(model, x, y, keep=5, draws=60, unit="pixel", seed=1)
     assert torch.equal(whole.counts, small.counts)
     assert torch.equal(whole.counts[3:], alone.counts)
     assert not torch.equal(whole.counts, other.counts)
     assert (whole.counts.sum(1) == 60).all()
     assert whole.sites == 16
     assert whole.queries == 300
-
-
-def test_channels_may_come_last():
-    x, y, model = torch.rand(3, 2, 4, 4), torch.arange(3), network()
-    null = torch.rand(2, 1, 1)
-    first = sz.smooth(model, x, y, keep=5, draws=60, unit="pixel", layout="NCHW", null=null)
-    last = sz.smooth(
-        lambda p: model(p.movedim(-1, 1)),
-        x.movedim(1, -1),
-        y,
-        keep=5,
-        draws=60,
-        unit="pixel",
-        layout="NHWC",
-        null=null.movedim(0, -1),
-    )
-    assert torch.equal(first.counts, last.counts)
 
 
 def test_copies_show_exactly_what_they_keep_and_all_alike():
@@ -127,9 +110,7 @@ def test_copies_show_exactly_what_they_keep_and_all_alike():
         seen.append(x.clone())
         return torch.ones(len(x), 2)
 
-    sz.smooth(
-        model, torch.ones(2, 3, 4, 4), torch.tensor([0, 0]), keep=3, draws=400, unit="pixel", null=-1.0, layout="NCHW"
-    )
+    sz.smooth(model, torch.ones(2, 3, 4, 4), torch.tensor([0, 0]), keep=3, draws=400, unit="pixel", null=-1.0)
     shown = torch.cat(seen) == 1
     assert (shown.all(1) == shown.any(1)).all()  # a pixel with all its channels
     assert (shown[:, 0].flatten(1).sum(1) == 3).all()
@@ -155,8 +136,8 @@ def test_what_is_not_finite_votes_for_nobody():
 
 def test_a_training_mode_is_left_as_it_was():
     model = torch.nn.Sequential(torch.nn.Dropout(0.9), network()).train()
-    x, y = torch.rand(1, 2, 4, 4), torch.tensor([0])
-    one, two = (sz.smooth(model, x, y, keep=32, draws=50) for _ in range(2))
+    x, y = torch.rand(1, 3, 4, 4), torch.tensor([0])
+    one, two = (sz.smooth(model, x, y, keep=48, draws=50) for _ in range(2))
     assert torch.equal(one.counts, two.counts)
     assert one.counts.max() == 50  # everything is shown, so all copies are alike, and nothing is dropped
     assert model.training
@@ -174,20 +155,20 @@ def test_the_curve_falls_and_counts_the_wrong_ones():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"keep": 0}, "keep=0 must be a whole number of features, 1 to 32"),
-        ({"keep": 33}, "keep=33 must be"),
-        ({"keep": 17, "unit": "pixel", "layout": "NCHW"}, "pixels, 1 to 16"),
+        ({"keep": 0}, "keep=0 must be a whole number of features, 1 to 48"),
+        ({"keep": 49}, "keep=49 must be"),
+        ({"keep": 17, "unit": "pixel"}, "pixels, 1 to 16"),
         ({"draws": 0}, "draws=0 must be a whole number, 1 or more"),
         ({"confidence": 1}, "confidence=1 must lie between 0.5 and 1"),
         ({"blank": "mean"}, "blank='mean' is not one of 'value', 'doubled'"),
-        ({"null": torch.zeros(5)}, "null of shape (5,) fits no input of shape (2, 4, 4)"),
+        ({"null": torch.zeros(5)}, "null of shape (5,) fits no input of shape (3, 4, 4)"),
         ({"null": float("nan")}, "null holds NaN or Inf"),
         ({"batch_size": 0}, "batch_size=0 must be"),
     ],
 )
 def test_wrong_values_are_named_in_one_line(given, said):
     with pytest.raises(ValueError) as caught:  # noqa: PT011
-        sz.smooth(network(), torch.rand(2, 2, 4, 4), torch.tensor([0, 1]), **{"keep": 3, **given})
+        sz.smooth(network(), torch.rand(2, 3, 4, 4), torch.tensor([0, 1]), **{"keep": 3, **given})
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -130,7 +130,7 @@ def test_what_is_not_a_number_makes_no_interval_narrower(monkeypatch, sign):
     bounder = Bounder(trace(model, torch.rand(2, *shape)))
     monkeypatch.setattr(bounder, "_least", lambda *given: torch.tensor([torch.nan, -0.5]))
     end, wanted = torch.full((1, 1, 1, 3), -sign), torch.tensor([True, True, False]).view(1, 1, 1, 3)
-    found = bounder._end(Known(bounder.network, None), 1, end, wanted, sign)  # type: ignore[arg-type]
+    found = bounder._end(Known(bounder.network, None), 1, end, wanted, sign)
     assert found.flatten().tolist() == [-sign, -0.5 * sign, -sign]
 
 

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sigmazero.attacks import ATTACKS, get, renamed
+from sigmazero.attacks import ATTACKS, get, no_parameter
 from sigmazero.core.attack import Attack
+from sigmazero.core.hardware import Hardware
 from sigmazero.core.ops import per_row
 from sigmazero.core.result import Result
 
@@ -25,7 +26,7 @@ class Told(NamedTuple):
 
     def run(self, model: Any, x: Tensor, y: Tensor, **more: Any) -> Result:
         """Attack; `more` is for this call alone. A model inside a wrapper is asked itself: of both there is no copy."""
-        plain = {"prepare": "none"} if isinstance(model, Inside) else {}
+        plain = {"hardware": Hardware(prepare="none")} if isinstance(model, Inside) else {}
         return self.attack.run(model, x, y, **{**plain, **self.how, **more})
 
     def inputs(self, model: Any, x: Tensor, y: Tensor, **more: Any) -> Tensor:
@@ -48,8 +49,7 @@ def told(attack: str | Attack, options: Mapping[str, Any]) -> Told:
     if isinstance(attack, str):
         return Told(get(attack, **own), how)
     for unknown in sorted(own.keys() - attack.parameters().keys()):
-        known = ", ".join(attack.parameters())
-        raise TypeError(renamed(attack, unknown) or f"{attack.name} has no parameter {unknown!r}; it has: {known}")
+        raise TypeError(no_parameter(attack, unknown))
     return Told(replace(attack, **own), how)
 
 
@@ -81,12 +81,17 @@ class Natives:
     def __call__(self, name: str) -> Any:
         """The thing of a name; for a module's `__getattr__`."""
         if name not in self._made:
-            attack = next((each for each in list(ATTACKS.values()) if self.word(each.name) == name), None)
+            attack = next((each for each in list(ATTACKS.values()) if name in self._words(each)), None)
             if attack is None:
                 known = ", ".join(self.names())
                 raise AttributeError(f"module {self.module!r} has no attribute {name!r}; its attacks are: {known}")
             self._made[name] = self.make(attack)
         return self._made[name]
+
+    def _words(self, attack: Attack) -> tuple[str, ...]:
+        """Return what an attack is called here: by its name, and where that is a class, as at the top level too."""
+        own = self.word is class_name and getattr(type(attack), "name", None) == attack.name
+        return (self.word(attack.name), type(attack).__name__) if own else (self.word(attack.name),)
 
     def names(self) -> list[str]:
         """All names."""

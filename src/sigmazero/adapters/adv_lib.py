@@ -18,26 +18,12 @@ from typing import Any
 from torch import Tensor
 
 from sigmazero.adapters._natives import Natives, function_name, simple, told
+from sigmazero.attacks import get
+from sigmazero.attacks._calling import named
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Model
 
 __all__ = ["run"]
-
-# Other people's names for what we call so.
-ALIASES = {
-    "num_steps": "steps",
-    "max_iter": "steps",
-    "η_0": "step_size",
-    "lr": "step_size",
-    "σ": "smoothing",
-    "sigma": "smoothing",
-    "τ_0": "threshold",
-    "τ_factor": "threshold_rate",
-    "t": "threshold_rate",
-    "ε": "budget",
-    "epsilon_budget": "budget",
-    "verbose": "progress",
-}
 
 
 def run(
@@ -49,12 +35,11 @@ def run(
     targets: Tensor | None = None,
     **options: Any,
 ) -> Tensor:
-    """Adversarial inputs in adv-lib's shape."""
-    named = {ALIASES.get(name, name): value for name, value in options.items()}
-    if len(named) < len(options):
-        raise TypeError(f"an option is given twice, by two names: {', '.join(options)}")
+    """Run an attack, by name or object, and return adversarial inputs as adv-lib does."""
+    made = get(attack) if isinstance(attack, str) else attack
+    options = named(made, function_name(made.name), (), (), options)
     goal = targets if targeted and targets is not None else labels
-    return told(attack, named).inputs(model, inputs, goal, targeted=targeted)
+    return told(made, options).inputs(model, inputs, goal, targeted=targeted)
 
 
 _natives = Natives(__name__, lambda attack: simple(run, attack, __name__), function_name)

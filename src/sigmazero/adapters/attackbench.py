@@ -18,6 +18,7 @@ from torch import Tensor
 
 from sigmazero.adapters._natives import Natives, Told, function_name, simple, told
 from sigmazero.core.attack import Attack
+from sigmazero.core.hardware import Hardware
 from sigmazero.core.oracle import Model
 
 __all__ = ["run"]
@@ -42,7 +43,7 @@ def run(
         raise ValueError(f"threat_model={max(norms)!r}: these attacks keep the number of changes small, 'l0'")
     goal = targets if targeted and targets is not None else labels
     # A copy made for speed would pass by what counts the queries.
-    options.setdefault("prepare", "none")
+    options.setdefault("hardware", Hardware(prepare="none"))
     return within(told(attack, options), limit_of(model)).inputs(model, inputs, goal, targeted=targeted)
 
 

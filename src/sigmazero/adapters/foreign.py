@@ -34,10 +34,10 @@ from sigmazero.adapters._callers import is_foreign as is_foreign  # plans and th
 from sigmazero.adapters.points import Points
 from sigmazero.attacks import get
 from sigmazero.core import noise
-from sigmazero.core.ability import Ability, ability_of, working
 from sigmazero.core.attack import Attack
 from sigmazero.core.door import Door, Enough
 from sigmazero.core.extras import MissingExtra
+from sigmazero.core.model import Ability, ability_of, working
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count
 from sigmazero.core.problem import Problem

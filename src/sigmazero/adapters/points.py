@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
 from sigmazero.core.inputs import check_inputs
+from sigmazero.core.model import Ability
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count
 from sigmazero.core.problem import Problem

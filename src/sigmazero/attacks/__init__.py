@@ -1,6 +1,7 @@
 """The registry: one name per attack or preset, each a ready instance to run or to vary."""
 
 import difflib
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from sigmazero.attacks.sparse_rs import InnerRS, SparseRS
 from sigmazero.attacks.sparsefool import SparseFool
 from sigmazero.attacks.spgd import SparsePGD
 from sigmazero.attacks.vfga import VFGA
-from sigmazero.core import ability
+from sigmazero.core import model as models
 from sigmazero.core.attack import Attack
 
 __all__ = ["ATTACKS", "get", "register"]
@@ -32,7 +33,7 @@ ATTACKS: dict[str, Attack] = {
     for attack in (
         SigmaZero(),
         SigmaZero(name="sigma-zero-star", step_size=0.1, smoothing=1.0, threshold=0.1, threshold_rate=0.0015),
-        SigmaSwap(first=SigmaZero(step_size_end=1.0, beta2=0.99), first_hard=SigmaZero()),
+        SigmaSwap(),
         SwapSearch(),
         QuerySwap(),
         LabelSwap(),
@@ -62,44 +63,76 @@ ATTACKS: dict[str, Attack] = {
         MinimumNorm(name="spgd-unprojected-min", attack=SparsePGD()),
     )
 }
-ability.NEEDS.update({name: attack.needs for name, attack in ATTACKS.items()})
-ability.TAKES.update({name: attack.takes for name, attack in ATTACKS.items()})
+models.NEEDS.update({name: attack.needs for name, attack in ATTACKS.items()})
+models.TAKES.update({name: attack.takes for name, attack in ATTACKS.items()})
+
+
+SHORT = {"spgd": "spgd-unprojected"}  # names that stand for another one
 
 
 def get(name: str, **parameters: Any) -> Attack:
-    """An attack by name, with some of its parameters changed.
+    """Return an attack by name, with some of its parameters changed.
 
-    >>> get("sigma-zero", steps=100).steps
-    100
+    Case, hyphens and underscores do not matter.
+
+    >>> get("sigma-zero", steps=100).steps, get("Sigma_Zero").name
+    (100, 'sigma-zero')
     """
-    if name not in ATTACKS:
-        near = difflib.get_close_matches(name, ATTACKS, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(ATTACKS)}"
-        if ":" in name:
-            hint = f"attacks of other libraries are made by sz.foreign({name!r}), or named in a plan: attack = {name!r}"
-        raise KeyError(f"no attack is called {name!r}; {hint}")
-    attack = ATTACKS[name]
-    known = attack.parameters()
-    for unknown in sorted(set(parameters) - set(known)):
-        raise TypeError(renamed(attack, unknown) or f"{name} has no parameter {unknown!r}; it has: {', '.join(known)}")
+    attack = ATTACKS[find(name)]
+    for unknown in sorted(set(parameters) - set(attack.parameters())):
+        raise TypeError(no_parameter(attack, unknown))
     return replace(attack, **parameters)
 
 
-def renamed(attack: Attack, parameter: str) -> str | None:
-    """What to say of a parameter's old name; None if it is none.
+def find(name: str) -> str:
+    """Return the name in the registry that a user means; refuse one that is none, with those near to it."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of an attack is a text, not a {type(name).__name__}")
+    if name in ATTACKS:
+        return name
+    by_letters = {_letters(each): each for each in (*ATTACKS, *SHORT)}
+    if (meant := by_letters.get(_letters(name))) is not None:
+        return SHORT.get(meant, meant)
+    near = difflib.get_close_matches(_letters(name), by_letters, n=3)
+    hint = (
+        f"did you mean {' or '.join(by_letters[each] for each in near)}?"
+        if near
+        else f"there are: {', '.join(ATTACKS)}"
+    )
+    if ":" in name:
+        hint = f"attacks of other libraries are made by sz.foreign({name!r}), or named in a plan: attack = {name!r}"
+    raise KeyError(f"no attack is called {name!r}; {hint}")
 
-    >>> renamed(get("sigma-zero"), "memory")
-    "sigma-zero: parameter 'memory' is now called 'beta2'"
+
+def _letters(name: str) -> str:
+    """Return a name without what does not matter.
+
+    >>> _letters("Sigma_Zero"), _letters("σ-zero")
+    ('sigmazero', 'sigmazero')
     """
-    if parameter not in attack.renamed:
-        return None
-    name, _, remark = attack.renamed[parameter].partition(" ")
-    return f"{attack.name}: parameter {parameter!r} is now called {name!r} {remark}".rstrip()
+    return re.sub(r"[-_ ]", "", name.lower()).replace("σ", "sigma")
+
+
+def no_parameter(attack: Attack, name: str) -> str:
+    """Return the error about a parameter that an attack does not have, with what it is called here.
+
+    >>> no_parameter(get("sigma-zero"), "lr")
+    "sigma-zero has no parameter 'lr'; here it is called 'step_size'"
+    """
+    known = attack.parameters()
+    other = {"num_steps": "steps", "max_iter": "steps"} | attack.aliases
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"it has: {', '.join(known)}"
+    if name in other:
+        hint = f"here it is called {other[name]!r}"
+    elif near:
+        hint = f"did you mean {near[0]!r}? {hint}"
+    return f"{attack.name} has no parameter {name!r}; {hint}"
 
 
 def register(attack: Attack) -> None:
     """Make an attack of your own known by its name, to `get` and to plans of this process."""
-    if attack.name in ATTACKS:
+    if _letters(attack.name) in map(_letters, (*ATTACKS, *SHORT)):
         raise ValueError(f"there is an attack called {attack.name!r} already; give this one another name")
     ATTACKS[attack.name] = attack
-    ability.NEEDS[attack.name], ability.TAKES[attack.name] = attack.needs, attack.takes
+    models.NEEDS[attack.name], models.TAKES[attack.name] = attack.needs, attack.takes

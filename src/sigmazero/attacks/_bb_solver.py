@@ -46,16 +46,6 @@ class Step:
 
 def solve(x: Tensor, a: Tensor, b: Tensor, c: Tensor, r: Tensor, lower: Tensor, upper: Tensor) -> Step:
     """The step of every row: x, a and b are (N, channels, sites), c and r are (N,), the bounds broadcast to a."""
-    if a.is_cuda:
-        from sigmazero.attacks import _bb_kernel  # which imports Triton: only where a device asks for it
-
-        if _bb_kernel.supports(a):
-            return Step(*_bb_kernel.solve(x, a, b, c, r, lower, upper))
-    return solve_by_operations(x, a, b, c, r, lower, upper)
-
-
-def solve_by_operations(x: Tensor, a: Tensor, b: Tensor, c: Tensor, r: Tensor, lower: Tensor, upper: Tensor) -> Step:
-    """The same in tensor operations alone: on any device, for rows of any length and sites of several channels."""
     wide = a.double()
     p = Subproblem(
         b.double(),

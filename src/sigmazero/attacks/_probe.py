@@ -15,9 +15,9 @@ from sigmazero.attacks import _sites as sites
 from sigmazero.attacks import _slopes as slopes
 from sigmazero.attacks._slopes import Slopes
 from sigmazero.core import noise, ops
-from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
+from sigmazero.core.model import Ability
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.tally import Tally
 

@@ -10,8 +10,8 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from sigmazero.core.model import logits_in
 from sigmazero.core.oracle import Oracle
-from sigmazero.core.outputs import logits_in
 from sigmazero.core.parameters import Kind, NamedModel
 from sigmazero.core.problem import Problem
 

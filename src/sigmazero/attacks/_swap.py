@@ -141,7 +141,6 @@ class SwapSearch(Attack):
     unroll: ClassVar[int] = 1
     finite_box: ClassVar[bool] = True
     takes: ClassVar[frozenset[str]] = frozenset({"start"})
-    renamed: ClassVar[dict[str, str]] = {"memory": "momentum"}
 
     @property
     def limit(self) -> int | None:

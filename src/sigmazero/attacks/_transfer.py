@@ -20,9 +20,9 @@ from sigmazero.attacks._probe import told
 from sigmazero.attacks._slopes import Slopes
 from sigmazero.attacks._surrogate import Network
 from sigmazero.core import noise
-from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
+from sigmazero.core.model import Ability
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.tally import Tally
 

@@ -77,7 +77,6 @@ class BrendelBethge(Attack):
     keeps_own: ClassVar[bool] = True
     finite_box: ClassVar[bool] = True
     takes: ClassVar[frozenset[str]] = frozenset({"start", "pool"})
-    renamed: ClassVar[dict[str, str]] = {"start": "start_from"}
 
     @cached_property
     def rates(self) -> Tensor:

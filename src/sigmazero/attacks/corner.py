@@ -25,9 +25,9 @@ import torch
 from torch import Tensor
 
 from sigmazero.core import ops
-from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain, Moves
+from sigmazero.core.model import Ability
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count
 from sigmazero.core.problem import Problem

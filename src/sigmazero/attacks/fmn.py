@@ -53,10 +53,7 @@ class FMN(Attack):
     loss: LossName = "margin"  # not clipped at 0: the descent goes on past the boundary
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2102.12827"
-    renamed: ClassVar[dict[str, str]] = {
-        "step_size_final": "step_size_end (now as a share of step_size)",
-        "budget_rate_final": "budget_rate_end (now as a share of budget_rate)",
-    }
+    aliases: ClassVar[dict[str, str]] = {"α_init": "step_size", "γ_init": "budget_rate"}
 
     @cached_property
     def rates(self) -> Tensor:

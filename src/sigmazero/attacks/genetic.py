@@ -30,9 +30,9 @@ from torch import Tensor
 
 from sigmazero.attacks._budget import movable
 from sigmazero.core import noise
-from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
+from sigmazero.core.model import Ability
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, NotNegative, Positive
 

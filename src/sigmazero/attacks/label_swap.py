@@ -27,9 +27,9 @@ from sigmazero.attacks._sites import BySite
 from sigmazero.attacks._slopes import tiles
 from sigmazero.attacks._swap import beside
 from sigmazero.core import noise, ops
-from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
+from sigmazero.core.model import Ability
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, Whole
 

@@ -20,7 +20,7 @@ The attacks are PGD-l0 (https://arxiv.org/abs/1909.05040), Sparse-RS (https://ar
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
@@ -47,8 +47,6 @@ class MinimumNorm(Attack):
     rounds: Count = 10
     first_budget: Count = 100
     persistent: bool = False
-
-    renamed: ClassVar[dict[str, str]] = {"start": "first_budget"}
 
     def __post_init__(self) -> None:
         """What is said of the attack holds for the search."""

@@ -70,11 +70,6 @@ class PDPGD(Attack):
 
     spaces: ClassVar[bool] = False
     paper: ClassVar[str] = "https://arxiv.org/abs/2106.01538"
-    renamed: ClassVar[dict[str, str]] = {
-        "step_size_decay": "step_size_end",
-        "dual_step_size_decay": "dual_step_size_end",
-        "dual_memory": "dual_momentum",
-    }
 
     @cached_property
     def rates(self) -> Tensor:

@@ -31,8 +31,8 @@ from sigmazero.attacks._swap import CHECKS, Judged, SwapSearch
 from sigmazero.attacks._transfer import HALVINGS, WAYS, Transfer
 from sigmazero.attacks._transfer import State as Transferred
 from sigmazero.core import noise, ops
-from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
+from sigmazero.core.model import Ability
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, NamedModel, Share, Whole
 from sigmazero.core.problem import Problem

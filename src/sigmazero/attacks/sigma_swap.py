@@ -1,7 +1,7 @@
 r"""σ-swap: σ-zero with whole new choices, then a search that exchanges changed sites, within a hard limit of queries.
 
-At equal queries it ends with fewer changes than σ-zero on every network tried (docs/stronger.md). The first phase finds
-a fair example soon (see _opening), the second makes it sparser (see _swap).
+The first phase finds a fair example soon (see _opening), the second makes it sparser (see _swap). Measurements are in
+docs/stronger.md.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -16,6 +16,7 @@ from typing import Annotated, ClassVar
 
 from sigmazero.attacks._opening import Opening, Walker
 from sigmazero.attacks._swap import CHECKS, SwapSearch
+from sigmazero.attacks.sigma_zero import SigmaZero
 from sigmazero.core.attack import Attack
 from sigmazero.core.parameters import Count, Kind, Share, Whole
 from sigmazero.core.problem import Problem
@@ -24,6 +25,7 @@ LARGE = 10_000  # a problem with more sites is hard
 MOST = {False: 1 / 2, True: 1}  # largest share of the queries that the warm-up may take, in easy and in hard problems
 SHARE_BINARY = 0.6  # of the queries for the first phase where most features are binary
 FEWEST = 30  # steps that the first phase gets before any search: from poorer examples the search does not get far
+FIRST, FIRST_HARD = SigmaZero(step_size_end=1.0, beta2=0.99), SigmaZero()
 SigmaZeroLike = Annotated[Attack, Kind(Walker, "sigma-zero or a variant of it")]
 
 
@@ -49,9 +51,9 @@ class SigmaSwap(SwapSearch):
     steps: Count = 1000
     share: Share = 0.2
     warm_up: Whole = 50
-    first: SigmaZeroLike
+    first: SigmaZeroLike = FIRST
     warm_up_hard: Whole = 250
-    first_hard: SigmaZeroLike
+    first_hard: SigmaZeroLike = FIRST_HARD
 
     paper: ClassVar[str] = "docs/stronger.md"
     takes: ClassVar[frozenset[str]] = frozenset()

@@ -17,6 +17,7 @@ code in several points; docs/adr/0002 lists each with what is done here.
 4
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -51,6 +52,7 @@ class SigmaZero(Attack):
     order="paper" with optimizer="sgd" is the pseudo-code to the letter: the first projection uses the initial
     threshold, the threshold is not clamped, and the last iterate is evaluated too.
     The step size falls along a cosine to `step_size_end` times itself; with 1 it stays. `beta2` is Adam's.
+    `normalize` divides the gradient by its norm, the one that `grad_norm` names: "inf" or a number above 0.
     """
 
     name: str = "sigma-zero"
@@ -63,6 +65,7 @@ class SigmaZero(Attack):
     threshold: NotNegative = 0.3
     threshold_rate: NotNegative = 0.01
     normalize: bool = True
+    grad_norm: Positive | Literal["inf"] = "inf"
     adaptive_threshold: bool = True
     projection: bool = True
     l0_term: bool = True
@@ -71,7 +74,23 @@ class SigmaZero(Attack):
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2402.01879"
     version: ClassVar[int] = 2
-    renamed: ClassVar[dict[str, str]] = {"memory": "beta2", "final_step": "step_size_end"}
+    aliases: ClassVar[dict[str, str]] = {
+        "lr": "step_size",
+        "η_0": "step_size",
+        "sigma": "smoothing",
+        "σ": "smoothing",
+        "τ_0": "threshold",
+        "t": "threshold_rate",
+        "τ_factor": "threshold_rate",
+    }
+
+    def __post_init__(self) -> None:
+        """Take infinity as the number that other code passes, and numbers as text, as plans write them."""
+        norm: object = self.grad_norm
+        if isinstance(norm, str) and norm.replace(".", "", 1).isdecimal():
+            norm = float(norm)
+        object.__setattr__(self, "grad_norm", "inf" if norm == math.inf else norm)
+        super().__post_init__()
 
     @property
     def iterations(self) -> int:
@@ -108,7 +127,7 @@ class SigmaZero(Attack):
         if self.l0_term:
             g = g + self.l0_gradient(s.a - d.x, d)
         if self.normalize:
-            g = g / ops.per_row(ops.largest(g).clamp(min=1e-12), g)
+            g = g / ops.per_row(self._length(g).clamp(min=1e-12), g)
         if self.optimizer == "adam":
             g, m, v = ops.adam(g, m, v, c1, c2, beta2=self.beta2)
         a = d.clip(s.a - η * g)
@@ -119,6 +138,9 @@ class SigmaZero(Attack):
         if self.projection:  # undo changes smaller than τ
             a = torch.where(d.site_max((a - d.x).abs()) < ops.per_row(τ, a) * d.weights, d.x, a)
         return State(a, τ, m, v)
+
+    def _length(self, g: Tensor) -> Tensor:
+        return ops.largest(g) if self.grad_norm == "inf" else g.flatten(1).norm(p=self.grad_norm, dim=1)
 
     def l0_gradient(self, δ: Tensor, d: Domain) -> Tensor:
         """Return the gradient of the mean over sites of s / (s + σ), with s the squared change of a site."""

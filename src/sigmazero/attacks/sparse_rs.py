@@ -29,8 +29,8 @@ from torch import Tensor
 
 from sigmazero.attacks import _budget as budget
 from sigmazero.core import losses, noise, ops
-from sigmazero.core.ability import Ability
 from sigmazero.core.losses import LossName
+from sigmazero.core.model import Ability
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, Share
 

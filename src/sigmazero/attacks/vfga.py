@@ -52,6 +52,7 @@ class VFGA(Attack):
     samples: Count = 10
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2011.12423"
+    aliases: ClassVar[dict[str, str]] = {"n_samples": "samples"}
     keeps_own: ClassVar[bool] = True
     finite_box: ClassVar[bool] = True
 

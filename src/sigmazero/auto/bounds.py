@@ -12,7 +12,7 @@ from torch import nn
 from sigmazero.auto.cascade import SparseAutoAttack
 from sigmazero.auto.progress import fewest
 from sigmazero.auto.report import CascadeReport
-from sigmazero.bench.cells import Loader
+from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.bench.proofs import certify_into, proof_key, recall_proofs
 from sigmazero.data import Rows
@@ -55,8 +55,6 @@ class GateProofs:
             raise ValueError(f"certify={self.seconds:g} must be more than 0 seconds for each row")
         if cascade.eps is None:
             raise ValueError("to certify needs a number of changes to prove something about; give eps, such as 1")
-        if cascade.layout == "NHWC":
-            raise ValueError("to certify needs inputs with channels first; give them so, and no layout")
         if cascade.allowed.space is not None:
             raise ValueError("to certify in a space is not possible; leave certify out, or give bounds and a mask")
 
@@ -81,7 +79,9 @@ class GateProofs:
             return None
         assert isinstance(cascade.model, nn.Module)
         key = proof_key(cascade.model, cascade.unit, cascade.allowed, rows, self.spec)
-        known = np.zeros(len(rows), np.int64) if self.store is None else recall_proofs(self.store, key, rows)
+        known = (
+            np.zeros(len(rows), np.int64) if self.store is None else recall_proofs(self.store, key, rows, cascade.model)
+        )
         report = cascade.report
         if self.seconds is not None and cascade.eps is not None:
             left = (report.right & report.seen & (fewest(report.l0) > cascade.eps)).cpu()

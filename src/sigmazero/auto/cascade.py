@@ -26,25 +26,23 @@ from sigmazero.auto.progress import CascadeState
 from sigmazero.auto.report import CascadeReport, make_report
 from sigmazero.auto.versions import VERSIONS, choose, most_queries, too_large
 from sigmazero.auto.watch import Watch
-from sigmazero.bench.allowed import Allowed
-from sigmazero.core.ability import Ability, ability_of, check_ability
-from sigmazero.core.attack import Attack, Precision
+from sigmazero.bench.constraints import Allowed
+from sigmazero.core.attack import Attack
 from sigmazero.core.domain import COST_ROUNDING, Unit
 from sigmazero.core.files import writable
 from sigmazero.core.findings import Finding, gating, render
+from sigmazero.core.hardware import Precision
 from sigmazero.core.inputs import Bounds
-from sigmazero.core.layout import Order, channels_first, facing, turned_back
+from sigmazero.core.model import Ability, ability_of, check_ability, logits_in
 from sigmazero.core.oracle import Model
-from sigmazero.core.outputs import logits_in
 from sigmazero.core.problem import Problem, whole
 from sigmazero.core.result import Result
 from sigmazero.models.any import understood
 from sigmazero.models.doctor import examine
 from sigmazero.run import Hardware, Prepared, Session
 from sigmazero.run.memory import at_most
-from sigmazero.run.numbers import Numbers
+from sigmazero.run.precision import Numbers, strictly
 from sigmazero.run.progress import Advance
-from sigmazero.run.turns import strictly
 from sigmazero.run.verify import check_logits
 from sigmazero.spaces.space import Space
 
@@ -61,7 +59,6 @@ class SparseAutoAttack:
     device       where the members run; None is where the model is
     bounds, unit as for `Attack.run`: the box (for one sample, or scalars), and what counts as one change
     mask, space  as for `Attack.run`; members that cannot honour the space are left out, and the report names them
-    layout       as for `Attack.run`: "NHWC" for inputs and a model with the channels last
     precision    as for `Attack.run`: the numbers of the searches, None for those that your process computes in
 
     After an evaluation `report` says what was found, by which member, at what cost, and what looks suspicious.
@@ -82,7 +79,6 @@ class SparseAutoAttack:
         *,
         bounds: Bounds = (0.0, 1.0),
         unit: Unit = "feature",
-        layout: Order | None = None,
         precision: Precision | None = None,
         mask: Tensor | None = None,
         space: Space | None = None,
@@ -95,11 +91,11 @@ class SparseAutoAttack:
             raise ValueError("is_tf_model=True: give a PyTorch model, or any callable from tensors to logits")
         if eps is not None and not (whole(eps) and eps >= 1):
             raise ValueError(f"eps={eps!r} must be a whole number of changes, 1 or more (None for as few as possible)")
-        self.model: Model = facing(understood(model), layout)
+        self.model: Model = understood(model, "cpu" if device is None else device)
         self.eps, self.seed = None if eps is None else int(eps), seed or 0
         self.verbose, self.log_path = verbose, None if log_path is None else Path(log_path)
         self.device = _device(self.model) if device is None else torch.device(device)
-        self.allowed, self.unit, self.layout = Allowed(bounds, mask, space), unit, layout
+        self.allowed, self.unit = Allowed(bounds, mask, space), unit
         self.precision = precision
         self._choose(version, attacks_to_run)
         self.watch, self.doctor = Watch(), True
@@ -127,7 +123,7 @@ class SparseAutoAttack:
 
     def get_logits(self, x: Tensor) -> Tensor:
         """The model's answers; AutoAttack's name for it."""
-        return logits_in(self.model(x if self.layout != "NHWC" else channels_first(x, x.ndim)))
+        return logits_in(self.model(x))
 
     def get_seed(self) -> int:
         """The seed of the random members, which is always the same unless you give another."""
@@ -211,7 +207,7 @@ class SparseAutoAttack:
             raise ValueError("bounds must be numbers, or tensors for one sample that hold for all")
         if self.device is not None and isinstance(x, Tensor) and isinstance(y, Tensor):
             x, y = x.to(self.device), y.to(self.device)
-        problem = self.allowed.pose(x, y, unit=self.unit, layout=self.layout, budget=self.eps, seed=self.seed)
+        problem = self.allowed.pose(x, y, unit=self.unit, budget=self.eps, seed=self.seed)
         if self.version.name in VERSIONS and len(problem) and not _slopes(self.model, problem):
             self._choose(self.version.name, ability="scores")
         if self.version.number:
@@ -312,8 +308,8 @@ class SparseAutoAttack:
         return Hardware(self.precision, prepare="fold")
 
     def _returned(self, report: CascadeReport, x: Tensor, y: Tensor, labels: bool) -> Tensor | tuple[Tensor, Tensor]:
-        """What AutoAttack returns, where the inputs are and in their layout."""
-        x_adv = turned_back(report.result, self.layout).x_adv.to(x.device)
+        """Return what AutoAttack returns, where the inputs are."""
+        x_adv = report.result.x_adv.to(x.device)
         return (x_adv, report.result.prediction.to(y)) if labels else x_adv
 
     def _say(self, line: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,16 +22,14 @@ from sigmazero.auto.report import CascadeReport
 from sigmazero.auto.terms import EXIT, GateTerms
 from sigmazero.auto.watch import standing
 from sigmazero.bench import identity
-from sigmazero.bench.engines import hand
-from sigmazero.bench.model_identity import describe_code, describe_module
 from sigmazero.bench.plan import ModelSpec
-from sigmazero.bench.provenance import provenance
+from sigmazero.bench.provenance import package_hash, provenance
 from sigmazero.core.findings import Finding
 from sigmazero.core.oracle import Model
 from sigmazero.core.source import code_hash
 from sigmazero.data import Rows
 from sigmazero.report.intervals import wilson
-from sigmazero.run.numbers import Numbers
+from sigmazero.run.precision import Numbers
 from sigmazero.store.facts import Integers
 
 FORMAT, VERSION, LEVEL = "sigmazero gate", 1, 0.95
@@ -52,18 +49,7 @@ class GateModel:
         if not isinstance(model, nn.Module):
             return GateModel(name, None, code_hash(model if isinstance(model, FunctionType) else type(model)))
         weights = identity.hash_weights(model) if model.state_dict() else None
-        try:
-            with warnings.catch_warnings():  # code without a source has no hash here, which is all there is to it
-                warnings.filterwarnings("ignore", message="the source of .* cannot be read")
-                told = describe_module(model) if spec is None else describe_code(spec, model)
-        except ValueError:  # there is neither weight nor code to know it by
-            return GateModel(name, weights, None)
-        return GateModel(name, weights, _lasting(told))
-
-
-def _lasting(told: Any) -> str | None:
-    """The hash of a description, unless it holds for this process alone."""
-    return None if identity.this_process() in identity.canonical(told) else identity.digest(told)
+        return GateModel(name, weights, identity.digest(identity.describe_model(model, spec)))
 
 
 def schema() -> dict[str, Any]:
@@ -107,7 +93,7 @@ def document(
             "content": rows.content_hash,
             "ids": identity.hash_integers(rows.ids),
         },
-        "code": {"sigmazero": hand.code_hash()},
+        "code": {"sigmazero": package_hash()},
         **_environment(report, began),
     }
 
@@ -123,7 +109,7 @@ def _question(cascade: SparseAutoAttack, rows: Rows, terms: GateTerms) -> dict[s
         "precision": cascade.precision or Numbers.current(device).name,
         "bounds": [identity.plain_bound(bound) for bound in allowed.bounds],
         "mask": None if allowed.mask is None else identity.hash_tensors({"mask": allowed.mask}),
-        "space": None if space is None else _lasting(space),
+        "space": None if space is None else identity.digest(space),
         "at_least": terms.at_least,
         "needed": None if terms.at_least is None else terms.needed(len(rows)),
         "allow": sorted(terms.allow),

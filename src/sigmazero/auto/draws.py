@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sigmazero.core.messages import one_line
+from sigmazero.core.model import logits_in
 from sigmazero.core.oracle import Model
-from sigmazero.core.outputs import logits_in
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
-from sigmazero.core.text import one_line
-from sigmazero.run.turns import strictly
+from sigmazero.run.precision import strictly
 
 log = logging.getLogger(__name__)
 

@@ -30,13 +30,13 @@ from sigmazero.auto.document import GateModel, document
 from sigmazero.auto.terms import GateTerms
 from sigmazero.auto.verdict import GateVerdict
 from sigmazero.auto.watch import GateWatch, Watch
-from sigmazero.bench.allowed import USUAL, Allowed
+from sigmazero.bench.constraints import USUAL, Allowed
 from sigmazero.bench.plan import ModelSpec
-from sigmazero.core.attack import Attack, Precision
+from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Unit
 from sigmazero.core.findings import Finding, gating
+from sigmazero.core.hardware import Precision
 from sigmazero.core.inputs import Bounds, check_inputs, check_labels
-from sigmazero.core.layout import Order, channels_first
 from sigmazero.data import Rows, load
 from sigmazero.models.doctor import examine
 from sigmazero.run.progress import bar
@@ -60,7 +60,6 @@ def gate(
     bounds: Bounds = USUAL,
     mask: Tensor | None = None,
     space: Space | None = None,
-    layout: Order | None = None,
     precision: Precision | None = None,
     device: str | torch.device | None = None,
     batch_size: int = 250,
@@ -91,7 +90,7 @@ def gate(
     rows, spec = _rows(data), ModelSpec(model, model) if isinstance(model, str) else None
     found = models.load(model, device=device or "cpu") if isinstance(model, str) else model
     may = Allowed(bounds, mask, space).on(rows)
-    how: dict[str, Any] = {"bounds": may.bounds, "mask": may.mask, "space": may.space, "layout": layout}
+    how: dict[str, Any] = {"bounds": may.bounds, "mask": may.mask, "space": may.space}
     if device is None and isinstance(data, tuple) and not isinstance(model, nn.Module):
         device = data[0].device  # a function does not say where it computes
     how |= {"unit": unit, "precision": precision, "device": device, "attacks_to_run": attacks_to_run}
@@ -139,7 +138,6 @@ def judge(
 def examined(cascade: SparseAutoAttack, rows: Rows, claimed: float | None = None) -> list[Finding]:
     """What the doctor says of a cascade's model on these rows, less what the cascade copes with."""
     where, images = cascade.device or rows.images.device, rows.images
-    images = channels_first(images, images.ndim) if cascade.layout == "NHWC" else images
     bounds, space = cascade.allowed.bounds, cascade.allowed.space
     images, labels = images.to(where), rows.labels.to(where)
     found = examine(cascade.model, images, labels, bounds=bounds, space=space, claimed=claimed)

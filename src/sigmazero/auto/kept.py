@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from sigmazero.auto.progress import CascadeState
 from sigmazero.bench import identity
-from sigmazero.bench.allowed import Allowed, keep
 from sigmazero.bench.answers import probe, same_answers
 from sigmazero.bench.cells import about
+from sigmazero.bench.constraints import Allowed, keep
 from sigmazero.bench.provenance import peak_process, provenance
 from sigmazero.bench.verify import contradicted
 from sigmazero.core.attack import Attack
@@ -27,8 +27,7 @@ from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Result
 from sigmazero.data import Rows
-from sigmazero.run.numbers import Numbers
-from sigmazero.run.turns import strictly
+from sigmazero.run.precision import Numbers, strictly
 from sigmazero.store import CellInfo, Facts, Store
 
 
@@ -66,7 +65,6 @@ class Kept:
             rows.cpu().numpy().astype(np.int64),
             facts,
             run=self._run,
-            seconds=result.seconds,
             peak_process=peak_process(),
         )
 

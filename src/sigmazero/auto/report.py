@@ -176,8 +176,10 @@ def _masked(members: Sequence[Attack], progress: CascadeState) -> list[Finding]:
 
     One that asks about every change is no random search: with few changes it may well find more.
     """
-    uses = torch.tensor([member.gradients for member in members], device="cpu")
-    blind = torch.tensor([not (member.gradients or isinstance(member, Corner)) for member in members], device="cpu")
+    uses = torch.tensor([member.needs == "gradients" for member in members], device="cpu")
+    blind = torch.tensor(
+        [not (member.needs == "gradients" or isinstance(member, Corner)) for member in members], device="cpu"
+    )
     tried = progress.done[uses].all(0) & bool(uses.any())
     beaten = int((tried & (fewest(progress.l0[blind]) < fewest(progress.l0[uses]))).sum())
     n = progress.l0.shape[1]

@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from sigmazero.auto.report import CascadeReport
-from sigmazero.core.text import visible
+from sigmazero.core.messages import visible
 from sigmazero.report.tables.text import markdown, number, percent
 
 

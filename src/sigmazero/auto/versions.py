@@ -10,8 +10,8 @@ from typing import Any
 from sigmazero.adapters.foreign import attack_of
 from sigmazero.attacks import get
 from sigmazero.attacks.corner import Corner
-from sigmazero.core.ability import Ability
 from sigmazero.core.attack import Attack
+from sigmazero.core.model import Ability
 from sigmazero.core.problem import Problem
 
 SMALL = 4  # so few changes are better asked about one by one than searched for
@@ -150,7 +150,7 @@ def _most(member: Attack, problem: Problem) -> int:
     if member.limit is not None:
         return member.limit
     if not isinstance(member, Corner):
-        return member.iterations * (2 if member.gradients else 1)
+        return member.iterations * (2 if member.needs == "gradients" else 1)
     after = member.steps if problem.budget is None else member.needed(problem)
     more = 0 if (problem.budget or 0) < 2 else member.pairs + (problem.budget or 0) - 2
     return min(member.steps, after + more) * member.width

@@ -1,6 +1,6 @@
 """Benchmarks: a plan becomes cells, cells become facts in a store, and everything reported is derived from facts."""
 
-from sigmazero.bench.cells import Loader
+from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import read_plan
 
 __all__ = ["Loader", "read_plan"]

@@ -1,213 +1,371 @@
-"""Benchmarks from Python: `sz.evaluate(model, data, attacks=[...], store="runs/x.db")`."""
+"""Evaluate a model with several attacks: `sz.evaluate(model, (x, y), ["sigma-zero", "fmn"])`."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-from collections.abc import Sequence
+import copy
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sigmazero.adapters.foreign import attack_of
-from sigmazero.bench.allowed import Allowed, functions_of, space_key
-from sigmazero.bench.allowed import keep as keep_tensors
-from sigmazero.bench.cells import Loader, expand, without_target
-from sigmazero.bench.inputs import GIVEN, keep
-from sigmazero.bench.plan import BATCH_SIZE, PRECISIONS, DataSpec, ModelSpec, Question
+from sigmazero.bench.cells import expand
+from sigmazero.bench.constraints import Allowed, functions_of, space_key
+from sigmazero.bench.constraints import keep as keep_tensors
+from sigmazero.bench.loader import GIVEN, Loader, clean_rows, keep, without_target
+from sigmazero.bench.plan import BATCH_SIZE, DataSpec, ModelSpec, Question
+from sigmazero.bench.reuse import reuse
 from sigmazero.bench.run import execute
 from sigmazero.bench.verify import Verification, verify
-from sigmazero.core.ability import Ability, ability_of
+from sigmazero.core import metrics
+from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Unit
+from sigmazero.core.extras import require
+from sigmazero.core.files import replacing, same_file
 from sigmazero.core.findings import Finding, render
-from sigmazero.core.goal import GoalName
-from sigmazero.core.inputs import Bounds, check_margin, hint
-from sigmazero.core.layout import Order, channels_first, check_layout, facing
+from sigmazero.core.hardware import Hardware, Precision, Prepare
+from sigmazero.core.inputs import Array, Bounds, check_margin, hint
+from sigmazero.core.messages import warn_caller
+from sigmazero.core.model import Ability, ability_of
 from sigmazero.core.problem import whole
-from sigmazero.core.warn import warn_caller
+from sigmazero.core.result import Result
 from sigmazero.data import Rows, rows_of
-from sigmazero.models.any import WrappedModel, understood, wrap
+from sigmazero.models.any import WrappedModel, on_table, understood, wrap
 from sigmazero.report import doubts, measure
+from sigmazero.report.figures import curves
+from sigmazero.report.measure import Measured
 from sigmazero.report.tables.overview import store_rows
-from sigmazero.report.tables.text import markdown
+from sigmazero.report.tables.text import markdown, number, percent
 from sigmazero.spaces.space import Space
-from sigmazero.store.facts import Facts
+from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store
 
-# The attack for a model of each ability, where nobody names one.
-USUAL: dict[Ability, str] = {"gradients": "sigma-zero", "scores": "query-swap", "labels": "label-swap"}
+# The attack for a model of each ability, where none is named.
+DEFAULT_ATTACK: dict[Ability, str] = {"gradients": "sigma-zero", "scores": "query-swap", "labels": "label-swap"}
+
+
+class _Scratch:
+    """A temporary folder that goes with the last object that holds it."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="sigmazero-"))
+        weakref.finalize(self, _remove, self.path, os.getpid())
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child must not take the folder away
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The cells that were asked for; every figure is read from the store when it is wanted."""
+    """Hold what several attacks found on one model; made by `sz.evaluate`, read from a file by `Evaluation.load`.
+
+    `print(evaluation)` says how many changes fool half of the samples, and shows a table. `evaluation["fmn"]` is the
+    `Result` of one attack, and `for name in evaluation` goes through their names. All figures are read from the file
+    `store`, which is temporary unless you named one. `keys` are the cells in it, `failed` says why a cell failed.
+    """
 
     store: Path
     keys: tuple[str, ...]
     failed: dict[str, str] = field(default_factory=dict)
-    _loader: Loader | None = field(default=None, repr=False)
+    _loader: Loader = field(default_factory=Loader, repr=False, compare=False)
+    _scratch: _Scratch | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Evaluation:
+        """Read an evaluation that `save` wrote, or all that a store holds."""
+        with Store(path) as store:
+            keys = tuple(info.key for info in store.cells() if measure.TRANSFER not in info.origin)
+            return cls(Path(path), keys, {each.key: each.error for each in store.failures()})
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write these attacks to a file, in place of an older one; `Evaluation.load` and `sigmazero report` read it."""
+        if same_file(self.store, Path(path)):
+            raise ValueError(f"{path} is the file that this evaluation is in already; name another one")
+        scratch = _Scratch()
+        made = scratch.path / "saved.db"
+        with Store(self.store) as old, Store(made, write=True) as new:
+            _copy_cells(old, new, [info for info in old.cells() if info.key in self.keys])
+        with replacing(Path(path)) as part:
+            shutil.copyfile(made, part)
+        return Path(path)
+
+    def __getitem__(self, name: str) -> Result:
+        """Return what one attack found, sample by sample; its tensors are on the CPU."""
+        with Store(self.store) as store:
+            infos = {label: info for info, label in self._labels(store)}
+            known = {_plain(label): info for label, info in infos.items()}
+            if _plain(name) not in known:
+                raise KeyError(f"no attack {name!r} in this evaluation; {hint(name, infos)}")
+            info = known[_plain(name)]
+            facts, places = store.facts(info.key), np.flatnonzero(store.stored(info.key))
+            if not len(facts):
+                raise KeyError(f"{name!r} has no samples: {self.failed.get(info.key, 'it was not run')}")
+            x = clean_rows(store, info, self._loader).images[torch.from_numpy(places)]
+            found = doubts.errors({info.key: store.findings().get(info.key, [])})
+        result = facts.to_result(x.double() if info.precision == "fp64" else x, info)
+        classes, names = (tuple(info.about.get(word, ())) or None for word in ("classes", "names"))
+        return replace(result, x=x, classes=classes, names=names, findings=tuple(found))
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names that `evaluation[name]` takes."""
+        with Store(self.store) as store:
+            return iter([label for _, label in self._labels(store)])
+
+    def __len__(self) -> int:
+        """Return the number of attacks, one with several budgets counted for each."""
+        return len(self.keys)
+
+    def _labels(self, store: Store) -> list[tuple[CellInfo, str]]:
+        """Name every cell: by its attack, and by what sets it apart from others with that name."""
+        held = {info.key: info for info in store.cells()}
+        infos = [held[key] for key in self.keys]
+        named = curves.names(infos)
+        several = {name for name in named.values() if [*named.values()].count(name) > 1}
+        within = {info.key: f" within {info.budget}" if named[info.key] in several else "" for info in infos}
+        return [(info, named[info.key] + within[info.key]) for info in infos]
 
     def records(
         self, ks: Sequence[float] | None = None, level: float | None = None, over: str = "changes"
     ) -> list[measure.Record]:
-        """One dict per cell, as `measure.table` makes them; over "cost", in what the changes cost."""
+        """Return the figures as one dictionary per attack.
+
+        ks      numbers of changes to give the success rate at
+        level   such as 0.95: add the ends of confidence intervals
+        over    "changes", or "cost" where the space has costs
+        """
         with Store(self.store) as store:
             return measure.table(measure.over(measure.load(store, self.keys), over), ks, level=level)
 
-    def rows(self, ks: Sequence[float] | None = None, level: float | None = None, over: str = "changes") -> Any:
-        """The records as a pandas DataFrame, or as they are where pandas is not installed."""
-        found = self.records(ks, level, over)
-        if importlib.util.find_spec("pandas") is None:
-            return found
-        return importlib.import_module("pandas").DataFrame(found)
+    def to_pandas(self, ks: Sequence[float] | None = None, level: float | None = None, over: str = "changes") -> Any:
+        """Return the records as a data frame with a line per attack; `evaluation[name].to_pandas()` has the samples."""
+        return require("pandas", "data", "Evaluation.to_pandas").DataFrame(self.records(ks, level, over))
 
     def table(self, ks: Sequence[float] | None = None, over: str = "changes") -> str:
-        """The figures as a Markdown table, which reads as text too, under a line with what is common to all cells."""
+        """Return the figures as a Markdown table, under a line with what all attacks have in common."""
         caption, rows = store_rows(self.records(ks, over=over))
-        return f"{caption}\n\n{markdown(rows)}" if rows else "no samples: nothing was finished"
+        return f"{caption}\n\n{markdown(rows)}" if rows else "no samples: no attack finished"
+
+    def plot(self) -> Any:
+        """Draw the success rate over the number of changes, a line per attack; return matplotlib's figure."""
+        with Store(self.store) as store:
+            return curves.draw_curves(measure.load(store, self.keys))
 
     @property
     def findings(self) -> list[Finding]:
-        """What makes these figures doubtful: what the doctor found, and what the facts say against themselves."""
+        """Return the errors that make these figures doubtful: in the model, or between the attacks."""
         with Store(self.store) as store:
             return doubts.errors(doubts.findings(store, measure.load(store, self.keys)))
 
     def facts(self, key: str) -> Facts:
-        """Per-sample facts of a cell, perturbations included."""
+        """Return the stored facts of a cell, one entry per sample."""
         with Store(self.store) as store:
             return store.facts(key)
 
     def verify(self) -> Verification:
         """Rebuild every adversarial example and ask the model again."""
         with Store(self.store) as store:
-            return verify(store, self._loader or Loader(), keys=self.keys)
+            return verify(store, self._loader, keys=self.keys)
 
     def _repr_markdown_(self) -> str:
-        """What a notebook shows of it: the same, as a table."""
+        """Show the same in a notebook."""
         return str(self)
 
     def __str__(self) -> str:
-        """The table, why attacks that failed are not in it, and what makes it doubtful."""
+        """Say what the best attack did; then the table, why attacks failed, and what makes the figures doubtful."""
+        with Store(self.store) as store:
+            cells = measure.load(store, self.keys)
         failed = [f"failed: {error}" for error in dict.fromkeys(map(str, self.failed.values()))]
-        return "\n\n".join([self.table(), *failed, *(render([each]) for each in self.findings)])
+        said = "\n".join(_sentences(cells))
+        parts = [said, self.table(), *failed, *(render([each]) for each in self.findings)]
+        return "\n\n".join(part for part in parts if part)
+
+
+def _plain(name: str) -> str:
+    return name.casefold().replace("_", "-")
+
+
+def _copy_cells(old: Store, new: Store, infos: Sequence[CellInfo]) -> None:
+    """Copy cells with their facts, inputs, findings and failures. Proofs are about models, and stay in their store."""
+    new.register(infos)
+    for info in infos:
+        if len(facts := old.facts(info.key)):
+            new.append(info.key, old.positions(info.key), facts, run=new.begin(info.provenance))
+        if (logits := old.answers(info.key)) is not None:
+            new.keep_answers(info.key, logits)
+        if info.key in (found := old.findings()):
+            new.diagnose(info.key, found[info.key])
+        asked = [info.data_hash, info.identity.get("mask"), *info.identity.get("bounds", ())]
+        for kept in {each for each in asked if isinstance(each, str)}:
+            if (arrays := old.arrays(kept)) is not None:
+                new.keep_arrays(kept, **arrays)
+    for each in old.failures():
+        if each.key in {info.key for info in infos}:
+            new.fail(each.key, each.error)
+
+
+def _sentences(cells: Sequence[Measured]) -> list[str]:
+    """Say for each model how many changes fool half of its samples, by the best attack."""
+    groups = curves.panels(cells, mix=True) if cells else []
+    said = [_sentence(group) for group in groups]
+    if len(groups) < 2:
+        return said
+    return [f"{title}: {text}" for title, text in zip(curves.panel_titles(groups), said, strict=True)]
+
+
+def _sentence(group: Sequence[Measured]) -> str:
+    """Say how the best attack did: its median, or with budgets alone its success rate within the smallest."""
+    samples, unit = f"the {group[0][0].rows} samples", f"{group[0][0].unit}s"
+    free = [cell for cell in group if cell[0].budget is None]
+    least = min((info.budget for info, _ in group if info.budget is not None), default=None)
+    tried = free or [cell for cell in group if cell[0].budget == least]
+    of = f", the best of {len(tried)} attacks" if len(tried) > 1 else ""
+    if not free and least is not None:
+        rates = [(metrics.asr(measure.changes(facts, info.unit), least), info.attack) for info, facts in tried]
+        best = max(rates, key=lambda one: one[0])
+        return f"Changing {least} {unit} fools {percent(best[0])} of {samples}, by {best[1]}{of}."
+    found = [(measure.changes(facts, info.unit), info.attack) for info, facts in free]
+    changes, attack = min(found, key=lambda one: (metrics.median(one[0]), -metrics.asr(one[0], np.inf)))
+    median = metrics.median(changes)
+    if np.isinf(median):
+        return f"No attack fools half of {samples}; {attack} fools {percent(metrics.asr(changes, np.inf))}{of}."
+    return f"Changing {number(median, 1)} {unit} fools half of {samples}, by {attack}{of}."
 
 
 def evaluate(
     model: object,
     data: Any,
-    attacks: Sequence[Any] | None = None,
+    attacks: str | Attack | Sequence[Any] | None = None,
     *,
-    store: str | PathLike[str],
+    store: str | PathLike[str] | None = None,
     limit: int | None = None,
     steps: int | None = None,
     budgets: Sequence[int] | None = None,
     unit: Unit = "feature",
-    layout: Order | None = None,
-    goal: GoalName = "untargeted",
     target: str | int | None = None,
     seed: int = 0,
-    precision: str | None = None,
     margin: float = 0.0,
     bounds: Bounds = (0.0, 1.0),
-    mask: Tensor | None = None,
+    mask: Array | None = None,
     space: Space | None = None,
     batch_size: int = BATCH_SIZE,
     name: str | None = None,
     device: str | torch.device | None = None,
+    hardware: Hardware | None = None,
+    double: bool = False,
     keep_inputs: bool = True,
     progress: bool = False,
+    anew: bool = False,
 ) -> Evaluation:
-    """Run attacks against a model on some rows into a store, doing only what the store does not have yet.
+    """Attack a model with several attacks and compare them.
 
-    model        a module, a callable from inputs to logits, anything that `sz.wrap` knows, or a name or file as
-                 `models.load` takes it
-    data         a pair (inputs, labels) of tensors or arrays, a data set of such pairs (an ImageFolder, say), a
-                 DataLoader, rows from `data.load`, or the name of a data set, a file or a folder of pictures
-    attacks      names, also such as "foolbox:L0FMNAttack", or attacks with parameters of your own, or what `sz.foreign`
-                 takes; by default one that the model allows: sigma-zero, query-swap for a model that gives scores
-                 alone, label-swap for labels alone
-    store        the file that keeps every sample's result; what it has already is not done again
-    limit        at most so many rows, the first
+    model        a module, a function from inputs to logits, a model that `sz.wrap` knows, or a name or file as
+                 `sz.models.load` takes it: "M1", "torchvision:resnet50", "net.py:build"
+    data         a pair (inputs, labels) of tensors, NumPy arrays or lists; a data set of such pairs; a DataLoader; a
+                 `Table`; rows from `sz.data.load`; or the name of a data set, a file or a folder of pictures
+    attacks      a name, an attack, or a list of them; names of other libraries too ("foolbox:L0FMNAttack"), and what
+                 `sz.foreign` takes. By default sigma-zero; query-swap for a model that gives scores alone, label-swap
+                 for one that gives labels alone
+    store        a file that keeps every sample's result; run again, only what it lacks is done. Without it the results
+                 live as long as the `Evaluation`
+    limit        use at most so many samples: a fixed sample that has each class in its share
     steps        of every attack; by default each has its own number
-    budgets      numbers of changes, for attacks that need one
-    layout       "NHWC" for tensors and a model with the channels last; the store has them first
+    budgets      numbers of changes: each attack runs once for each, and succeeds within it
     unit         "feature" counts every value, "pixel" a position once for all its channels
-    target       for goal="targeted": "next", "random" or the number of a class
-    precision    numbers of the search: None for those your process computes in, or "fp32", "tf32", "bf16", "fp64"
-    margin       the least by which a success must hold in the logits
-    bounds, mask, space  as for `Attack.run`: what may change; by default what the data says, else the box from 0 to 1
+    target       None to reach any wrong class; or the class to reach: "next" (the one after the label), "random", or
+                 its number
+    seed         of the random numbers
+    margin       the least lead in the logits that a success must have
+    bounds, mask, space  what may change, as for `Attack.run`; by default what the data says, else the box from 0 to 1
+    batch_size   samples in one batch
     name         what reports call the model
+    device       where to compute; by default where the model is. The model itself stays where it is
+    hardware     `sz.Hardware(precision=..., prepare=...)`: what makes the search faster, as for `Attack.run`
+    double       attack the model in double precision: a float64 copy of it, and float64 inputs
+    keep_inputs  keep inputs given as tensors in the store, up to 64 MB, so that reports can show them
     progress     show a bar with speed and time left, on a terminal
-    keep_inputs  put rows and tensors into the store, up to 64 MB, so that reports can show them
+    anew         replace stored results that the present model contradicts, instead of raising an error
     """
-    given = dict(locals())
-    _check(attacks, goal, target, unit, batch_size, precision)
-    check_margin(margin)
-    return _evaluated(**given | {"margin": float(margin)})
-
-
-def _evaluated(
-    model: object,
-    data: Any,
-    attacks: Sequence[Any] | None,
-    store: str | PathLike[str],
-    limit: int | None,
-    steps: int | None,
-    budgets: Sequence[int] | None,
-    layout: Order | None,
-    name: str | None,
-    device: str | torch.device | None,
-    keep_inputs: bool,
-    progress: bool,
-    **how: Any,
-) -> Evaluation:
-    """What `evaluate` does once its arguments are known to be right; `how` are those that only questions know."""
+    hardware = Hardware() if hardware is None else hardware
+    _check(attacks, target, unit, batch_size, hardware, double, margin)
     data = fspath(data) if isinstance(data, PathLike) else data
-    loader = Loader(_device(model, device), trust=[each for each in (model, data) if isinstance(each, str)])
-    spec = _model(model, name, loader, layout)
-    methods = [attack_of(each) for each in (attacks or [USUAL[ability_of(loader.model(spec))]])]
-    held = _data(data, limit, loader, layout, loader.model(spec))
-    turned = None if layout != "NHWC" or isinstance(data, str | Rows) else loader.rows(held).images.ndim
-    may = _allowed(turned, **{word: how.pop(word) for word in ("bounds", "mask", "space")})
-    rows = loader.rows(held)
-    may.on(rows).pose(rows.images, rows.labels, unit=how["unit"])  # refused here, and not once for each attack
-    base = Question(model=spec, data=held, label="", attack=methods[0], allowed=may, **how)
+    model = fspath(model) if isinstance(model, PathLike) else model
+    model, data = on_table(model, data)
+    place = _device(model, device)
+    loader = Loader(place, trust=[each for each in (model, data) if isinstance(each, str)])
+    spec = _model(model, name, loader)
+    given = [attacks] if isinstance(attacks, str | Attack) else attacks
+    methods = [attack_of(each) for each in given or [DEFAULT_ATTACK[ability_of(loader.model(spec))]]]
     methods = [method if steps is None else replace(method, steps=steps) for method in methods]
-    asked: Sequence[int | None] = budgets or [None]
-    questions = [replace(base, label=each.name, attack=each, budget=budget) for each in methods for budget in asked]
-    return _run(questions, Path(store), loader, keep_inputs and not isinstance(data, str), progress)
+    held = _data(data, limit, bounds, loader, loader.model(spec))
+    rows = loader.rows(held)
+    lower, upper = bounds
+    allowed = Allowed((_tensor(lower), _tensor(upper)), _tensor(mask), space)
+    allowed.on(rows).pose(rows.images, rows.labels, unit=unit)  # refuse bad inputs here, not once for each attack
+    questions = [
+        Question(
+            model=spec,
+            data=held,
+            label=method.name,
+            attack=method,
+            unit=unit,
+            goal="untargeted" if target is None else "targeted",
+            target=target,
+            budget=budget,
+            seed=seed,
+            precision="fp64" if double else hardware.precision,
+            margin=float(margin),
+            batch_size=batch_size,
+            prepare=hardware.prepare,
+            allowed=allowed,
+        )
+        for method in methods
+        for budget in (budgets if budgets is not None and len(budgets) else [None])
+    ]
+    scratch = _Scratch() if store is None else None
+    path = scratch.path / "evaluation.db" if scratch is not None else Path(store or "")
+    made = _run(questions, path, loader, keep_inputs and not isinstance(data, str), progress, anew)
+    return replace(made, _scratch=scratch)
 
 
 def _check(
-    attacks: Sequence[Any] | None,
-    goal: str,
-    target: str | int | None,
-    unit: str,
-    batch_size: int,
-    precision: str | None,
+    attacks: Any, target: Any, unit: str, batch_size: int, hardware: Hardware, double: bool, margin: float
 ) -> None:
-    """Refuse wrong arguments before a store is made."""
-    if precision is not None and precision not in PRECISIONS:
-        raise ValueError(f"precision={precision!r} is not allowed; {hint(str(precision), PRECISIONS)}")
-    names = {"goal": (goal, get_args(GoalName)), "unit": (unit, get_args(Unit))}
-    for word, (given, allowed) in names.items():
-        if given not in allowed:
-            raise ValueError(f"{word}={given!r} is not allowed; {hint(str(given), allowed)}")
-    if goal == "targeted" and target not in ("next", "random") and not (whole(target) and int(target or 0) >= 0):
-        raise ValueError(f'goal="targeted" needs target="next", "random" or the number of a class, not {target!r}')
-    if goal == "untargeted" and target is not None:
-        raise ValueError(f'target={target!r} needs goal="targeted"')
+    """Refuse wrong arguments before anything is loaded or a store is made."""
+    words = (
+        ("unit", unit, get_args(Unit)),
+        ("precision", hardware.precision or "fp32", get_args(Precision)),
+        ("prepare", hardware.prepare, get_args(Prepare)),
+    )
+    for word, value, known in words:
+        if value not in known:
+            raise ValueError(f"{word}={value!r} is not allowed; {hint(str(value), known)}")
+    if hardware.capture is not None:
+        raise ValueError(f"capture={hardware.capture!r} is for Attack.run: evaluate captures wherever it can")
+    if double and hardware.precision is not None:
+        raise ValueError(f"double=True and precision={hardware.precision!r} are both given; leave one of them out")
+    if target not in (None, "next", "random") and not (whole(target) and target >= 0):
+        raise ValueError(f'target={target!r} is not allowed; give "next", "random" or the number of a class')
     if not (whole(batch_size) and batch_size >= 1):
         raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
-    if isinstance(attacks, str) or (attacks is not None and not attacks):
-        raise ValueError(f'attacks={attacks!r} must be a list such as ["sigma-zero", "fmn"]')
+    if isinstance(attacks, Sequence) and not attacks:
+        raise ValueError(f'attacks={attacks!r} names no attack; give a list such as ["sigma-zero", "fmn"]')
+    check_margin(margin)
 
 
-def _run(questions: Sequence[Question], path: Path, loader: Loader, keeps: bool, progress: bool) -> Evaluation:
+def _run(
+    questions: Sequence[Question], path: Path, loader: Loader, keeps: bool, progress: bool, anew: bool
+) -> Evaluation:
     cells, missing = expand(questions, loader)
     if missing:
         raise missing[0].error
@@ -218,6 +376,7 @@ def _run(questions: Sequence[Question], path: Path, loader: Loader, keeps: bool,
         keep_tensors(store, allowed)
         if keeps:
             keep(store, without_target(loader.rows(questions[0].data), questions[0].target))
+        cells, _ = reuse(cells, store, loader, anew)
         report = execute(cells, store, loader, title=questions[0].model.name, progress=progress)
         keys = tuple(dict.fromkeys(cell.info.key for cell in cells))
         found = doubts.errors(doubts.findings(store, measure.load(store, keys)))
@@ -227,56 +386,55 @@ def _run(questions: Sequence[Question], path: Path, loader: Loader, keeps: bool,
         label = next(cell.info.attack for cell in cells if cell.info.key == key)
         warn_caller(f"{label} failed: {error}", RuntimeWarning)
     if report.interrupted:
-        raise KeyboardInterrupt  # as Python code expects; the store keeps what is finished
+        raise KeyboardInterrupt  # as Python code expects; a store that you named keeps what is finished
     return Evaluation(path, keys, report.failed, loader)
 
 
-def _allowed(turned: int | None, bounds: Bounds, mask: Tensor | None, space: Space | None) -> Allowed:
-    """What may change, with the channels first as the store has them; `turned` counts the dimensions of inputs."""
-    if turned is None:
-        return Allowed(bounds, mask, space)
-    if space is not None:
-        raise ValueError("layout='NHWC' and space are both given; say in the space which features count together")
-    lower, upper, free = (channels_first(each, turned) for each in (*bounds, mask))
-    return Allowed((lower, upper), free)
+def _tensor(values: Any) -> Any:
+    """Take arrays and lists for tensors; numbers, tensors and None stay as they are."""
+    return torch.as_tensor(np.asarray(values)) if isinstance(values, np.ndarray | list | tuple) else values
 
 
 def _called(model: object) -> str:
-    """What reports call a model that has no name: by its class, or a function by its own name."""
+    """Name a model that has no name: by its class, or a function by its own name."""
     kind = model.kind.what if isinstance(model, WrappedModel) else None
     return kind or str(getattr(model, "__name__", type(model).__name__))
 
 
-def _device(model: object, device: str | torch.device | None) -> str | torch.device:
-    if device is not None:
-        try:
-            kind = torch.device(device).type
-        except RuntimeError:
-            raise ValueError(f"device={device!r} is no device; give 'cpu' or 'cuda', or leave it out") from None
-        if kind == "cuda" and not torch.cuda.is_available():
-            raise ValueError(f"device={device!r}: torch sees no CUDA device here; give 'cpu', or leave it out")
-        return device
-    parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
-    return "cpu" if parameter is None else parameter.device
+def _device(model: object, device: str | torch.device | None) -> torch.device:
+    if device is None:
+        parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
+        return torch.device("cpu") if parameter is None else parameter.device
+    try:
+        place = torch.device(device)
+    except RuntimeError:
+        raise ValueError(f"device={device!r} is no device; give 'cpu' or 'cuda', or leave it out") from None
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device={device!r}: torch sees no CUDA device here; give 'cpu', or leave it out")
+    return place
 
 
-def _model(model: Any, name: str | None, loader: Loader, layout: Order | None) -> ModelSpec:
+def _model(model: Any, name: str | None, loader: Loader) -> ModelSpec:
+    """Tell the loader which model to ask; one on another device is copied, so that the caller's stays where it is."""
     if isinstance(model, str):
         return ModelSpec(name or model, model)
     found = understood(model)
     network = found if isinstance(found, nn.Module) else wrap(found, takes="torch")
+    if any(_elsewhere(tensor.device, loader.device) for tensor in (*network.parameters(), *network.buffers())):
+        network = copy.deepcopy(network).to(loader.device)
     spec = ModelSpec(name or _called(model), GIVEN)
-    loader.give_model(spec, facing(network.to(loader.device), layout))
+    loader.give_model(spec, network)
     return spec
 
 
-def _data(data: Any, limit: int | None, loader: Loader, layout: Order | None, model: nn.Module) -> DataSpec:
+def _elsewhere(held: torch.device, wanted: torch.device) -> bool:
+    return held.type != wanted.type or (wanted.index is not None and held.index != wanted.index)
+
+
+def _data(data: Any, limit: int | None, bounds: Bounds, loader: Loader, model: nn.Module) -> DataSpec:
     if isinstance(data, str):
         return DataSpec(data, data, limit=limit)
-    rows = rows_of(data, limit=limit)
-    check_layout(layout, tuple(rows.images.shape))
-    if not isinstance(data, Rows) and layout == "NHWC":
-        rows = replace(rows, images=channels_first(rows.images, rows.images.ndim).contiguous())
+    rows = rows_of(data, limit=limit, bounds=bounds)
     if not isinstance(data, Rows):
         rows = _fitting(rows, model, isinstance(data, tuple) and isinstance(data[0], Tensor))
     spec = DataSpec(rows.name, GIVEN)
@@ -285,7 +443,7 @@ def _data(data: Any, limit: int | None, loader: Loader, layout: Order | None, mo
 
 
 def _fitting(rows: Rows, model: nn.Module, chosen: bool) -> Rows:
-    """Rows in the number format of a network: arrays are float64 by habit, tensors by choice, which is said."""
+    """Give rows the number format of a network: arrays are float64 by habit; for tensors a warning says it."""
     parameter = next((each for each in model.parameters() if each.is_floating_point()), None)
     own = isinstance(model, WrappedModel) or (parameter is not None and parameter.dtype == torch.float64)
     if rows.images.dtype != torch.float64 or own or (parameter is None and chosen):

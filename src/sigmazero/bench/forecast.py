@@ -1,4 +1,4 @@
-"""How long cells will take here, from a pass of each model timed on the spot, or from rows that the store has."""
+"""Estimate how long cells will take here: from a timed pass of each model, or from rows that the store has."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from sigmazero.bench.cells import Cell, Loader
-from sigmazero.bench.cost import queries
-from sigmazero.bench.plan import DataSpec, ModelSpec
-from sigmazero.core.ability import ability_of
+from sigmazero.bench.cells import Cell
+from sigmazero.bench.loader import Loader
+from sigmazero.bench.plan import DataSpec, ModelSpec, Question
+from sigmazero.core.model import ability_of, logits_in
 from sigmazero.core.oracle import Model
-from sigmazero.core.outputs import logits_in
 from sigmazero.store.store import Store
 
 ROWS, TURNS = 32, 5  # of a pass that is timed
+BESIDES = 2  # queries of the clean check and of the verification
+# Queries of a search: per step, and at most, where it is not one forward and one backward pass for each step.
+QUERIES = {"EAD": (6.0, None), "BrendelBethge": (2.5, None), "VFGA": (22.0, 900), "SparseFool": (35.0, 700)}
+WITHIN_BUDGET = 0.35  # of the queries: searches that end at the first point with few enough changes
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is left of a cell: rows, queries of all of them, and seconds; `measured` if rows of it were timed."""
+    """The rest of a cell: rows, their queries, and seconds; `measured` if rows of it were timed."""
 
     cell: Cell
     done: int
@@ -33,7 +36,7 @@ class Forecast:
 
 
 def forecast(cells: Sequence[Cell], loader: Loader, store: Store | None) -> list[Forecast]:
-    """What is left of each cell; models are loaded and asked about a few rows."""
+    """Return the rest of each cell; models are loaded and asked about a few rows."""
     known = {} if store is None else {one.cell.key: one for one in store.status()}
     passes: dict[tuple[ModelSpec, DataSpec], float] = {}
     found = []
@@ -53,13 +56,25 @@ def forecast(cells: Sequence[Cell], loader: Loader, store: Store | None) -> list
     return found
 
 
+def queries(asked: Question) -> int:
+    """Return how often a search asks about a row, forwards and backwards, on average."""
+    attack = asked.attack
+    if attack.limit is not None:
+        return attack.limit
+    each, most = QUERIES.get(type(attack).__name__, (None, None))
+    count = (2.0 if attack.needs == "gradients" else 1.0) * attack.iterations if each is None else each * attack.steps
+    if most is not None:
+        count = min(count, most)
+    return round(count * (1 if asked.budget is None else WITHIN_BUDGET)) + BESIDES
+
+
 def seconds_per_query(model: Model, x: torch.Tensor) -> float:
-    """Half of a forward and a backward pass, or a forward pass of a model without gradients, per row."""
+    """Time half of a forward and a backward pass, or a forward pass of a model without gradients, per row."""
     where = next(model.parameters(), x[:0]) if isinstance(model, nn.Module) else x[:0]
     slopes = ability_of(model) == "gradients"
     x = x.to(where.device, where.dtype if where.is_floating_point() else x.dtype)
     best = float("inf")
-    # Whatever has no gradients may be a service, and have a price.
+    # A model without gradients may be a service, and have a price.
     for _ in range(TURNS if slopes else 1):
         began = time.perf_counter()
         # A model that draws numbers must not draw other ones afterwards because it was timed.

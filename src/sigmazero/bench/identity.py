@@ -1,58 +1,50 @@
-"""What makes two cells the same question: hashes of everything that determines the answer, and of nothing else.
+"""Decide when two cells are the same question: a hash of everything that decides the answer, and of nothing else.
 
-An attack of the registry is known by its class and version: golden results of the tests notice when it changes
-without a new version. All other code that runs, of attacks and of models, is known by its source.
+A model is known by its weights, its layers and the source files of its code with their local imports. This does not
+see everything: an attribute, a hook or a value that was set in memory may change what a model computes. So before
+stored facts are reused the present model is asked about some stored points (`bench.reuse`).
+
+An attack of sigmazero is known by its class, version and parameters: golden results of the tests notice when it changes
+without a new version. Any other attack is known by its source files too, and by its code as it is in memory, since no
+stored point tells whether a search is the same.
 """
 
+from __future__ import annotations
+
 import hashlib
-import os
-import re
-import secrets
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from sigmazero import attacks
+from sigmazero import models
 from sigmazero.core import losses
 from sigmazero.core.attack import Attack
 from sigmazero.core.inputs import Bound, Bounds
+from sigmazero.core.messages import canonical as canonical
+from sigmazero.core.messages import digest as digest
 from sigmazero.core.parameters import NamedModel
-from sigmazero.core.source import code_hash
-from sigmazero.core.text import canonical as canonical
-from sigmazero.core.text import digest as digest
+from sigmazero.core.source import code_hash, hash_sources, module_file, without_addresses
 from sigmazero.data import Rows
 from sigmazero.store.facts import CellInfo
 
+if TYPE_CHECKING:
+    from sigmazero.bench.plan import ModelSpec
+
 FORMAT = 1  # of the key; another one makes every stored cell a different one
-_process = [secrets.token_hex(16)]
-_unknown: dict[str, list[Any]] = {}  # code without a source, by name: two of one name are two
-
-
-def this_process() -> str:
-    """Stands for code that has no source: nothing of another process can be the same, not even of a fork of this."""
-    return _process[0]
-
-
-def _forked() -> None:
-    _process[0] = secrets.token_hex(16)
-
-
-if hasattr(os, "register_at_fork"):  # where there is no fork, every process imports this anew
-    os.register_at_fork(after_in_child=_forked)
+PROGRAMS = (torch.fx.GraphModule, torch.jit.ScriptModule)  # modules that hold their code themselves
 
 
 def hash_integers(values: Tensor) -> str:
-    """SHA-256 of whole numbers in their order."""
+    """Return the SHA-256 of whole numbers in their order."""
     return hashlib.sha256(values.detach().cpu().numpy().astype("<i8").tobytes()).hexdigest()
 
 
 def hash_tensors(tensors: Mapping[str, Any]) -> str:
-    """SHA-256 of named tensors, wherever they are."""
+    """Return the SHA-256 of named tensors, wherever they are."""
     found = hashlib.sha256(b"state 1\n")
     for name, value in sorted(tensors.items()):
         if not isinstance(value, Tensor):  # what a layer saves besides tensors
@@ -65,89 +57,90 @@ def hash_tensors(tensors: Mapping[str, Any]) -> str:
 
 
 def hash_weights(network: nn.Module) -> str:
-    """SHA-256 of a network's state dict, whatever file it came from and wherever it is now.
-
-    100 MB take a tenth of a second, so it can be taken again after a run to see whether something wrote to them.
-    """
+    """Return the SHA-256 of a network's state dict, whatever file it came from and wherever it is now."""
     return hash_tensors(network.state_dict())
 
 
 def hash_file(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def patches(kind: type) -> Iterator[FunctionType]:
-    """Functions that were put into a class from outside: its source does not show them."""
-    for base in kind.__mro__:
-        for value in vars(base).values():
-            if isinstance(value, FunctionType) and not is_torch(value.__module__):
-                inside = value.__module__ == base.__module__ and value.__qualname__.startswith(f"{base.__qualname__}.")
-                if not inside:
-                    yield value
+def describe_model(network: nn.Module, spec: ModelSpec | None = None) -> dict[str, Any]:
+    """Return what a model is known by besides its weights; `spec` tells how it was loaded, if it was.
 
-
-def is_torch(module: str | None) -> bool:
-    """Whether a module of that name is a part of torch."""
-    return (module or "").partition(".")[0] == "torch"
-
-
-def without_addresses(text: str) -> str:
-    """A text without the places in memory that Python shows for things without a better name."""
-    return re.sub(r" at 0x[0-9a-f]+", "", text)
-
-
-def known_code(thing: type | Callable[..., Any]) -> str:
-    """Name and hash of some code; where it has no source, one that holds for this very thing in this process alone."""
-    name = f"{thing.__module__}.{thing.__qualname__}"
-    found = code_hash(thing)
-    if found is None:
-        met = _unknown.setdefault(name, [])
-        if not met:
-            warnings.warn(
-                f"the source of {name} cannot be read, so nothing tells whether it is the same tomorrow: what is "
-                "stored for it now is used again in this process alone; define it in a file",
-                stacklevel=2,
-            )
-        if not any(thing is one for one in met):
-            met.append(thing)
-        found = f"{this_process()} {next(place for place, one in enumerate(met) if one is thing)}"
-    return f"{name} {found}"
+    A zoo model is known by its architecture, an exported program or an ONNX file by that file, other code by the
+    layers that it shows and by its source files.
+    """
+    entry = None if spec is None else models.find(spec.spec)
+    if entry is not None:
+        return {
+            "architecture": entry.architecture,
+            "options": dict(entry.options),
+            "mean": entry.mean,
+            "std": entry.std,
+        }
+    code: list[Any] = [type(module) for module in network.modules()]
+    if spec is None:
+        known: dict[str, Any] = {"class": f"{type(network).__module__}.{type(network).__qualname__}"}
+    else:
+        place, _, function = spec.spec.rpartition(":")
+        known = {"function": function, "normalize": spec.normalize}
+        file = Path(spec.spec) if not place else Path(place) if place.endswith(".py") else module_file(place)
+        known |= {} if file is None else {"file": hash_file(file)}
+        code += [] if file is None else [file]
+    programs = [str(getattr(module, "code", "")) for module in network.modules() if isinstance(module, PROGRAMS)]
+    layers = without_addresses(repr(network))
+    return {**known, "layers": digest([layers, *programs]), "sources": hash_sources(code)}
 
 
 def describe_attack(attack: Attack) -> dict[str, Any]:
-    """Class, version, all parameters and the code that is not ours, of the attack and of its loss; not its name."""
+    """Return an attack's class, version and parameters; of one that is not ours, or was patched, also its code."""
     kind = type(attack)
     parameters = plain_parameters(attack)
     known = {"class": kind.__name__, "version": attack.version, "parameters": parameters}
-    ours = kind.__module__.startswith(f"{attacks.__name__}.")
-    registered = ours and kind in {type(each) for each in attacks.ATTACKS.values()}
-    code: list[type | Callable[..., Any]] = [] if registered else [kind, *patches(kind)]
+    code: list[type | Callable[..., Any]] = [*getattr(attack, "code", ())]  # of a function that a user made an attack
+    code += [kind] if not _ours(kind) else _patches(kind)
     loss = losses.LOSSES.get(str(parameters.get("loss")))
-    code += getattr(attack, "code", ())  # of a function that a user made an attack
-    code += [loss] if loss is not None and loss.__module__ != losses.__name__ else []
-    return {**known, "code": sorted({known_code(thing) for thing in code})} if code else known
+    code += [loss] if loss is not None and not _ours(loss) else []
+    if not code:
+        return known
+    names = sorted(f"{_name(thing)} {code_hash(thing)}" for thing in code)
+    return {**known, "code": names, "sources": hash_sources(code)}
+
+
+def _ours(thing: Any) -> bool:
+    return str(thing.__module__).partition(".")[0] == "sigmazero"
+
+
+def _name(thing: Any) -> str:
+    return f"{thing.__module__}.{getattr(thing, '__qualname__', type(thing).__qualname__)}"
+
+
+def _patches(kind: type) -> list[Callable[..., Any]]:
+    """Return functions that were put into a class of ours from outside."""
+    held = [value for base in kind.__mro__ for value in vars(base).values() if isinstance(value, FunctionType)]
+    return [each for each in held if not _ours(each) and each.__module__ not in ("dataclasses", "typing", "abc", None)]
 
 
 def plain_parameters(attack: Attack) -> dict[str, Any]:
-    """An attack's parameters as JSON can hold them: an attack inside as its description, a network by name or hash."""
-    return {
-        name: describe_attack(value)
-        if isinstance(value, Attack)
-        else list(value)
-        if isinstance(value, tuple)
-        else value.name
-        if isinstance(value, NamedModel)
-        else hash_weights(value)
-        if isinstance(value, nn.Module)
-        else value
-        for name, value in attack.parameters().items()
-    }
+    """Return an attack's parameters as JSON holds them: an attack by its description, a network by name or hash."""
+    return {name: _plain(value) for name, value in attack.parameters().items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Attack):
+        return describe_attack(value)
+    if isinstance(value, NamedModel):
+        return value.name
+    if isinstance(value, nn.Module):
+        return hash_weights(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def plain_bound(bound: Bound) -> float | str:
-    """One side of a box as JSON can hold it: a number, or the hash of one that differs from feature to feature."""
+    """Return one side of a box as JSON holds it: a number, or the hash of one that differs between features."""
     return hash_tensors({"bound": bound}) if isinstance(bound, Tensor) and bound.ndim else float(bound)
 
 
@@ -168,10 +161,10 @@ def describe_cell(
     space: dict[str, Any] | None = None,
     surrogate: nn.Module | None = None,
 ) -> dict[str, Any]:
-    """All that determines the answer, as JSON can hold it; its digest is the key of the cell.
+    """Return all that decides the answer, as JSON holds it; its digest is the key of the cell.
 
     Names, machine, device and batch size do not enter. A margin, a space and the weights of a surrogate enter where
-    there is one; the space is given as `allowed.described` makes it.
+    there is one; the space is given as `constraints.described` makes it.
     """
     return {
         **({"margin": margin} if margin else {}),
@@ -193,7 +186,7 @@ def describe_cell(
 
 
 def contradictions(info: CellInfo) -> list[str]:
-    """What in a cell's description does not fit its key; nothing can be said of a cell without an identity."""
+    """Return which parts of a cell's description do not fit its key."""
     if not info.identity:
         return []
     wrong = [] if digest(info.identity) == info.key else ["key"]
@@ -204,7 +197,6 @@ def contradictions(info: CellInfo) -> list[str]:
 
 
 def _differing(info: CellInfo, asked: dict[str, Any]) -> list[str]:
-    """The fields of a description that are not those of what was asked."""
     described: dict[str, tuple[Any, Any]] = {
         "parameters": (info.parameters, asked["attack"]["parameters"]),
         "version": (info.version, asked["attack"]["version"]),

@@ -1,99 +1,151 @@
-"""How far a run is, over all workers: for the terminal, and in the store for `sigmazero status`."""
+"""Show how far a run is: a bar on a terminal, a line every 30 seconds elsewhere, a note in the store for `status`."""
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
-from collections import Counter, deque
-from dataclasses import dataclass, field
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from sigmazero.store.facts import CellInfo
+from sigmazero.bench.cells import Cell
+from sigmazero.bench.forecast import queries
+from sigmazero.core.messages import visible
 
-WINDOW = 60.0  # seconds over which the speed is taken
-LINES = 8  # workers that have a line of their own on a terminal
-NOTED = 2.0  # seconds between two notes in the store
-
-
-@dataclass
-class WorkerState:
-    """What a worker does, and how many rows it brought; `cell` is the key of the cell it is at, and `what` its name."""
-
-    state: str = "starting"
-    place: str = ""
-    cell: str = ""
-    what: str = ""
-    rows: int = 0
-
-    def begin(self, cell: CellInfo) -> None:
-        """It is at a cell from now on."""
-        self.state, self.cell, self.what = "working", cell.key, f"{cell.attack} against {cell.model}"
-
-    def end(self, state: str) -> None:
-        """It is at none."""
-        self.state, self.cell, self.what = state, "", ""
+WINDOW = 60.0  # seconds over which the speed is measured
+NOTE_EVERY = 2.0  # seconds between two notes in the store
+LINE_EVERY = 30.0  # seconds between two lines without a terminal
 
 
-@dataclass
-class Crew:
-    """The workers of a run by number, and its speed."""
+class Progress:
+    """Count rows, and predict the time left.
 
-    total: int
-    workers: dict[int, WorkerState] = field(default_factory=dict)
-    done: int = 0
-    _marks: deque[tuple[float, int]] = field(default_factory=deque)
-    _noted: float = 0.0
+    A row of a cell is expected to take its number of queries times the seconds that a query of the same model took so
+    far, or a query of any model before this one has been measured.
+    """
 
-    def __post_init__(self) -> None:
-        """The clock starts."""
-        self._marks.append((time.monotonic(), 0))
+    def __init__(self, cells: Sequence[Cell], rows: Sequence[int], workers: int = 1) -> None:
+        self.cells, self.left, self.workers = cells, list(rows), max(workers, 1)
+        self.total, self.done, self.cell = sum(rows), 0, ""
+        self._queries = [queries(cell.question) for cell in cells]
+        self._spent: defaultdict[Any, list[float]] = defaultdict(lambda: [0.0, 0.0])  # seconds and queries by model
+        self._marks: deque[tuple[float, int]] = deque([(time.monotonic(), 0)])
+        self._noted = 0.0
 
-    def advance(self, worker: int, rows: int) -> None:
-        """Rows of a worker are stored."""
+    def begin(self, place: int) -> None:
+        """A worker begins with a unit of a cell."""
+        info = self.cells[place].info
+        self.cell = f"{info.attack} against {info.model} on {info.dataset}"
+
+    def add(self, place: int, rows: int, seconds: float) -> None:
+        """Rows of a cell are stored, which took a worker so many seconds."""
         self.done += rows
-        self.workers[worker].rows += rows
+        self.left[place] -= rows
+        spent = self._spent[self.cells[place].question.model]
+        spent[0] += seconds
+        spent[1] += rows * self._queries[place]
         now = time.monotonic()
         self._marks.append((now, self.done))
         while len(self._marks) > 2 and now - self._marks[0][0] > WINDOW:
             self._marks.popleft()
 
+    def drop(self, place: int, rows: int) -> None:
+        """Rows of a cell failed and are not waited for."""
+        self.left[place] -= rows
+
+    def seconds_per_row(self, place: int) -> float | None:
+        """The seconds that a worker needs for a row of a cell; None before anything is measured."""
+        every = list(self._spent.values())
+        seconds, asked = self._spent.get(self.cells[place].question.model, (0.0, 0.0))
+        if not asked:
+            seconds, asked = sum(one[0] for one in every), sum(one[1] for one in every)
+        return None if not asked else seconds / asked * self._queries[place]
+
+    def time_left(self) -> float | None:
+        """The seconds until all rows are done; None before anything is measured."""
+        parts = [rows * (self.seconds_per_row(place) or 0.0) for place, rows in enumerate(self.left)]
+        return sum(parts) / self.workers if self.done else None
+
     def speed(self) -> float | None:
-        """Rows per second of all workers, lately; None before the first are stored."""
+        """Rows per second lately, of all workers; None before the first are stored."""
         began, before = self._marks[0]
         seconds = time.monotonic() - began
         return (self.done - before) / seconds if self.done and seconds > 0 else None
 
-    def time_left(self, work: float) -> float | None:
-        """Seconds until everything is done, if one worker needs so many; None before the first rows are stored."""
-        return work / max(self._counts()["working"], 1) if self.done else None
+    def line(self) -> str:
+        """The cell, the rows done and the time left, in a line."""
+        return f"{self.cell}: {self.done} of {self.total} rows, {_clock(self.time_left())} left"
+
+    def note(self) -> dict[str, Any]:
+        """Return what a store keeps for `sigmazero status`."""
+        return {
+            "cell": self.cell,
+            "rows": self.done,
+            "of": self.total,
+            "speed": self.speed(),
+            "left": self.time_left(),
+        }
 
     def due(self) -> bool:
         """Whether it is time for another note in the store."""
-        if time.monotonic() - self._noted < NOTED:
+        if time.monotonic() - self._noted < NOTE_EVERY:
             return False
         self._noted = time.monotonic()
         return True
 
-    def words(self) -> str:
-        """A line for each worker, or for each state if they are many."""
-        if len(self.workers) > LINES:
-            return ", ".join(f"{count} {state}" for state, count in self._counts().items())
-        return "\n".join(
-            f"{number} {one.state} {one.what} ({one.rows} rows)" for number, one in sorted(self.workers.items())
-        )
 
-    def _counts(self) -> Counter[str]:
-        return Counter(one.state for one in self.workers.values())
+def _clock(seconds: float | None) -> str:
+    """Return a time as h:mm:ss.
 
-    def note(self, work: float) -> dict[str, Any]:
-        """All of it, as a store keeps it; `work` is what is left, in seconds of one worker."""
-        return {
-            "cells": sorted({one.cell for one in self.workers.values() if one.cell}),
-            "rows": self.done,
-            "of": self.total,
-            "speed": self.speed(),
-            "left": self.time_left(work),
-            "workers": [
-                {"worker": number, "state": one.state, "place": one.place, "what": one.what, "rows": one.rows}
-                for number, one in sorted(self.workers.items())
-            ],
-        }
+    >>> _clock(3725.2), _clock(None)
+    ('1:02:05', 'unknown time')
+    """
+    if seconds is None:
+        return "unknown time"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+@contextmanager
+def shown(progress: Progress, title: str, show: bool, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+    """Show progress inside the block, if `show`; yield a function to call whenever it changed."""
+    if not show:
+        yield _nothing
+    elif sys.stderr.isatty():
+        with _bar(progress, title) as update:
+            yield update
+    else:
+        over = threading.Event()
+
+        def lines() -> None:
+            while not over.wait(LINE_EVERY):
+                say(f"{title}: {progress.line()}")
+
+        threading.Thread(target=lines, daemon=True).start()
+        try:
+            yield _nothing
+        finally:
+            over.set()
+
+
+def _nothing() -> None:
+    """Show nothing."""
+
+
+@contextmanager
+def _bar(progress: Progress, title: str) -> Iterator[Callable[[], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[state]}"))
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(visible(title), total=progress.total, state="")
+
+        def update() -> None:
+            state = f"{progress.done}/{progress.total} rows, {_clock(progress.time_left())} left"
+            bar.update(task, completed=progress.done, description=visible(f"{title}\n{progress.cell}"), state=state)
+
+        yield update

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sigmazero.bench import identity
-from sigmazero.bench.allowed import Allowed
-from sigmazero.bench.cells import ABSENT, Loader
-from sigmazero.bench.inputs import clean_rows
-from sigmazero.bench.model_identity import describe_code, describe_module
+from sigmazero.bench.answers import probe, same_answers
+from sigmazero.bench.constraints import Allowed
+from sigmazero.bench.loader import ABSENT, Loader, clean_rows
 from sigmazero.bench.plan import ModelSpec
-from sigmazero.core.text import one_line
+from sigmazero.core.messages import one_line
 from sigmazero.data import Rows
 from sigmazero.store.facts import Integers
 from sigmazero.store.proofs import Proof, ProofKey, row_digests
@@ -31,6 +30,7 @@ from sigmazero.truth.certify import certify
 
 METHOD, VERSION = "certify", 1  # of what is proved here: raised when it proves otherwise, so that proofs tell their age
 TOGETHER = 50  # inputs that are certified before they are stored
+POINTS = 16  # inputs by whose logits a model is recognised
 
 
 def certify_into(
@@ -50,9 +50,11 @@ def certify_into(
     certified together. Returns what is known of every row, and why cells cannot be told of it.
     """
     device = loader.device
-    known = torch.from_numpy(recall_proofs(path, key, rows))
+    known = torch.from_numpy(recall_proofs(path, key, rows, network))
     whole = _known(rows, known, up_to, key.unit, device)
     lost: list[str] = keep_proofs(path, key, rows, np.zeros(len(rows), np.int64), np.zeros(len(rows)), loader=loader)
+    with Store(path, write=True) as store:
+        _keep_answers(store, key, network, rows)
     left = torch.arange(len(rows)) if resume is not None else (known <= up_to).nonzero()[:, 0]
     asked: Any = {"up_to": up_to, "unit": key.unit, "resume": resume, **how}
     together = TOGETHER if resume is None else max(len(rows), 1)
@@ -68,29 +70,64 @@ def certify_into(
 
 
 def _known(rows: Rows, least: torch.Tensor, up_to: int, unit: Any, device: torch.device) -> Certificates:
-    """What proofs tell before anything is certified."""
+    """Return what proofs tell before anything is certified."""
     count = torch.zeros(len(rows), dtype=torch.float64, device=device)
     held = (least.to(device), torch.full_like(count, torch.inf), rows.images.to(device).clone(), least.to(device) > 0)
     return Certificates(*held, least.to(device) > up_to, count, count.clone(), up_to, unit)
 
 
 def proof_key(network: nn.Module, unit: str, allowed: Allowed, rows: Rows, spec: ModelSpec | None = None) -> ProofKey:
-    """What a proof is about: a network that was loaded as `spec` says, or was handed in, and what may change."""
-    code = describe_module(network) if spec is None else describe_code(spec, network)
+    """Return the key of proofs about a network, loaded as `spec` says or handed in, and its constraints."""
+    code = identity.describe_model(network, spec)
     said = allowed.identity(tuple(rows.images.shape[1:]))
     mask = None if said["mask"] is None else identity.hash_tensors({"mask": said["mask"]})
     bounds = [identity.plain_bound(bound) for bound in said["bounds"]]
     return ProofKey.of(identity.hash_weights(network), code, unit, bounds, mask, said["space"])
 
 
-def recall_proofs(path: Path, key: ProofKey, rows: Rows) -> Integers:
-    """How many changes a store has proved to be needed for each row; 0 where it has no proof, or there is no store."""
+def recall_proofs(path: Path, key: ProofKey, rows: Rows, network: nn.Module | None = None) -> Integers:
+    """Return how many changes a store has proved to be needed for each row; 0 where it has no proof.
+
+    network   the present model: refused if it answers differently from the one that the proofs are about
+    """
     if not path.exists():
         return np.zeros(len(rows), np.int64)
     with Store(path) as store:
         known = store.proofs(key)
+        if known and network is not None:
+            _check_answers(store, key, network)
     digests = row_digests(rows.images, rows.labels)
     return np.array([known[row].least if row in known else 0 for row in digests], np.int64)
+
+
+def _answers(key: ProofKey) -> str:
+    return f"answers {identity.digest(list(key))}"
+
+
+def _keep_answers(store: Store, key: ProofKey, network: nn.Module, rows: Rows) -> None:
+    """Keep some inputs and the model's answers, by which later runs recognise it."""
+    if len(rows) and store.arrays(_answers(key)) is None:
+        x = rows.images[torch.linspace(0, len(rows) - 1, min(len(rows), POINTS)).round().long()]
+        logits = probe(network, x.to(device_of(network)))
+        store.keep_arrays(_answers(key), x=x.numpy(), logits=logits.numpy())
+
+
+def _check_answers(store: Store, key: ProofKey, network: nn.Module) -> None:
+    """Refuse proofs about a model that answered differently."""
+    held = store.arrays(_answers(key))
+    if held is None:
+        return
+    fresh = probe(network, torch.from_numpy(held["x"]).to(device_of(network)))
+    if not same_answers(torch.from_numpy(held["logits"]), fresh):
+        raise ValueError(
+            f"{store.path}: the model's outputs differ from those of the model that its proofs are about, although "
+            "weights and source files are unchanged; use another store"
+        )
+
+
+def device_of(network: nn.Module) -> torch.device:
+    """Return the device of a network's parameters; the processor if it has none."""
+    return next((each.device for each in network.parameters()), torch.device("cpu"))
 
 
 def keep_proofs(

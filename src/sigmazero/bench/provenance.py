@@ -1,10 +1,13 @@
-"""Where and with what facts were made."""
+"""Record where, and with which versions, facts were made."""
 
 import os
 import platform
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,11 @@ import numpy as np
 import torch
 
 import sigmazero
-from sigmazero.run.numbers import Numbers
+from sigmazero.run.precision import Numbers
 
 
 def versions() -> dict[str, str]:
-    """What runs here, as far as it may change a result."""
+    """Return the versions that may change a result."""
     return {
         "sigmazero": sigmazero.__version__,
         "torch": torch.__version__,
@@ -26,10 +29,11 @@ def versions() -> dict[str, str]:
 
 
 def provenance(device: torch.device) -> dict[str, Any]:
-    """Versions, device, commit and time of a run."""
+    """Return versions, device, processor, commit and time of a run."""
     return {
         **versions(),
         "device": device_name(device),
+        "processor": processor(),
         "threads": torch.get_num_threads(),
         "numbers": Numbers.current(device).words,
         "began": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -38,14 +42,33 @@ def provenance(device: torch.device) -> dict[str, Any]:
 
 
 def device_name(device: torch.device) -> str:
-    """The device in words."""
+    """Return the device in words."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{device.type} ({platform.machine()}, {os.cpu_count()} cores)"
 
 
+@cache
+def processor() -> str:
+    """Return the model of the processor, and the instructions that torch uses on it: both change the last bits."""
+    model = platform.processor()
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return f"{model or platform.machine()} ({torch.backends.cpu.get_cpu_capability()})"
+
+
+@cache
+def package_hash() -> str:
+    """Return the hash of this package's files: two copies of one version may differ."""
+    root, found = Path(sigmazero.__file__).parent, sha256()
+    for path in sorted(root.rglob("*.py")):
+        found.update(f"{path.relative_to(root).as_posix()}\n".encode() + path.read_bytes().replace(b"\r\n", b"\n"))
+    return found.hexdigest()
+
+
 def commit(folder: Path) -> dict[str, Any]:
-    """The commit this code is at and whether it has uncommitted changes, if it runs from a checkout."""
+    """Return the commit of this code and whether it has uncommitted changes, if it runs from a checkout."""
     root = next((place for place in folder.parents if (place / ".git").exists()), None)
     if root is None:
         return {"commit": None, "dirty": None}
@@ -62,7 +85,7 @@ def _git(root: Path, *arguments: str) -> str:
 
 
 def peak_process() -> int | None:
-    """The most memory this process has held, in bytes; None where the system does not tell."""
+    """Return the most memory this process has held, in bytes; None where the system does not tell."""
     if sys.platform == "win32":
         return None
     import resource
@@ -72,11 +95,11 @@ def peak_process() -> int | None:
 
 
 def peak_device(device: torch.device) -> int | None:
-    """The most memory held on a device since `reset_peak`."""
+    """Return the most memory held on a device since `reset_peak`."""
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
 
 
 def reset_peak(device: torch.device) -> None:
-    """Begin to watch the device's memory."""
+    """Begin to measure the device's memory."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

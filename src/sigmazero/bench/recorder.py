@@ -1,4 +1,4 @@
-"""A network that notes what it is asked about one sample, for a trace of the search."""
+"""Record every query about one sample, for a trace of the search."""
 
 from dataclasses import dataclass, field
 
@@ -7,15 +7,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sigmazero.core.outputs import logits_in
+from sigmazero.core.model import logits_in
 from sigmazero.core.problem import Problem
-from sigmazero.run.numbers import Numbers
+from sigmazero.run.precision import Numbers
 from sigmazero.store.trace import SIDE, Trace
 
 
 @dataclass
 class Notes:
-    """What was asked, call by call."""
+    """The queries, call by call."""
 
     margin: list[Tensor] = field(default_factory=list)
     prediction: list[Tensor] = field(default_factory=list)
@@ -26,7 +26,7 @@ class Notes:
 
 
 class Recorder(nn.Module):
-    """A network that notes what it is asked about one sample; the answers are the network's own."""
+    """A network that records the queries about one sample; the answers are the network's own."""
 
     def __init__(self, network: nn.Module, problem: Problem) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Recorder(nn.Module):
         self.ability = getattr(network, "ability", "gradients")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Ask, and note."""
+        """Ask the network, and record the query."""
         logits = logits_in(self.network(x.clone()))  # which it may write to
         # Only what is asked in strict numbers: a check in the caller's own asks about points that were noted.
         if Numbers.current(x.device).strictly:
@@ -56,7 +56,7 @@ class Recorder(nn.Module):
         notes.value.append(x.flatten(1)[changed].cpu())
 
     def trace(self) -> Trace:
-        """Everything noted, and the landscape of a problem that can be drawn."""
+        """Return all queries, and the landscape of a problem that can be drawn."""
         kept = {name: torch.cat(values).numpy() for name, values in vars(self.notes).items()}
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept.pop("count"))])
         kept["margin"] = kept["margin"].astype(np.float64)

@@ -1,4 +1,4 @@
-"""Whether examples found on one model fool the others of a store, kept as cells of their own.
+"""Ask whether examples found on one model fool the others of a store; keep the answers as cells of their own.
 
 Such a cell has the points of another cell and another model. Every point is judged as those of attacks are; `verify`
 checks it as any other. Its key covers the cell that the points come from, so it is asked about once.
@@ -12,10 +12,11 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from sigmazero.bench.allowed import recall as recall_allowed
-from sigmazero.bench.cells import Loader, in_format
+from sigmazero.bench.constraints import recall as recall_allowed
 from sigmazero.bench.identity import digest
+from sigmazero.bench.loader import Loader, in_format
 from sigmazero.bench.provenance import provenance
+from sigmazero.bench.reuse import check_same_models
 from sigmazero.bench.verify import load
 from sigmazero.report.measure import TRANSFER
 from sigmazero.run.check import check
@@ -24,8 +25,9 @@ from sigmazero.store.store import Store
 
 
 def pairs(store: Store) -> Iterator[tuple[CellInfo, CellInfo]]:
-    """Every untargeted run, and what a cell of its examples on each other model of the same rows would be."""
-    every = [info for info in store.cells() if info.identity and TRANSFER not in info.origin]
+    """Yield every untargeted run with the cell of its examples on each other model of the same rows."""
+    old = store.superseded()
+    every = [i for i in store.cells() if i.identity and TRANSFER not in i.origin and i.key not in old]
     for source in every:
         if source.goal != "untargeted" or source.budget is not None:
             continue
@@ -36,7 +38,7 @@ def pairs(store: Store) -> Iterator[tuple[CellInfo, CellInfo]]:
 
 
 def _described(source: CellInfo, other: CellInfo) -> CellInfo:
-    """The cell of a run's examples on the model of another cell."""
+    """Return the cell of a run's examples on the model of another cell."""
     identity = {**source.identity, "model": other.identity["model"], TRANSFER: source.key}
     return replace(
         source,
@@ -51,10 +53,13 @@ def _described(source: CellInfo, other: CellInfo) -> CellInfo:
 
 
 def transfer(store: Store, loader: Loader, told: Callable[[CellInfo], None] = lambda _: None) -> int:
-    """Ask the models about what is not stored yet; the number of rows that were asked about."""
+    """Ask the models about what is not stored yet; return the number of rows that were asked about."""
     asked, run = 0, None
+    wanted = list(pairs(store))
+    held = {info.key: info for pair in wanted for info in pair if info.key in store.cell_keys()}
+    check_same_models(store, held.values(), loader)
     # The rows and the model of a loader stay until others are asked for: by rows, then by model.
-    for source, info in sorted(pairs(store), key=lambda pair: (pair[1].data_hash, pair[1].model_sha256)):
+    for source, info in sorted(wanted, key=lambda pair: (pair[1].data_hash, pair[1].model_sha256)):
         store.register([info])
         there, done = store.positions(source.key), store.stored(info.key)
         new = np.flatnonzero(~done[there])
@@ -63,13 +68,13 @@ def transfer(store: Store, loader: Loader, told: Callable[[CellInfo], None] = la
         run = store.begin(provenance(loader.device)) if run is None else run
         told(info)
         facts = _asked(store, loader, info, store.facts(source.key).take(new), there[new])
-        store.append(info.key, there[new], facts, run=run, seconds=float(facts.seconds.sum()))
+        store.append(info.key, there[new], facts, run=run)
         asked += len(new)
     return asked
 
 
 def _asked(store: Store, loader: Loader, info: CellInfo, found: Facts, places: Integers) -> Facts:
-    """What the model says of the examples that were found, and of the clean inputs of the others."""
+    """Return the model's answers to the examples that were found, and to the clean inputs of the others."""
     network, rows, _ = load(store, info, loader)
     network, images = in_format(network, rows.images, info.precision)
     some = torch.from_numpy(places)

@@ -1,47 +1,58 @@
-"""Believe nothing of what a store says.
+"""Check a store: rebuild every adversarial example, ask the model again, and run some searches again.
 
-Every value is compared with its checksum, every adversarial example is rebuilt, shown to the model, and counted again.
+Every sample is compared with its checksum, every adversarial example is rebuilt, shown to the model and counted, and
+counts that no attack can have made are noticed. Whether a search asked as often as is stored, or really found nothing,
+only another search can tell: `rerun` makes some again and reports how they differ. Another processor, number of threads
+or version rounds differently and may lead a search elsewhere, so differences are figures and no accusation.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from sigmazero import attacks
 from sigmazero.bench import identity
-from sigmazero.bench.allowed import judge_missing
-from sigmazero.bench.allowed import recall as recall_allowed
 from sigmazero.bench.answers import probe, same_answers
-from sigmazero.bench.cells import ABSENT, Loader, in_format, origin
-from sigmazero.bench.inputs import GIVEN, recall
-from sigmazero.bench.trust import refuse_untrusted
+from sigmazero.bench.constraints import Allowed, judge_missing
+from sigmazero.bench.constraints import recall as recall_constraints
+from sigmazero.bench.loader import ABSENT, GIVEN, Loader, in_format, origin, recall, refuse_untrusted
+from sigmazero.bench.provenance import provenance
+from sigmazero.bench.worker import forced
+from sigmazero.core.attack import Attack
+from sigmazero.core.domain import Unit
+from sigmazero.core.hardware import Prepare
+from sigmazero.core.model import logits_in
 from sigmazero.core.oracle import Model
-from sigmazero.core.outputs import logits_in
 from sigmazero.core.problem import Problem, whole
 from sigmazero.core.result import Outcome
 from sigmazero.data import Rows
-from sigmazero.run.numbers import Numbers
-from sigmazero.run.turns import strictly
+from sigmazero.report.measure import TRANSFER
+from sigmazero.run import Hardware, Session
+from sigmazero.run.precision import Numbers, strictly
 from sigmazero.spaces.space import Space
-from sigmazero.store.checksums import Flaw
 from sigmazero.store.facts import CellInfo, Facts
-from sigmazero.store.store import Store, StoreError
+from sigmazero.store.store import Flaw, Store, StoreError
 from sigmazero.store.trace import Trace
 
 BATCH_SIZE = 101  # not one that plans use: a fact must not depend on it
 ROUNDING = 1e-4  # by how much of the largest logit two kernels may differ in single precision
 COARSE = 3e-2  # and by how much two number formats, such as fp32 and bf16
+BATCHES = 2  # of a cell that are run again, drawn at random
+SAME = ("torch", "numpy", "device", "threads", "processor", "sigmazero")  # as in the run: then bits should be the same
+COMPARED = ("outcome", "l0", "l0_pixel", "clean_prediction", "prediction", "step_found", "forwards", "backwards")
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """Something stored that is not so; `row` is None where it concerns the whole cell, `cell` where the whole store."""
+    """A stored value that is not true; `row` is None where it concerns the whole cell, `cell` where the whole store."""
 
     cell: CellInfo | None
     row: int | None
@@ -57,10 +68,12 @@ class Disagreement:
 
 @dataclass
 class Verification:
-    """What a check of a store found.
+    """The outcome of a check of a store.
 
-    `skipped` says why cells could not be checked, `notes` what the check cannot tell, and `survive_8bit` counts the
-    `found` adversarial examples that still fool once rounded.
+    rows           samples that were checked
+    skipped        cells that could not be checked, with the reason
+    notes          what the check cannot tell, and how searches differed that were run again
+    survive_8bit   how many of the `found` adversarial examples still fool once rounded
     """
 
     rows: int = 0
@@ -87,7 +100,7 @@ def verify(
     if not (whole(batch_size) and batch_size >= 1):
         raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
     done = Verification(survive_8bit=0 if export_8bit else None)
-    flaws = [flaw for flaw in store.audit() if keys is None or flaw.key is None or flaw.key in keys]
+    flaws = [flaw for flaw in store.damage() if keys is None or flaw.key is None or flaw.key in keys]
     damaged = {flaw.key for flaw in flaws}
     infos: dict[str, CellInfo] = {}
     for key in store.cell_keys():
@@ -98,7 +111,6 @@ def verify(
     for flaw in flaws:
         place = f"cell {flaw.key[:12]}: " if flaw.key is not None and flaw.key not in infos else ""
         done.disagreements.append(Disagreement(infos.get(flaw.key or ""), None, f"{place}{flaw.what}"))
-    done.notes += [] if None in damaged else store.notes()
     if keys is None and None not in damaged and (proofs := sum(len(store.proofs(key)) for key in store.proof_keys())):
         done.notes.append(f"{proofs} proved lower bounds are compared with the points, and not proved again here")
     for key, info in infos.items():
@@ -129,7 +141,7 @@ def _verify_cell(store: Store, info: CellInfo, loader: Loader, done: Verificatio
 
 
 def load(store: Store, info: CellInfo, loader: Loader) -> tuple[nn.Module, Rows, Tensor | None]:
-    """Model, rows and, if it is targeted, classes to reach of a stored cell."""
+    """Return the model, the rows and, if it is targeted, the classes to reach of a stored cell."""
     model, data, target = origin(info)
     refuse_untrusted([each for each in (model, data) if not loader.has(each)], loader.trust)
     if model.spec == GIVEN and not loader.has(model):
@@ -162,12 +174,10 @@ def _check_cell(
     done.disagreements += [Disagreement(info, None, what) for what in wrong]
     if wrong:
         return  # another model or other rows than those of the run: nothing more can be said
-    allowed = recall_allowed(store, info, spaces)
+    allowed = recall_constraints(store, info, spaces)
     if judge_missing(info, allowed):
         done.notes.append(str(Disagreement(info, None, "accept of its space is not stored, and was not asked again")))
-    goals = (rows.labels if targets is None else targets).to(device)
-    how: dict[str, Any] = {"unit": info.unit, "budget": info.budget, "margin": info.margin}
-    problem = allowed.pose(images.to(device), goals, targeted=targets is not None, **how)
+    problem = pose(info, allowed, images, rows, targets, device)
     double = images.dtype == torch.float64
     numbers = Numbers.strict(device) if double else Numbers.current(device)
     with strictly(network, device):
@@ -184,7 +194,7 @@ def _check_cell(
 
 
 def _check_trace(network: nn.Module, problem: Problem, trace: Trace, batch_size: int) -> str:
-    """What is wrong with a trace; nothing if all is well."""
+    """Return what is wrong with a trace; nothing if all is well."""
     if not np.array_equal(trace.clean, problem.x[0].cpu().numpy()):
         return "the trace begins at another input"
     for start in range(0, len(trace), batch_size):
@@ -201,7 +211,7 @@ def _check_trace(network: nn.Module, problem: Problem, trace: Trace, batch_size:
 def _identity(
     info: CellInfo, network: nn.Module, rows: Rows, targets: Tensor | None, facts: Facts, places: NDArray[Any]
 ) -> Iterator[str]:
-    """Whether model and rows are those that the facts are about, and the perturbations fit them."""
+    """Yield how model and rows differ from those that the facts are about."""
     if (found := identity.hash_weights(network)) != info.model_sha256:
         yield f"the model here has other weights (sha256 {found[:12]}, stored {info.model_sha256[:12]})"
     if rows.content_hash != info.data_hash or len(rows) != info.rows:
@@ -222,7 +232,8 @@ def _identity(
 def _check_batch(
     info: CellInfo, network: nn.Module, problem: Problem, facts: Facts, done: Verification, numbers: Numbers
 ) -> None:
-    wrong = contradicted(network, problem, facts, _coarse(info)) + _held_once(network, problem, facts, numbers)
+    wrong = contradicted(network, problem, facts, coarse_numbers(info)) + _held_once(network, problem, facts, numbers)
+    wrong += [(int(row), what) for mask, what in facts.impossible(info.steps) for row in facts.row[mask]]
     done.disagreements += [Disagreement(info, row, what) for row, what in wrong]
     changed = facts.found & (np.diff(facts.offsets) > 0)
     done.found += int(changed.sum())
@@ -232,15 +243,31 @@ def _check_batch(
         done.survive_8bit += int((changed & still).sum())
 
 
-def _coarse(info: CellInfo) -> bool:
-    """Whether a cell's facts were made in a process with coarser numbers than strict fp32; older ones never were."""
+def coarse_numbers(info: CellInfo) -> bool:
+    """Return whether a cell's facts were made in a coarser number format than strict fp32."""
     made = info.provenance.get("numbers")
     strict = Numbers.strict("cpu").words
     return any(one != strict for one in (made if isinstance(made, list) else [made]) if one is not None)
 
 
+def pose(
+    info: CellInfo, allowed: Allowed, images: Tensor, rows: Rows, targets: Tensor | None, device: torch.device
+) -> Problem:
+    """Return the problem of all rows of a stored cell."""
+    return allowed.pose(
+        images.to(device),
+        (rows.labels if targets is None else targets).to(device),
+        targeted=targets is not None,
+        unit=cast(Unit, info.unit),
+        budget=info.budget,
+        seed=info.seed,
+        ids=rows.ids,
+        margin=info.margin,
+    )
+
+
 def _held_once(network: Model, problem: Problem, facts: Facts, numbers: Numbers) -> list[tuple[int, str]]:
-    """Stored points that hold in strict fp32 or in these numbers, but not in both, by the row's number."""
+    """Return the stored points that hold in strict fp32 or in these numbers, but not in both, by the row's number."""
     strict = Numbers.strict(numbers.device)
     if numbers == strict:
         return []
@@ -255,11 +282,10 @@ def _held_once(network: Model, problem: Problem, facts: Facts, numbers: Numbers)
 
 
 def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = False) -> list[tuple[int, str]]:
-    """What of some facts is not so, by the row's number; the model is asked about clean and adversarial inputs.
+    """Return what of some facts is not true, by the row's number; ask the model about clean and adversarial inputs.
 
-    To be called while the model is quiet and in strict numbers; `problem` has the rows of the facts in their order.
-    `coarse` says that they were made where the process computed in others: there a clean input that is wrong by their
-    rounding alone may count as right.
+    Call it in strict numbers; `problem` has the rows of the facts in their order. `coarse` says that they were made in
+    a coarser number format: there a clean input that is wrong by rounding alone may count as right.
     """
     x_adv = facts.rebuild(problem.x)
     # A model may write to what it is given, and give the same memory again.
@@ -300,7 +326,7 @@ def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = 
 
 
 def _unlawful(problem: Problem, x_adv: Tensor, facts: Facts) -> Iterator[tuple[NDArray[np.bool_], str]]:
-    """What a space says of stored examples: whether they are legal, and what they cost."""
+    """Yield whether stored examples are legal in their space, and whether their costs are right."""
     changed = facts.found & (np.diff(facts.offsets) > 0)
     domain = problem.domain
     illegal = (domain.within(x_adv) & ~domain.legal(x_adv)).cpu().numpy()
@@ -316,7 +342,7 @@ def _unlawful(problem: Problem, x_adv: Tensor, facts: Facts) -> Iterator[tuple[N
 
 
 def _gap(logits: Tensor) -> Tensor:
-    """By how much the largest logit leads; not at all where one is not finite."""
+    """Return by how much the largest logit leads; 0 where one is not finite."""
     top = logits.topk(2, dim=1).values
     return torch.where(logits.isfinite().all(1), top[:, 0] - top[:, 1], 0.0)
 
@@ -325,3 +351,109 @@ def _differs(logits: Tensor, prediction: NDArray[Any], slack: Tensor) -> NDArray
     wrong = logits.argmax(1).cpu().numpy() != prediction
     found: NDArray[np.bool_] = wrong & (_gap(logits) > slack).cpu().numpy()
     return found
+
+
+def rerun(store: Store, loader: Loader, share: float | int, done: Verification, seed: int = 0) -> int:
+    """Run batches of some cells again and note in a verification how they differ; return the rows compared.
+
+    share   a number of cells, or a float: the part of all cells; at least one cell is drawn
+    seed    for the draw of cells and batches; cells that `done` could not check, or found at fault, are not drawn
+    """
+    out = {one.cell.key for one in (*done.skipped, *done.disagreements) if one.cell is not None and one.row is None}
+    # What was found on other models is no run of an attack, so there is nothing to run again.
+    every = [one.cell for one in store.status() if one.done and TRANSFER not in one.cell.origin]
+    held = [info for info in every if info.key not in out]
+    if not held:
+        done.notes.append("no cell could be run again")
+        return 0
+    draw = random.Random(seed)
+    count = round(share * len(held)) if isinstance(share, float) else share
+    rows = 0
+    for info in draw.sample(held, min(max(count, 1), len(held))):
+        try:
+            rows += _compare(store, info, loader, done, draw)
+        except (*ABSENT, ValueError, LookupError, TypeError, StoreError) as error:
+            done.skipped.append(Disagreement(info, None, f"cannot be run again: {error}"))
+    return rows
+
+
+def attack_of(described: Mapping[str, Any]) -> Attack:
+    """Return the attack that a cell's identity describes: one of the registry, as it is here."""
+    kind = described["class"]
+    known = next((each for each in attacks.ATTACKS.values() if type(each).__name__ == kind), None)
+    if known is None or "code" in described:
+        raise LookupError(f"its attack {kind} is not in the registry of sigmazero")
+    values: dict[str, Any] = {
+        name: attack_of(value) if isinstance(value, dict) else tuple(value) if isinstance(value, list) else value
+        for name, value in described["parameters"].items()
+    }
+    made = replace(known, **values)
+    if made.version != described["version"]:
+        raise ValueError(f"{kind} is version {made.version} here, the facts are of version {described['version']}")
+    if identity.describe_attack(made) != described:
+        raise ValueError(f"{kind} is described with other parameters or other code than it has here")
+    return made
+
+
+def _compare(store: Store, info: CellInfo, loader: Loader, done: Verification, draw: random.Random) -> int:
+    """Run batches of a cell again and note how they differ; return their number of rows."""
+    if not info.identity:
+        raise LookupError("it does not describe its attack in full")
+    attack = attack_of(info.identity["attack"])
+    network, rows, targets = load(store, info, loader)
+    network, images = in_format(network, rows.images, info.precision)
+    problem = pose(info, recall_constraints(store, info, loader.spaces), images, rows, targets, loader.device)
+    precision = forced(info.precision)
+    numbers = Numbers.current(loader.device)
+    if precision is None:
+        numbers = Numbers.named(info.precision, loader.device)
+    batches, facts, stored = store.batches(info.key), store.facts(info.key), store.positions(info.key)
+    traced, compared = store.traced(info.key), 0
+    for places, made in draw.sample(batches, min(BATCHES, len(batches))):
+        prepare: Prepare = "none" if traced[places].any() else made.get("prepare", "fold")
+        hardware = Hardware(precision, prepare=prepare)
+        part: Problem = problem.take(torch.from_numpy(places).to(loader.device))
+        with numbers.applied(), Session(attack, network, hardware, batch_size=len(places)) as session:
+            result = session.run(part)
+        at = torch.from_numpy(places)
+        goals_here = None if targets is None else targets[at]
+        fresh = Facts.from_result(result, rows.labels[at], goals_here, part.x, priced=part.domain.priced)
+        kept = facts.take(np.searchsorted(stored, places))
+        done.notes += _compared(info, kept, fresh, _same_place(made, loader.device))
+        compared += len(places)
+    return compared
+
+
+def _same_place(made: Mapping[str, Any], device: torch.device) -> bool:
+    """Return whether a run with this provenance should give the same bits here."""
+    here = provenance(device)
+    return device.type == "cpu" and all(made.get(name) == here.get(name) for name in SAME)
+
+
+def _compared(info: CellInfo, kept: Facts, fresh: Facts, same_place: bool) -> list[str]:
+    """Say in a line how a batch that was run again differs from the stored one; nothing if it does not."""
+    pairs = {name: (getattr(kept, name), getattr(fresh, name)) for name in COMPARED}
+    masks = {name: (here != there) & ~((here != here) & (there != there)) for name, (here, there) in pairs.items()}
+    masks["margin"] = ~np.isclose(kept.margin, fresh.margin, rtol=ROUNDING, atol=ROUNDING, equal_nan=True)
+    masks["changes"] = _changes(kept) != _changes(fresh)
+    parts = [f"{name} of {int(mask.sum())}" for name, mask in masks.items() if mask.any()]
+    if not parts:
+        return []
+    where = "here" if same_place else "on another machine or with other versions"
+    means = [f"{_mean(each):.2f}" for each in (kept, fresh)]
+    asked = [f"{float((each.forwards + each.backwards).mean()):.0f}" for each in (kept, fresh)]
+    what = f"run again {where}, of {len(kept)} rows differ: {', '.join(parts)}; mean changes {means[1]} against "
+    what += f"{means[0]} stored, mean queries {asked[1]} against {asked[0]} stored"
+    return [str(Disagreement(info, None, what))]
+
+
+def _changes(facts: Facts) -> NDArray[np.object_]:
+    """Return the changes of each row, as bytes."""
+    spans = zip(facts.offsets[:-1], facts.offsets[1:], strict=True)
+    found = [facts.index[a:b].tobytes() + facts.value[a:b].tobytes() for a, b in spans]
+    return np.array([*found, None], dtype=object)[:-1]
+
+
+def _mean(facts: Facts) -> float:
+    found = facts.l0[np.isfinite(facts.l0)]
+    return float(found.mean()) if len(found) else float("nan")

@@ -1,12 +1,22 @@
-"""A cell and a span of its rows in, facts out: no store in sight, and nothing that depends on another span.
+"""Attack batches of a cell and return their facts; nothing here knows the store.
 
-What is costly to make stays warm from one span to the next: the rows on the device, the model in its number format, its
-lowered copy, the recordings, the batch size that fits.
+Batch i of a cell is rows i·b to (i+1)·b, where b is the cell's batch size. So a row's batch depends on nothing but its
+position, and a resumed run repeats the batches, and on the same machine the bits, of an undisturbed one.
+
+What is costly to make stays from one unit to the next: the rows on the device, the model in its number format, its
+prepared copy, the recordings, the batch size that fits.
 """
 
+from __future__ import annotations
+
 import copy
+import os
+import platform
+import traceback
 from collections.abc import Hashable, Iterator
-from dataclasses import asdict, dataclass, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field
 from typing import Any, cast, get_args
 
 import numpy as np
@@ -17,123 +27,184 @@ from torch import Tensor, nn
 from sigmazero import models
 from sigmazero.bench import identity
 from sigmazero.bench.answers import steady
-from sigmazero.bench.cells import Cell, Loader
-from sigmazero.bench.provenance import peak_device, peak_process, reset_peak
+from sigmazero.bench.cells import Cell
+from sigmazero.bench.loader import Loader
+from sigmazero.bench.provenance import peak_device, peak_process, provenance, reset_peak
 from sigmazero.bench.recorder import Recorder
-from sigmazero.core.attack import Precision
+from sigmazero.core import faults
 from sigmazero.core.findings import CODES
+from sigmazero.core.hardware import Precision
+from sigmazero.core.model import Stopped
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Result
 from sigmazero.data import Rows
 from sigmazero.models.doctor import ROWS, examine
 from sigmazero.run import Hardware, Prepared, Session
 from sigmazero.run.memory import at_most
-from sigmazero.store.batches import Packed
+from sigmazero.run.precision import Numbers
 from sigmazero.store.facts import Facts
 from sigmazero.store.trace import Trace
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What a cell asks about: a network, and a question about all of its rows, on the device and in its numbers."""
+class Unit:
+    """Consecutive batches of a cell for one worker: the rows from `start` up to `stop`.
 
-    network: nn.Module
-    problem: Problem
-    rows: Rows
-    targets: Tensor | None
-    weights: str  # their hash, as they were loaded
+    examine   run the doctor on the cell's model, too
+    tries     how often this unit has failed so far
+    """
 
-    def take(self, span: slice) -> Problem:
-        """The question about some consecutive rows."""
-        return self.problem.take(torch.arange(span.start, span.stop, device=self.problem.x.device))
+    cell: Cell
+    start: int
+    stop: int
+    examine: bool = False
+    tries: int = 0
+
+    def batches(self) -> Iterator[slice]:
+        """The batches of the unit; a traced cell has one row in each."""
+        size = batch_rows(self.cell)
+        for start in range(self.start, self.stop, size):
+            yield slice(start, min(start + size, self.stop))
+
+
+def batch_rows(cell: Cell) -> int:
+    """Return how many rows a batch of a cell has."""
+    return 1 if cell.question.trace else cell.question.batch_size
 
 
 @dataclass(frozen=True)
-class Attacked:
-    """What a batch of a cell's rows brought, and what it took; `places` says which rows, in rising order."""
+class Batch:
+    """The facts of some rows of a cell, what they took, and the trace of a single row if the cell asks for it."""
 
-    places: NDArray[np.int64]
+    positions: NDArray[np.int64]
     facts: Facts
     seconds: float
     peak_device: int | None
     peak_process: int | None
     trace: Trace | None = None
-    packed: Packed | None = None  # the facts as a store keeps them, if the driver is to be spared that
+
+
+@dataclass(frozen=True)
+class UnitResult:
+    """The batches of a unit that are done, and the error that ended it: its traceback and its first line."""
+
+    batches: list[Batch] = field(default_factory=list)
+    findings: list[dict[str, str]] | None = None
+    answers: NDArray[np.float64] | None = None
+    error: str = ""
+    line: str = ""
+
+
+@dataclass(frozen=True)
+class Introduction:
+    """Where a worker computes, and with which versions."""
+
+    place: str
+    provenance: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network and the problem of all rows of a cell, on the device and in the cell's number format."""
+
+    network: nn.Module
+    problem: Problem
+    rows: Rows
+    targets: Tensor | None
 
 
 class Worker:
-    """Attacks spans of cells. Cells of one model share its lowered copy, those of one question also the recordings."""
+    """Attack units. Cells of one model share its prepared copy; batches of one cell also share the recordings.
 
-    def __init__(self, loader: Loader) -> None:
-        self.loader = loader
+    foreign   the loader's process is not the one that asked: apply the float32 settings of the cell
+    """
+
+    def __init__(self, loader: Loader, *, foreign: bool = False) -> None:
+        self.loader, self.foreign = loader, foreign
         self._subject: tuple[Hashable, Subject] | None = None
         self._double: tuple[nn.Module, nn.Module] | None = None
         self._prepared: tuple[nn.Module, Prepared] | None = None
         self._session: tuple[str, Session] | None = None
-        self._clean: tuple[Session, Tensor] | None = None
 
-    def attack(self, cell: Cell, span: slice, known: Tensor | None = None) -> Iterator[Attacked]:
-        """The facts that a span of a cell's rows answers for, batch by batch, as soon as they are verified.
+    def introduce(self) -> Introduction:
+        """Return where this worker computes, and with which versions."""
+        return Introduction(f"{platform.node()} {os.getpid()}", provenance(self.loader.device))
 
-        Batches are always those of the whole cell: a batch belongs to the span that has the first of its rows that is
-        wanted, so some rows may lie beyond the span. Whatever the spans, together they bring every row once, and each
-        in the same company: on most networks a row's last bits depend on how many rows are asked about at once.
+    def attack(self, unit: Unit) -> UnitResult:
+        """Attack the batches of a unit; an error ends it, and the batches before it are kept."""
+        faults.reach("unit.taken")
+        batches: list[Batch] = []
+        findings, answers, error, line = None, None, "", ""
+        try:
+            if unit.examine:
+                steady_answers = self.answers(unit.cell)
+                answers = None if steady_answers is None else steady_answers.numpy()
+                findings = self.diagnose(unit.cell)
+            with self._numbers(unit.cell):
+                attack = self._traced if unit.cell.question.trace else self._batch
+                for rows in unit.batches():
+                    for batch in attack(unit.cell, rows):
+                        batches.append(batch)  # one by one: those before an error count
+        except Exception as raised:
+            # An attack or a model may raise anything. The text travels, since the error itself may not be picklable.
+            trace = "".join(traceback.format_exception(raised)).encode(errors="backslashreplace")
+            error, line = trace.decode(), (str(raised) or type(raised).__name__).splitlines()[0]
+        faults.reach("unit.done")
+        return UnitResult(batches, findings, answers, error, line)
 
-        `known` marks rows of the cell whose facts are not wanted.
-        """
-        subject, q = self.subject(cell), cell.question
-        wanted = torch.ones(len(subject.rows), dtype=torch.bool, device="cpu") if known is None else ~known
-        if q.trace:
-            for place in range(span.start, span.stop):
-                if wanted[place]:
-                    yield self._traced(cell, place)
-            return
+    def _numbers(self, cell: Cell) -> AbstractContextManager[None]:
+        """Apply the float32 settings of the process that asked, for a cell that names none of its own."""
+        if not self.foreign or cell.question.precision is not None:
+            return nullcontext()
+        return Numbers.named(cell.info.precision, self.loader.device).applied()
+
+    def _batch(self, cell: Cell, rows: slice) -> Iterator[Batch]:
+        """Attack one batch, in parts if memory does not suffice; of a model that stops answering keep what is done."""
         device, session = self.loader.device, self._of(cell)
+        places = torch.arange(rows.start, rows.stop, device="cpu")
+        problem = self.subject(cell).problem.take(places.to(device))
         reset_peak(device)
-        clean = self._clean_answers(cell)
-        mine = _mine(session.searched(subject.problem, clean, at_most(subject.network, q.batch_size)), span, wanted)
-        for rows, result in session.batches(subject.problem, known=~mine.to(device), clean=clean):
-            order = rows.argsort()
-            kept = order[mine.to(device)[rows[order]]]
-            if len(kept):
-                yield self._facts(cell, rows[kept].cpu(), result.take(kept))
-            reset_peak(device)
+        parts: list[tuple[Tensor, Result]] = []
+        stopped = None
+        try:
+            parts.extend(session.batches(problem))
+        except Stopped as error:
+            stopped = error
+        if parts:
+            done = torch.cat([part for part, _ in parts])
+            order = done.argsort()
+            result = Result.join([result for _, result in parts]).take(order)
+            yield self._facts(cell, places[done[order].to("cpu")], result)
+        if stopped is not None:
+            raise stopped
 
-    def _clean_answers(self, cell: Cell) -> Tensor:
-        """What the cell's model says of all its rows; asked once for all spans of a cell."""
-        if self._clean is None or self._clean[0] is not self._of(cell):
-            self._clean = self._of(cell), self._of(cell).clean(self.subject(cell).problem)
-        return self._clean[1]
+    def _traced(self, cell: Cell, rows: slice) -> Iterator[Batch]:
+        """Attack one row and record every point that is asked about."""
+        if (precision := cell.info.precision) not in ("fp32", "fp64"):
+            raise ValueError(f"a trace needs fp32 or fp64: a search in {precision} rounds the points it asks about")
+        subject, places = self.subject(cell), torch.arange(rows.start, rows.stop, device="cpu")
+        recorder = Recorder(subject.network, subject.problem.take(places.to(self.loader.device)))
+        # A captured step would be recorded once and replayed unseen.
+        hardware = Hardware("fp32", capture=False, prepare="none")
+        result = Session(self.loader.ready(cell.question.attack), recorder, hardware).run(recorder.problem)
+        yield self._facts(cell, places, result, recorder.trace())
 
-    def _traced(self, cell: Cell, place: int) -> Attacked:
-        """One row, with every point that was asked about."""
+    def _facts(self, cell: Cell, places: Tensor, result: Result, trace: Trace | None = None) -> Batch:
         subject = self.subject(cell)
-        recorder = _recorder(cell, subject.network, subject.take(slice(place, place + 1)))
-        # A recorded step would be noted once and replayed unseen.
-        result = Session(
-            self.loader.ready(cell.question.attack), recorder, Hardware("fp32", capture=False, prepare="none")
-        ).run(recorder.problem)
-        return replace(self._facts(cell, torch.tensor([place], device="cpu"), result), trace=recorder.trace())
-
-    def _facts(self, cell: Cell, places: Tensor, result: Result) -> Attacked:
-        subject = self.subject(cell)
-        if identity.hash_weights(subject.network) != subject.weights:
-            name = cell.question.model.name
-            raise ValueError(f"the weights of {name} changed while it was attacked; what was found is not stored")
         targets = None if subject.targets is None else subject.targets[places]
         x = subject.problem.x[places.to(self.loader.device)]
-        return Attacked(
-            places=places.numpy(),
-            facts=Facts.from_result(
-                result, subject.rows.labels[places], targets, x, priced=subject.problem.domain.priced
-            ),
+        labels, priced = subject.rows.labels[places], subject.problem.domain.priced
+        return Batch(
+            positions=places.numpy(),
+            facts=Facts.from_result(result, labels, targets, x, priced=priced),
             seconds=result.seconds,
             peak_device=peak_device(self.loader.device),
             peak_process=peak_process(),
+            trace=trace,
         )
 
     def subject(self, cell: Cell) -> Subject:
-        """Model and rows of a cell, in single precision unless it asks for double."""
+        """Return model and rows of a cell, in single precision unless it asks for double."""
         q = cell.question
         key = (q.model, q.data, q.precision, q.target, q.seed, q.unit, q.budget, q.margin, q.allowed)
         if self._subject is None or self._subject[0] != key:
@@ -162,10 +233,10 @@ class Worker:
             ids=rows.ids,
             margin=q.margin,
         )
-        return Subject(network, problem, rows, targets, identity.hash_weights(network))
+        return Subject(network, problem, rows, targets)
 
     def answers(self, cell: Cell) -> Tensor | None:
-        """What the cell's model says of a few clean rows; None if it says something else each time."""
+        """Return the model's logits of a few clean rows; None if they differ each time."""
         subject = self.subject(cell)
         return steady(subject.network, subject.problem.x)
 
@@ -175,28 +246,22 @@ class Worker:
         return self._double[1]
 
     def _of(self, cell: Cell) -> Session:
-        """The session of a cell, on what is prepared of its model."""
+        """Return the session of a cell, on the prepared copy of its model."""
         network = self.subject(cell).network
         hardware = Hardware(forced(cell.info.precision), prepare=cell.question.prepare)
         if self._prepared is None or self._prepared[0] is not network or self._prepared[1].hardware != hardware:
             self._session, self._prepared = None, (network, Prepared(network, hardware))
         if self._session is None or self._session[0] != cell.info.key:
             size = at_most(network, cell.question.batch_size)
-            shared = Session(
-                self.loader.ready(cell.question.attack), network, batch_size=size, prepared=self._prepared[1]
-            )
+            attack = self.loader.ready(cell.question.attack)
+            shared = Session(attack, network, batch_size=size, prepared=self._prepared[1], rows=cell.info.rows)
             self._session = cell.info.key, shared
         return self._session[1]
 
-    @property
-    def recordings(self) -> int:
-        """How many steps were recorded on the model at hand."""
-        return 0 if self._prepared is None else self._prepared[1].recordings
-
     def diagnose(self, cell: Cell) -> list[dict[str, str]]:
-        """What the doctor says of a cell's model: each finding as texts, with what its code means.
+        """Return the doctor's findings about a cell's model as texts, each with what its code means.
 
-        It sees no more rows at a time than an attack does, so that it needs no more memory.
+        The doctor asks about no more rows at a time than an attack does, so that it needs no more memory.
         """
         subject = self.subject(cell)
         count = len(subject.rows)
@@ -209,8 +274,36 @@ class Worker:
         ]
 
 
+_current: ContextVar[Worker] = ContextVar("worker")
+
+
+@contextmanager
+def current(worker: Worker) -> Iterator[None]:
+    """Let `attack_unit` and `introduce` use this worker inside the block."""
+    before = _current.set(worker)
+    try:
+        yield
+    finally:
+        _current.reset(before)
+
+
+def become(worker: Worker) -> None:
+    """Let `attack_unit` and `introduce` use this worker for the rest of this process."""
+    _current.set(worker)
+
+
+def attack_unit(unit: Unit) -> UnitResult:
+    """Attack a unit on the worker of this process; executors are given this function."""
+    return _current.get().attack(unit)
+
+
+def introduce() -> Introduction:
+    """Return where the worker of this process computes, and with which versions."""
+    return _current.get().introduce()
+
+
 def _box(cell: Cell) -> dict[str, Any]:
-    """What the doctor is to judge the inputs by; ends for each sample would have to be chosen with the rows."""
+    """Return the limits that the doctor judges inputs by; limits for each sample would have to be chosen with them."""
     allowed = cell.question.allowed
     several = any(isinstance(bound, Tensor) and bound.ndim for bound in allowed.bounds)
     bounds = (-torch.inf, torch.inf) if several else allowed.bounds
@@ -218,31 +311,15 @@ def _box(cell: Cell) -> dict[str, Any]:
 
 
 def _claimed(cell: Cell) -> float | None:
-    """The accuracy that the zoo knows of a cell's model; None for a model of one's own."""
+    """Return the accuracy that the zoo knows of a cell's model; None for a model of one's own."""
     entry = models.find(cell.question.model.spec)
     return None if entry is None else entry.clean_accuracy or entry.implied_accuracy
 
 
 def forced(precision: str) -> Precision | None:
-    """The numbers that the search of a cell was told to compute in; None for those of the process around it.
+    """Return the number format that a cell's search asks for; None for that of the process around it.
 
     One in double precision computes in the inputs' own type.
     """
     known = "fp32" if precision == "fp64" else precision if precision in get_args(Precision) else None
     return cast("Precision | None", known)
-
-
-def _mine(batches: list[Tensor], span: slice, wanted: Tensor) -> Tensor:
-    """Which rows a span answers for, given the batches of the whole cell: of them the wanted ones."""
-    mine = torch.zeros_like(wanted)
-    mine[span] = True
-    for rows in batches:
-        asked = rows[wanted[rows]]
-        mine[rows] = bool(len(asked)) and span.start <= int(asked[0]) < span.stop
-    return mine & wanted
-
-
-def _recorder(cell: Cell, network: nn.Module, problem: Problem) -> Recorder:
-    if (precision := cell.info.precision) not in ("fp32", "fp64"):
-        raise ValueError(f"a trace needs fp32 or fp64: a search in {precision} rounds the points it asks about")
-    return Recorder(network, problem)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from sigmazero.bench.plan import ModelSpec
-from sigmazero.bench.toml import Lines, TomlTable, read_toml
+from sigmazero.core import toml
+from sigmazero.core.toml import Names, Number, Table, Text
 from sigmazero.models import find
 
 TOLD = ("title", "authors", "license", "architecture", "trained_on", "trained_against", "note")
 LINKS = ("paper", "code")
-KEYS = ("name", "model", "weights", "normalize", "sha256", "boards", "accuracy", "random", "lower", *TOLD, *LINKS)
-LONGEST = 1 << 16  # bytes of a card
-_HASH, _FILE = re.compile(r"[0-9a-f]{64}"), re.compile(r"[\w][\w.+-]*")
+MAX_BYTES = 1 << 16  # of a card
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="what `bench.identity.hash_weights` gives")]
+Link = Annotated[str, Field(pattern=r"^https?://[^\s\"'<>\\]+$")]
+_FILE = re.compile(r"[\w][\w.+-]*")
 
 
 @dataclass(frozen=True)
@@ -68,63 +73,60 @@ class ModelCard:
         return [file for file in (self.code_file, self.weights, lower) if file is not None]
 
 
+class LowerTable(Table):
+    """`[lower]`."""
+
+    file: Text
+    method: Text
+    url: Link | None = None
+
+
+class CardFile(Table):
+    """The tables of a card."""
+
+    name: Text
+    model: Text
+    sha256: Sha256
+    boards: Names
+    weights: Text | None = None
+    normalize: Text | None = None
+    accuracy: Number | None = None
+    random: bool = False
+    lower: LowerTable | None = None
+    title: Text | None = None
+    authors: Text | None = None
+    license: Text | None = None
+    architecture: Text | None = None
+    trained_on: Text | None = None
+    trained_against: Text | None = None
+    note: Text | None = None
+    paper: Link | None = None
+    code: Link | None = None
+
+
 def read_card(path: Path) -> ModelCard:
-    """The card in a file; an error names the file, the line and what is wrong."""
+    """Read a card; errors name the file, the line and the value."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; a card is a TOML file (docs/leaderboard.md)")
-    if path.stat().st_size > LONGEST:
-        raise ValueError(f"{path}: a card of more than {LONGEST // 1024} KB is none; name another file")
-    text = path.read_bytes().decode("utf-8", errors="replace")
-    table = TomlTable(read_toml(text, str(path)), str(path), Lines(text))
-    table.only(KEYS)
-    name, model, sha256 = (_needed(table, key) for key in ("name", "model", "sha256"))
-    if not _HASH.fullmatch(sha256):
-        raise table.error(
-            "sha256 must be the 64 digits that bench.identity.hash_weights gives of the loaded model", "sha256"
-        )
-    boards = table.texts("boards")
-    if boards is None:
-        raise table.error('boards is missing; name those that the model stands on: boards = ["mnist"]')
-    links = {key: _link(table, key) for key in LINKS if key in table}
-    told = {key.replace("_", " "): said for key in TOLD if (said := table.text(key)) is not None}
-    weights, accuracy = table.text("weights"), table.number("accuracy", 0.0)
+    if path.stat().st_size > MAX_BYTES:
+        raise ValueError(f"{path}: a card of more than {MAX_BYTES // 1024} KB is none; name another file")
+    text = toml.read(path)
+    held = toml.parse(text, CardFile, str(path))
+    lower = held.lower
     card = ModelCard(
-        name,
-        model,
-        sha256,
-        tuple(boards),
-        weights,
-        table.text("normalize"),
-        accuracy,
-        _lower(table),
-        told,
-        links,
-        table.flag("random"),
+        held.name,
+        held.model,
+        held.sha256,
+        tuple(held.boards),
+        held.weights,
+        held.normalize,
+        held.accuracy,
+        None if lower is None else Lower(lower.file, lower.method, lower.url),
+        {key.replace("_", " "): getattr(held, key) for key in TOLD if getattr(held, key) is not None},
+        {key: getattr(held, key) for key in LINKS if getattr(held, key) is not None},
+        held.random,
     )
     for file in card.files:
         if not _FILE.fullmatch(file):
-            raise table.error(f"{file!r} must be the name of a file beside the card, without folders")
+            raise toml.error(text, str(path), f"{file!r} must be the name of a file beside the card, without folders")
     return card
-
-
-def _needed(table: TomlTable, key: str) -> str:
-    found = table.text(key)
-    if found is None:
-        raise table.error(f"{key} is missing; a card needs name, model, sha256 and boards")
-    return found
-
-
-def _link(table: TomlTable, key: str) -> str:
-    found = _needed(table, key)
-    if not re.fullmatch(r"https?://[^\s\"'<>\\]+", found):
-        raise table.error(f"{key} = {found!r} must be an address that begins with https://", key)
-    return found
-
-
-def _lower(table: TomlTable) -> Lower | None:
-    if "lower" not in table:
-        return None
-    inside = table.below("lower")
-    inside.only(("file", "method", "url"))
-    file, method = (_needed(inside, key) for key in ("file", "method"))
-    return Lower(file, method, _link(inside, "url") if "url" in inside else None)

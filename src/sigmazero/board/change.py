@@ -17,16 +17,16 @@ from torch import Tensor, nn
 
 from sigmazero.auto.cascade import SparseAutoAttack
 from sigmazero.auto.draws import Voted
-from sigmazero.bench.allowed import Allowed, keep
-from sigmazero.bench.cells import Loader
+from sigmazero.bench.constraints import Allowed, keep
 from sigmazero.bench.identity import hash_file
+from sigmazero.bench.loader import Loader
 from sigmazero.bench.provenance import provenance
 from sigmazero.board.card import ModelCard, read_card
 from sigmazero.board.entry import CLEAN, cells_on, describe, held, load_network, lower_bounds, on_device
 from sigmazero.board.folder import CARD, POINTS, BoardError, BoardRules, Leaderboard, slug_of
 from sigmazero.board.points import Claim, about_models, claims, said_of
-from sigmazero.core.ability import ability_of
 from sigmazero.core.findings import CODES, Finding, gating
+from sigmazero.core.model import ability_of
 from sigmazero.core.result import Outcome, Result
 from sigmazero.data import Rows
 from sigmazero.models import find

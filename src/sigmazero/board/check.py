@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sigmazero.bench import verify as recheck
-from sigmazero.bench.cells import ABSENT, Loader
-from sigmazero.bench.trust import UntrustedCode
+from sigmazero.bench.loader import ABSENT, Loader, UntrustedCode
 from sigmazero.board.card import ModelCard
 from sigmazero.board.entry import CLEAN, cells_on, describe, held, load_network, lower_bounds, origin_of
 from sigmazero.board.folder import POINTS, BoardError, Leaderboard
 from sigmazero.board.prove import unproved
-from sigmazero.core.ability import Ability, ability_of
+from sigmazero.core.model import Ability, ability_of
 from sigmazero.report.intervals import wilson
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store, StoreError

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from sigmazero import models
 from sigmazero.auto.draws import Voted
 from sigmazero.bench import identity
-from sigmazero.bench.allowed import Allowed
-from sigmazero.bench.cells import Loader, about
-from sigmazero.bench.trust import refuse_untrusted
+from sigmazero.bench.cells import about
+from sigmazero.bench.constraints import Allowed
+from sigmazero.bench.loader import Loader, refuse_untrusted
 from sigmazero.board.card import ModelCard
 from sigmazero.board.folder import POINTS, BoardError, BoardRules
-from sigmazero.core.ability import Ability
+from sigmazero.core.model import Ability
 from sigmazero.core.outcome import Outcome
 from sigmazero.data import Rows
 from sigmazero.report.measure import changes

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sigmazero import models
-from sigmazero.bench.cells import ABSENT, Loader
 from sigmazero.bench.identity import hash_weights
+from sigmazero.bench.loader import ABSENT, Loader
 from sigmazero.bench.plan import DataSpec
 from sigmazero.board.change import add
 from sigmazero.board.folder import Leaderboard, new_board
 from sigmazero.core.domain import Unit
-from sigmazero.core.text import one_line
+from sigmazero.core.messages import one_line
 from sigmazero.models.zoo import entries
 from sigmazero.report.html.summary import count
 
@@ -35,7 +35,8 @@ def build_example(folder: Path, loader: Loader, *, rows: int = 20, version: str 
     on: dict[str, list[str]] = {}
     for name, source, unit, ks, known in BOARDS:
         # The first photos are the same whether all or a few are here; digits are sorted by class, so some are drawn.
-        spec = DataSpec(name, source, limit=rows, seed=None if source == PHOTOS else 0)
+        first = source == PHOTOS
+        spec = DataSpec(name, source, f"0:{rows}") if first else DataSpec(name, source, limit=rows, seed=0)
         try:
             made = new_board(folder, name, spec, unit, ks, loader.data_dir)
         except ABSENT as error:

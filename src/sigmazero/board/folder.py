@@ -15,25 +15,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from sigmazero.bench.allowed import Allowed
-from sigmazero.bench.cells import Loader, load_rows
+from pydantic import Field
+
+from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.identity import hash_file
+from sigmazero.bench.loader import Loader, load_rows, refuse_untrusted
 from sigmazero.bench.plan import DataSpec
-from sigmazero.bench.toml import Lines, TomlTable, read_toml
-from sigmazero.bench.trust import refuse_untrusted
-from sigmazero.board.card import ModelCard, read_card
+from sigmazero.board.card import ModelCard, Sha256, read_card
+from sigmazero.core import toml
 from sigmazero.core.domain import Unit
 from sigmazero.core.files import replacing
-from sigmazero.data import Rows
-from sigmazero.data.load import is_data_file
-from sigmazero.data.pictures import is_folder
-from sigmazero.data.registry import DATASETS
-from sigmazero.data.source import stem
-from sigmazero.store.database import WriterLock
-from sigmazero.store.store import Store
+from sigmazero.core.toml import Count, Table, Text, Whole, Wholes
+from sigmazero.data import DATASETS, Rows, is_data_file, is_folder
+from sigmazero.data.table import stem
+from sigmazero.store.store import Store, WriterLock
 
 RULES, SEALS, CARD, POINTS = "board.toml", "seals.json", "card.toml", "points.db"
-UNITS: tuple[Unit, ...] = ("feature", "pixel")
 KS = (1, 4, 10, 24)
 
 
@@ -61,12 +58,9 @@ class Leaderboard:
             raise FileNotFoundError(
                 f"{path / RULES}: no such file; a leaderboard is a folder with such a file (docs/leaderboard.md)"
             )
-        text = (path / RULES).read_text(encoding="utf-8")
-        table = TomlTable(read_toml(text, str(path / RULES)), str(path / RULES), Lines(text))
-        table.only(("title", "boards"))
-        self.title = table.text("title") or "Robustness to sparse changes"
-        found = table.below("boards")
-        self.boards = {name: _rules(name, found.below(name)) for name in found.values}
+        held = toml.parse(toml.read(path / RULES), BoardFile, str(path / RULES))
+        self.title = held.title
+        self.boards = {name: table.rules(name) for name, table in held.boards.items()}
         self._rows: dict[str, Rows] = {}
 
     @property
@@ -188,14 +182,28 @@ class Leaderboard:
                 rest.unlink(missing_ok=True)
 
 
-def _rules(name: str, table: TomlTable) -> BoardRules:
-    table.only(("data", "rows", "limit", "seed", "sha256", "unit", "ks"))
-    source, sha256 = table.text("data"), table.text("sha256")
-    if source is None or sha256 is None or not re.fullmatch("[0-9a-f]{64}", sha256):
-        raise table.error(f"board {name} needs data, and sha256 of its rows (docs/leaderboard.md)")
-    ks, unit = table.wholes("ks", 0), table.choice("unit", UNITS)
-    spec = DataSpec(name, source, table.text("rows"), table.whole("limit", 1), table.whole("seed", 0))
-    return BoardRules(name, spec, sha256, "pixel" if unit == "pixel" else "feature", tuple(sorted(ks or KS)))
+class BoardTable(Table):
+    """`[boards.NAME]`."""
+
+    data: Text
+    sha256: Sha256
+    rows: Text | None = None
+    limit: Count | None = None
+    seed: Whole | None = None
+    unit: Unit = "feature"
+    ks: Wholes = Field(default=list(KS))
+
+    def rules(self, name: str) -> BoardRules:
+        """Return the rules of the board of that name."""
+        spec = DataSpec(name, self.data, self.rows, self.limit, self.seed)
+        return BoardRules(name, spec, self.sha256, self.unit, tuple(sorted(self.ks)))
+
+
+class BoardFile(Table):
+    """The tables of board.toml."""
+
+    title: Text = "Robustness to sparse changes"
+    boards: dict[str, BoardTable] = Field(default={})
 
 
 def slug_of(name: str) -> str:

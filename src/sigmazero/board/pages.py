@@ -10,7 +10,7 @@ import numpy as np
 from sigmazero.board.card import ModelCard
 from sigmazero.board.entry import Held, held, lower_bounds
 from sigmazero.board.folder import POINTS, BoardRules, Leaderboard
-from sigmazero.core.ability import ABILITIES
+from sigmazero.core.model import ABILITIES
 from sigmazero.models import find
 from sigmazero.report.site import entry_page, score_page
 from sigmazero.report.site.folder import place_site

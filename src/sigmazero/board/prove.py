@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from sigmazero.bench.cells import Loader
+from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.bench.proofs import METHOD, VERSION, proof_key, recall_proofs
 from sigmazero.board.card import ModelCard
@@ -86,9 +86,8 @@ def _prove(
     before = lower_bounds(card, board.entry(slug), rules, rows.ids.numpy(), best == 0)
     given = np.zeros(len(rows), np.int64)
     if source is not None:
-        given = recall_proofs(
-            source, proof_key(network, rules.unit, allowed, rows, _spec(card, board.entry(slug))), rows
-        )
+        key = proof_key(network, rules.unit, allowed, rows, _spec(card, board.entry(slug)))
+        given = recall_proofs(source, key, rows, network)
     # What nobody can improve, and what is proved beyond what is asked for, is not tried.
     left = np.flatnonzero((best > np.maximum(before, given)) & (np.maximum(before, given) <= how["up_to"]))
     proved = given.copy()

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sigmazero.bench.allowed import USUAL, Allowed
+from sigmazero.bench.constraints import USUAL, Allowed
 from sigmazero.cli.console import say
+from sigmazero.core.messages import class_name
 from sigmazero.core.result import Outcome, Result
-from sigmazero.core.text import class_name
 from sigmazero.data import Rows
 from sigmazero.report.spaces import changes_of, sites_of
 from sigmazero.spaces.space import Space

@@ -12,11 +12,10 @@ from typer.core import TyperGroup
 from sigmazero.cli import console
 from sigmazero.cli.commands import names
 from sigmazero.cli.console import INTERRUPTED, say, tell
-from sigmazero.core.text import visible
+from sigmazero.core.messages import visible
 from sigmazero.data import MissingData, MissingNotes
 from sigmazero.models import MissingWeights
 from sigmazero.report.measure import MixtureError
-from sigmazero.store.merge import OtherPlan
 
 # What a user can cause and mend. Torch reports wrong shapes and full devices as RuntimeError.
 MENDABLE = (ValueError, LookupError, TypeError, OSError, ImportError, MemoryError, RuntimeError)
@@ -94,8 +93,6 @@ def hint(error: BaseException) -> str:
             return " (on the command line: --data-dir names a folder, sigmazero list datasets shows the data sets)"
         case MixtureError():
             return " (on the command line: --mix)"
-        case OtherPlan():
-            return " (on the command line: --any)"
     return " (sigmazero --debug ... shows where)" if isinstance(error, FOREIGN) else ""
 
 

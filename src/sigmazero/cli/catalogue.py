@@ -5,9 +5,9 @@
 
 from sigmazero import models
 from sigmazero.attacks import ATTACKS
-from sigmazero.cli import attack_words
-from sigmazero.core.ability import Ability
+from sigmazero.attacks import words as attack_words
 from sigmazero.core.attack import Attack
+from sigmazero.core.model import Ability
 from sigmazero.data import DATASETS
 
 WORDS = (

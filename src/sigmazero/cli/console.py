@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from rich.console import Console
 
-from sigmazero.core.text import visible
+from sigmazero.core.messages import visible
 
 INTERRUPTED, UNREAD, UNWRITTEN = 130, 141, 2  # as shells have it for Ctrl-C and for a closed pipe
 _NARROW = 20  # columns in which our tables and help can still be read

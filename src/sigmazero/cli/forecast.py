@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from sigmazero.bench.cells import Loader, expand
+from sigmazero.bench.cells import expand
 from sigmazero.bench.forecast import Forecast, forecast
+from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import Question
 from sigmazero.cli.console import out, say
 from sigmazero.cli.fitting import show_rows

@@ -12,10 +12,10 @@ import typer
 import sigmazero as sz
 from sigmazero import models
 from sigmazero.adapters.foreign import is_foreign
-from sigmazero.bench.trust import EVERYTHING
-from sigmazero.core.attack import Precision, Prepare
+from sigmazero.bench.loader import EVERYTHING
 from sigmazero.core.domain import Unit
 from sigmazero.core.files import same_file, writable
+from sigmazero.core.hardware import Precision, Prepare
 from sigmazero.core.parameters import NamedModel, takes_model
 from sigmazero.run import Hardware
 from sigmazero.store.results import NAMES, names
@@ -73,7 +73,12 @@ TargetClass = Annotated[
 TargetsFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Reach these classes: one per row, text or .npy.")
 ]
-Limit = Annotated[int | None, typer.Option(metavar="N", help="At most N rows: the first, or with --seed random ones.")]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help="At most N rows: a sample with each class in its share, or with --seed random ones."
+    ),
+]
 RowNumbers = Annotated[
     str | None, typer.Option(metavar="ROWS", help="Rows of the data set: 0:100, or 5,7,9, or 0:100,250.")
 ]
@@ -87,20 +92,13 @@ PrecisionName = Annotated[
 Margin = Annotated[
     float, typer.Option("--margin", metavar="M", help="The least by which a success must hold in the logits.")
 ]
-Fuse = Annotated[
-    bool | None,
-    typer.Option("--fuse/--no-fuse", help="Compile the attack's own arithmetic; by default when that pays."),
-]
 PrepareName = Annotated[
     str,
     typer.Option(
         "--prepare",
         metavar="NAME",
-        help="The copy that is searched: none, fold (batch norms folded), compile, or auto: compiled when it pays.",
+        help="The copy that is searched: none, fold (batch norms folded), compile, or auto: compiled on long runs.",
     ),
-]
-MaxMemory = Annotated[
-    float | None, typer.Option("--max-memory", metavar="GB", help="Stay below this much memory of a CUDA device.")
 ]
 OutPath = Annotated[
     Path | None, typer.Option("--out", metavar="PATH", help="Folder or .npz file for the result and its picture.")
@@ -108,12 +106,6 @@ OutPath = Annotated[
 NoDoctor = Annotated[bool, typer.Option("--no-doctor", help="Do not examine the model first.")]
 TrustCode = Annotated[
     bool, typer.Option("--trust-code", help="Run the code that it names: Python files and modules, .pt2, .onnx.")
-]
-TrustedModel = Annotated[
-    list[str] | None, typer.Option("--model", metavar="SPEC", help="Trust this model's code; may be repeated.")
-]
-TrustedData = Annotated[
-    list[str] | None, typer.Option("--data", metavar="SPEC", help="Trust this code for data; may be repeated.")
 ]
 EngineName = Annotated[
     str, typer.Option("--engine", metavar="NAME", help="Where to compute: local (here), processes or ray.")
@@ -148,13 +140,9 @@ def device(name: str, here: bool = True) -> str:
     return name
 
 
-def trust(everything: bool, *named: list[str] | None) -> Container[str]:
-    """The code that the user lets run, of what a plan or a store names.
-
-    >>> trust(False, ["net.py:build"], None)
-    ['net.py:build']
-    """
-    return EVERYTHING if everything else [name for names in named for name in names or ()]
+def trust(everything: bool) -> Container[str]:
+    """Return which code of plans and stores may run: all or none."""
+    return EVERYTHING if everything else ()
 
 
 def attack(name: str, steps: int | None, pairs: list[str]) -> sz.Attack:
@@ -249,9 +237,9 @@ def prepare(name: str) -> Prepare:
     return cast(Prepare, name)
 
 
-def hardware(numbers: str | None, fuse: bool | None, max_memory: float | None, copied: str) -> Hardware:
+def hardware(numbers: str | None, copied: str) -> Hardware:
     """How a run uses the hardware."""
-    return Hardware(precision(numbers), fuse=fuse, max_memory=memory(max_memory), prepare=prepare(copied))
+    return Hardware(precision(numbers), prepare(copied))
 
 
 def precision(name: str | None) -> Precision | None:
@@ -261,17 +249,6 @@ def precision(name: str | None) -> Precision | None:
     if name not in get_args(Precision):
         raise ValueError(f"--precision {name} is not one of {', '.join(get_args(Precision))}")
     return cast(Precision, name)
-
-
-def memory(gigabytes: float | None) -> int | None:
-    """Gigabytes as bytes.
-
-    >>> memory(0.5)
-    536870912
-    """
-    if gigabytes is not None and not gigabytes > 0:
-        raise ValueError(f"--max-memory {gigabytes} must be more than 0 gigabytes")
-    return None if gigabytes is None else int(gigabytes * 2**30)
 
 
 def destination(path: Path | None, **read: str | Path | None) -> Path | None:

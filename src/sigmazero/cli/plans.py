@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from sigmazero.bench.cells import Missing
+from sigmazero.bench.loader import refuse_untrusted
 from sigmazero.bench.plan import Plan
 from sigmazero.bench.shards import Shard
-from sigmazero.bench.trust import refuse_untrusted
 from sigmazero.cli.app import hint
 from sigmazero.cli.console import err, tell
 from sigmazero.models import MissingWeights
@@ -24,7 +24,8 @@ PlanBatchSize = Annotated[
     int | None, typer.Option("--batch-size", metavar="N", help="Rows at a time, instead of the plan's.")
 ]
 ShardNumber = Annotated[
-    str | None, typer.Option("--shard", metavar="I/N", help="Only part I of N, all alike in cost; see sigmazero merge.")
+    str | None,
+    typer.Option("--shard", metavar="I/N", help="Only part I of N: some batches of each cell."),
 ]
 PlanPrecision = Annotated[
     str | None, typer.Option("--precision", metavar="NAME", help="fp32, tf32, bf16 or fp64, instead of the plan's.")

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sigmazero.bench.cells import origin
-from sigmazero.bench.trust import UntrustedCode, refuse_untrusted
+from sigmazero.bench.loader import UntrustedCode, origin, refuse_untrusted
 from sigmazero.cli.console import tell
 from sigmazero.report.measure import Measured
 

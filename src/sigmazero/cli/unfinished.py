@@ -6,9 +6,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from sigmazero.bench.allowed import Allowed
-from sigmazero.bench.identity import describe_cell, digest, hash_weights
-from sigmazero.bench.model_identity import describe_code
+from sigmazero.bench.constraints import Allowed
+from sigmazero.bench.identity import describe_cell, describe_model, digest, hash_weights
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.bench.run import interruptible
 from sigmazero.bench.verify import contradicted
@@ -17,9 +16,8 @@ from sigmazero.core.problem import Problem
 from sigmazero.core.result import Result
 from sigmazero.data import Rows
 from sigmazero.run import Session
-from sigmazero.run.numbers import Numbers
+from sigmazero.run.precision import Numbers, strictly
 from sigmazero.run.progress import bar
-from sigmazero.run.turns import strictly
 from sigmazero.store.facts import Facts
 from sigmazero.store.results import arrays, load_result, names, save_result
 
@@ -112,7 +110,7 @@ class Keeper:
         asked = describe_cell(
             session.attack,
             weights=hash_weights(session.model),
-            code=describe_code(self.model, session.model),
+            code=describe_model(session.model, self.model),
             rows=self.rows,
             targets=self.targets,
             unit=problem.unit,

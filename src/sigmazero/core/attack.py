@@ -1,20 +1,18 @@
 """What every attack is: a frozen dataclass of hyper-parameters with `init` and `step`."""
 
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack, cast
 
 from torch import Tensor, nn
 
-from sigmazero.core.ability import TAKES, Ability
 from sigmazero.core.domain import Unit
 from sigmazero.core.findings import render
 from sigmazero.core.goal import GoalName
-from sigmazero.core.inputs import Bounds, make_problem
-from sigmazero.core.layout import Order, facing, turned_back
+from sigmazero.core.hardware import Hardware
+from sigmazero.core.inputs import Array, Bounds, as_inputs, as_labels, follow, hint, make_problem
+from sigmazero.core.messages import warn_caller
+from sigmazero.core.model import TAKES, Ability
 from sigmazero.core.oracle import Model, Oracle
 from sigmazero.core.parameters import Count, checked
 from sigmazero.core.problem import Problem
@@ -24,8 +22,24 @@ from sigmazero.core.tally import Tally
 if TYPE_CHECKING:
     from sigmazero.spaces.space import Space
 
-Precision = Literal["fp32", "tf32", "bf16"]
-Prepare = Literal["auto", "none", "fold", "compile"]
+
+class RunOptions(TypedDict, total=False):
+    """The options of `Attack.run`, which functions such as `sz.sigma_zero` take too."""
+
+    targeted: bool
+    bounds: Bounds
+    unit: Unit
+    mask: Array | None
+    space: "Space | None"
+    budget: int | None
+    seed: int
+    batch_size: int | None
+    progress: bool
+    margin: float
+    start: Array | None
+    pool: Array | None
+    ids: Array | None
+    hardware: Hardware | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,13 +67,19 @@ class Attack(ABC):
     unroll: ClassVar[int] = 5  # steps recorded together: the launch and the copies around a recording are shared
     paper: ClassVar[str]
     version: ClassVar[int] = 1
-    renamed: ClassVar[dict[str, str]] = {}  # old names of parameters: the new name, and a remark after a space
+    aliases: ClassVar[dict[str, str]] = {}  # what other libraries call its parameters; sz.NAME(...) takes these names
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Refuse the older way to say what an attack needs, which would be overheard."""
-        super().__init_subclass__(**options)
-        if isinstance(cls.__dict__.get("gradients"), bool):
-            raise TypeError(f'{cls.__name__}: instead of gradients say needs = "gradients", "scores" or "labels"')
+    if not TYPE_CHECKING:  # type checkers know that dataclasses with keywords alone refuse this
+
+        def __new__(cls, *given, **parameters):
+            """Refuse a model here, where other libraries take it, and say where it goes."""
+            if given:
+                name = cls.__name__
+                raise TypeError(
+                    f"{name} takes its parameters by name, and got a {type(given[0]).__name__}; the model goes into "
+                    f"the call: {name}(steps=...)(model, x, y). sigmazero.adapters has {name} as torchattacks and ART"
+                )
+            return super().__new__(cls)
 
     def __post_init__(self) -> None:
         """Refuse values that the types of the fields do not allow."""
@@ -69,64 +89,76 @@ class Attack(ABC):
     def run(
         self,
         model: object,
-        x: Tensor,
-        y: Tensor,
+        x: Array,
+        y: Array,
         *,
         targeted: bool = False,
         bounds: Bounds = (0.0, 1.0),
         unit: Unit = "feature",
-        layout: Order | None = None,
-        mask: Tensor | None = None,
+        mask: Array | None = None,
         space: "Space | None" = None,
         budget: int | None = None,
-        batch_size: int | None = None,
         seed: int = 0,
-        ids: Tensor | Sequence[int] | None = None,
+        batch_size: int | None = None,
         progress: bool = False,
-        start: Tensor | None = None,
-        pool: Tensor | None = None,
         margin: float = 0.0,
-        precision: Precision | None = None,
-        capture: bool | None = None,
-        fuse: bool | None = None,
-        max_memory: int | None = None,
-        prepare: Prepare = "auto",
+        start: Array | None = None,
+        pool: Array | None = None,
+        ids: Array | None = None,
+        hardware: Hardware | None = None,
     ) -> Result:
-        """Attack every row of x and report what was found, per sample.
+        """Attack every row of x and return what was found for each.
 
         model      a callable from inputs to logits, or what `sz.wrap` knows; a module is put in eval mode and restored
-        y          true classes, or the classes to reach if `targeted`
+        x, y       tensors, NumPy arrays or lists; y are the true classes, or the classes to reach if `targeted`
         bounds     the box: scalars, or tensors that broadcast to one sample; the search scales it to [0, 1]
         unit       "feature" counts every scalar, "pixel" a position once for all its channels
-        layout     "NHWC" for inputs and a model with the channels last; by default they are dimension 1
         mask       True where a feature may change; for one sample or for all
-        space      what may change, to which values, at what cost (docs/spaces.md); instead of bounds
+        space      what may change, to which values, at what cost (docs/spaces.md); instead of bounds; experimental
         budget     the most changes, in the unit, that a success may have; a sample stops at its first such point
+        seed       random numbers depend on it, on `ids` and on the step alone, not on the batch
         batch_size None picks one; it is halved when memory runs out
-        seed, ids  random numbers depend on these and the step alone, not on the batch
         progress   show a bar with speed and time left, on a terminal
+        margin     the least by which a success must hold in the logits
         start      a starting point per sample, for attacks that begin at one: bb, label-swap, swap-search
         pool       inputs that bb may start from; all of x if None
-        margin     the least by which a success must hold in the logits
-        precision  numbers of the search: None for those your process computes in, or "fp32", "tf32", "bf16"; every
-                   success is verified in your process's numbers and in strict fp32
-        capture    replay steps as a CUDA graph: None wherever possible, True insists, False never
-        fuse       compile the attack's own arithmetic: None when that pays, True at once, False never
-        max_memory bytes of device memory to stay below
-        prepare    the copy of the model that the search asks: "none", "fold" (batch norms folded, layout chosen),
-                   "compile", or "auto", which folds, and compiles when the run is long enough
+        ids        a number for each sample, by which its random numbers are drawn; 0, 1, 2, … if None
+        hardware   how to use the machine: `sz.Hardware(precision=..., prepare=..., capture=...)`
+
+        The search runs where the model is: x moves to its device, and the result comes back as tensors on the device
+        of x. Tensors keep their number format; arrays and lists take the model's.
         """
         # The contract does not know its driver: it is loaded when a run begins.
-        from sigmazero.run import Hardware, Session
+        from sigmazero.run import Session
 
         self._refuse_ignored(start=start, pool=pool)
-        asked = partial(make_problem, x, y, targeted=targeted, bounds=bounds, unit=unit, layout=layout, mask=mask)
-        problem = asked(space=space, budget=budget, seed=seed, ids=ids, start=start, pool=pool, margin=margin)
-        hardware = Hardware(precision, capture, fuse, max_memory, prepare)
-        with Session(self, as_model(model, layout), hardware, batch_size=batch_size) as session:
-            result = turned_back(session.run(problem, progress=progress), layout)
-            result = replace(result, findings=session.doubts(), x=x, classes=_named(model))
+        asked = as_model(model, x)
+        given = as_inputs(x, asked)
+        problem = make_problem(
+            follow(given, asked),
+            as_labels(y),
+            targeted=targeted,
+            bounds=bounds,
+            unit=unit,
+            mask=mask,
+            space=space,
+            budget=budget,
+            seed=seed,
+            ids=ids,
+            start=start,
+            pool=pool,
+            margin=margin,
+        )
+        with Session(self, asked, hardware or Hardware(), batch_size=batch_size) as session:
+            result = session.run(problem, progress=progress)
+            result = replace(result.to(given.device), findings=session.doubts(), x=given, classes=_named(model))
         return _noticed(replace(result, names=None if space is None else space.names), targeted)
+
+    def __call__(self, model: object, x: Array, y: Array, **options: Unpack[RunOptions]) -> Result:
+        """Call `run`."""
+        for unknown in sorted(options.keys() - RunOptions.__annotations__.keys()):
+            raise TypeError(f"{self.name} takes no {unknown}=; {hint(unknown, RunOptions.__annotations__)}")
+        return self.run(model, x, y, **options)
 
     def check(self, problem: Problem) -> None:
         """Refuse a question that this attack does not answer."""
@@ -142,7 +174,7 @@ class Attack(ABC):
                 f"{self.name} cannot honour a space that is more than a box; use sigma-zero or sigma-swap instead"
             )
 
-    def _refuse_ignored(self, **given: Tensor | None) -> None:
+    def _refuse_ignored(self, **given: object) -> None:
         """Refuse what this attack would not look at, with the names of those that do."""
         for argument in (name for name, value in given.items() if value is not None and name not in self.takes):
             takers = ", ".join(sorted(name for name, taken in TAKES.items() if argument in taken))
@@ -153,11 +185,6 @@ class Attack(ABC):
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}
 
     # What authors of attacks write, and the driver asks.
-
-    @property
-    def gradients(self) -> bool:
-        """Whether it asks for gradients."""
-        return self.needs == "gradients"
 
     @property
     def iterations(self) -> int:
@@ -196,10 +223,10 @@ class Attack(ABC):
 def _noticed(result: Result, targeted: bool) -> Result:
     """The same result; what makes it doubtful is said, and where the goals look like the true labels, that."""
     for each in result.findings:
-        warnings.warn(render([each]), stacklevel=3)
+        warn_caller(render([each]))
     if targeted and len(result) > 1 and bool((result.outcome == Outcome.ALREADY).all()):
         advice = "with targeted=True pass the classes to reach"
-        warnings.warn(f"all targets equal the prediction, so nothing was searched; {advice}", stacklevel=3)
+        warn_caller(f"all targets equal the prediction, so nothing was searched; {advice}")
     return result
 
 
@@ -211,10 +238,13 @@ def _named(model: object) -> tuple[str, ...] | None:
     return tuple(map(str, cast(Any, held))) or None
 
 
-def as_model(model: object, layout: Order | None = None) -> Model:
-    """Return a model as attacks ask it; `sigmazero.models`, which knows those of other libraries, is loaded late."""
+def as_model(model: object, x: object = None) -> Model:
+    """Return a model as attacks ask it. One given by name is loaded onto the device of x.
+
+    `sigmazero.models`, which knows names and other libraries, is loaded late.
+    """
     if not isinstance(model, nn.Module):
         from sigmazero.models.any import understood
 
-        model = understood(model)
-    return cast(Model, facing(model, layout))
+        model = understood(model, x.device if isinstance(x, Tensor) else "cpu")
+    return cast(Model, model)

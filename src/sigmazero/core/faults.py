@@ -24,8 +24,7 @@ POINTS = (
     "unit.sent",  # the driver has handed out a unit
     "unit.heard",  # the driver was told something, and has done nothing about it
     "unit.taken",  # a worker has a unit and has done nothing of it
-    "unit.packed",  # the facts of a batch are packed in the worker, and nobody else has them
-    "unit.done",  # all batches of a unit are handed over, and nobody knows yet that they are all
+    "unit.done",  # all batches of a unit are done in the worker, and nobody else has them
     "download.received",  # a piece of a download is in the partial file
     "download.complete",  # the partial file is complete and checked
     "download.placed",  # it has taken its place

@@ -7,6 +7,7 @@ from typing import Literal
 Severity = Literal["error", "warning"]
 
 MANY = 0.25  # of the rows: gradients that vanish there decide the figure
+ROUNDING = 1e3  # units of the last place, of the largest logit, by which two answers to one input may differ
 STEADY = "switch the randomness off, or fix its seed inside the model; else evaluate it with version='rand' of auto"
 LOOK_FOR = "look for saturated outputs, hard rounding or clipping; more precision or plain logits often help"
 

@@ -4,24 +4,73 @@ import difflib
 import math
 from collections.abc import Iterable, Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from sigmazero.core.domain import Box, Domain, Unit, enclosed
 from sigmazero.core.goal import LeaveClass, ReachClass
-from sigmazero.core.layout import Order, channels_first, check_layout, looks_last
+from sigmazero.core.layout import looks_last
+from sigmazero.core.messages import warn_caller
 from sigmazero.core.problem import Problem, whole
-from sigmazero.core.warn import warn_caller
 
 if TYPE_CHECKING:
     from sigmazero.spaces.space import Space
 
+Array = Tensor | NDArray[Any] | Sequence[Any]
 Bound = float | Tensor
 Bounds = tuple[Bound, Bound]
 SPREAD = 10.0  # normalised pictures reach about ±3, those of narrow channels more
+
+
+def as_inputs(x: Array, model: object) -> Tensor:
+    """Return inputs as a tensor where they are; arrays and lists get the number format of the model.
+
+    >>> as_inputs([[0, 1], [1, 0]], torch.nn.Linear(2, 2)).dtype
+    torch.float32
+    """
+    if isinstance(x, Tensor):
+        return x
+    values = as_array(x, "inputs")
+    if values.dtype == np.uint8 and values.ndim > 2:
+        raise TypeError("inputs have dtype uint8; for 8-bit images use x.astype('float32') / 255")
+    if values.dtype.kind not in "fiub":
+        raise TypeError(f"inputs have dtype {values.dtype}; give numbers")
+    own = next((held.dtype for held in _held(model) if held.dtype in (torch.float32, torch.float64)), torch.float32)
+    return torch.as_tensor(values, device="cpu").to(own)
+
+
+def as_labels(y: Array) -> Tensor:
+    """Return labels as a tensor."""
+    return y if isinstance(y, Tensor) else torch.as_tensor(as_array(y, "labels"), device="cpu")
+
+
+def as_array(value: object, name: str) -> NDArray[Any]:
+    """Return an array, a list of numbers or a list of tensors as one NumPy array that owns its numbers."""
+    if not (hasattr(value, "__array__") or isinstance(value, list | tuple)):
+        raise TypeError(
+            f"{name} are a {type(value).__name__}; give a tensor, a NumPy array or a list, "
+            "or the whole data set to sz.evaluate"
+        )
+    try:
+        return np.array(value)
+    except ValueError:
+        raise ValueError(f"{name} are a list of rows that differ in length; give each row as many numbers") from None
+
+
+def follow(x: Tensor, model: object) -> Tensor:
+    """Return inputs on the device of the model; where they are if it has none or several."""
+    devices = {held.device for held in _held(model)}
+    movable = len(devices) == 1 and not x.is_meta and next(iter(devices)).type != "meta"
+    return x.to(devices.pop()) if movable else x
+
+
+def _held(model: object) -> Iterable[Tensor]:
+    """Return the tensors that a model holds."""
+    return (*model.parameters(), *model.buffers()) if isinstance(model, torch.nn.Module) else ()
 
 
 def make_problem(
@@ -31,24 +80,20 @@ def make_problem(
     targeted: bool = False,
     bounds: Bounds = (0.0, 1.0),
     unit: Unit = "feature",
-    layout: Order | None = None,
-    mask: Tensor | None = None,
+    mask: Array | None = None,
     space: "Space | None" = None,
     budget: int | None = None,
     seed: int = 0,
-    ids: Tensor | Sequence[int] | None = None,
-    start: Tensor | None = None,
-    pool: Tensor | None = None,
+    ids: Array | None = None,
+    start: Array | None = None,
+    pool: Array | None = None,
     margin: float = 0.0,
 ) -> Problem:
     """Check everything that can be checked without the model and make the question."""
     _check_numbers(seed, budget)
     check_inputs(x, getattr(space, "names", None))
     check_labels(x, y)
-    _check_unit(x, unit, layout)
-    if layout == "NHWC":
-        bounds = _turned_bounds(bounds, x.ndim, space)
-        x, mask, start, pool = (channels_first(value, x.ndim) for value in (x, mask, start, pool))
+    _check_unit(x, unit)
     check_margin(margin)
     # A clone: the caller's tensor is never written to, and one made in inference mode cannot carry gradients. Whatever
     # the caller's order in memory, it has one of its own: sums round by that order.
@@ -81,26 +126,17 @@ def _check_numbers(seed: object, budget: int | None) -> None:
         raise ValueError(f"budget={budget!r} must be a whole number of changes, 0 or more (None for no budget)")
 
 
-def _check_unit(x: Tensor, unit: Unit, layout: Order | None) -> None:
+def _check_unit(x: Tensor, unit: Unit) -> None:
     """Refuse to count pixels where there are none, and doubt channels that look to come last."""
     if unit not in get_args(Unit):
         raise ValueError(f"unit={unit!r} is not one of {', '.join(map(repr, get_args(Unit)))}")
-    check_layout(layout, tuple(x.shape))
     if unit == "pixel" and x.ndim < 3:
         raise ValueError(f"unit='pixel' is for images; inputs of shape {tuple(x.shape)} have features: unit='feature'")
-    if unit == "pixel" and layout is None and looks_last(tuple(x.shape)):
+    if unit == "pixel" and looks_last(tuple(x.shape)):
         warn_caller(
             f"inputs of shape {tuple(x.shape)} look like images with the channels last, and pixels are counted with "
-            "channels in dimension 1; say layout='NHWC', or layout='NCHW' if they are right"
+            "channels in dimension 1; give x.permute(0, 3, 1, 2) and sz.wrap(model, channels='last')"
         )
-
-
-def _turned_bounds(bounds: Bounds, samples: int, space: "Space | None") -> Bounds:
-    """Bounds of images that have the channels last, with the channels first."""
-    if space is not None:
-        raise ValueError("layout='NHWC' and space are both given; say in the space which features count together")
-    lower, upper = (channels_first(bound, samples) for bound in _pair(bounds))
-    return lower, upper
 
 
 def check_margin(margin: object) -> None:
@@ -112,7 +148,7 @@ def check_margin(margin: object) -> None:
 def check_inputs(x: Tensor, names: Sequence[str] | None = None) -> None:
     """Refuse inputs that no attack could change and count; `names` are what errors call their features."""
     if not isinstance(x, Tensor):
-        raise TypeError(f"inputs are a {type(x).__name__}, not a torch tensor; {_tensors_of(x)}")
+        raise TypeError(f"inputs are a {type(x).__name__}, not a torch tensor; use torch.as_tensor(...)")
     if x.dtype in (torch.float16, torch.bfloat16):
         raise TypeError(f"inputs have dtype {x.dtype}, in which l0 cannot be counted exactly; use x.float()")
     if x.dtype not in (torch.float32, torch.float64):
@@ -128,12 +164,6 @@ def check_inputs(x: Tensor, names: Sequence[str] | None = None) -> None:
         row, k = (int(v) for v in (~finite).nonzero()[0])
         label = repr(names[k]) if names is not None and k < len(names) else str(k)
         raise ValueError(f"input row {row} holds NaN or Inf in feature {label}; clean the data first")
-
-
-def _tensors_of(x: object) -> str:
-    """What to do with inputs that are no tensor."""
-    numbers = hasattr(x, "__array__") or isinstance(x, list | tuple)
-    return "use torch.as_tensor(...)" if numbers else "give its tensors, or the whole of it to sz.evaluate"
 
 
 def check_labels(x: Tensor, y: Tensor) -> None:
@@ -164,8 +194,8 @@ def _declared(space: "Space", bounds: Bounds, x: Tensor, unit: Unit, free: Tenso
     raise ValueError("bounds and space are both given; say the bounds in the space: Space(lower=..., upper=...)")
 
 
-def _free(mask: Tensor, x: Tensor) -> Tensor:
-    free = _one_or_all(torch.as_tensor(mask, device=x.device), "mask", x)
+def _free(mask: Array, x: Tensor) -> Tensor:
+    free = _one_or_all(torch.as_tensor(_plain(mask), device=x.device), "mask", x)
     if free.dtype != torch.bool:
         raise TypeError(f"mask has dtype {free.dtype}; give booleans, True where a feature may change")
     return free
@@ -177,6 +207,11 @@ def _pair(bounds: Bounds) -> Bounds:
     except (TypeError, ValueError):
         raise ValueError(f"bounds={bounds!r} must be a pair (lower, upper), for example (0, 1)") from None
     return lower, upper
+
+
+def _plain(value: Any) -> Any:
+    """Return lists as arrays; torch takes a list of arrays apart number by number."""
+    return np.asarray(value) if isinstance(value, list | tuple) else value
 
 
 def _one_or_all(value: Tensor, name: str, x: Tensor) -> Tensor:
@@ -191,16 +226,15 @@ def _one_or_all(value: Tensor, name: str, x: Tensor) -> Tensor:
 
 
 def _bound(value: Bound, name: str, x: Tensor) -> Tensor:
-    bound = torch.as_tensor(value, dtype=x.dtype, device=x.device)
+    bound = torch.as_tensor(_plain(value), dtype=x.dtype, device=x.device)
     if bound.isnan().any():
         raise ValueError(f"the {name} bound holds NaN")
     # A scalar stays a scalar in memory: one element that broadcasts.
     return bound.reshape([1] * x.ndim) if bound.ndim == 0 else _one_or_all(bound, f"the {name} bound", x)
 
 
-def _like(value: Tensor, name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name} is a {type(value).__name__}, not a torch tensor; use torch.as_tensor(...)")
+def _like(given: Array, name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    value = torch.as_tensor(_plain(given))
     if tuple(value.shape) != tuple(shape):
         raise ValueError(f"{name} has shape {tuple(value.shape)}, expected {tuple(shape)}")
     finite = value.isfinite().flatten(1).all(1)
@@ -236,10 +270,10 @@ def _suspected(x: Tensor, lower: Tensor, upper: Tensor) -> str:
     return "scale the inputs or pass bounds=(lower, upper)"
 
 
-def _ids(ids: Tensor | Sequence[int] | None, x: Tensor) -> Tensor:
+def _ids(ids: Array | None, x: Tensor) -> Tensor:
     if ids is None:
         return torch.arange(len(x), device=x.device)
-    array = torch.as_tensor(np.asarray(ids) if not isinstance(ids, Tensor) else ids, device=x.device)
+    array = torch.as_tensor(_plain(ids), device=x.device)
     if array.shape != x.shape[:1] or array.dtype.is_floating_point:
         raise ValueError(f"ids have shape {tuple(array.shape)} and dtype {array.dtype}; give {len(x)} integers")
     return array.to(torch.int64)

@@ -207,6 +207,12 @@ def _ended(outcomes: NDArray[Any], outcome: Outcome) -> float:
 metric("already_wrong", over="outcome", kind="share", hidden=True)(partial(_ended, outcome=Outcome.ALREADY))
 
 
+@metric("success", over="outcome", kind="share", hidden=True, of=("run",))
+def success(outcomes: NDArray[Any]) -> float:
+    """Share of all samples fooled within what was asked for, the budget included."""
+    return average(np.isin(outcomes, (Outcome.ALREADY, Outcome.FOUND)))
+
+
 @metric("asr", over="changes", title="ASR at", heading="ASR", kind="share", better=1, free=True, at_k=True)
 def asr(changes: ArrayLike, k: float = math.inf) -> float:
     """Attack success rate: the share of all samples fooled with at most k changes, or at all if k is infinite.

@@ -12,24 +12,29 @@ On a device nothing here reads a tensor's value on the host, so a step made of t
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from sigmazero.core import ops
-from sigmazero.core.ability import Ability
 from sigmazero.core.batched import put, take
 from sigmazero.core.domain import Domain
 from sigmazero.core.goal import Goal
-from sigmazero.core.look import FirstLook
-from sigmazero.core.outputs import logits_in
+from sigmazero.core.model import Ability, logits_in
 from sigmazero.core.problem import Problem
 from sigmazero.core.tally import Tally
 
 Model = Callable[[Tensor], Tensor]
 _LARGE = 2**16  # features of an input whose records weigh more than they help: each step carries all of them along
 LogitLoss = Callable[[Tensor], Tensor]
+
+
+class Look(Protocol):
+    """Looks at the gradients of a batch in passing."""
+
+    def note(self, problem: Problem, point: Tensor, logits: Tensor, slope: Tensor, grad: Tensor, alive: Tensor) -> None:
+        """Take note of the gradients of a loss with respect to logits and inputs."""
 
 
 class Verdict(NamedTuple):
@@ -97,7 +102,7 @@ class Oracle:
         self._tables: dict[int, tuple[Tensor, Tensor]] = {}
         self._counted: tuple[Tensor, Tensor] | None = None
         self._open: tuple[Tensor, Tensor] | None = None
-        self.look = FirstLook()
+        self.look: Look | None = None
 
     @property
     def domain(self) -> Domain:
@@ -274,7 +279,8 @@ class Oracle:
         (grad,) = torch.autograd.grad(logits, point, slope.to(logits.dtype), retain_graph=again)
         if not again:
             self._open = None
-        self.look.note(self.problem, point, logits, slope, grad, self.tally.alive)
+        if self.look is not None:
+            self.look.note(self.problem, point, logits, slope, grad, self.tally.alive)
         return grad.contiguous()  # a copy with channels last has gradients so, and a recorded step knows one layout
 
     @property

@@ -1,4 +1,4 @@
-"""What a run found, per sample."""
+"""What a run found, one row per sample."""
 
 import math
 from collections.abc import Sequence
@@ -12,33 +12,34 @@ from torch import Tensor
 from sigmazero.core import metrics
 from sigmazero.core.domain import COST_ROUNDING, Unit
 from sigmazero.core.findings import Finding
+from sigmazero.core.messages import class_name
 from sigmazero.core.outcome import Outcome
 from sigmazero.core.result_face import ResultFace
-from sigmazero.core.text import class_name
 
 __all__ = ["Outcome", "Result"]
 
 
 @dataclass(frozen=True, repr=False)
 class Result(ResultFace):
-    """One row per sample, in the order of the inputs; `l0` is infinite where nothing was found.
+    """What a run found, one row per sample in the order of the inputs; of every attack and goal the same.
 
-    `success` means that the goal is reached within what was asked for, the budget included. A point beyond the budget
-    is no success (its outcome is BEYOND_BUDGET), but `x_adv`, `l0` and all else are that point's, and `found` is true.
+    x_adv       the verified adversarial point with the fewest changes; where there is none, the clean input
+    success     whether the goal is reached within what was asked for, the budget included
+    l0          how many values x_adv changes, ∞ where nothing was found; `l0_pixel` counts positions, `cost` adds up
+                the costs of a space; in a space with groups `l0` counts each group once
+    found       whether there is a verified point at all: each success, and each point beyond the budget
+    outcome     how the sample ended, a number of `sz.Outcome`
+    prediction  the class of x_adv; `clean_prediction` that of the clean input
+    margin      by how much x_adv reaches the goal in the logits
+    step_found  the step whose query found the point; 0 for a clean input that is already wrong, −1 for none
+    forwards    rows that went through the model for this sample, clean check and verification included;
+                `backwards` those that went back
+    given_up    points of this sample that a fresh pass did not confirm; they are not reported
+    judged      how often the `accept` of a space was asked, which is no query of the model
+    own         the same report about the points that the method returns by its own rule, where it has one
 
-    `forwards` and `backwards` count every row that went through the model for this sample, the clean check and
-    the final verification included. `step_found` is the step whose query found the point (0 for a clean input
-    that is already wrong), −1 where nothing was found. `own` is the same report about the points the method returns
-    by its own rule, where that is not the sparsest point it found.
-
-    A success holds twice: as the caller's process runs the model, and in strict fp32. `given_up` is how many records of
-    a sample did not, when they were asked about afresh; a sparser point was claimed for it, and is not reported.
-
-    In a space with groups `l0` counts each of them once. `cost` is what the changes cost together: their number, unless
-    the space has costs. `judged` is how often the space's `accept` was asked, which is no query of the model.
-
-    `x` are the clean inputs, `classes` and `names` what classes and features are called, where the result knows it.
-    `findings` are errors that the doctor found in the model: with them these figures may mean nothing.
+    `x` are the clean inputs, `classes` and `names` name classes and features, where they are known. `findings` are
+    errors that the doctor found in the model: with them the figures may mean nothing.
     """
 
     x_adv: Tensor
@@ -100,12 +101,14 @@ class Result(ResultFace):
             returned=None if self.own is None else _array(self.own.changes.double()),
         )
 
-    def asr(self, k: float = torch.inf) -> float:
-        """Share of ALL samples fooled with at most k changes."""
+    def asr(self, k: float | None = None) -> float:
+        """Return the share of ALL samples fooled with at most k changes; without k the share of successes."""
+        if k is None:
+            k = math.inf if self.budget is None else self.budget
         return self._figure("asr", k)
 
     def asr_at_cost(self, cost: float = torch.inf) -> float:
-        """Share of ALL samples fooled with changes that cost at most so much together."""
+        """Return the share of ALL samples fooled with changes that cost at most so much together."""
         within = self.cost.double() <= cost + abs(cost) * COST_ROUNDING if cost < math.inf else self.found
         return float(within.double().mean()) if len(self) else math.nan
 
@@ -125,7 +128,7 @@ class Result(ResultFace):
         return found
 
     def summary(self) -> dict[str, float]:
-        """The figures one reports, by name: every metric of `core.metrics`, `asr` with any number of changes."""
+        """Return all figures by name. `success` counts within the budget, `asr` any number of changes."""
         samples = self.samples()
         found = {name: each.at(torch.inf).value(samples) for name, each in metrics.METRICS.items() if "run" in each.of}
         return {"samples": len(self), **{name: value for name, value in found.items() if value is not None}}
@@ -136,7 +139,7 @@ class Result(ResultFace):
             return "<Result of 0 samples>"
         unit, s = "pixels" if self.unit == "pixel" else "features", self.summary()
         found = (
-            f"{self.asr(self.budget):.1%} fooled within {self.budget} {unit}{self._beyond}"
+            f"{self.asr():.1%} fooled within {self.budget} {unit}{self._beyond}"
             if self.budget is not None
             else f"{s['asr']:.1%} fooled, median l0 {_told(s['median_l0'])}, mean {_told(s['mean_l0'], '.4g')} {unit}"
         )
@@ -152,27 +155,78 @@ class Result(ResultFace):
         return "".join(f"; {each.code}: doubtful" for each in self.findings)
 
     def __str__(self) -> str:
-        """A line per figure, and one per finding."""
-        unit = "pixels" if self.unit == "pixel" else "features"
+        """Return a sentence, a small table, and a line for each finding."""
         s = self.summary()
-        within = "" if self.budget is None else f" within {self.budget} {unit}{self._beyond}"
-        fooled = self.asr(torch.inf if self.budget is None else self.budget)
-        lines = [
-            f"{len(self)} samples, {s['already_wrong']:.1%} already wrong, {fooled:.1%} fooled in all{within}",
+        lines = [self._sentence()]
+        if len(self):
+            fooled = "fooled" if self.budget is None else f"fooled within {self.budget}"
             # With a budget a sample ends at the first point within it: how few would do is not known.
-            *(_middle(s, unit) if self.budget is None else []),
-            f"per sample {s['forwards']:.1f} forwards, {s['backwards']:.1f} backwards, {s['seconds_per_sample']:.4f} s",
-        ]
+            unit = " (pixels)" if self.unit == "pixel" else ""
+            middle = {f"median l0{unit}": _told(s["median_l0"]), f"mean l0{unit}": _told(s["mean_l0"], ".2f")}
+            cells = {
+                "samples": str(len(self)),
+                "already wrong": f"{s['already_wrong']:.1%}",
+                fooled: f"{self.asr():.1%}",
+                **(middle if self.budget is None else {}),
+                "forwards": f"{s['forwards']:.1f}",
+                "backwards": f"{s['backwards']:.1f}",
+                "seconds": f"{s['seconds_per_sample']:.4f}",
+            }
+            widths = [max(len(name), len(text)) for name, text in cells.items()]
+            lines += [
+                "  ".join(f"{w:>{n}}" for w, n in zip(row, widths, strict=True)) for row in (cells, cells.values())
+            ]
         if stopped := int((self.outcome == Outcome.STOPPED).sum()):
             lines.append(f"{stopped} samples are not done, since the model stopped answering: they count as not fooled")
         if records := int(self.given_up.sum()):
             rows = int((self.given_up > 0).sum())
-            lines.append(f"{records} records of {rows} samples given up: fresh answers did not hold them")
+            lines.append(f"{records} points of {rows} samples are given up: fresh answers did not confirm them")
         return "\n".join(lines + [f"{each.code}: {each.title}. {each.detail}" for each in self.findings])
+
+    def _sentence(self) -> str:
+        """Return what one wants to know first, as one would say it.
+
+        It names the middle sample and the weakest one, which needs the fewest changes of those that need any.
+        """
+        if not len(self):
+            return "There are no samples."
+        fooled, changed = (
+            int(self.success.sum()),
+            torch.where(self.success & (self.changes > 0), self.changes, math.inf),
+        )
+        some = "1 sample" if len(self) == 1 else f"{len(self)} samples"
+        verb = "is" if fooled == 1 else "are"
+        if self.budget is not None:
+            text = f"{fooled} of {some} {verb} fooled by changing at most {self._of_all(self.budget)}{self._beyond}"
+        elif math.isinf(self.median_l0):
+            text = f"{fooled} of {some} {verb} fooled"
+        else:
+            who = "The sample is" if len(self) == 1 else f"Half of {some} are"
+            changing = f"fooled by changing {self._of_all(self.median_l0)}"
+            text = f"{who} {changing if self.median_l0 else 'wrong without a change'}"
+        if len(self) > 1 and math.isfinite(least := float(changed.min())):
+            text += f"; weakest: row {int(changed.argmin())}, {self._counted(least)}"
+        return f"{text}."
+
+    def _counted(self, number: float) -> str:
+        word = "pixel" if self.unit == "pixel" else "value"
+        return f"one {word}" if number == 1 else f"{number:g} {word}s"
+
+    def _of_all(self, number: float) -> str:
+        """Return a number of changes and of how many, unless the sites are groups with names."""
+        shape = self.x_adv.shape[2:] if self.unit == "pixel" else self.x_adv.shape[1:]
+        few = self._counted(number)
+        return few if self.names is not None else f"{number:g} of {self._counted(shape.numel())}"
 
     def class_name(self, number: int) -> str:
         """What a class is called; its number where nobody named it."""
         return class_name(self.classes, number)
+
+    def to(self, device: "torch.device | str") -> "Result":
+        """Return the same report with its tensors on a device."""
+        tensors = {f.name: v for f in fields(self) if isinstance(v := getattr(self, f.name), Tensor)}
+        moved: dict[str, Any] = {name: value.to(device) for name, value in tensors.items()}
+        return replace(self, **moved, own=None if self.own is None else self.own.to(device))
 
     def take(self, rows: Tensor) -> "Result":
         """The same report about some of the samples, with their share of the seconds."""
@@ -195,10 +249,6 @@ class Result(ResultFace):
 
 def _array(values: Tensor) -> Any:
     return values.detach().cpu().numpy()
-
-
-def _middle(s: dict[str, float], unit: str) -> list[str]:
-    return [f"median l0 {_told(s['median_l0'])}, mean l0 {_told(s['mean_l0'], '.2f')} ({unit})"]
 
 
 def _told(value: float, form: str = "g") -> str:

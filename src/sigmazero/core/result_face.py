@@ -20,11 +20,22 @@ class ResultFace:
 
         return keep_result(Path(path), self._me)
 
+    @staticmethod
+    def load(path: str | Path) -> Result:
+        """Read a result that `save` or a command with `--out` wrote; the same function as `sz.load_result`."""
+        from sigmazero.store.results import load_result
+
+        return load_result(path)
+
     def to_pandas(self) -> Any:
         """A data frame with a line per sample, by its id."""
         from sigmazero.report.notebook import frame
 
         return frame(self._me)
+
+    def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
+        """Draw the share of samples fooled over the number of changes, as `plot_curve`; gives matplotlib's axes."""
+        return self.plot_curve(ax, label=label)
 
     def plot_curve(self, ax: Any = None, *, label: str | None = None) -> Any:
         """Draw the share of samples fooled with at most k changes, with its 95 % band; gives matplotlib's axes."""

@@ -1,154 +1,238 @@
-"""A hash of code: it changes when the code changes, and not with its comments, docstrings or layout."""
+"""Know code by its content: the files it stands in, and what is loaded of it.
+
+`source_files` finds the files behind classes and functions, with the files of the same project that these import.
+`code_hash` describes a class or function as it is in memory, with the values that it can see: it needs no file, and
+notices what was patched or set after loading. Neither looks into installed packages, torch or sigmazero.
+"""
 
 import ast
+import functools
 import hashlib
+import importlib.util
 import inspect
-import linecache
+import re
 import sys
-from collections.abc import Callable, Iterator
-from functools import lru_cache
-from importlib.machinery import SourceFileLoader
-from types import CodeType, FunctionType, ModuleType
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import is_dataclass
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-_SIMPLE = (bool, int, float, complex, str, bytes, type(None))
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_UNKNOWN = object()
+import numpy as np
+from torch import Tensor
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_INSTALLED = tuple(Path(sysconfig.get_paths()[name]).resolve() for name in ("stdlib", "purelib", "platlib"))
+_OURS = Path(__file__).resolve().parents[1]
+MAX_DEPTH = 6  # of values inside values
 
 
-def code_hash(thing: type | Callable[..., Any]) -> str | None:
-    """SHA-256 of the source of a class or a function; None where the source cannot be had.
+def source_files(things: Iterable[Any]) -> list[Path]:
+    """Return the files of the user's own code that define these classes and functions, and those they import.
 
-    It covers the qualified name, every base class outside torch and the standard library, and, as far as names lead
-    to them, the functions, classes and plain constants of the same project that the code uses. It does not cover the
-    values of tensors, nor what installed packages do. A file edited since it was loaded is no source.
-
-    >>> code_hash(eval("lambda x: 2 * x")) is None  # there is no file to read
-    True
+    A path stands for the code in that file.
     """
-    thing = inspect.unwrap(thing)
-    try:
-        parts = [thing.__qualname__, *_parts(thing, set())]
-    except (AttributeError, LookupError, OSError, SyntaxError, TypeError):  # what finding and parsing a source raise
-        return None
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def _parts(thing: Any, seen: set[int]) -> Iterator[str]:
-    """Name and code of a class or a function, of its bases and of what these use, each once."""
-    for one in inspect.getmro(thing) if isinstance(thing, type) else (thing,):
-        if id(one) in seen or _foreign(one.__module__):
-            continue
-        seen.add(id(one))
-        node = _definition(one)
-        yield f"{one.__qualname__} {plain(node)}"
-        known = _names(one)
-        for name in _used(node):
-            first, *rest = name.split(".")
-            yield from _meaning(name, known.get(first, _UNKNOWN), rest, seen)
-
-
-def _meaning(name: str, value: Any, rest: list[str], seen: set[int]) -> Iterator[str]:
-    """What a name in the code stands for: code of the same project, or a plain constant."""
-    while isinstance(value, ModuleType) and rest and _own(value.__name__):
-        value = getattr(value, rest.pop(0), _UNKNOWN)
-    if all(isinstance(v, _SIMPLE) for v in (value if isinstance(value, tuple) else (value,))):
-        yield f"{name} = {value!r}"
-    elif callable(value):
-        value = inspect.unwrap(value)
-        if isinstance(value, FunctionType | type) and _own(value.__module__):
-            yield from _parts(value, seen)
-
-
-def _names(thing: Any) -> dict[str, Any]:
-    """The names that the code of a class or function can see, besides its own."""
-    if isinstance(thing, type):
-        return dict(vars(sys.modules[thing.__module__]))
-    cells = zip(thing.__code__.co_freevars, thing.__closure__ or (), strict=True)
-    return dict(thing.__globals__) | {name: cell.cell_contents for name, cell in cells}
-
-
-def _used(node: ast.AST) -> list[str]:
-    """The names read in a piece of code, dotted where attributes are read from them, in order and once."""
-    found: dict[str, None] = {}
-    for one in ast.walk(node):
-        path: list[str] = []
-        while isinstance(one, ast.Attribute):
-            path.insert(0, one.attr)
-            one = one.value
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load):
-            found[".".join([one.id, *path])] = None
-    return list(found)
-
-
-def _definition(thing: Any) -> ast.AST:
-    """The definition of a class or function in the file it stands in."""
-    kinds: tuple[type[ast.AST], ...] = (ast.ClassDef,) if isinstance(thing, type) else _FUNCTIONS
-    if isinstance(thing, type):
-        lines, before = inspect.findsource(thing)
-        first, functions = before + 1, list(vars(thing).values())
-    else:
-        file, first = thing.__code__.co_filename, thing.__code__.co_firstlineno
-        linecache.checkcache(file)
-        lines, functions = linecache.getlines(file, thing.__globals__), [thing]
-    source = "".join(lines)
-    loader = getattr(getattr(sys.modules.get(thing.__module__), "__spec__", None), "loader", None)
-    if loader is None or type(loader) is SourceFileLoader:  # others may have loaded something else than the source
-        codes = [f.__code__ for f in map(inspect.unwrap, functions) if isinstance(f, FunctionType)]
-        mine = {code for code in codes if code.co_qualname.startswith(thing.__qualname__)}  # none that were generated
-        if mine - _compiled(source):
-            raise LookupError(f"the file of {thing.__qualname__} was edited since it was loaded")
-    found = [
-        node
-        for node in ast.walk(_parsed(source))
-        if isinstance(node, kinds)
-        and first == min(n.lineno for n in (node, *getattr(node, "decorator_list", ())))
-        and getattr(node, "name", "<lambda>") == thing.__name__
-    ]
-    if len(found) != 1:
-        raise LookupError(f"{thing.__qualname__} cannot be told from others in its line")
-    return found[0]
-
-
-@lru_cache(maxsize=64)
-def _parsed(source: str) -> ast.Module:
-    return ast.parse(source)
-
-
-@lru_cache(maxsize=64)
-def _compiled(source: str) -> frozenset[CodeType]:
-    """The code objects of all functions in a source."""
-    found, waiting = set(), [compile(source, "", "exec", dont_inherit=True)]
+    found: dict[Path, None] = {}
+    waiting = [file for thing in things for file in _defining(thing)]
     while waiting:
-        found.add(one := waiting.pop())
-        waiting += [constant for constant in one.co_consts if isinstance(constant, CodeType)]
-    return frozenset(found)
+        file = waiting.pop()
+        if file not in found:
+            found[file] = None
+            waiting += _imported(file)
+    return sorted(found)
 
 
-def plain(node: Any) -> str:
-    """A piece of code as text that no version of Python writes differently: no positions, empty fields, docstrings."""
-    if isinstance(node, list):
-        return f"[{' '.join(plain(one) for one in node if not _is_text(one))}]"
-    if not isinstance(node, ast.AST):
-        return repr(node)
-    fields = [f"{name}={plain(value)}" for name, value in ast.iter_fields(node) if value is not None and value != []]
-    return f"{type(node).__name__}({' '.join(fields)})"
+def hash_sources(things: Iterable[Any]) -> list[str]:
+    """Return the SHA-256 of each of these files, without their names."""
+    return sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in source_files(things))
 
 
-def _is_text(node: Any) -> bool:
-    """Whether a statement is a string and nothing else: a docstring."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+def _defining(thing: Any) -> Iterator[Path]:
+    if isinstance(thing, Path):
+        yield from [thing.resolve()] if _own(thing) else []
+        return
+    for part in inspect.getmro(thing) if isinstance(thing, type) else (inspect.unwrap(thing),):
+        try:
+            file = inspect.getsourcefile(part)
+        except TypeError:  # builtin, or typed in at a prompt
+            continue
+        if file and _own(Path(file)):
+            yield Path(file).resolve()
 
 
-def _foreign(module: str) -> bool:
-    """Whether a module's code is not hashed at all: torch, the standard library, and the contract of attacks."""
-    top = module.partition(".")[0]
-    return top == "torch" or top in sys.stdlib_module_names or module == "sigmazero.core.attack"
+def _own(file: Path) -> bool:
+    """Return whether a file is code of the user's project."""
+    place = file.resolve()
+    outside = any(place.is_relative_to(folder) for folder in (*_INSTALLED, _OURS))
+    return place.suffix == ".py" and place.is_file() and not outside and "site-packages" not in place.parts
 
 
-def _own(module: str) -> bool:
-    """Whether names are followed into a module: it is of the user's project, neither installed nor one of ours."""
-    if _foreign(module) or module.partition(".")[0] == "sigmazero":
+def _imported(file: Path) -> Iterator[Path]:
+    """Yield the files of the same project that a file imports, wherever in it the import stands."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):  # loaded before it was broken: the file itself counts all the same
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _module_files(file, alias.name, 0)
+        elif isinstance(node, ast.ImportFrom):
+            yield from _module_files(file, node.module or "", node.level)
+            for alias in node.names:  # a name that is imported may be a module itself
+                yield from _module_files(file, f"{node.module or ''}.{alias.name}".strip("."), node.level)
+
+
+def _module_files(file: Path, name: str, level: int) -> Iterator[Path]:
+    """Yield the files of a module, its packages included: beside the importing file, as loaded, or as found."""
+    parts = name.split(".")
+    folders = [file.parents[level - 1]] if level else [file.parent]
+    loaded = () if level else (sys.modules.get(parts[0]),)
+    folders += [Path(each.__file__).parent for each in loaded if getattr(each, "__file__", None)]  # type: ignore[union-attr, arg-type]
+    if not level and not any((folder / parts[0]).exists() for folder in folders) and parts[0] not in sys.modules:
+        folders += [Path(entry or ".") for entry in sys.path]
+    for folder in folders:
+        base = folder.parent if folder.name == parts[0] and (folder / "__init__.py").is_file() else folder
+        for end in range(1, len(parts) + 1):
+            place = base.joinpath(*parts[:end])
+            for candidate in (place.with_suffix(".py"), place / "__init__.py"):
+                if _own(candidate):
+                    yield candidate.resolve()
+
+
+def code_hash(thing: type | Callable[..., Any]) -> str:
+    """Return the SHA-256 of a class or function in memory: its instructions, constants, and the values it can see.
+
+    >>> code_hash(eval("lambda x: 2 * x")) == code_hash(eval("lambda y: 2 * y"))
+    False
+    """
+    found = hashlib.sha256()
+    for part in _described(thing, set(), 0, top=True):
+        found.update(f"{part}\n".encode(errors="backslashreplace"))
+    return found.hexdigest()
+
+
+def _described(value: Any, seen: set[int], depth: int, top: bool = False) -> Iterator[str]:
+    """Yield texts that tell one value from another; code of others and what is nested too deep by its name."""
+    if isinstance(value, _PLAIN) or depth > MAX_DEPTH:
+        yield f"{type(value).__qualname__} {value!r}" if isinstance(value, _PLAIN) else type(value).__qualname__
+        return
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, Tensor | np.ndarray):
+        array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+        yield f"{array.dtype} {array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}"
+    elif isinstance(value, type):
+        yield from _class(value, seen, depth, top)
+    elif isinstance(value, FunctionType | MethodType | functools.partial | ModuleType):
+        yield from _callable(value, seen, depth, top)
+    else:
+        yield from _held(value, seen, depth)
+
+
+def _held(value: Any, seen: set[int], depth: int) -> Iterator[str]:
+    """Describe a container, or the attributes of an object."""
+    yield type(value).__qualname__
+    items: Iterable[Any] = ()
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list | tuple):
+        items = value
+    elif isinstance(value, set | frozenset):
+        items = sorted(value, key=repr)
+    elif _theirs(type(value)) or is_dataclass(value):
+        yield from _described(type(value), seen, depth + 1)
+        items = sorted(getattr(value, "__dict__", {}).items())
+    for item in items:
+        yield from _described(item, seen, depth + 1)
+
+
+def _class(kind: type, seen: set[int], depth: int, top: bool) -> Iterator[str]:
+    yield f"class {kind.__module__}.{kind.__qualname__}"
+    if not (top or _theirs(kind)):
+        return
+    for base in kind.__bases__:
+        yield from _described(base, seen, depth)
+    for name, value in sorted(vars(kind).items()):
+        inner = getattr(value, "__func__", getattr(value, "fget", value))
+        if not name.startswith("__") or isinstance(inner, FunctionType):
+            yield name
+            yield from _described(inner, seen, depth + 1)
+
+
+def _callable(value: Any, seen: set[int], depth: int, top: bool) -> Iterator[str]:
+    """Describe a function, a method, a partial; a module is known by its name here, its values where they are used."""
+    if isinstance(value, ModuleType):
+        yield f"module {value.__name__}"
+        return
+    if isinstance(value, functools.partial):
+        for part in (value.func, value.args, value.keywords):
+            yield from _described(part, seen, depth + 1)
+        return
+    if isinstance(value, MethodType):
+        yield from _described(value.__func__, seen, depth)
+        yield from _described(value.__self__, seen, depth + 1)
+        return
+    function = inspect.unwrap(value)
+    yield f"function {function.__module__}.{function.__qualname__}"
+    if not (top or _theirs(function)):
+        return
+    yield _instructions(function.__code__, function.__doc__)
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    known = {name: _content(cell) for name, cell in cells}
+    names = sorted(_names(function.__code__))
+    known |= {name: function.__globals__[name] for name in names if name in function.__globals__}
+    known |= {"": (function.__defaults__, function.__kwdefaults__)}
+    for name, each in known.items():
+        yield name
+        if isinstance(each, ModuleType) and _theirs(each):
+            for attribute in names:
+                if hasattr(each, attribute):
+                    yield from _described(getattr(each, attribute), seen, depth + 1)
+        yield from _described(each, seen, depth + 1)
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return None
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = [const for const in code.co_consts if isinstance(const, CodeType)]
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _instructions(code: CodeType, doc: str | None = None) -> str:
+    """Return a function's compiled code as text, without line numbers and its docstring."""
+    consts = [
+        _instructions(const) if isinstance(const, CodeType) else repr(const)
+        for const in code.co_consts
+        if doc is None or const != doc
+    ]
+    return f"{code.co_code.hex()} {consts} {code.co_names} {code.co_varnames} {code.co_freevars}"
+
+
+def _theirs(thing: Any) -> bool:
+    """Return whether code is the user's: neither installed, nor torch's, nor ours."""
+    name = thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__module__", None) or ""
+    top = name.partition(".")[0]
+    if top in sys.stdlib_module_names and top != "__main__":
         return False
-    file = getattr(sys.modules.get(module), "__file__", None) or ""
-    return not {"site-packages", "dist-packages"} & set(file.replace("\\", "/").split("/"))
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    return _own(Path(file)) if file else top not in ("builtins", "torch", "numpy", "sigmazero")
+
+
+def without_addresses(text: str) -> str:
+    """Return a text without the memory addresses that Python shows for things without a better name."""
+    return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def module_file(name: str) -> Path | None:
+    """Return the file of a module by its name, without running it."""
+    found = importlib.util.find_spec(name)
+    return None if found is None or found.origin is None else Path(found.origin)

@@ -1,4 +1,4 @@
-"""Rows out of whatever people have in Python: tensors, arrays, data sets, loaders, folders."""
+"""Rows out of what people have in Python: tensors, arrays, tables, data sets, loaders, names of files."""
 
 from __future__ import annotations
 
@@ -9,61 +9,161 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset, RandomSampler
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler
 
 from sigmazero.core.inputs import check_inputs, check_labels
-from sigmazero.core.warn import warn_caller
-from sigmazero.data.errors import DataError
-from sigmazero.data.load import load
-from sigmazero.data.rows import Rows
-from sigmazero.data.source import afford
-from sigmazero.data.torch_dataset import class_names, from_torch
+from sigmazero.core.messages import warn_caller
+from sigmazero.data.images import channels_first
+from sigmazero.data.load import load, scales
+from sigmazero.data.rows import Array, DataError, Rows, RowSpec, parse_rows, take
+from sigmazero.data.table import Table
 
-WAYS = "give (inputs, labels), a data set of such pairs, a DataLoader, or the name of a data set, file or folder"
+WAYS = "give (inputs, labels), a Table, a data set of pairs, a DataLoader, or the name of a data set, file or folder"
 
 
-def rows_of(data: Any, *, limit: int | None = None, name: str | None = None) -> Rows:
-    """The rows of anything that holds inputs and labels; at most `limit` of them, the first.
+def rows_of(
+    data: Any, *, limit: int | None = None, name: str | None = None, bounds: tuple[Any, Any] | None = None
+) -> Rows:
+    """Return the rows of anything that holds inputs and labels.
 
-    data   Rows; a pair (inputs, labels) of tensors, arrays or lists; a data set with a length whose items are (sample,
-           label), pictures of Pillow included; a DataLoader; the name of a data set, a file or a folder of pictures
+    data    Rows; a Table; a pair (inputs, labels) of tensors, arrays or lists; a data set with a length whose items are
+            (sample, label), pictures of Pillow included; a DataLoader; the name of a data set, a file or a folder
+    limit   at most that many: a fixed sample that has each class in its share
+    bounds  of the values that the model takes; 8-bit values are divided by 255, with a warning, unless these are
+            others than (0, 1)
 
-    8-bit values are divided by 255, and a warning says so. A loader that shuffles gives its data set in the data set's
-    own order, so that rows have numbers that stay. Names of classes are those of the data set, its `classes`.
+    A loader that shuffles gives its data set in the data set's own order, so that rows have numbers that stay. One that
+    can only be read from the front, such as a stream, gives its first rows. Names of classes are those of the data set.
 
     >>> rows_of((np.zeros((2, 3)), [0, 1])).labels
     tensor([0, 1])
     """
-    if isinstance(data, Rows):
-        return data if limit is None else data.limit(limit)
     if isinstance(data, str | os.PathLike):
-        return load(os.fspath(data), limit=limit)
+        return load(os.fspath(data), limit=limit, bounds=bounds)
     if isinstance(data, DataLoader):
-        return _loaded(data, limit, name)
-    if isinstance(data, tuple):
+        return _loaded(data, limit, name, bounds)
+    if isinstance(data, Rows | Table):
+        rows = data if isinstance(data, Rows) else data.rows()
+    elif isinstance(data, tuple):
         if len(data) != 2:
             raise DataError(f"the data is a tuple of {len(data)}; {WAYS}")
-        return _pair(data[0], data[1], limit, name or "given")
-    if isinstance(data, IterableDataset) or not isinstance(data, Sized) or not hasattr(data, "__getitem__"):
+        rows = _pair(data[0], data[1], name or "given", bounds)
+    elif isinstance(data, IterableDataset) or not isinstance(data, Sized) or not hasattr(data, "__getitem__"):
         raise DataError(f"the data is a {type(data).__name__}; {WAYS}")
-    if isinstance(data, Tensor | np.ndarray):
+    elif isinstance(data, Tensor | np.ndarray) or hasattr(data, "columns"):
         raise DataError(f"the data is a {type(data).__name__} without labels; {WAYS}")
-    rows = from_torch(data, limit=limit, name=name)
-    if rows.scaled:
-        _say_scaled()
-    return rows
+    else:
+        rows = from_torch(data, limit=limit, name=name, bounds=bounds)
+        if rows.scaled:
+            _say_scaled()
+    return rows if limit is None else rows.limit(limit)
 
 
-def _pair(x: Any, y: Any, limit: int | None, name: str, classes: tuple[str, ...] | None = None) -> Rows:
+def from_torch(
+    dataset: Dataset[Any] | Sized,
+    rows: RowSpec | None = None,
+    *,
+    limit: int | None = None,
+    seed: int | None = None,
+    name: str | None = None,
+    bounds: tuple[Any, Any] | None = None,
+) -> Rows:
+    """Return the chosen rows of a data set whose items are (sample, label).
+
+    Samples are tensors, arrays or pictures of Pillow; 8-bit ones are divided by 255, float ones are taken as they are.
+    Where the data set has `classes`, as an ImageFolder has, these are the names of the classes. A limit without a seed
+    is a sample with each class in its share where the data set has `targets`; otherwise it is drawn with seed 0.
+
+    >>> from torch.utils.data import TensorDataset
+    >>> from_torch(TensorDataset(torch.rand(5, 3), torch.arange(5)), "1:4").labels
+    tensor([1, 2, 3])
+    """
+    if not isinstance(dataset, Sized):
+        raise DataError(f"{type(dataset).__name__} has no length; rows are named by number, so one is needed")
+    chosen = take(parse_rows(rows, len(dataset)), limit, seed, _targets(dataset))
+    if not chosen:
+        raise DataError(f"{type(dataset).__name__} has no rows to take; name at least one")
+    pairs = [_item(dataset, row) for row in chosen]
+    first = pairs[0][0]
+    for row, (sample, _) in zip(chosen, pairs, strict=True):
+        if sample.shape != first.shape:
+            raise DataError(
+                f"row {row} has shape {tuple(sample.shape)} but row {chosen[0]} {tuple(first.shape)}; "
+                "resize them to one shape in the data set's transform"
+            )
+    labels = torch.tensor([label for _, label in pairs], dtype=torch.int64, device="cpu")
+    scaled = scales(bounds) and any(sample.dtype == torch.uint8 for sample, _ in pairs)
+    return Rows(
+        torch.stack([_float(sample, bounds) for sample, _ in pairs]),
+        labels,
+        torch.tensor(chosen, dtype=torch.int64, device="cpu"),
+        name or type(dataset).__name__,
+        classes=_class_names(dataset, labels),
+        scaled=scaled,
+    )
+
+
+def _float(values: Tensor, bounds: tuple[Any, Any] | None) -> Tensor:
+    if values.dtype != torch.uint8:
+        return values
+    return values.float() / 255 if scales(bounds) else values.float()
+
+
+def _targets(dataset: Any) -> Array | None:
+    """Return the labels of a whole data set where it tells them without its samples."""
+    if hasattr(dataset, "indices") and hasattr(dataset, "dataset"):  # a Subset
+        inner = _targets(dataset.dataset)
+        return None if inner is None else inner[list(dataset.indices)]
+    tensors: Any = getattr(dataset, "tensors", ())
+    found = tensors[1] if len(tensors) == 2 else getattr(dataset, "targets", None)
+    if found is None:
+        return None
+    labels = np.asarray(found.cpu() if isinstance(found, Tensor) else found)
+    return labels if labels.ndim == 1 and len(labels) == len(dataset) and labels.dtype.kind in "iu" else None
+
+
+def _class_names(dataset: Any, labels: Tensor) -> tuple[str, ...] | None:
+    """Return the classes of a data set, or of the one that it is a part of; None where they do not fit the labels."""
+    while not hasattr(dataset, "classes") and hasattr(dataset, "dataset"):
+        dataset = dataset.dataset
+    held = getattr(dataset, "classes", None)
+    names = tuple(map(str, held)) if isinstance(held, list | tuple) else ()
+    fits = len(set(names)) == len(names) > (int(labels.max()) if len(labels) else 0)
+    return names if fits else None
+
+
+def _item(dataset: Any, row: int) -> tuple[Tensor, int]:
+    item = dataset[row]
+    if not isinstance(item, tuple | list) or len(item) != 2:
+        raise DataError(f"row {row} is a {type(item).__name__}, not a pair (sample, label)")
+    sample, label = item
+    if type(sample).__module__.partition(".")[0] == "PIL":
+        sample = channels_first(sample)
+    if isinstance(sample, np.ndarray):
+        sample = torch.from_numpy(sample)
+    if not isinstance(sample, Tensor):
+        raise DataError(
+            f"the sample of row {row} is a {type(sample).__name__}; give the data set a transform that makes tensors"
+        )
+    if not (sample.is_floating_point() or sample.dtype == torch.uint8):
+        raise DataError(f"the sample of row {row} is {sample.dtype}; make it uint8 in 0..255 or float")
+    number = label
+    if isinstance(label, np.generic) or (isinstance(label, Tensor | np.ndarray) and label.shape in ((), (1,))):
+        number = label.item()
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise DataError(f"the label of row {row} is {label!r}; it must be one whole number, the class")
+    return sample.detach(), number
+
+
+def _pair(x: Any, y: Any, name: str, bounds: tuple[Any, Any] | None, classes: tuple[str, ...] | None = None) -> Rows:
     inputs, labels = _tensor(x, "inputs"), _tensor(y, "labels")
-    scaled = inputs.dtype == torch.uint8
+    scaled = inputs.dtype == torch.uint8 and scales(bounds)
     if scaled:
         _say_scaled()
-        inputs = inputs.float() / 255
+    inputs = _float(inputs, bounds)
     check_inputs(inputs)
     check_labels(inputs, labels)
-    rows = Rows(inputs, labels.long(), torch.arange(len(inputs), device="cpu"), name, classes=classes, scaled=scaled)
-    return rows if limit is None else rows.limit(limit)
+    return Rows(inputs, labels.long(), torch.arange(len(inputs), device="cpu"), name, classes=classes, scaled=scaled)
 
 
 def _tensor(values: Any, what: str) -> Tensor:
@@ -78,11 +178,13 @@ def _tensor(values: Any, what: str) -> Tensor:
         raise DataError(f"the {what} are a {type(values).__name__} that holds no numbers ({error}); {WAYS}") from None
 
 
-def _loaded(loader: DataLoader[Any], limit: int | None, name: str | None) -> Rows:
+def _loaded(loader: DataLoader[Any], limit: int | None, name: str | None, bounds: tuple[Any, Any] | None) -> Rows:
     held = loader.dataset
     called = name or type(held).__name__
-    if isinstance(loader.sampler, RandomSampler) and isinstance(held, Sized):
-        return rows_of(held, limit=limit, name=called)
+    plain = type(loader.batch_sampler) is BatchSampler and isinstance(loader.sampler, RandomSampler | SequentialSampler)
+    mapped = plain and isinstance(held, Sized) and not isinstance(held, IterableDataset)
+    if mapped and (limit is not None or isinstance(loader.sampler, RandomSampler)):
+        return rows_of(held, limit=limit, name=called, bounds=bounds)
     inputs: list[Tensor] = []
     labels: list[Tensor] = []
     for number, batch in enumerate(loader):
@@ -90,12 +192,12 @@ def _loaded(loader: DataLoader[Any], limit: int | None, name: str | None) -> Row
             raise DataError(f"batch {number} of the loader is a {type(batch).__name__}, not a pair (inputs, labels)")
         for some, part in zip((inputs, labels), batch, strict=True):
             some.append(_tensor(part, "batches"))
-        afford(sum(part.nbytes for part in inputs), f"{called}: {sum(map(len, inputs))} rows", "give a limit, or ")
         if limit is not None and sum(map(len, inputs)) >= limit:
             break
     if not inputs:
         raise DataError("the loader has no batches; give it a data set with rows")
-    return _pair(torch.cat(inputs), torch.cat(labels), limit, called, class_names(held, torch.cat(labels)))
+    x, y = torch.cat(inputs)[:limit], torch.cat(labels)[:limit]
+    return _pair(x, y, called, bounds, _class_names(held, y))
 
 
 def _say_scaled() -> None:

@@ -1,35 +1,42 @@
-"""Load rows of a data set by its name, or of an .npz file or a table by its path."""
+"""Load rows of a data set by its name, or of an .npz file, a table or a folder of pictures by its path."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from sigmazero.data import cifar, embedded, idx, imagenet, npz, pictures
-from sigmazero.data.errors import DataError
-from sigmazero.data.places import candidate_dirs, first_match, missing
-from sigmazero.data.registry import DATASETS, Dataset
-from sigmazero.data.rows import Rows, RowSpec, parse_rows, take
-from sigmazero.data.source import Array, Source, afford
-from sigmazero.data.table_files import ENDINGS, is_table
-from sigmazero.data.tables import open_table
+from sigmazero.data import images, npz
+from sigmazero.data.registry import DATASETS, Dataset, candidate_dirs, first_match, missing
+from sigmazero.data.rows import Array, DataError, Rows, RowSpec, Source, parse_rows, take
+from sigmazero.data.table import ENDINGS, Table, is_table
 
 FILES = (".npz", *ENDINGS)
+
+
+@cache
+def _adult_sample() -> Source:
+    """Read 600 people of the test part of UCI Adult, whom the bundled networks never saw."""
+    return Table.read(Path(__file__).with_name("bundled") / "adult-sample.csv").source()
+
+
 _BUNDLED: dict[str, Callable[[], Source]] = {
-    "mnist-5k": embedded.mnist_5k,
-    "mnist-5k-heldout": embedded.mnist_5k_heldout,
-    "digits-8x8": embedded.digits_8x8,
-    "adult-sample": embedded.adult_sample,
+    "mnist-5k": images.mnist_5k,
+    "mnist-5k-heldout": images.mnist_5k_heldout,
+    "digits-8x8": images.digits_8x8,
+    "adult-sample": _adult_sample,
+    "imagenet-20": images.imagenet_20,
 }
 _FINDERS: dict[str, Callable[[Dataset, list[Path]], Source | None]] = {
-    "mnist": idx.find,
-    "fashion-mnist": idx.find,
-    "cifar10": cifar.find,
-    "imagenet": imagenet.find,
-    "imagenet-resized": imagenet.find,
+    "mnist": images.find_idx,
+    "fashion-mnist": images.find_idx,
+    "cifar10": images.find_cifar,
+    "imagenet": images.find_imagenet,
+    "imagenet-resized": images.find_imagenet,
 }
 
 
@@ -40,50 +47,66 @@ def load(
     limit: int | None = None,
     seed: int | None = None,
     data_dir: str | Path | None = None,
+    bounds: tuple[Any, Any] | None = None,
 ) -> Rows:
     """Load the chosen rows of a data set known by name, an `.npz` file, a table (CSV, ARFF, Parquet) or a folder.
 
     A folder holds pictures of one size in a sub-folder for each class, whose name is the name of the class.
 
-    `rows` is "0:100", "5,7,9", a slice or a sequence; `limit` then keeps at most that many of them, the first ones
-    or, with a seed, a random choice that is the same everywhere. Files are looked for in `data_dir`,
-    `$SIGMAZERO_HOME/data` and the platform's cache folder.
+    rows      "0:100", "5,7,9", a slice or a sequence
+    limit     at most that many of them: without a seed a fixed sample that has each class in its share, with a seed a
+              random choice; both are the same everywhere, and a larger one contains the smaller
+    data_dir  where files are looked for first; then $SIGMAZERO_HOME/data and the platform's cache folder
+    bounds    of the values that the model takes, such as (0, 255); then 8-bit values are not divided by 255, and float
+              images may lie outside [0, 1]
 
     >>> digits = load("digits-8x8", rows="0:3")
     >>> digits.images.shape, digits.labels, digits.ids
     (torch.Size([3, 1, 8, 8]), tensor([0, 1, 2]), tensor([0, 1, 2]))
     """
-    source, title = _open(name, data_dir)
-    chosen = take(parse_rows(rows, len(source.labels)), limit, seed)
-    afford(len(chosen) * source.cost, f"{title}: taking {len(chosen)} rows", "choose fewer with rows or limit, or ")
-    images = source.fetch(chosen)
+    source, title = _open(name, data_dir, bounds)
+    chosen = take(parse_rows(rows, len(source.labels)), limit, seed, source.labels)
+    values = source.fetch(chosen)
     if title in DATASETS:
-        _check(DATASETS[title], source, images)
-    tensor = torch.from_numpy(images.astype(np.float32))
-    if images.dtype == np.uint8:
+        _check(DATASETS[title], source, values)
+    scaled = values.dtype == np.uint8 and scales(bounds)
+    keep = source.names is not None and values.dtype == np.float64
+    tensor = torch.from_numpy(values if keep else values.astype(np.float32))
+    if scaled:
         tensor /= 255
     ids = np.array(chosen, dtype=np.int64) if source.ids is None else source.ids[chosen].astype(np.int64)
-    labels = torch.from_numpy(source.labels[chosen])
-    scaled = images.dtype == np.uint8
-    return Rows(tensor, labels, torch.from_numpy(ids), title, source.space, source.names, source.classes, scaled)
+    return Rows(
+        tensor,
+        torch.from_numpy(source.labels[chosen]),
+        torch.from_numpy(ids),
+        title,
+        source.space,
+        source.names,
+        source.classes,
+        scaled,
+        source.table,
+    )
+
+
+def scales(bounds: tuple[Any, Any] | None) -> bool:
+    """Tell whether 8-bit values are divided by 255: where the bounds are 0 and 1, or not given."""
+    return bounds is None or all(bool(np.all(np.asarray(end) == at)) for end, at in zip(bounds, (0, 1), strict=True))
 
 
 def is_data_file(name: str | Path) -> bool:
-    """Whether a name is that of a file with rows, by its ending."""
+    """Tell whether a name is that of a file with rows, by its ending."""
     return str(name).endswith(".npz") or is_table(name)
 
 
-def _open(name: str | Path, data_dir: str | Path | None) -> tuple[Source, str]:
+def _open(name: str | Path, data_dir: str | Path | None, bounds: tuple[Any, Any] | None) -> tuple[Source, str]:
+    path = Path(name).expanduser()
     if str(name).endswith(".npz"):
-        path = Path(name).expanduser()
-        return npz.read(path), path.name
+        return npz.read(path, bounds), path.name
     if is_table(name):
-        path = Path(name).expanduser()
-        return open_table(path).source(), path.name
+        return Table.read(path).source(), path.name
     dataset = DATASETS.get(str(name))
-    if dataset is None and pictures.is_folder(name):
-        path = Path(name).expanduser()
-        return pictures.read(path), path.resolve().name
+    if dataset is None and images.is_folder(name):
+        return images.read_folder(path), path.resolve().name
     if dataset is None:
         raise DataError(
             f"no data set is called {str(name)!r}; use one of {', '.join(DATASETS)}, "
@@ -95,7 +118,7 @@ def _open(name: str | Path, data_dir: str | Path | None) -> tuple[Source, str]:
 
 
 def _find(dataset: Dataset, data_dir: str | Path | None) -> Source:
-    """In each place the published files where they exist, else arrays saved under the data set's name."""
+    """Look in each place for the published files, then for arrays saved under the data set's name."""
     for folders in candidate_dirs(dataset, data_dir):
         source = _FINDERS[dataset.name](dataset, folders)
         if source is not None:
@@ -106,14 +129,11 @@ def _find(dataset: Dataset, data_dir: str | Path | None) -> Source:
     raise missing(dataset, data_dir)
 
 
-def _check(dataset: Dataset, source: Source, images: Array) -> None:
-    if images.shape[1:] != dataset.shape:
-        raise DataError(
-            f"the images found for {dataset.name} have shape {images.shape[1:]} instead of {dataset.shape}; "
-            "the files are another data set's, so load them by path or move them"
-        )
+def _check(dataset: Dataset, source: Source, values: Array) -> None:
+    fix = "the files are another data set's, so load them by path or move them"
+    if values.shape[1:] != dataset.shape:
+        raise DataError(f"the images of {dataset.name} have shape {values.shape[1:]}, not {dataset.shape}; {fix}")
     if source.labels.max() >= dataset.classes:
         raise DataError(
-            f"the labels found for {dataset.name} reach {source.labels.max()} but it has {dataset.classes} classes; "
-            "the files are another data set's, so load them by path or move them"
+            f"the labels of {dataset.name} reach {source.labels.max()} but it has {dataset.classes} classes; {fix}"
         )

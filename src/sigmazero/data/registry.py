@@ -1,17 +1,20 @@
-"""The data sets known by name: one record of facts each, read by the loaders and by whoever lists them."""
+"""The data sets known by name: one record of facts each, and the folders where their files are looked for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
+
+from sigmazero.core.folders import search
+from sigmazero.data.rows import DataError, MissingData
 
 _IDX = "t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, with or without .gz"
 _EXTRA = "inside the optional packages: pip install 'sigmazero[data]'"
 _VALIDATION = (
     "the 50,000 validation JPEGs, either in one folder per class (n01440764, ...), or all in one folder "
-    "(ILSVRC2012_val_00000001.JPEG, ...) with val.txt, LOC_val_solution.csv, or "
-    "ILSVRC2012_validation_ground_truth.txt and meta.mat"
+    "(ILSVRC2012_val_00000001.JPEG, ...) with val.txt"
 )
 
 
@@ -30,11 +33,6 @@ class Dataset:
     system_folders: tuple[str, ...] = ()
     arrays: tuple[str, ...] = ()
     first_labels: tuple[int, ...] = ()
-
-    @property
-    def obtain(self) -> str:
-        """One line on how to get it."""
-        return f"{self.needs}; {self.published}" if self.needs else self.published
 
 
 _ALL = (
@@ -130,8 +128,53 @@ _ALL = (
         (102,),
         2,
         needs="",
-        published="comes with the package (UCI, CC BY 4.0)",
+        published="comes with the package (UCI, CC BY 4.0); reading it needs pip install 'sigmazero[data]'",
+    ),
+    Dataset(
+        "imagenet-20",
+        "20 photographs with ImageNet labels, shorter side to 256 and centre crop 224",
+        20,
+        (3, 224, 224),
+        1000,
+        needs="",
+        published="inside the package foolbox: pip install 'sigmazero[foolbox]'",
     ),
 )
 
 DATASETS: Mapping[str, Dataset] = MappingProxyType({dataset.name: dataset for dataset in _ALL})
+
+
+def search_dirs(data_dir: str | Path | None = None) -> list[Path]:
+    """List the folders searched for data: the given one, those of $SIGMAZERO_HOME, the platform's cache."""
+    if data_dir is not None and not Path(data_dir).expanduser().is_dir():
+        raise DataError(f"data_dir {str(data_dir)!r} is not a folder; create it or name another")
+    return search("data", data_dir)
+
+
+def candidate_dirs(dataset: Dataset, data_dir: str | Path | None) -> list[list[Path]]:
+    """List for each searched place the folders that may hold this data set: its own first, then the place."""
+    groups = [[place / folder for folder in (*dataset.folders, ".")] for place in search_dirs(data_dir)]
+    return [*groups, [Path(folder) for folder in dataset.system_folders]]
+
+
+def first_match(folders: Iterable[Path], patterns: Iterable[str]) -> Path | None:
+    """Return the first file that has one of these names (shell patterns), folder by folder."""
+    names = list(patterns)
+    for folder in folders:
+        for name in names:
+            if found := sorted(path for path in folder.glob(name) if path.is_file()):
+                return found[0]
+    return None
+
+
+def missing(dataset: Dataset, data_dir: str | Path | None) -> MissingData:
+    """Make the error for a data set whose files are nowhere: names, where published, where to put them."""
+    places = search_dirs(data_dir)
+    lines = [
+        f"no files of {dataset.name} found.",
+        f"  needed:    {dataset.needs}",
+        f"  published: {dataset.published}",
+        "  searched:  " + "\n             ".join(map(str, [*places, *dataset.system_folders])),
+        f"  put them:  into {places[0] / dataset.folders[0]}, or name their folder with data_dir",
+    ]
+    return MissingData("\n".join(lines))

@@ -1,4 +1,4 @@
-"""A batch of labelled inputs that knows which rows of its data set it holds, and how rows are chosen.
+"""Labelled inputs that know which rows of their data set they are, and how rows are chosen.
 
 A subset is always a list of row numbers, never a shuffle, so two runs can be compared row by row.
 """
@@ -8,22 +8,78 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sigmazero.core.text import shown
-from sigmazero.data.errors import DataError
+from sigmazero.core.files import disguise
+from sigmazero.core.messages import shown
 from sigmazero.spaces.space import Space
 
+Array: TypeAlias = npt.NDArray[Any]
 RowSpec: TypeAlias = str | slice | Sequence[int] | Tensor
 
 PAPER_SEED = 1233
+
+
+class DataError(ValueError):
+    """Data that cannot be used as it is: wrong format, damaged, or asked for wrongly."""
+
+
+class MissingData(DataError, FileNotFoundError):
+    """Files that are in none of the searched folders."""
+
+
+class MissingNotes(MissingData):
+    """A table without the file beside it that says what its columns are."""
+
+    table = notes = ""
+
+    @classmethod
+    def of(cls, table: str, notes: str) -> MissingNotes:
+        """Make the error about a table."""
+        draft = "sigmazero.data.table.draft(path) writes a first one"
+        error = cls(f"{table}: needs {notes} beside it, which says what its columns are; {draft}")
+        error.table, error.notes = table, notes
+        return error
+
+
+@dataclass(frozen=True)
+class Source:
+    """Hold the labels of all rows; `fetch` reads the images of chosen rows, 8-bit or float.
+
+    names  of the features: a table, whose values `fetch` gives in their own units
+    """
+
+    labels: Array
+    fetch: Callable[[list[int]], Array]
+    ids: Array | None = None
+    space: Space | None = None
+    names: tuple[str, ...] | None = None
+    classes: tuple[str, ...] | None = None
+    table: Any = None
+
+
+def in_memory(images: Array, labels: Array, where: object, **more: Any) -> Source:
+    """Make a source over arrays that are already loaded."""
+    if len(images) != len(labels):
+        raise DataError(f"{where}: {len(images)} images but {len(labels)} labels; the files do not belong together")
+    if len(images) == 0:
+        raise DataError(f"{where}: holds no rows; choose another file, or get it again")
+    return Source(labels.astype(np.int64), lambda rows: np.ascontiguousarray(images[rows]), **more)
+
+
+def refuse_disguise(head: bytes, path: Path) -> None:
+    """Raise when a download left something else in place of data, such as a web page."""
+    if found := disguise(head):
+        raise DataError(f"{path}: is {found}; the download went wrong, get the file again")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +90,7 @@ class Rows:
     names    of the features, in the order of the flat input; those of the space where only it has some
     classes  names of the classes, by label
     scaled   whether the values were 8-bit ones, which were divided by 255
+    table    the `Table` that the rows were encoded from, if they were
     """
 
     images: Tensor
@@ -44,6 +101,7 @@ class Rows:
     names: tuple[str, ...] | None = None
     classes: tuple[str, ...] | None = None
     scaled: bool = False
+    table: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse tensors that do not describe the same rows."""
@@ -119,8 +177,43 @@ class Rows:
         )
 
     def limit(self, n: int, seed: int | None = None) -> Rows:
-        """At most `n` rows: the first, or with a seed a random choice in the order held here."""
-        return self.select(take(list(range(len(self))), n, seed))
+        """Keep at most `n` rows, in the order held here: a sample with every class, or with a seed a random choice."""
+        return self.select(take(list(range(len(self))), n, seed, self.labels.cpu().numpy()))
+
+    def matched(self, classes: Sequence[Any]) -> Rows:
+        """Number the labels as a model does that calls its classes so; a class of the data that it lacks is named.
+
+        >>> rows = Rows(torch.zeros(2, 1), torch.tensor([0, 1]), torch.arange(2), "pets", classes=("cat", "dog"))
+        >>> rows.matched(["dog", "cat", "cow"]).labels
+        tensor([1, 0])
+        """
+        if self.classes is None:
+            raise DataError(f"{self.name} does not name its classes; number its labels as the model does")
+        wanted, places = tuple(map(str, classes)), class_places(classes, self.classes)
+        if places is None:
+            lacking = next(name for name in self.classes if name not in wanted)
+            some = ", ".join(map(shown, wanted[:8])) + (", ..." if len(wanted) > 8 else "")
+            raise DataError(f"class {shown(lacking)!r} of {self.name} is none of the model's ({some}); rename it")
+        labels = torch.tensor(places, dtype=torch.int64, device=self.labels.device)[self.labels]
+        return replace(self, labels=labels, classes=wanted)
+
+
+def class_places(model: Sequence[Any], data: Sequence[str]) -> list[int] | None:
+    """Return where a model has each class of the data, by name; None where one of them has no name there.
+
+    Names are compared as they are, then without case, blanks, dashes and underscores.
+    """
+    for spelled in (str, _spelled):
+        names = [spelled(name) for name in model]
+        wanted = [spelled(name) for name in data]
+        if len(set(names)) == len(names) and len(set(wanted)) == len(wanted) and set(wanted) <= set(names):
+            return [names.index(name) for name in wanted]
+    return None
+
+
+def _spelled(name: object) -> str:
+    number = int(name) if isinstance(name, float) and name.is_integer() else name
+    return "".join(mark for mark in str(number).casefold() if mark not in " -_")
 
 
 def choose(n_total: int, count: int, seed: int) -> list[int]:
@@ -137,10 +230,11 @@ def choose(n_total: int, count: int, seed: int) -> list[int]:
     if not 0 <= count <= n_total:
         raise DataError(f"cannot choose {count} of {n_total} rows; ask for 0 to {n_total}")
 
-    def place(row: int) -> bytes:
-        return hashlib.sha256(f"{seed}:{row}".encode()).digest()
+    return sorted(sorted(range(n_total), key=lambda row: _queued(seed, row))[:count])
 
-    return sorted(sorted(range(n_total), key=place)[:count])
+
+def _queued(seed: int, row: int) -> bytes:
+    return hashlib.sha256(f"{seed}:{row}".encode()).digest()
 
 
 def paper_subset(n_total: int, count: int, seed: int = PAPER_SEED) -> list[int]:
@@ -157,15 +251,40 @@ def paper_subset(n_total: int, count: int, seed: int = PAPER_SEED) -> list[int]:
     return random.Random(seed).sample(range(1, n_total), count)
 
 
-def take(rows: list[int], limit: int | None, seed: int | None) -> list[int]:
-    """At most `limit` of these rows, the first or a seeded choice, keeping their order."""
+def stratified(labels: Sequence[int] | Array, count: int) -> list[int]:
+    """Pick `count` rows with each class in its share, in ascending order, the same on every machine.
+
+    Within a class rows queue up as in `choose` with seed 0, and the classes take turns by their size. A larger count
+    therefore contains every smaller one, and no class is left out before its turn comes.
+
+    >>> stratified([0, 0, 0, 0, 1, 1], 3)
+    [2, 3, 4]
+    """
+    numbers = np.asarray(labels)
+    if not 0 <= count <= len(numbers):
+        raise DataError(f"cannot choose {count} of {len(numbers)} rows; ask for 0 to {len(numbers)}")
+    turns: list[tuple[float, bytes, int]] = []
+    for label in np.unique(numbers):
+        members = sorted((_queued(0, int(row)), int(row)) for row in np.flatnonzero(numbers == label))
+        turns += [((rank + 0.5) / len(members), place, row) for rank, (place, row) in enumerate(members)]
+    return sorted(row for _, _, row in sorted(turns)[:count])
+
+
+def take(rows: list[int], limit: int | None, seed: int | None, labels: Array | None = None) -> list[int]:
+    """Return at most `limit` of these rows in their order; `labels` are those of all rows.
+
+    With a seed it is the choice of `choose`; without one it is `stratified`, or where no labels are known `choose`
+    with seed 0.
+    """
     if limit is None:
         return rows
     if limit < 1:
         raise DataError(f"limit must be at least 1, got {limit}")
-    if seed is None or limit >= len(rows):
-        return rows[:limit]
-    return [rows[i] for i in choose(len(rows), limit, seed)]
+    if limit >= len(rows):
+        return rows
+    if seed is None and labels is not None:
+        return [rows[i] for i in stratified(labels[rows], limit)]
+    return [rows[i] for i in choose(len(rows), limit, seed or 0)]
 
 
 def parse_rows(rows: RowSpec | None, n_total: int) -> list[int]:

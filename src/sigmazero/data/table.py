@@ -1,132 +1,801 @@
-"""A table in memory: of each column its different texts, once, and for each row the number of its text."""
+"""Tables: a pandas DataFrame, or a CSV, Parquet or ARFF file, as rows that an attack can change, and back.
+
+Numbers keep their units; a category becomes one column of 0 and 1 for each word, called `job=clerk`. Everything is
+float64. `decode` gives a DataFrame with the original columns and dtypes, so any model fitted on it can be asked.
+
+>>> import pandas as pd
+>>> frame = pd.DataFrame({"age": [30, 52], "job": ["clerk", "nurse"], "rate": [0.1, 0.7], "loan": ["no", "yes"]})
+>>> table = Table.from_frame(frame, "loan")
+>>> table.features
+('age', 'job=clerk', 'job=nurse', 'rate')
+>>> table.decode(table.rows().images).equals(frame.drop(columns="loan"))
+True
+
+What is said about a file stands in a TOML file beside it: `adult.toml` for `adult.csv.gz`.
+
+    label = "income"                          the column with the classes
+    classes = ["<=50K", ">50K"]               in the order of their numbers; those of the table unless said
+    drop = ["fnlwgt"]                         columns that the model does not see
+    missing = "?"                             a text that stands for a missing value, besides an empty cell
+    keep_missing = false                      leave out rows with a missing value; else they are kept as they are
+    schema = "adult.schema.json"              columns saved by `Table.save`, in place of those of this file
+
+    [read]                                    options of pandas.read_csv: sep, decimal, encoding, skipinitialspace
+    [split]
+    column = "split"                          says which part a row belongs to
+    part = "test"                             the part that is loaded
+    fit = "train"                             the part that gives means and deviations
+
+    [categories]                              the order of a category's words; or a list of columns
+    sex = ["Female", "Male"]
+
+    [change.age]                              what may change, by column: direction, around, cost, lower, upper, grid
+    direction = "up"
+
+What `change` does not name may change within what the table shows; a missing value stays missing unless it says
+`missing = true`. The space of the encoded features in `adult.space.toml` ([spaces](spaces.md)) takes its place.
+"""
 
 from __future__ import annotations
 
+import csv
+import gzip
+import json
 import re
-from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
 
-from sigmazero.core.text import shown
-from sigmazero.data.errors import DataError
-from sigmazero.data.source import Array, afford
-from sigmazero.data.table_files import CellRows, opened
+from sigmazero.core import toml
+from sigmazero.core.extras import require
+from sigmazero.core.files import replacing
+from sigmazero.core.messages import one_line, shown, warn_caller
+from sigmazero.data.rows import Array, DataError, MissingData, MissingNotes, Rows, Source, class_places, refuse_disguise
+from sigmazero.spaces.rules import Rule
+from sigmazero.spaces.space import Space
 
-WORD = 160  # bytes that a text takes besides its characters: itself, and its place in two tables
-CODE = 8  # bytes that a cell takes: its number, the room its column has to grow, and its share of a copy
-PIECE = 1 << 22  # bytes between two looks at the memory taken
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+ENDINGS = (".csv", ".csv.gz", ".arff", ".arff.gz", ".parquet")
+EXACT = 1 << 24  # whole numbers up to here have a float32 of their own
+EXACT_DOUBLE = 1 << 53
+MAX_WORDS = 1000
+FEW_WORDS = 50  # so many words are a category in the smallest table
+OPTIONS = ("kind", "lower", "upper", "around", "grid", "direction", "cost", "missing")
+UNITS = ("D", "s", "ms", "us", "ns")
+FORMAT = "sigmazero table 1"
+MISSING = "<missing>"
 
 
-@dataclass(frozen=True)
-class TextColumn:
-    """A column as it was read: `words` are its different texts, `codes` says which of them each row has."""
+class Standardize(nn.Module):
+    """(x − mean) / deviation for each feature; a layer in front of a network. Both are part of its state dict."""
 
-    name: str
-    words: list[str]
-    codes: Array
-    rows: Array
-    where: str
+    mean: Tensor
+    deviation: Tensor
 
-    def refuse(self, word: int, why: str) -> DataError:
-        """The error about one of the texts, with the first row that has it."""
-        row = self.rows[np.flatnonzero(self.codes == word)[0]]
-        return DataError(f"{self.where}: row {row}, column {self.name!r}: {shown(self.words[word])!r} {why}")
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(features))
+        self.register_buffer("deviation", torch.ones(features))
 
-    def is_number(self, word: int) -> bool:
-        """Whether a text is one."""
-        return _NUMBER.fullmatch(self.words[word]) is not None
-
-    def numbers(self) -> Array:
-        """The column as float64; what is no number is named."""
-        values = np.zeros(len(self.words))
-        for word in np.unique(self.codes).tolist():
-            if not self.is_number(word):
-                raise self.refuse(word, "is no number; correct it, name it as missing, or make the column a category")
-            values[word] = float(self.words[word])
-            if not np.isfinite(values[word]):
-                raise self.refuse(word, "is too large; store it in a larger unit")
-        return values[self.codes]
-
-    def used(self) -> list[int]:
-        """The texts that some row has."""
-        return [int(word) for word in np.unique(self.codes)]
+    def forward(self, x: Tensor) -> Tensor:
+        """Standardise rows, in the number format of the network."""
+        return (x.to(self.mean.dtype) - self.mean) / self.deviation
 
 
 @dataclass(frozen=True)
-class RawTable:
-    """Columns of equal length, by name; `rows` are the numbers of their rows in the file."""
+class Column:
+    """One column of a table, and how it becomes features.
 
-    columns: Mapping[str, TextColumn]
-    rows: Array
-    where: str
+    kind     "real" or "integer" numbers; "category", one feature per word; "fixed", one feature that says which of its
+             values a row has and never changes: names, ids, texts of which there are too many
+    unit     of dates and spans of time, which are whole numbers of it since 1970
+    missing  whether some row has no value; then the last feature is 1 in such rows
+    """
+
+    name: Any
+    dtype: Any
+    kind: str
+    lower: float = 0.0
+    upper: float = 1.0
+    mean: float = 0.0
+    deviation: float = 1.0
+    words: tuple[Any, ...] = ()
+    unit: str = ""
+    missing: bool = False
+    none: bool = False  # whether None stands for a missing value, not NaN
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Name the features."""
+        flag = (f"{self.name}={MISSING}",) if self.missing else ()
+        words = tuple(f"{self.name}={_text(word)}" for word in self.words) if self.kind == "category" else ()
+        return (words or (str(self.name),)) + flag
+
+    def encode(self, values: Any, may_go: bool, where: str) -> Array:
+        """Turn a Series into (rows, features); `may_go` lets a missing value be one word among others."""
+        absent = values.isna().to_numpy()
+        if absent.any() and not (self.missing or self.kind == "fixed"):
+            raise _wrong(values, absent, self.name, where, "is missing, and no row had that when the table was made")
+        if self.kind in ("category", "fixed"):
+            places = self._places(values, absent, where)
+            if self.kind == "fixed":
+                return places[:, None].astype(np.float64)
+            made = np.eye(len(self.words))[places]
+            made[absent] = 0.0 if may_go else np.eye(len(self.words))[0]
+        else:
+            numbers = self._numbers(values)
+            if not np.isfinite(numbers[~absent]).all():
+                raise _wrong(values, ~absent & ~np.isfinite(numbers), self.name, where, "is no finite number")
+            if self.kind == "integer" and (numbers[~absent] != np.rint(numbers[~absent])).any():
+                odd = ~absent & (numbers != np.rint(numbers))
+                raise _wrong(values, odd, self.name, where, "is no whole number, as the others are")
+            made = np.where(absent, self.lower, numbers)[:, None]
+        return np.concatenate([made, absent[:, None].astype(np.float64)], 1) if self.missing else made
+
+    def decode(self, features: Array, exact: Array, strict: bool) -> Any:
+        """Turn features back into a Series of the column's dtype; `exact` are the numbers that the table shows."""
+        absent = features[:, -1] > 0.5 if self.missing else np.zeros(len(features), dtype=bool)
+        held = features[:, : -1 if self.missing else None]
+        blank = None if self.none else np.nan
+        if self.kind in ("category", "fixed"):
+            places = held.argmax(1) if self.kind == "category" else np.rint(held[:, 0]).astype(np.int64)
+            if strict and self.kind == "category":
+                one = ((held == 0) | (held == 1)).all(1) & (held.sum(1) == 1)
+                if not (one | (absent & (held == 0).all(1))).all():
+                    raise DataError(f"the features of {self.name!r} are not one 1 and else 0, so they name no word")
+            found = np.array([*self.words, None], dtype=object)[np.clip(places, 0, len(self.words) - 1)]
+            found[absent] = blank
+            return _pandas().Series(list(found), dtype=object).astype(self.dtype)
+        numbers = _widened(held[:, 0], exact) if self.kind == "real" else np.rint(held[:, 0].astype(np.float64))
+        if self.unit:
+            return self._times(numbers, absent)
+        series = _pandas().Series(numbers)
+        if absent.any():
+            series = series.mask(absent)
+            return series.astype(object).where(~absent, blank) if self.dtype == object else series.astype(self.dtype)
+        return series.astype(self.dtype)
+
+    def _times(self, numbers: Array, absent: Array) -> Any:
+        sort = "timedelta64" if "timedelta" in str(self.dtype) else "datetime64"
+        values = numbers.astype(np.int64).astype(f"{sort}[{self.unit}]")
+        values[absent] = np.array("NaT", values.dtype)
+        finest = values.astype(f"{sort}[{'s' if self.unit == 'D' else self.unit}]")  # pandas knows no days
+        series, zone = _pandas().Series(finest), getattr(self.dtype, "tz", None)
+        series = series if zone is None else series.dt.tz_localize("UTC").dt.tz_convert(zone)
+        return series.astype(self.dtype)
+
+    def _places(self, values: Any, absent: Array, where: str) -> Array:
+        known: dict[Any, int] = {word: place for place, word in enumerate(self.words) if not _blank(word)}
+        gap = next((place for place, word in enumerate(self.words) if _blank(word)), 0)
+        found = np.array([gap if gone else known.get(value, -1) for value, gone in zip(values, absent, strict=True)])
+        if (found < 0).any():
+            some = ", ".join(shown(word) for word in self.words[:8]) + (", ..." if len(self.words) > 8 else "")
+            raise _wrong(values, found < 0, self.name, where, f"is not one of {some}")
+        return found.astype(np.int64)
+
+    def _numbers(self, values: Any) -> Array:
+        return _times(values, self.unit) if self.unit else _floats(values)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `Table.save` writes."""
+        held = {**asdict(self), "dtype": str(self.dtype), "ordered": bool(getattr(self.dtype, "ordered", False))}
+        return held | {"words": [word.item() if isinstance(word, np.generic) else word for word in self.words]}
 
     @classmethod
-    def read(cls, path: Path) -> RawTable:
-        """A table file."""
-        with opened(path) as (header, lines, unit):
-            return cls.gather(header, lines, str(path), unit)
+    def from_json(cls, held: Mapping[str, Any]) -> Column:
+        """Make a column of what `to_json` returned."""
+        rest, words = dict(held), tuple(held["words"])
+        ordered, name = rest.pop("ordered"), rest.pop("dtype")
+        pandas = _pandas()
+        kind = pandas.CategoricalDtype(words, ordered) if name == "category" else pandas.api.types.pandas_dtype(name)
+        return cls(**{**rest, "words": words, "dtype": kind})
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows of features with the class of each. `frame` keeps the dtypes it came with; `Table.from_frame` makes one.
+
+    labels    the class of each row, by number
+    ids       the number of each row in what the table was made of
+    parts     what the column of the split says of each row, where there is one; `part` is the one that is loaded
+    change    what may change, by column
+    left_out  how many rows were left out, because their class or a value is missing
+    """
+
+    frame: Any = field(repr=False)
+    labels: Array = field(repr=False)
+    ids: Array = field(repr=False)
+    classes: tuple[str, ...]
+    columns: tuple[Column, ...]
+    name: str = "table"
+    change: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    parts: Array | None = field(default=None, repr=False)
+    part: str | None = None
+    left_out: int = 0
+    beside: Space | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what is said about columns that are not there."""
+        names = [str(column.name) for column in self.columns]
+        for key, options in self.change.items():
+            if key not in names:
+                raise DataError(f"{self.name}: change: there is no column {key!r}; there are {', '.join(names[:20])}")
+            if wrong := [option for option in options if option not in OPTIONS]:
+                raise DataError(f"change of {key!r}: there is no {wrong[0]!r}; allowed: {', '.join(OPTIONS)}")
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]], names: Sequence[str], where: str = "rows") -> RawTable:
-        """A table of rows given as mappings from column to value; columns that are not named are left out."""
-        for number, row in enumerate(rows):
-            if absent := [name for name in names if name not in row]:
-                raise DataError(f"{where}: row {number} has no column {absent[0]!r}; give each row every column")
-        lines = ((number, [str(row[name]) for name in names]) for number, row in enumerate(rows))
-        return cls.gather(list(names), lines, where, "row")
+    def from_frame(
+        cls,
+        frame: Any,
+        label: Any,
+        *,
+        classes: Sequence[Any] | None = None,
+        drop: Sequence[Any] = (),
+        categories: Mapping[Any, Sequence[Any] | None] | Sequence[Any] = (),
+        change: Mapping[str, Mapping[str, Any]] | None = None,
+        keep_missing: bool = True,
+        split: Mapping[str, str] | None = None,
+        columns: Sequence[Column] | None = None,
+        name: str = "table",
+    ) -> Table:
+        """Make a table of a DataFrame. Numbers, booleans and dates are numbers; everything else is a category.
+
+        label         the column with the classes
+        classes       their names in the order of their numbers; those of the column, sorted, unless given
+        drop          columns that the model does not see
+        categories    further columns that are categories, or {column: words in order}
+        change        what may change, by column: {"age": {"direction": "up"}, "sex": {"direction": "none"}}
+        keep_missing  keep rows with a missing value; it stays missing unless {"missing": True} is in `change`
+        split         {"column": …, "part": …, "fit": …}: which rows are loaded, and which give means and deviations
+        columns       those of another table, in place of new ones
+        """
+        at, where = dict(split or {}), name
+        words = dict(categories) if isinstance(categories, Mapping) else dict.fromkeys(categories)
+        for key in (label, *drop, *words, *([at["column"]] if at else [])):
+            _check_column(frame, key, where)
+        used = [key for key in frame.columns if key not in {label, *drop, at.get("column")}]
+        if not used:
+            raise DataError(f"{where}: no column is left besides the label; drop fewer")
+        keep = frame[[label] if keep_missing else [label, *used]].notna().all(axis=1).to_numpy()
+        if not keep.any():
+            raise DataError(f"{where}: every row has a missing value; drop the columns that have them")
+        if (left := int((~keep).sum())) > 0:
+            why = "no class" if keep_missing else "a missing value"
+            warn_caller(f"{where}: {left} of {len(keep)} rows have {why} and are left out")
+        kept = frame.loc[keep]
+        parts = None if not at else np.array([_text(part) for part in kept[at["column"]]], dtype=object)
+        fitted = np.ones(len(kept), dtype=bool) if parts is None or "fit" not in at else parts == at["fit"]
+        if not fitted.any():
+            raise DataError(f"{where}: no row of column {at['column']!r} is {at['fit']!r}; it has {_some(parts)}")
+        named, labels = _classes(kept[label], classes, where)
+        made = tuple(columns or [_fitted(kept[key], key in words, words.get(key), fitted, where) for key in used])
+        features, ids = kept[[column.name for column in made]], np.flatnonzero(keep)
+        return cls(features, labels, ids, named, made, name, change or {}, parts, at.get("part"), left)
 
     @classmethod
-    def gather(cls, header: list[str], lines: CellRows, where: str, unit: str) -> RawTable:
-        """A table of lines of cells. Memory is counted as it grows, before it is taken."""
-        known: list[dict[str, int]] = [{} for _ in header]
-        codes = [array("i") for _ in header]
-        count = texts = counted = 0
-        for number, cells in lines:
-            if len(cells) != len(header):
-                has = f"{where}: {unit} {number} has {len(cells)} cells, and there are {len(header)} columns"
-                raise DataError(f"{has}; mend it, or quote what holds a comma")
-            for words, column, cell in zip(known, codes, cells, strict=True):
-                text = cell.strip()
-                code = words.get(text)
-                if code is None:
-                    code = words[text] = len(words)
-                    texts += WORD + 4 * len(text)
-                column.append(code)
-            count += 1
-            taken = CODE * count * len(header) + texts
-            if taken > counted + PIECE:
-                afford(taken, f"{where}: a table of {count} rows and more")
-                counted = taken
-        if not count:
-            raise DataError(f"{where}: holds no rows under its header; choose another file")
-        rows = np.arange(count)
-        columns = {
-            name: TextColumn(name, list(words), np.frombuffer(column, dtype=np.int32), rows, where)
-            for name, words, column in zip(header, known, codes, strict=True)
-        }
-        return cls(columns, rows, where)
+    def read(cls, path: str | Path, notes: str | Path | None = None, **said: Any) -> Table:
+        """Read a table file with the notes beside it, those in another file, or what is said as for `from_frame`."""
+        place = Path(path).expanduser()
+        beside = notes_of(place) if notes is None else Path(notes).expanduser()
+        if not place.is_file():
+            raise MissingData(f"{place}: no such file; check the path")
+        if not has_text(beside) and "label" not in said:
+            raise MissingNotes.of(str(place), beside.name)
+        held = {**(read_notes(beside) if has_text(beside) else {}), **said}
+        frame = read_frame(place, held.pop("missing", None), held.pop("read", {}))
+        schema = held.pop("schema", None)
+        columns = None if schema is None else read_schema(beside.with_name(schema))
+        table = cls.from_frame(frame, name=place.name, columns=columns, **held)
+        space = space_beside(place)
+        if space is not None and table.change:
+            raise DataError(f"{beside}: has change, and there is a space file too; say it in one place")
+        return replace(table, beside=space)
 
     def __len__(self) -> int:
         """Count the rows."""
-        return len(self.rows)
+        return len(self.labels)
 
-    def column(self, name: str) -> TextColumn:
-        """A column by name, or an error that lists those there are."""
-        if name not in self.columns:
-            some = ", ".join(list(self.columns)[:20])
-            raise DataError(f"{self.where}: there is no column {name!r}; it has {some}")
-        return self.columns[name]
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Name the features of the tensor."""
+        return tuple(feature for column in self.columns for feature in column.features)
 
-    def keep(self, rows: Array) -> RawTable:
-        """The rows at these places, in this order."""
-        left = self.rows[rows]
-        columns = {
-            name: TextColumn(name, column.words, column.codes[rows], left, column.where)
-            for name, column in self.columns.items()
+    def encode(self, frame: Any) -> Tensor:
+        """Turn a DataFrame, or a list of mappings from column to value, into (rows, features), float64."""
+        pandas = _pandas()
+        frame = frame if isinstance(frame, pandas.DataFrame) else pandas.DataFrame(list(frame))
+        parts = []
+        for column in self.columns:
+            _check_column(frame, column.name, self.name)
+            parts.append(column.encode(frame[column.name], self._may_go(column), self.name))
+        return torch.from_numpy(np.concatenate(parts, 1))
+
+    def decode(self, x: Tensor | Array, *, strict: bool = True) -> Any:
+        """Turn (rows, features) back into a DataFrame with the original columns and dtypes.
+
+        A float32 number becomes the value of the table that it stands for, else the shortest decimal.
+
+        strict  refuse features of a category that are not one 1 and else 0; otherwise the largest names the word
+        """
+        values = x.detach().cpu().numpy() if isinstance(x, Tensor) else x
+        if values.ndim != 2 or values.shape[1] != len(self.features):
+            raise DataError(f"shape {tuple(values.shape)} is not (rows, {len(self.features)}), as this table encodes")
+        at, found = 0, []
+        for column in self.columns:
+            width = len(column.features)
+            found.append(column.decode(values[:, at : at + width], self._exact.get(column.name, np.empty(0)), strict))
+            at += width
+        frame = _pandas().concat(found, axis=1)
+        frame.columns = self.frame.columns
+        return frame
+
+    @cached_property
+    def _exact(self) -> dict[Any, Array]:
+        return {
+            column.name: np.unique(_floats(self.frame[column.name].dropna()))
+            for column in self.columns
+            if column.kind == "real"
         }
-        return RawTable(columns, left, self.where)
+
+    @cached_property
+    def space(self) -> Space:
+        """Return what may change: the space file beside the table, or everything within what the table shows."""
+        return self.space_with() if self.beside is None else self.beside
+
+    def space_with(self, change: Mapping[str, Mapping[str, Any]] | None = None, **more: Any) -> Space:
+        """Make a space of kinds and ends as the table has them, changed by column; `more` goes to the Space."""
+        table = self if change is None else replace(self, change=change)
+        given: dict[str, Any] = {"kind": {}, "lower": {}, "upper": {}}
+        one_hot, tied, rules = {}, dict[str, Any](), list(more.pop("rules", ()))
+        for column in table.columns:
+            key, names = str(column.name), list(column.features)
+            flag = names.pop() if column.missing else None
+            options = table._options(column)
+            for option, value in options.items():
+                given.setdefault(option, {}).update(dict.fromkeys(names, _whole(value)))
+            free = table._may_go(column)
+            if column.kind == "category":
+                one_hot[key] = (*names, flag) if flag and free else tuple(names)
+            if flag is None:
+                continue
+            given["kind"][flag] = "binary"
+            given.setdefault("cost", {})[flag] = options.get("cost", 1)
+            given.setdefault("direction", {})[flag] = options.get("direction", "both") if free else "none"
+            if column.kind == "category" and not free:
+                rules.append(Rule({names[0]: 1, flag: -1}, ">=", 0))  # where it is missing the first word stands for it
+            elif column.kind != "category":
+                upper = float(options.get("upper", 1))
+                rules.append(Rule({names[0]: 1, flag: upper - column.lower}, "<=", upper))  # and here the lower end
+                if free:
+                    tied[key] = (names[0], flag)
+        try:
+            return Space(names=table.features, one_hot=one_hot, tied=tied, rules=rules, **given, **more)
+        except ValueError as error:
+            raise DataError(f"change: {error}") from None
+
+    def _may_go(self, column: Column) -> bool:
+        """Tell whether a value of a column may become missing, and a missing one a value."""
+        return bool(self.change.get(str(column.name), {}).get("missing", False))
+
+    def _options(self, column: Column) -> dict[str, Any]:
+        change = {key: value for key, value in self.change.get(str(column.name), {}).items() if key != "missing"}
+        if column.kind == "fixed":
+            return {"kind": "integer", "lower": 0, "upper": max(len(column.words) - 1, 1), "direction": "none"}
+        two = column.kind == "integer" and (column.lower, column.upper) == (0, 1) and not column.unit
+        if column.kind == "category" or (two and not column.missing):
+            return {"kind": "binary", **change}
+        return {"kind": column.kind, "lower": column.lower, "upper": column.upper, **change}
+
+    def rows(self, part: str | None = None, dtype: torch.dtype = torch.float64) -> Rows:
+        """Return all rows of a part, such as "train"; the one that is loaded unless given."""
+        source = self.source(part, dtype)
+        images = torch.from_numpy(source.fetch(list(range(len(source.labels)))))
+        assert source.ids is not None
+        labels, ids = (torch.from_numpy(each.astype(np.int64)) for each in (source.labels, source.ids))
+        return Rows(images, labels, ids, self.name, self.space, self.features, self.classes, table=self)
+
+    def source(self, part: str | None = None, dtype: torch.dtype | None = None) -> Source:
+        """Return a part as `data.load` takes it: float32, as networks do, where that holds its whole numbers."""
+        chosen, wanted = np.arange(len(self)), self.part if part is None else part
+        if wanted is not None:
+            chosen = np.flatnonzero(self.parts == wanted) if self.parts is not None else chosen[:0]
+            if not len(chosen):
+                raise DataError(f"{self.name}: no row is of part {wanted!r}; there are {_some(self.parts)}")
+        large = any(max(-c.lower, c.upper) > EXACT for c in self.columns if c.kind in ("integer", "fixed"))
+        double = large if dtype is None else dtype == torch.float64
+
+        def fetch(rows: list[int]) -> Array:
+            values = self.encode(self.frame.iloc[chosen[rows]]).numpy()
+            return values if double else values.astype(np.float32)
+
+        given: dict[str, Any] = {"space": self.space, "names": self.features, "classes": self.classes, "table": self}
+        return Source(self.labels[chosen], fetch, self.ids[chosen], **given)
+
+    def without_missing(self) -> Table:
+        """Leave out the rows that have a missing value, and say how many."""
+        keep = self.frame.notna().all(axis=1).to_numpy()
+        if not keep.any():
+            raise DataError(f"{self.name}: every row has a missing value; drop the columns that have them")
+        warn_caller(f"{self.name}: {int((~keep).sum())} of {len(keep)} rows have a missing value and are left out")
+        columns = tuple(replace(column, missing=False) for column in self.columns)
+        parts = None if self.parts is None else self.parts[keep]
+        frame, left = self.frame.loc[keep], self.left_out + int((~keep).sum())
+        some: dict[str, Any] = {"frame": frame, "labels": self.labels[keep], "ids": self.ids[keep], "parts": parts}
+        return replace(self, **some, columns=columns, left_out=left)
+
+    def for_model(self, ask: Callable[[Any], Any]) -> Table:
+        """Return the table, or where a model cannot be asked about missing values the rows that have none."""
+        gaps = self.frame.loc[self.frame.isna().any(axis=1).to_numpy()].head(8)
+        if not len(gaps):
+            return self
+        try:
+            ask(gaps)
+        except (ValueError, TypeError):
+            return self.without_missing()
+        return self
+
+    def places(self, model: Sequence[Any]) -> list[int]:
+        """Return the columns of a model's answer in the order of the classes here; further classes follow.
+
+        Classes are found by name. A model that numbers its classes 0, 1, … and has as many is taken at that.
+        """
+        found = class_places(model, self.classes)
+        if found is None and len(model) == len(self.classes) and [*model] == [*range(len(model))]:
+            found = list(range(len(model)))
+        if found is None:
+            some = ", ".join(shown(each) for each in model[:8])
+            raise DataError(f"{self.name}: its classes {', '.join(self.classes[:8])} are not the model's ({some})")
+        return [*found, *(k for k in range(len(model)) if k not in found)]
+
+    def changes(self, x: Tensor, x_adv: Tensor, ids: Tensor | Sequence[int] | None = None) -> Any:
+        """List what differs between rows, one line a cell: row, field, before, after, cost."""
+        before, after = self.decode(x), self.decode(x_adv)
+        numbers = list(range(len(before))) if ids is None else [int(row) for row in ids]
+        lines = []
+        for column in self.columns:
+            old, new = before[column.name], after[column.name]
+            moved = ~((old == new).fillna(False).to_numpy(bool) | (old.isna() & new.isna()).to_numpy())
+            cost = float(self.change.get(str(column.name), {}).get("cost", 1))
+            lines += [(k, numbers[k], column.name, old.iloc[k], new.iloc[k], cost) for k in np.flatnonzero(moved)]
+        lines.sort(key=lambda line: line[0])  # stable: fields stay in the order of the columns
+        names = ["row", "field", "before", "after", "cost"]
+        return _pandas().DataFrame([line[1:] for line in lines], columns=names)
+
+    def scaler(self) -> Standardize:
+        """Return a layer that standardises numbers and leaves categories as they are."""
+        layer, at = Standardize(len(self.features)), 0
+        for column in self.columns:
+            if column.kind in ("real", "integer"):
+                layer.mean[at], layer.deviation[at] = column.mean, column.deviation
+            at += len(column.features)
+        return layer
+
+    def save(self, path: str | Path) -> None:
+        """Write the columns as JSON, for notes of another file with `schema = "…"`."""
+        held = {"format": FORMAT, "columns": [column.to_json() for column in self.columns]}
+        with replacing(Path(path)) as part:
+            part.write_text(json.dumps(held, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_schema(path: str | Path) -> list[Column]:
+    """Read the columns that `Table.save` wrote."""
+    try:
+        held = json.loads(Path(path).read_text(encoding="utf-8"))
+        if held["format"] != FORMAT:
+            raise DataError(f"its format is {shown(held['format'])!r}, not {FORMAT!r}")
+        return [Column.from_json(column) for column in held["columns"]]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(f"{path}: no columns can be read from it ({one_line(error)}); write it with save()") from None
+
+
+# How a column is understood
+
+
+def _fitted(values: Any, told: bool, words: Sequence[Any] | None, fitted: Array, where: str) -> Column:
+    types, absent = _pandas().api.types, values.isna().to_numpy()
+    none = values.dtype == object and any(value is None for value in values[absent])
+    about: dict[str, Any] = {"name": values.name, "dtype": values.dtype, "missing": bool(absent.any()), "none": none}
+    if absent.all():
+        raise DataError(f"{where}: column {values.name!r} has no values; drop it")
+    timed = types.is_datetime64_any_dtype(values) or types.is_timedelta64_dtype(values)
+    if not told and (timed or types.is_numeric_dtype(values) or types.is_bool_dtype(values)):
+        unit = _unit(values) if timed else ""
+        numbers = _times(values, unit) if unit else _floats(values)
+        held, some = numbers[~absent], numbers[fitted & ~absent]
+        if not np.isfinite(held).all():
+            raise _wrong(values, ~absent & ~np.isfinite(numbers), values.name, where, "is no finite number; correct it")
+        whole = bool((held == np.rint(held)).all())
+        low, high = float(held.min()), float(held.max())
+        if not (whole and max(-low, high) > EXACT_DOUBLE):
+            deviation = float(some.std()) if len(some) else 1.0
+            usable = deviation > 1e-9 * max(abs(low), abs(high))  # rounding leaves a little where all are equal
+            sums: dict[str, Any] = {
+                "mean": float(some.mean()) if len(some) else low,
+                "deviation": deviation if usable else 1.0,
+            }
+            return Column(**about, kind="integer" if whole else "real", lower=low, upper=high, unit=unit, **sums)
+    found = _words(values, absent)
+    if told or hasattr(values, "cat") or len(found) <= min(MAX_WORDS, max(FEW_WORDS, len(values) // 2)):
+        if words is not None:
+            known = {_text(word): word for word in found}
+            found = [known.get(_text(word), word) for word in words]
+        made = Column(**about, kind="category", words=tuple(found))
+        made._places(values, absent, where)
+        return made
+    gap = [None if none else np.nan] if absent.any() else []
+    return Column(**about | {"missing": False}, kind="fixed", words=(*found, *gap))
+
+
+def _words(values: Any, absent: Array) -> list[Any]:
+    """List the different values in their order: that of a pandas category, else sorted."""
+    if hasattr(values, "cat"):
+        return list(values.cat.categories)
+    found = list(dict.fromkeys(values[~absent]))
+    try:
+        return sorted(found)
+    except TypeError:  # of several kinds
+        return sorted(found, key=lambda word: (type(word).__name__, str(word)))
+
+
+def _classes(values: Any, classes: Sequence[Any] | None, where: str) -> tuple[tuple[str, ...], Array]:
+    found = _words(values, np.zeros(len(values), dtype=bool))
+    if classes is None and len(found) > MAX_WORDS:
+        raise DataError(f"{where}: label {values.name!r} has {len(found)} different values; it is no class")
+    if classes is None and not hasattr(values, "cat"):
+        texts = [_text(word) for word in found]
+        numbers = all(re.fullmatch(r"[+-]?\d+(\.\d+)?", text) for text in texts)
+        found = sorted(found, key=lambda word: float(_text(word))) if numbers else found
+    names = [_text(word) for word in (found if classes is None else classes)]
+    known = {name: place for place, name in enumerate(names)}
+    labels = np.array([known.get(_text(value), -1) for value in values])
+    if (labels < 0).any():
+        raise _wrong(values, labels < 0, values.name, where, f"is not one of the classes {', '.join(names[:8])}")
+    return tuple(names), labels.astype(np.int64)
+
+
+def _floats(values: Any) -> Array:
+    made: Array = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    return made
+
+
+def _naive(values: Any) -> Array:
+    zone = getattr(values.dtype, "tz", None)
+    naive: Array = (values if zone is None else values.dt.tz_convert("UTC").dt.tz_localize(None)).to_numpy()
+    return naive
+
+
+def _unit(values: Any) -> str:
+    times = _naive(values.dropna())
+    sort = times.dtype.name.partition("[")[0]
+    return next(unit for unit in UNITS if (times.astype(f"{sort}[{unit}]").astype(times.dtype) == times).all())
+
+
+def _times(values: Any, unit: str) -> Array:
+    times = _naive(values)
+    made = times.astype(f"{times.dtype.name.partition('[')[0]}[{unit}]").astype(np.int64).astype(np.float64)
+    return np.where(np.isnat(times), np.nan, made)
+
+
+def _widened(values: Array, exact: Array) -> Array:
+    """Return float64 numbers: of float32 ones those that they stand for."""
+    if values.dtype == np.float64:
+        return values
+    unique, inverse = np.unique(values, return_inverse=True)
+    short = np.array([float(str(value)) for value in unique])  # the shortest decimal that is this float32
+    if len(exact):
+        place = np.clip(np.searchsorted(exact.astype(values.dtype), unique), 0, len(exact) - 1)
+        short = np.where(exact[place].astype(values.dtype) == unique, exact[place], short)
+    found: Array = short[inverse.reshape(-1)]
+    return found
+
+
+def _text(value: Any) -> str:
+    """Write a value as people do: a whole number without its point.
+
+    >>> _text(3.0), _text("clerk"), _text(True)
+    ('3', 'clerk', 'True')
+    """
+    return str(int(value)) if isinstance(value, float | np.floating) and float(value).is_integer() else str(value)
+
+
+def _blank(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and np.isnan(value))
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _some(words: Any) -> str:
+    found = list(dict.fromkeys(map(str, words if words is not None else [])))
+    return ", ".join(map(shown, found[:8])) + (", ..." if len(found) > 8 else "") if found else "none"
+
+
+def _wrong(values: Any, bad: Array, name: Any, where: str, why: str) -> DataError:
+    """Make the error about the first value that is wrong."""
+    place = int(np.flatnonzero(bad)[0])
+    return DataError(f"{where}: row {values.index[place]}, column {name!r}: {shown(values.iloc[place])!r} {why}")
+
+
+def _check_column(frame: Any, name: Any, where: str) -> None:
+    if name not in frame.columns:
+        raise DataError(f"{where}: there is no column {name!r}; it has {', '.join(map(shown, frame.columns[:20]))}")
+
+
+def _pandas() -> Any:
+    return require("pandas", "data", "reading tables")
+
+
+# Files
+
+
+def is_table(name: str | Path) -> bool:
+    """Tell whether a name is that of a table file."""
+    return str(name).lower().endswith(ENDINGS)
+
+
+def stem(path: Path) -> str:
+    """Return the name of a file without its endings: `adult` for `adult.csv.gz`."""
+    name = path.name.removesuffix(".gz")
+    return name[: name.rfind(".")] if "." in name[1:] else name
+
+
+def notes_of(path: Path) -> Path:
+    """Return where the notes about a table are."""
+    return path.with_name(f"{stem(path)}.toml")
+
+
+def has_text(path: Path) -> bool:
+    """Tell whether a file is there and not empty, as one is that a shell makes before a draft is written to it."""
+    return path.is_file() and path.stat().st_size > 0
+
+
+def space_beside(path: Path) -> Space | None:
+    """Read the space in the file beside a data file, `mine.space.toml` for `mine.npz`; None where there is none."""
+    place = path.with_name(f"{stem(path)}.space.toml")
+    if not has_text(place):
+        return None
+    try:
+        return Space.from_toml(place)
+    except ValueError as error:
+        raise DataError(str(error)) from None
+
+
+def read_frame(path: Path, missing: str | None = None, options: Mapping[str, Any] | None = None) -> Any:
+    """Read a table file as pandas does; semicolons, tabs and decimal commas of a CSV file are noticed.
+
+    missing  a text that stands for a missing value, besides what pandas takes for one
+    options  of pandas.read_csv
+    """
+    pandas, name = _pandas(), path.name.lower()
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"  # the content decides, not the name
+    with gzip.open(path) if packed else path.open("rb") as file:
+        try:
+            head = file.read(1 << 16)
+        except (OSError, EOFError) as error:
+            raise DataError(f"{path}: cannot be unpacked ({one_line(error)}); get it again") from error
+    refuse_disguise(head[:64], path)
+    try:
+        if name.endswith(".parquet"):
+            require("pyarrow", "data", f"the table {path.name}", ", or save it as CSV")
+            frame = pandas.read_parquet(path)
+        elif name.removesuffix(".gz").endswith(".arff"):
+            frame = _arff(path, packed)
+        else:
+            given = {**_csv_options(head, path), "compression": "gzip" if packed else None, **(options or {})}
+            given |= {} if missing is None else {"na_values": [missing]}
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", pandas.errors.ParserWarning)  # lines longer than the header
+                frame = pandas.read_csv(path, index_col=False, low_memory=False, **given)
+    except (DataError, ImportError):
+        raise
+    except Exception as error:  # damaged files fail in as many ways as there are bytes
+        raise DataError(f"{path}: cannot be read ({one_line(error)}); correct it, or get it again") from error
+    if not len(frame):
+        raise DataError(f"{path}: holds no rows under its header; choose another file")
+    return frame if missing is None else frame.mask(frame == missing)
+
+
+def _csv_options(head: bytes, path: Path) -> dict[str, str]:
+    """Find the separator of a CSV file, and whether a comma stands for the decimal point."""
+    lines = head.decode("utf-8-sig", errors="replace").splitlines()
+    first = next((line for line in lines if line.strip()), "")
+    bare = re.sub(r'"[^"]*"', "", first)
+    separator = max(",;\t|", key=bare.count)
+    names = next(csv.reader([first], delimiter=separator, skipinitialspace=True), [])
+    if twice := [name for k, name in enumerate(names) if name in names[:k]]:
+        raise DataError(f"{path}: two columns are called {shown(twice[0])!r}; rename one of them")
+    cells = [cell.strip('" ') for line in lines[1:100] for cell in line.split(separator)]
+    commas = separator != "," and any(re.fullmatch(r"[+-]?\d+,\d+", cell) for cell in cells)
+    points = any(re.fullmatch(r"[+-]?\d+\.\d+", cell) for cell in cells)
+    return {"sep": separator, "decimal": "," if commas and not points else "."}
+
+
+def _arff(path: Path, packed: bool) -> Any:
+    with gzip.open(path, "rt", encoding="utf-8") if packed else path.open(encoding="utf-8") as text:
+        read, _ = require("scipy.io.arff", "data", f"the table {path.name}").loadarff(text)
+    frame = _pandas().DataFrame(read)
+    for name in frame.columns:
+        if frame[name].dtype == object:  # words, of which "?" is a missing one
+            words = frame[name].str.decode("utf-8")
+            frame[name] = words.mask(words == "?")
+    return frame
+
+
+class Split(toml.Table):
+    """Say which rows are loaded, and which give means and deviations."""
+
+    column: toml.Text
+    part: toml.Text
+    fit: toml.Text | None = None
+
+
+class TableNotes(toml.Table):
+    """Hold what the file beside a table says; the head of this module explains each word."""
+
+    label: toml.Text
+    classes: list[str | int | float | bool] | None = None
+    drop: list[str] = Field(default_factory=list)
+    missing: str | None = None
+    keep_missing: bool = True
+    schema_file: toml.Text | None = Field(default=None, alias="schema")
+    read: dict[str, Any] = Field(default_factory=dict)
+    split: Split | None = None
+    categories: dict[str, list[str | int | float | bool]] | list[str] = Field(default_factory=dict)
+    change: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+
+def read_notes(path: Path) -> dict[str, Any]:
+    """Read the notes about a table, as arguments of `Table.read`; a mistake is named with its line."""
+    try:
+        notes = toml.parse(toml.read(path), TableNotes, str(path))
+    except toml.TomlError as error:
+        raise DataError(str(error)) from None
+    return notes.model_dump(exclude_unset=True, by_alias=True)
+
+
+def draft(path: str | Path) -> str:
+    """Write a TOML to correct: the notes about a table that has none beside it, else the space of one that has."""
+    place = Path(path).expanduser()
+    if has_text(notes_of(place)):
+        return Table.read(place).space.to_toml()
+    frame = read_frame(place)
+    marked = any((frame[name] == "?").any() for name in frame if frame[name].dtype.kind not in "biufMm")
+    return _drafted(read_frame(place, "?") if marked else frame, marked, str(place))
+
+
+def _drafted(frame: Any, marked: bool, where: str) -> str:
+    def text(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False, default=str)
+
+    parts = {"train", "test", "valid", "validation", "val"}
+    split = next((name for name in frame if {str(word).lower() for word in frame[name].unique()} <= parts), None)
+    names = [name for name in frame if name != split]
+    label = ([name for name in names if str(name).lower() in ("label", "class", "target", "y")] or names)[-1]
+    lines = [f"label = {text(label)}  # is this the class?", "drop = []"]
+    lines += ['missing = "?"'] if marked else []
+    if frame[names].isna().to_numpy().any():
+        lines.append("keep_missing = true  # false leaves out the rows that have one")
+    if split is not None:
+        held = sorted(map(str, frame[split].unique()))
+        fit = [f"fit = {text(part)}" for part in held if part.lower().startswith("train")]
+        tested = next((part for part in held if part.lower() == "test"), held[-1])
+        lines += ["", "[split]", f"column = {text(split)}", f"part = {text(tested)}", *fit]
+    lines += ["", "[categories]"]
+    every = np.ones(len(frame), dtype=bool)
+    for name in names:
+        if name != label and not frame[name].isna().all():
+            column = _fitted(frame[name], False, None, every, where)
+            if column.kind == "category":
+                lines.append(f"{text(str(name))} = {text([_text(word) for word in column.words])}")
+            elif column.kind == "fixed":
+                lines.append(f"# {text(str(name))} has {len(column.words)} different texts: it stays as it is")
+    return "\n".join(lines) + "\n"

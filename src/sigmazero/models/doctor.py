@@ -10,14 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sigmazero.core.ability import ability_of
-from sigmazero.core.findings import LOOK_FOR, MANY, STEADY, Finding, coded
+from sigmazero.core.findings import LOOK_FOR, MANY, ROUNDING, STEADY, Finding, coded
 from sigmazero.core.inputs import Bounds
 from sigmazero.core.layout import looks_last
-from sigmazero.core.look import ROUNDING
-from sigmazero.core.modes import in_eval_mode
+from sigmazero.core.model import ability_of, in_eval_mode, logits_in
 from sigmazero.core.oracle import Model
-from sigmazero.core.outputs import logits_in
 from sigmazero.models.any import understood
 from sigmazero.models.doctor_scale import examine_scale
 from sigmazero.models.doctor_space import examine_space
@@ -90,7 +87,7 @@ def _check_bounds(x: Tensor, bounds: Bounds) -> list[Finding]:
 def _check_layout(x: Tensor) -> list[Finding]:
     if not looks_last(tuple(x.shape)):
         return []
-    fix = "say layout='NHWC', or give the inputs as (N, C, H, W); layout='NCHW' says that they are right"
+    fix = "give the inputs as (N, C, H, W), x.permute(0, 3, 1, 2), and the model as sz.wrap(model, channels='last')"
     return [coded("SZ021", f"Inputs have shape {tuple(x.shape[1:])}.", fix, "warning")]
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from sigmazero.core.findings import Finding, coded
-from sigmazero.core.outputs import logits_in
+from sigmazero.core.model import logits_in
 from sigmazero.models.normalize import KNOWN, Normalize
 
 GOOD = 0.9  # of the rows right: whoever is that good has its normalisation

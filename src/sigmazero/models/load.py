@@ -14,21 +14,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sigmazero.core.extras import require
+from sigmazero.core.extras import MissingExtra, require
+from sigmazero.core.inputs import hint
 from sigmazero.core.limits import afford
+from sigmazero.core.messages import one_line
 from sigmazero.core.oracle import Model
-from sigmazero.core.text import one_line
 from sigmazero.models import weights as files
 from sigmazero.models import zoo
 from sigmazero.models.any import recognise, understood
+from sigmazero.models.any.torch_models import normalisation
 from sigmazero.models.normalize import Normalize, Statistics, parse_normalize
 from sigmazero.models.onnx import UnknownOperator, load_onnx
 from sigmazero.models.zoo import ZooEntry
 
 CHECKPOINTS = (".pt", ".pth", ".th", ".ckpt", ".safetensors")
 KINDS = (
-    "a model is a name (M1, C5, Carmon2019Unlabeled, ...), file.py:build, package.module:build, "
-    "an exported program (.pt2) or an ONNX file (.onnx)"
+    "a model is a name (M1, C5, robustbench:Carmon2019Unlabeled, torchvision:resnet50, timm:vit_tiny_patch16_224), "
+    "file.py:build, package.module:build, an exported program (.pt2) or an ONNX file (.onnx)"
 )
 
 
@@ -62,20 +64,29 @@ def load(
 ) -> nn.Module:
     """Load a model, in evaluation mode, that maps inputs in [0, 1] to logits.
 
-    ``spec`` is the name of a known model (its code or RobustBench name), ``path/to/file.py:build`` or
-    ``package.module:build`` (a callable without arguments that returns a module, a callable, or a model of
-    another library as `wrap` takes it), a program saved by ``torch.export`` (.pt2), an ONNX file, or a module
-    or model itself. ``weights`` is a state dict for it, in place of the published one for a known model.
-    ``normalize`` ("0.5,0.25", see `parse_normalize`) goes in front of networks that expect normalised inputs;
-    known models bring theirs.
+    ``spec`` is one of
+
+    - the name of a known model: its code ("M1") or its RobustBench name ("Carmon2019Unlabeled")
+    - "robustbench:NAME", "robustbench:DATASET/NAME" or "robustbench:DATASET/THREAT/NAME" (by default cifar10, Linf)
+    - "torchvision:NAME" and "timm:NAME", with the weights and the normalisation that these libraries publish
+    - "path/to/file.py:build" or "package.module:build": a function without arguments that returns a module, a
+      function, or a model of another library as `wrap` takes it
+    - a program saved by ``torch.export`` (.pt2) or an ONNX file (.onnx)
+    - a module or another model itself
+
+    ``weights`` is a state dict for it, in place of the published one. ``normalize`` ("0.5,0.25", see
+    `parse_normalize`) goes in front of networks that expect normalised inputs; named models bring theirs.
 
     A code file runs, by its nature, and so may what an exported program contains: open those of people you
     trust. State dicts and ONNX files never run anything.
     """
     if isinstance(spec, str | os.PathLike):
         entry = zoo.find(os.fspath(spec))
+        library, _, name = os.fspath(spec).partition(":")
         if entry:
             model = _known(entry, weights, model_dir, normalize)
+        elif library in LIBRARIES and name:
+            model = LIBRARIES[library](name, weights, model_dir, normalize)
         else:
             model = _normalized(_other(os.fspath(spec), weights, device), normalize)
         model.requires_grad_(False)  # attacks differentiate inputs only
@@ -104,6 +115,77 @@ def _known(
         else:
             files.load_file(network, weights, entry)
         return entry.normalized(network)
+
+
+def _robustbench(
+    name: str,
+    weights: str | os.PathLike[str] | None,
+    model_dir: str | os.PathLike[str] | None,
+    normalize: str | Statistics | None,
+) -> nn.Module:
+    """Load a model of RobustBench by its own loader; its networks normalise by themselves."""
+    if weights is not None or normalize is not None:
+        raise ValueError(f"robustbench:{name} brings its own weights and normalisation: leave yours out")
+    *place, last = name.split("/")
+    if len(place) > 2:
+        raise ValueError(f"robustbench:{name} is no name of RobustBench: write robustbench:cifar10/Linf/NAME")
+    library = require("robustbench.utils", "robustbench", f"the model 'robustbench:{name}'")
+    dataset, threat = [*place, *("cifar10", "Linf")[len(place) :]]
+    folder = {} if model_dir is None else {"model_dir": os.fspath(model_dir)}
+    try:
+        found: nn.Module = library.load_model(last, dataset=dataset, threat_model=threat, **folder)
+    except KeyError as error:
+        raise zoo.UnknownModel(
+            f"RobustBench has no model {last!r} for the data set {dataset} and the threat model {threat} "
+            f"(no {error}); write robustbench:DATASET/THREAT/NAME"
+        ) from error
+    return found
+
+
+def _torchvision(
+    name: str,
+    weights: str | os.PathLike[str] | None,
+    model_dir: str | os.PathLike[str] | None,
+    normalize: str | Statistics | None,
+) -> nn.Module:
+    """Build a classifier of torchvision, by default with its best weights and their normalisation."""
+    del model_dir  # torch.hub decides where files are kept
+    try:
+        library = importlib.import_module("torchvision.models")
+    except Exception as error:  # a broken installation fails in many ways besides ImportError
+        raise MissingExtra(
+            f"the model 'torchvision:{name}' needs the package 'torchvision', which cannot be imported "
+            f"({type(error).__name__}: {error}); install it with: pip install torchvision"
+        ) from error
+    if name not in (known := library.list_models(module=library)):
+        raise zoo.UnknownModel(f"torchvision has no classifier {name!r}; {hint(name, known)}")
+    published = library.get_model_weights(name).DEFAULT
+    model: nn.Module = library.get_model(name, weights=published if weights is None else None)
+    if weights is not None:
+        _fill(model, weights)
+    scale = published.transforms()
+    return _normalized(model, (tuple(scale.mean), tuple(scale.std)) if normalize is None else normalize)
+
+
+def _timm(
+    name: str,
+    weights: str | os.PathLike[str] | None,
+    model_dir: str | os.PathLike[str] | None,
+    normalize: str | Statistics | None,
+) -> nn.Module:
+    """Build a network of timm, by default with its published weights and their normalisation."""
+    del model_dir  # timm decides where files are kept
+    library = require("timm", "timm", f"the model 'timm:{name}'")
+    if not library.is_model(name):
+        raise zoo.UnknownModel(f"timm has no model {name!r}; {hint(name, library.list_models())}")
+    model: nn.Module = library.create_model(name, pretrained=weights is None)
+    if weights is not None:
+        _fill(model, weights)
+    return _normalized(model, normalisation(model) if normalize is None else normalize)
+
+
+# Loaders of other libraries, by what stands before the colon.
+LIBRARIES = {"robustbench": _robustbench, "torchvision": _torchvision, "timm": _timm}
 
 
 def _other(spec: str, weights: str | os.PathLike[str] | None, device: str | torch.device) -> nn.Module:

@@ -12,11 +12,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from sigmazero.core.extras import require
 from sigmazero.core.files import disguise
 from sigmazero.core.folders import search
 from sigmazero.core.limits import TooLarge, afford
-from sigmazero.core.text import one_line, shown
+from sigmazero.core.messages import one_line, shown
 from sigmazero.models.architectures.external import convert
 from sigmazero.models.checkpoint import Unsuitable, describe
 from sigmazero.models.described import Described, Refused
@@ -82,6 +81,8 @@ def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     path = Path(path)
     if path.is_dir():
         raise WeightsError(f"{path} is a folder; name the file of weights in it")
+    if path.exists() and not path.is_file():  # a device or a pipe may never end
+        raise WeightsError(f"{path} is no regular file; name a file of weights")
     with path.open("rb") as file:
         found = disguise(file.read(512))
     if found:
@@ -110,10 +111,11 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _safetensors(path: Path) -> dict[str, Tensor]:
-    library = require("safetensors.torch", "cli", f"reading {path.name}")
+    from safetensors.torch import load_file
+
     with _explained(path):
         afford(path.stat().st_size, str(path))
-        state: dict[str, Tensor] = library.load_file(path, device="cpu")
+        state: dict[str, Tensor] = load_file(path, device="cpu")
         # What is narrower takes more room in single precision.
         afford(4 * sum(value.numel() for value in state.values()), str(path))
         single = {key: value.float() if value.is_floating_point() else value for key, value in state.items()}

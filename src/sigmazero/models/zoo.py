@@ -2,16 +2,14 @@
 
 import difflib
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import Any, get_type_hints
+from typing import Any, ClassVar
 
 from torch import nn
 
-from sigmazero.core.inputs import hint
 from sigmazero.models.architectures import ARCHITECTURES, build
 from sigmazero.models.normalize import Normalize, check_statistics
 
@@ -27,6 +25,8 @@ THREAT_MODELS = ("none", "L0", "L1", "L2", "Linf", "corruptions")
 @dataclass(frozen=True)
 class WeightFile:
     """One file of weights: its name, where to download it, its hash, and the part of the network it fills."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     file: str
     url: str | None = None
@@ -44,6 +44,8 @@ class WeightFile:
 @dataclass(frozen=True)
 class ZooEntry:
     """What is known about one model; the fields are explained at the top of zoo.toml."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     code: str
     title: str
@@ -102,46 +104,14 @@ def _one_of(name: str, value: str, known: Any) -> None:
         raise ValueError(f"{name} is one of {', '.join(known)}, not {value!r}")
 
 
-def _read(kind: type[Any], table: Mapping[str, Any]) -> Any:
-    """Make a dataclass of a TOML table: every key known, every value of the declared type."""
-    declared = get_type_hints(kind)
-    unknown = sorted(set(table) - set(declared))
-    if unknown:
-        raise ValueError(f"unknown key {unknown[0]!r}; {hint(unknown[0], declared)}")
-    required = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
-    missing = [name for name in required if name not in table]
-    if missing:
-        raise ValueError(f"missing key {missing[0]!r}")
-    return kind(**{name: _value(name, declared[name], value) for name, value in table.items()})
-
-
-def _value(name: str, declared: Any, value: Any) -> Any:
-    """Check one value against its declared type; TOML arrays become tuples."""
-    if declared == tuple[WeightFile, ...] and isinstance(value, list):
-        return tuple(_read(WeightFile, table) for table in value)
-    text = str(declared)
-    if isinstance(value, list) and "tuple" in text:
-        kinds: tuple[type, ...] = (str,) if "str" in text else (int,) if "int" in text else (int, float)
-        if all(isinstance(item, kinds) and not isinstance(item, bool) for item in value):
-            return tuple(value)
-    simple: dict[Any, Any] = {str: str, int: int, float: (int, float), Mapping[str, Any]: Mapping}
-    for kind, accepted in simple.items():
-        if declared in (kind, kind | None) and isinstance(value, accepted) and not isinstance(value, bool):
-            return value
-    raise ValueError(f"{name} must be {getattr(declared, '__name__', text)}, not {value!r}")
-
-
 def parse(text: str) -> dict[str, ZooEntry]:
-    """Read entries from TOML text; an error names the entry and the key."""
-    entries = {}
-    for code, table in tomllib.loads(text).items():
-        if not isinstance(table, dict):
-            raise ValueError(f"zoo: {code!r} must be a table")
-        try:
-            entries[code] = _read(ZooEntry, {"code": code, **table})
-        except ValueError as error:
-            raise ValueError(f"zoo entry {code}: {error}") from None
-    return entries
+    """Read entries from TOML text; errors name the line."""
+    from sigmazero.core import toml  # loads pydantic, which nothing else here needs
+
+    tables = toml.parse(text, dict[str, dict[str, Any]], "zoo.toml")
+    return {
+        code: toml.check({"code": code, **table}, ZooEntry, text, "zoo.toml", code) for code, table in tables.items()
+    }
 
 
 @cache
@@ -162,12 +132,17 @@ def names() -> Iterator[str]:
 def find(name: str) -> ZooEntry | None:
     """Look a model up by code or RobustBench name, whatever the case; None if there is no such model.
 
+    "robustbench:" may stand before a RobustBench name.
+
     >>> find("c5").robustbench
     'Standard'
     >>> find("imagenet/Engstrom2019Robustness").code
     'I2'
+    >>> find("robustbench:Carmon2019Unlabeled").code
+    'C1'
     """
     wanted = name.strip().casefold()
+    published = wanted.removeprefix("robustbench:")
     for entry in entries().values():
         if entry.code.casefold() == wanted:
             return entry
@@ -175,7 +150,7 @@ def find(name: str) -> ZooEntry | None:
         entry
         for entry in entries().values()
         if entry.robustbench
-        and wanted in (entry.robustbench.casefold(), f"{entry.dataset}/{entry.robustbench}".casefold())
+        and published in (entry.robustbench.casefold(), f"{entry.dataset}/{entry.robustbench}".casefold())
     ]
     if len(found) > 1:
         codes = " or ".join(f"{entry.code} ({entry.dataset})" for entry in found)

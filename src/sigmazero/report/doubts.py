@@ -10,8 +10,8 @@ from itertools import groupby, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from sigmazero.core.ability import NEEDS
 from sigmazero.core.findings import CODES, Finding, coded, gating
+from sigmazero.core.model import NEEDS
 from sigmazero.report.measure import Measured, changes
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store

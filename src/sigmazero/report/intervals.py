@@ -1,4 +1,4 @@
-"""How sure a figure is: intervals for shares, medians and differences, from the samples alone."""
+"""How sure a figure is: intervals for shares and medians, from the samples alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from sigmazero.core.metrics import Floats, checked
 
 Interval = tuple[float, float]
-DRAWS = 4_000_000  # counts that a bootstrap holds at a time: 32 MB
 
 
 def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
@@ -45,41 +44,6 @@ def bootstrap_median(l0: ArrayLike, level: float = 0.95, seed: int = 0, resample
     second = first + (1 - first) * rng.beta(1, n - low - 1, resamples) if high > low else first
     places = [np.minimum((u * n).astype(np.int64), n - 1) for u in (first, second)]
     return _percentiles((ordered[places[0]] + ordered[places[1]]) / 2, level)
-
-
-def paired_bootstrap(
-    a: ArrayLike, b: ArrayLike, level: float = 0.95, seed: int = 0, resamples: int = 10_000, cap: float = math.inf
-) -> Interval:
-    """Bootstrap interval of the mean of a − b over samples, by percentiles; `a` and `b` in the same order.
-
-    A sample that neither fools makes no difference. One that only one fools makes an infinite one; `cap`, say the
-    number of features, stands for infinity instead.
-
-    >>> paired_bootstrap([3, 4, np.inf], [3, 4, np.inf])
-    (0.0, 0.0)
-    """
-    left, right = (np.minimum(each, cap) for each in paired(a, b))
-    alike = left == right  # also where both are infinite, and their difference would be none
-    steps, counts = np.unique(np.where(alike, 0.0, left - np.where(alike, 0.0, right)), return_counts=True)
-    if steps[0] == -math.inf and steps[-1] == math.inf:
-        raise ValueError("each side fails where the other does not, so there is no mean difference: give a cap")
-    finite = np.isfinite(steps)
-    rng, at_once = _rng(seed, resamples), max(1, DRAWS // len(steps))
-    means: list[Floats] = []
-    for start in range(0, resamples, at_once):
-        # How often each difference is drawn is all that a resample is.
-        drawn = rng.multinomial(len(left), counts / len(left), size=min(at_once, resamples - start))
-        part = drawn[:, finite] @ steps[finite] / len(left)
-        means.append(np.where(drawn[:, ~finite].any(axis=1), steps[~finite].sum(), part))
-    return _percentiles(np.concatenate(means), level)
-
-
-def paired(a: ArrayLike, b: ArrayLike) -> tuple[Floats, Floats]:
-    """Numbers of changes of the same samples, by two attacks."""
-    left, right = checked(a), checked(b)
-    if len(left) != len(right):
-        raise ValueError(f"{len(left)} samples against {len(right)}: both must be about the same rows, in one order")
-    return left, right
 
 
 def _tail(level: float) -> float:

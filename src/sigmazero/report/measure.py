@@ -50,9 +50,12 @@ class MixtureError(ValueError):
 def load(store: Store, keys: Collection[str] | None = None) -> list[Measured]:
     """The cells of attacks that have facts, without perturbations: enough for every figure; with what is proved.
 
-    Cells of examples that were found on other models (`bench.transfer`) are no attacks of their own, and left out.
+    Cells of examples that were found on other models (`bench.transfer`) are no attacks of their own, and left out; so
+    are superseded cells, unless they are named.
     """
-    chosen = [info for info in store.cells() if TRANSFER not in info.origin and (keys is None or info.key in keys)]
+    old = store.superseded()
+    named = [info for info in store.cells() if (info.key not in old if keys is None else info.key in keys)]
+    chosen = [info for info in named if TRANSFER not in info.origin]
     pairs = [(info, store.facts(info.key, perturbations=False)) for info in chosen]
     return [(info, with_bounds(store, info, facts)) for info, facts in pairs if len(facts)]
 

@@ -32,7 +32,7 @@ EXAMPLES, CHANGES, MAGNIFIED = 4, 6, 84
 
 def frame(result: Result) -> Any:
     """A data frame with a line per sample."""
-    pandas = require("pandas", "notebook", "Result.to_pandas")
+    pandas = require("pandas", "data", "Result.to_pandas")
     held = {name: getattr(result, name) for name in COLUMNS}
     columns = {name: value.detach().cpu().numpy() for name, value in held.items() if value is not None}
     columns["outcome"] = [Outcome(int(value)).name.lower() for value in columns["outcome"]]

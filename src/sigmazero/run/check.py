@@ -22,13 +22,12 @@ from sigmazero.core.attack import as_model
 from sigmazero.core.batched import take
 from sigmazero.core.domain import Unit
 from sigmazero.core.inputs import Bounds, make_problem
+from sigmazero.core.messages import warn_caller
 from sigmazero.core.problem import Problem, integer
 from sigmazero.core.result import Result
 from sigmazero.core.tally import Tally
-from sigmazero.core.warn import warn_caller
-from sigmazero.run.numbers import Numbers
+from sigmazero.run.precision import Numbers, turn
 from sigmazero.run.search import Found
-from sigmazero.run.turns import turn
 from sigmazero.run.verify import Verifier, check_logits
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def check(
     problem = make_problem(x, y, **asked, budget=budget, ids=ids, start=x_adv, margin=margin)  # type: ignore[arg-type]
     double = problem.x.dtype == torch.float64
     numbers = Numbers.strict(problem.x.device) if double else Numbers.current(problem.x.device)
-    network = as_model(model)
+    network = as_model(model, problem.x)
     verifier = Verifier(network, numbers)
     problem = replace(problem, checks=verifier.checks)
     _warn_outside(problem)

@@ -2,18 +2,17 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 
-from sigmazero.core.attack import Precision
+from sigmazero.core.hardware import Precision
+from sigmazero.core.model import logits_in
 from sigmazero.core.oracle import Model
-from sigmazero.core.outputs import logits_in
 from sigmazero.core.problem import Problem, integer
-from sigmazero.run.precision import search_precision
+from sigmazero.run.precision import Numbers, search_numbers
 
 log = logging.getLogger(__name__)
 _FEWEST, _MOST, _GAIN = 32, 4096, 1.08  # rows to begin and to end with, and what doubling must bring to be worth it
@@ -45,35 +44,17 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(word in str(error) for word in _WORDS)
 
 
-@contextmanager
-def limited(device: torch.device, max_memory: int | None) -> Iterator[None]:
-    """Hold a device's allocator to some bytes: what would go beyond them fails, and the batch is halved."""
-    if max_memory is None:
-        yield
-        return
-    # Before torch 2.8 nobody could ask for it; then the default is put back.
-    before: float = getattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 1.0)(device)
-    total = torch.cuda.get_device_properties(device).total_memory
-    torch.cuda.set_per_process_memory_fraction(min(before, max_memory / total), device)
-    try:
-        yield
-    finally:
-        torch.cuda.set_per_process_memory_fraction(before, device)
-
-
 def at_most(model: object, rows: int) -> int:
-    """So many rows at a time, or fewer: a model that may stop answering says how many it may lose by that."""
+    """Cap the batch size at the model's own `batch_size`."""
     most = getattr(model, "batch_size", None)
     return min(rows, most) if integer(most) and most else rows
 
 
-def choose_batch_size(
-    model: Model, problem: Problem, precision: Precision | None, max_memory: int | None, owner: object = None
-) -> int:
+def choose_batch_size(model: Model, problem: Problem, precision: Precision | None, owner: object = None) -> int:
     """A number of rows that keeps the device busy and fits; `model` is the one that the search asks, for its owner."""
     if problem.x.is_cuda:
-        key = (problem.x.shape[1:], problem.x.dtype, problem.x.device, min(len(problem), _MOST), precision, max_memory)
-        return remembered(owner, key, _free(problem.x.device), lambda: _measured(model, problem, precision, max_memory))
+        key = (problem.x.shape[1:], problem.x.dtype, problem.x.device, min(len(problem), _MOST), precision)
+        return remembered(owner, key, _free(problem.x.device), lambda: _measured(model, problem, precision))
     # About a million scalars, at most 512 rows: keeps a processor busy without filling its memory.
     return max(1, min(512, 2**20 // problem.x.shape[1:].numel()))
 
@@ -93,12 +74,12 @@ def _free(device: torch.device) -> int:
     return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
-def _measured(model: Model, problem: Problem, precision: Precision | None, max_memory: int | None) -> int:
+def _measured(model: Model, problem: Problem, precision: Precision | None) -> int:
     """The fewest rows that keep the device busy: doubled as long as they fit and that many more go through a second."""
     if len(problem) == 0:
         return 1
-    with search_precision(precision):
-        most = min(_fitting(model, problem, max_memory), len(problem), _MOST)
+    with search_numbers(precision, Numbers.current(problem.x.device)).flags():
+        most = min(_fitting(model, problem), len(problem), _MOST)
         rows = min(_FEWEST, most)
         rates = [(rows, rows / _seconds(model, problem, rows))]
         while rows < most:
@@ -123,7 +104,7 @@ def _seconds(model: Model, problem: Problem, rows: int) -> float:
     return (time.perf_counter() - began) / 3
 
 
-def _fitting(model: Model, problem: Problem, max_memory: int | None) -> int:
+def _fitting(model: Model, problem: Problem) -> int:
     """As many rows as the device's free memory holds, judged by what a few need."""
     rows, device = min(len(problem), 4), problem.x.device
     torch.cuda.synchronize(device)
@@ -133,8 +114,6 @@ def _fitting(model: Model, problem: Problem, max_memory: int | None) -> int:
     used = torch.cuda.max_memory_allocated(device) - before
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info(device)
-    if max_memory is not None:
-        free = min(free, max_memory - torch.cuda.memory_allocated(device))
     # An attack's own state is some two dozen tensors of the size of the input: its records, and a recording's of them.
     each = used / rows + 24 * problem.x.shape[1:].numel() * problem.x.element_size()
     return int(max(1, 0.7 * free / each))

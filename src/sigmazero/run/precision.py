@@ -1,40 +1,235 @@
-"""In which numbers a search computes; and a model that is asked quietly."""
+"""Number formats of a run: the process's float32 settings and autocast, set for one batch at a time and put back.
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+torch has two ways to set how float32 products are rounded, `allow_tf32` and `fp32_precision`, and raises when the first
+is read after the second said otherwise; its compiler reads the first. So both are written where both could be read.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from sigmazero.core.attack import Precision
-from sigmazero.core.modes import in_eval_mode
+from sigmazero.core.hardware import Hardware, Precision
+from sigmazero.core.model import in_eval_mode
 from sigmazero.core.oracle import Model
-from sigmazero.run.numbers import Numbers
+
+Value = TypeVar("Value")
+KINDS = ("matmul", "conv", "rnn")
+IEEE = "ieee"
+BACKENDS = {"cuda": "cuda", "cpu": "mkldnn"}  # whose settings count, by the type of the device
+_SETTINGS: dict[tuple[str, str], Any] = {
+    ("cuda", "matmul"): torch.backends.cuda.matmul,
+    ("cuda", "conv"): torch.backends.cudnn.conv,  # type: ignore[attr-defined]
+    ("cuda", "rnn"): torch.backends.cudnn.rnn,
+    ("mkldnn", "matmul"): torch.backends.mkldnn.matmul,  # type: ignore[attr-defined]
+    ("mkldnn", "conv"): torch.backends.mkldnn.conv,  # type: ignore[attr-defined]
+    ("mkldnn", "rnn"): torch.backends.mkldnn.rnn,  # type: ignore[attr-defined]
+}
+
+_mutex = threading.Lock()
+_changed: "list[tuple[int, Settings]]" = []  # the thread that changed the settings and what was there before
+_turns = threading.RLock()  # reentrant: a model may run an attack of its own inside its forward pass
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """How float32 products are rounded on a type of device, and what autocast turns tensors into (None: it is off).
+
+    Products of matrices, of convolutions and of recurrent layers are apart: torch's own default on a CUDA device is
+    IEEE float32 for the first and TF32 for the others.
+    """
+
+    device: str
+    matmul: str = IEEE
+    conv: str = IEEE
+    rnn: str = IEEE
+    autocast: torch.dtype | None = None
+
+    @classmethod
+    def strict(cls, device: torch.device | str) -> "Numbers":
+        """Return IEEE float32 without autocast."""
+        return cls(torch.device(device).type)
+
+    @classmethod
+    def tf32(cls, device: torch.device | str) -> "Numbers":
+        """Return TF32 for every product on a CUDA device; elsewhere IEEE float32."""
+        kind = torch.device(device).type
+        return cls(kind, "tf32", "tf32", "tf32") if BACKENDS.get(kind) == "cuda" else cls(kind)
+
+    @classmethod
+    def current(cls, device: torch.device | str) -> "Numbers":
+        """Return those of this thread; changes that an attack in another thread will put back do not count."""
+        kind = torch.device(device).type
+        with _mutex:
+            other = bool(_changed) and _changed[0][0] != threading.get_ident()
+            settings = _changed[0][1] if other else Settings.read()
+        return cls(kind, **settings.of(kind), autocast=_autocast(kind))
+
+    @classmethod
+    def named(cls, name: str, device: torch.device | str) -> "Numbers":
+        """Return those that have a name, such as a store keeps it.
+
+        >>> Numbers.named("conv-tf32+autocast-bfloat16", "cuda").name
+        'conv-tf32+autocast-bfloat16'
+        """
+        kind = torch.device(device).type
+        found = cls(kind)
+        for part in name.split("+"):
+            if part == "tf32":
+                found = replace(found, matmul=part, conv=part, rnn=part)
+            elif match := re.fullmatch(r"(matmul|conv|rnn)-(\w+)", part):
+                both = {"conv": match[2], "rnn": match[2]} if match[1] == "conv" else {match[1]: match[2]}
+                found = replace(found, **both)
+            elif match := re.fullmatch(r"autocast-(\w+)", part):
+                found = replace(found, autocast=getattr(torch, match[1], None))
+        if found.name != name:
+            raise ValueError(f"no numbers are called {name!r}; names are such as fp32, tf32, conv-tf32")
+        return found
+
+    @property
+    def name(self) -> str:
+        """Return a short name: "fp32" where nothing is coarser than IEEE float32.
+
+        >>> Numbers("cpu").name, Numbers("cuda", conv="tf32", rnn="tf32").name, Numbers.tf32("cuda").name
+        ('fp32', 'conv-tf32', 'tf32')
+        """
+        kinds = {kind: getattr(self, kind) for kind in KINDS}
+        if set(kinds.values()) == {"tf32"}:
+            parts = ["tf32"]
+        else:
+            if self.rnn == self.conv:
+                del kinds["rnn"]  # one library does both
+            parts = [f"{kind}-{value}" for kind, value in kinds.items() if value != IEEE]
+            if self.rnn != self.conv and self.rnn == IEEE:
+                parts.append("rnn-ieee")
+        if self.autocast is not None:
+            parts.append(f"autocast-{str(self.autocast).removeprefix('torch.')}")
+        return "+".join(parts) or "fp32"
+
+    @property
+    def words(self) -> str:
+        """Return the same in words.
+
+        >>> Numbers("cuda", conv="tf32", rnn="tf32").words
+        'fp32 for matmul, tf32 for conv, tf32 for rnn, no autocast'
+        """
+        kinds = [f"{'fp32' if getattr(self, kind) == IEEE else getattr(self, kind)} for {kind}" for kind in KINDS]
+        cast = "no autocast" if self.autocast is None else f"autocast to {str(self.autocast).removeprefix('torch.')}"
+        return ", ".join([*kinds, cast])
+
+    @property
+    def strictly(self) -> bool:
+        """Return whether products are IEEE float32 and autocast is off."""
+        return {self.matmul, self.conv, self.rnn} == {IEEE} and self.autocast is None
+
+    def flags(self) -> AbstractContextManager[None]:
+        """Set the float32 settings, leave autocast alone; then the settings are as they were."""
+        wanted = {kind: getattr(self, kind) for kind in KINDS}
+        if self.device not in BACKENDS or Settings.read().of(self.device) == wanted:
+            return nullcontext()
+        return _set(BACKENDS[self.device], wanted)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Compute in these numbers; then all is as it was. Call it while no other thread changes settings."""
+        with self.flags(), self.casting():
+            yield
+
+    def casting(self) -> AbstractContextManager[Any]:
+        """Set autocast as these numbers have it, and leave the float32 settings alone."""
+        if _autocast(self.device) == self.autocast:
+            return nullcontext()
+        # Without its cache: weights that are frozen are never in it, and a captured step must not use it.
+        return torch.autocast(self.device, self.autocast, enabled=self.autocast is not None, cache_enabled=False)
+
+
+class Settings(NamedTuple):
+    """All float32 settings of the process. The first two are None where torch refuses to tell them."""
+
+    matmul: str | None  # torch.get_float32_matmul_precision()
+    cudnn: bool | None  # torch.backends.cudnn.allow_tf32
+    precisions: dict[tuple[str, str], str]  # fp32_precision by backend and kind
+
+    @classmethod
+    def read(cls) -> "Settings":
+        """Return those that hold now."""
+        return cls(
+            _readable(torch.get_float32_matmul_precision),
+            _readable(lambda: torch.backends.cudnn.allow_tf32),
+            {place: setting.fp32_precision for place, setting in _SETTINGS.items()},
+        )
+
+    def of(self, device: str) -> dict[str, Any]:
+        """Return how products on a type of device are rounded, by kind."""
+        if device not in BACKENDS:
+            return dict.fromkeys(KINDS, IEEE)
+        found = {kind: self.precisions[BACKENDS[device], kind] for kind in KINDS}
+        return {kind: IEEE if value == "none" else value for kind, value in found.items()}
+
+    def write(self) -> None:
+        """Put everything back."""
+        if self.matmul is not None and _readable(torch.get_float32_matmul_precision) != self.matmul:
+            torch.set_float32_matmul_precision(self.matmul)
+        if self.cudnn is not None and _readable(lambda: torch.backends.cudnn.allow_tf32) != self.cudnn:
+            torch.backends.cudnn.allow_tf32 = self.cudnn
+        for place, value in self.precisions.items():
+            for way in ("none", value):  # one that follows a more general setting is left to that one
+                if _SETTINGS[place].fp32_precision != value:
+                    _SETTINGS[place].fp32_precision = way
+
+
+def _readable(read: Callable[[], Value]) -> Value | None:
+    try:
+        return read()
+    except RuntimeError:  # the newer settings say otherwise
+        return None
+
+
+@contextmanager
+def _set(backend: str, wanted: dict[str, str]) -> Iterator[None]:
+    with _mutex:
+        before = Settings.read()
+        _changed.append((threading.get_ident(), before))
+    try:
+        with _mutex:
+            if backend == "cuda":
+                if before.matmul is not None:
+                    torch.backends.cuda.matmul.allow_tf32 = wanted["matmul"] == "tf32"
+                if before.cudnn is not None:
+                    torch.backends.cudnn.allow_tf32 = wanted["conv"] == "tf32"
+            for kind, value in wanted.items():
+                setting = _SETTINGS[backend, kind]
+                if setting.fp32_precision != value and (setting.fp32_precision, value) != ("none", IEEE):
+                    setting.fp32_precision = value
+        yield
+    finally:
+        with _mutex:
+            before.write()
+            _changed.pop()
+
+
+def _autocast(device: str) -> torch.dtype | None:
+    try:
+        return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+    except RuntimeError:  # a type of device that has none
+        return None
 
 
 def search_numbers(precision: Precision | None, caller: Numbers) -> Numbers:
-    """The numbers a search computes in: the caller's, unless others were asked for."""
+    """Return the numbers a search computes in: the caller's, unless others were asked for."""
     if precision is None:
         return caller
     return Numbers.strict(caller.device) if precision == "fp32" else Numbers.tf32(caller.device)
 
 
-def search_precision(precision: Precision | None, device: str | None = None) -> AbstractContextManager[None]:
-    """Compute as a search does, from the numbers that hold now; autocast is the copy's own affair."""
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    return search_numbers(precision, Numbers.current(device)).flags()
-
-
-class OwnCopy(nn.Module):
-    """A model that writes to its input, given a copy of each: what was asked about stays as it was."""
-
-    def __init__(self, model: Model) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Ask about a copy."""
-        return self.model(x.clone())
+def searches_strictly(hardware: Hardware, caller: Numbers) -> bool:
+    """Return whether the search itself computes in the inputs' own precision, for a caller with these numbers."""
+    return hardware.precision in (None, "fp32") and search_numbers(hardware.precision, caller).strictly
 
 
 @contextmanager
@@ -57,3 +252,28 @@ def quiet(model: Model) -> Iterator[None]:
         finally:
             for parameter, need in zip(parameters, needs, strict=True):
                 parameter.requires_grad_(need)
+
+
+@contextmanager
+def turn(model: Model, device: torch.device, numbers: Numbers) -> Iterator[None]:
+    """Ask a model in eval mode, without gradients or autocast around it, on its device and in these float32 settings.
+
+    Settings and modes belong to the whole process, so one lock lets threads that run attacks take turns, batch by
+    batch; between two batches everything is the caller's own. For attacks side by side use processes. A thread that
+    calls the model itself, without an attack, does not wait and may find it in eval mode.
+    """
+    with _turns, ExitStack() as stack:
+        if device.type == "cuda":
+            stack.enter_context(torch.cuda.device(device))
+        stack.enter_context(numbers.flags())
+        stack.enter_context(quiet(model))
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.no_grad())
+        yield
+
+
+@contextmanager
+def strictly(model: Model, device: torch.device) -> Iterator[None]:
+    """Take a turn in strict numbers, for answers that must hold."""
+    with turn(model, device, Numbers.strict(device)):
+        yield

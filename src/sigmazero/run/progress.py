@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sigmazero.core.text import visible
+from sigmazero.core.messages import visible
 
 Advance = Callable[[float], None]
 
@@ -25,11 +25,9 @@ def bar(
     if not show or not sys.stderr.isatty():
         yield ignore
         return
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-    except ImportError:
-        raise ImportError("progress=True needs rich; pip install 'sigmazero[cli]'") from None
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),

@@ -1,32 +1,21 @@
 """The search of one batch: step, let finished rows leave, go on with the rest, phase after phase."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from sigmazero.core.attack import Attack
 from sigmazero.core.batched import each, put, take
+from sigmazero.core.ops import per_row
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.problem import Problem
 from sigmazero.core.tally import Tally
 from sigmazero.run.progress import Advance
-from sigmazero.run.steppers import Stepper
 
 Recheck = Callable[[Problem, Tally], None]
-
-
-class Phase(Protocol):
-    """A phase of an attack, and who takes its steps."""
-
-    @property
-    def attack(self) -> Attack:
-        """The phase itself: most attacks have one, themselves."""
-
-    def begin(self, oracle: Oracle, before: Any) -> Stepper:
-        """A stepper for one batch, after the state `before` of an earlier phase (None for the first)."""
 
 
 @dataclass
@@ -35,6 +24,75 @@ class Found:
 
     tally: Tally
     own: Tensor | None
+
+
+class Steps:
+    """Takes the steps of a phase for a batch, one by one.
+
+    On a CPU a finished row leaves at once; on a device the host looks at the rows every `interval` steps.
+    """
+
+    def __init__(self, attack: Attack, oracle: Oracle, state: Any) -> None:
+        self.attack, self._oracle, self._state = attack, oracle, state
+        self.interval = 10 if oracle.problem.x.is_cuda else 1
+
+    @property
+    def oracle(self) -> Oracle:
+        """The oracle of the rows, for the next phase."""
+        return self._oracle
+
+    @property
+    def tally(self) -> Tally:
+        """What is known of the rows."""
+        return self._oracle.tally
+
+    @property
+    def state(self) -> Any:
+        """The attack's state of the rows."""
+        return self._state
+
+    def go(self, steps: int) -> None:
+        """Take some steps."""
+        for _ in range(steps):
+            self._state = one_step(self.attack, self._oracle, self._state)
+
+    def worth(self, alive: int, rows: int) -> bool:
+        """Return whether to send the finished rows away now."""
+        return alive < rows if self.interval == 1 else alive <= 0.75 * rows
+
+    def take(self, keep: Tensor) -> "Steps":
+        """Go on with some of the rows; mostly the same object."""
+        self._oracle.take(keep)
+        self._state = take(self._state, keep)
+        return self
+
+
+class Phase:
+    """A phase of an attack; most attacks have one, themselves."""
+
+    def __init__(self, attack: Attack) -> None:
+        self.attack = attack
+
+    def begin(self, oracle: Oracle, before: Any) -> Steps:
+        """Begin a batch, after the state `before` of an earlier phase (None for the first)."""
+        state = self.attack.init(oracle) if before is None else self.attack.follow(oracle, before)
+        return self._steps(oracle, state)
+
+    def _steps(self, oracle: Oracle, state: Any) -> Steps:
+        return Steps(self.attack, oracle, state)
+
+
+def one_step(attack: Attack, oracle: Oracle, state: Any) -> Any:
+    """Take a step of the attack; retire rows that are done and count the step."""
+    alive = oracle.tally.alive
+    new = attack.step(oracle.iteration - oracle.first, state, oracle)
+    if attack.keeps_own:
+        # A row that has left may still be stepped for a while; its answer is the one it left with.
+        new = replace(new, own=torch.where(per_row(alive, new.own), new.own, state.own))
+    done, spent = getattr(new, "done", None), attack.spent(oracle.tally)
+    oracle.retire(done if spent is None else spent if done is None else done | spent)
+    oracle.iteration = oracle.iteration + 1
+    return new
 
 
 def search(phases: Sequence[Phase], oracle: Oracle, compact: bool, recheck: Recheck | None, advance: Advance) -> Found:
@@ -51,32 +109,32 @@ def search(phases: Sequence[Phase], oracle: Oracle, compact: bool, recheck: Rech
     looks = Looks()
     for phase in phases:
         oracle.first = done
-        stepper = phase.begin(oracle, state)
+        steps = phase.begin(oracle, state)
         end += phase.attack.iterations
         while True:
             if recheck is not None:
                 everyone = looks.due() or done == end
-                _rechecked(phase.attack, problem.take(rows), stepper.tally, recheck, everyone)
+                _rechecked(phase.attack, problem.take(rows), steps.tally, recheck, everyone)
             if done == end:
                 break
-            alive = stepper.tally.alive.clone()
+            alive = steps.tally.alive.clone()
             left = int(alive.sum())
             if left == 0:
                 break
-            if compact and stepper.worth(left, len(rows)):
-                _write(found, rows, stepper, ~alive)
+            if compact and steps.worth(left, len(rows)):
+                _write(found, rows, steps, ~alive)
                 advance((len(rows) - left) * (1 - done / total))
                 rows = rows[alive]
-                stepper = stepper.take(alive)
-            steps = (end - done - 1) % stepper.interval + 1  # a short turn comes first: see below
-            stepper.go(steps)
-            done += steps
-            advance(len(rows) * steps / total)
+                steps = steps.take(alive)
+            count = (end - done - 1) % steps.interval + 1  # a short turn comes first: see below
+            steps.go(count)
+            done += count
+            advance(len(rows) * count / total)
         if left == 0 or done == total:
             break
         # Without a look at who is left: a device is still at the last turn while the host prepares the next phase.
-        oracle, state = stepper.oracle, stepper.state
-    _write(found, rows, stepper, torch.ones_like(rows, dtype=torch.bool))
+        oracle, state = steps.oracle, steps.state
+    _write(found, rows, steps, torch.ones_like(rows, dtype=torch.bool))
     advance(len(rows) * (1 - done / total))
     return found
 
@@ -92,7 +150,7 @@ class Looks:
         self.count, self.next = 0, 1
 
     def due(self) -> bool:
-        """Count a look; whether everybody's records are confirmed at it."""
+        """Count a look; return whether the records of all rows are confirmed at it."""
         self.count += 1
         if self.count < self.next:
             return False
@@ -121,9 +179,9 @@ def _rechecked(phase: Attack, problem: Problem, tally: Tally, recheck: Recheck, 
         tally.alive &= ~spent
 
 
-def _write(found: Found, rows: Tensor, stepper: Stepper, which: Tensor) -> None:
+def _write(found: Found, rows: Tensor, steps: Steps, which: Tensor) -> None:
     """Copy what is known of some rows to their places."""
     places = rows[which]
-    found.tally = put(found.tally, places, take(stepper.tally, which))
+    found.tally = put(found.tally, places, take(steps.tally, which))
     if found.own is not None:
-        found.own[places] = stepper.state.own[which]
+        found.own[places] = steps.state.own[which]

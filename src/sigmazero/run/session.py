@@ -12,7 +12,6 @@ import logging
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -21,25 +20,21 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from sigmazero.core import faults
-from sigmazero.core.ability import check_ability
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
 from sigmazero.core.findings import Finding
+from sigmazero.core.hardware import Hardware
+from sigmazero.core.model import Stopped, check_ability
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, integer
 from sigmazero.core.result import Outcome, Result
-from sigmazero.core.stopping import Stopped
 from sigmazero.core.tally import Tally
-from sigmazero.run.hardware import Hardware
-from sigmazero.run.memory import at_most, choose_batch_size, limited, out_of_memory
-from sigmazero.run.noticed import Noticed
-from sigmazero.run.numbers import Numbers
-from sigmazero.run.precision import search_numbers
-from sigmazero.run.prepared import Prepared
+from sigmazero.run.diagnostics import Diagnostics, FirstLook
+from sigmazero.run.memory import at_most, choose_batch_size, out_of_memory
+from sigmazero.run.precision import Numbers, search_numbers, searches_strictly, turn
 from sigmazero.run.progress import Advance, bar, ignore
 from sigmazero.run.search import Found, search
-from sigmazero.run.turns import turn
-from sigmazero.run.unanswered import unanswered
+from sigmazero.run.search_model import Prepared
 from sigmazero.run.verify import GUARD, Verifier, check_logits
 
 Part = TypeVar("Part")
@@ -53,8 +48,9 @@ class Session:
                 and stays so
     compact     let rows leave that have their answer; False keeps them, which changes nothing but the time
     prepared    what another session on the same model has made already, to be shared
+    rows        rows of the whole question where problems are parts of it: they decide whether the model is compiled
 
-    Sessions in several threads are safe: their batches take turns (see `turns`). One session belongs to one thread.
+    Sessions in several threads are safe: their batches take turns. One session belongs to one thread.
     """
 
     def __init__(
@@ -66,13 +62,14 @@ class Session:
         batch_size: int | None = None,
         compact: bool = True,
         prepared: Prepared | None = None,
+        rows: int | None = None,
     ) -> None:
         if batch_size is not None and not (integer(batch_size) and batch_size >= 1):
             raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more (None picks one)")
-        self.attack, self.model, self.size, self.compact = attack, model, batch_size, compact
+        self.attack, self.model, self.size, self.compact, self.rows = attack, model, batch_size, compact, rows
         self._shares = prepared is not None
         self.prepared = Prepared(model, hardware or Hardware()) if prepared is None else prepared
-        self._noticed = Noticed()
+        self._diagnostics = Diagnostics()
         self._exact: Prepared | None = None  # for a second search of what a coarse one misjudged
 
     def __enter__(self) -> "Session":
@@ -104,7 +101,7 @@ class Session:
 
     def doubts(self) -> tuple[Finding, ...]:
         """What the searches of this session saw that makes its results doubtful; nothing is asked for it."""
-        return self._noticed.findings()
+        return self._diagnostics.findings()
 
     def _rest(self, problem: Problem, parts: list[tuple[Tensor, Result]], error: Stopped) -> tuple[Tensor, Result]:
         """The rows that no batch has brought."""
@@ -113,20 +110,18 @@ class Session:
             left[rows] = False
         places = left.nonzero().squeeze(1)
         warnings.warn(f"{len(places)} of {len(problem)} rows are not done: {error}", RuntimeWarning, stacklevel=5)
-        return places, unanswered(problem.take(places), self.attack.keeps_own)
+        return places, _unanswered(problem.take(places), self.attack.keeps_own)
 
     def batches(
         self,
         problem: Problem,
         advance: Advance = ignore,
         known: Tensor | None = None,
-        clean: Tensor | None = None,
     ) -> Iterator[tuple[Tensor, Result]]:
         """Verified results, batch by batch, each with the places of its rows in the problem; every row comes once.
 
         `known` marks rows whose results the caller has already. A batch of nothing else is left out; the others are
         cut as if nothing were known, so that a run that goes on makes the batches of one that was never stopped.
-        `clean` has what `clean` said of this problem, if it was asked before.
 
         The caller's numbers are those of the moment when the first batch is asked for. The seconds of a result are
         those since the one before, without what the caller did in between. Between two batches the model and all flags
@@ -134,7 +129,7 @@ class Session:
         """
         began = time.perf_counter()
         problem = self._begin(problem)
-        for rows, result in self._verified(problem, advance, known, clean):
+        for rows, result in self._verified(problem, advance, known):
             faults.reach("batch.done")
             yield rows, replace(result, seconds=time.perf_counter() - began)
             began = time.perf_counter()
@@ -147,11 +142,9 @@ class Session:
         self._verifier = Verifier(self.prepared.model, self._numbers)
         return replace(problem, checks=self._verifier.checks)
 
-    def _verified(
-        self, problem: Problem, advance: Advance, known: Tensor | None, answers: Tensor | None
-    ) -> Iterator[tuple[Tensor, Result]]:
+    def _verified(self, problem: Problem, advance: Advance, known: Tensor | None) -> Iterator[tuple[Tensor, Result]]:
         """Clean check, then the rows that need a search, then again in fp32 those a coarse search misjudged."""
-        answers = self._clean(problem) if answers is None else answers
+        answers = self._clean(problem)
         clean, (asks, finite, already) = answers[:, 0], _asking(problem, answers)
         aimed = _aiming_beyond(problem, asks & already.any(0), answers)
         settled, asking = (~asks).nonzero().squeeze(1), asks.nonzero().squeeze(1)
@@ -173,15 +166,12 @@ class Session:
             advance(len(settled))
             yield settled, ended
 
-    def clean(self, problem: Problem) -> Tensor:
-        """The logits of every clean input, as `batches` takes them: (N, answers, classes)."""
-        return self._clean(self._begin(problem))
-
     def _clean(self, problem: Problem) -> Tensor:
+        """Return the logits of every clean input: (N, answers, classes)."""
         self.attack.check(problem)
         self.prepared.hardware.check(problem)
         check_ability(self.attack.name, self.attack.needs, self.model)
-        _check_model(self.model, problem, self.attack.gradients)
+        _check_model(self.model, problem, self.attack.needs == "gradients")
         every = torch.arange(len(problem), device=problem.x.device)
 
         def ask(rows: Tensor) -> Tensor:
@@ -198,14 +188,8 @@ class Session:
         parts = [logits for _, logits in self._cut(problem, every, ask)]
         return torch.cat(parts) if parts else problem.x.new_zeros(0, 1, 2)
 
-    def searched(self, problem: Problem, clean: Tensor, size: int) -> list[Tensor]:
-        """The rows of each batch, on the processor, that a run of the whole problem searches if memory suffices."""
-        rows = _asking(problem, clean)[0].nonzero().squeeze(1).cpu()
-        size = _even(len(rows), size, problem)
-        return [rows[start : start + size] for start in range(0, len(rows), size)]
-
     def _protect(self) -> None:
-        """The model writes to its input, so it gets copies; its answers are those to the inputs all the same."""
+        """Give a model that writes to its input a copy of each; its answers are those to the inputs all the same."""
         log.warning("the model writes to its input (an operation such as x.sub_()); it is given a copy of each")
         self.prepared.protect()
         self._verifier = Verifier(self.prepared.model, self._numbers, self._verifier.rows)
@@ -236,19 +220,19 @@ class Session:
         def attack(rows: Tensor) -> Result:
             assert self.size is not None  # as `_cut` has made sure
             part, size = aimed.take(rows), _even(len(asking), self.size, problem)
-            prepared.batches_left = -(-int((asking > rows[-1]).sum()) // size)
-            phases = prepared.phases(self.attack, aimed, size)
+            phases = prepared.phases(self.attack, aimed, size, self.rows or len(aimed))
             recheck = None if exact else self._verifier.recheck
             oracle = prepared.oracle(part, size, self.attack.needs)
+            oracle.look = look = FirstLook()
             with numbers.flags():
                 found = search(phases, oracle, self.compact, recheck, advance)
             # A compiled model is searched as what it was made from, which may answer otherwise.
             strict = exact and self._verifier.checks == 1 and not prepared.searches_a_copy
-            self._noticed.see(oracle.look, part.ids, clean[rows], strict)
+            self._diagnostics.see(look, part.ids, clean[rows], strict)
             # Gradients show in passing whether a model answers at random; other attacks ask a second time.
-            again = 0 if self.attack.gradients else self.attack.limit or float("inf")
+            again = 0 if self.attack.needs == "gradients" else self.attack.limit or float("inf")
             result = self._verifier.report(problem.take(rows), _to_user(part.domain, found), clean[rows], again)
-            self._noticed.see_again(self._verifier.apart, self._verifier.missed, strict)
+            self._diagnostics.see_again(self._verifier.apart, self._verifier.missed, strict)
             return result
 
         return self._cut(problem, asking, attack, known)
@@ -256,10 +240,10 @@ class Session:
     def _doubtful(self, result: Result) -> Tensor:
         """Rows to search again: a coarse search found something for them that did not hold, and nothing that did.
 
-        Where bf16 found nothing at all without a budget its numbers may be why, so these are searched again too. Nobody
-        is where it would break a limit of queries, or be the same search again: of the model itself, in strict fp32.
+        Where bf16 found nothing at all without a budget its numbers may be why, so these are searched again too.
+        Skipped if the attack has a query limit, or if the first search already ran in strict fp32 on the model itself.
         """
-        same = self.prepared.hardware.strict(self._numbers) and not self.prepared.searches_a_copy
+        same = searches_strictly(self.prepared.hardware, self._numbers) and not self.prepared.searches_a_copy
         if same or self.attack.limit is not None:
             return torch.zeros_like(result.success)
         lost = self.prepared.hardware.precision == "bf16" and result.budget is None
@@ -290,12 +274,12 @@ class Session:
         start = 0
         while start < len(rows):
             failure = None
-            with self._turn(problem):
+            with turn(self.model, problem.x.device, self._numbers):
                 if self.size is None:
                     hardware = self.prepared.hardware
                     # Only a device is measured; elsewhere no copy is made before the model is known better.
                     model = self.prepared.copy(problem) if problem.x.is_cuda else self.model
-                    chosen = choose_batch_size(model, problem, hardware.precision, hardware.max_memory, self.model)
+                    chosen = choose_batch_size(model, problem, hardware.precision, self.model)
                     self.size = at_most(self.model, chosen)
                 self._verifier.rows = self.size
                 part = rows[start : start + _even(len(rows), self.size, problem)]
@@ -324,13 +308,32 @@ class Session:
             torch.cuda.empty_cache()
         warnings.warn(f"out of memory with {tried} inputs at a time, going on with {self.size}", stacklevel=3)
 
-    @contextmanager
-    def _turn(self, problem: Problem) -> Iterator[None]:
-        """This batch's turn: nobody else asks the model, and the device's memory is as limited as was asked for."""
-        with ExitStack() as stack:
-            stack.enter_context(turn(self.model, problem.x.device, self._numbers))
-            stack.enter_context(limited(problem.x.device, self.prepared.hardware.max_memory))
-            yield
+
+@torch.inference_mode(False)
+def _unanswered(problem: Problem, keeps_own: bool) -> Result:
+    """Return a result without an answer for each row; only the model itself has counted what it was asked."""
+    n, device = len(problem), problem.x.device
+    nothing = torch.full((n,), -1, dtype=torch.int64, device=device)
+    never = torch.full((n,), torch.inf, dtype=torch.float32, device=device)
+    judged = problem.domain.accept is not None
+    result = Result(
+        x_adv=problem.x.clone(),
+        success=torch.zeros(n, dtype=torch.bool, device=device),
+        l0=never,
+        l0_pixel=never.clone(),
+        step_found=nothing,
+        forwards=torch.zeros_like(nothing),
+        backwards=torch.zeros_like(nothing),
+        outcome=torch.full((n,), int(Outcome.STOPPED), dtype=torch.int8, device=device),
+        margin=torch.full((n,), torch.nan, dtype=problem.x.dtype, device=device),
+        prediction=nothing.clone(),
+        clean_prediction=nothing.clone(),
+        ids=problem.ids,
+        judged=torch.zeros_like(nothing) if judged else None,
+        unit=problem.unit,
+        budget=problem.budget,
+    )
+    return Result(**vars(result) | {"own": result}) if keeps_own else result
 
 
 def _even(rows: int, most: int, problem: Problem) -> int:

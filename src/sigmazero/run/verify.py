@@ -12,14 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sigmazero.core.look import ROUNDING
+from sigmazero.core.findings import ROUNDING
+from sigmazero.core.model import logits_in
 from sigmazero.core.oracle import Model, widened
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
 from sigmazero.core.tally import Tally
-from sigmazero.run.numbers import Numbers
+from sigmazero.run.precision import Numbers
 from sigmazero.run.search import Found
-from sigmazero.run.wrapped import is_compiled, padded, uncompiled
+from sigmazero.run.search_model import is_compiled, uncompiled
 
 # How many times the difference of the two answers a point must hold by in both: coarse kernels differ from one batch
 # size to the next, and a success must survive being asked again at another one. A record that was confirmed so needs
@@ -33,7 +34,7 @@ COARSE = 2.0**-6
 class Verifier:
     """Asks the model itself, in strict numbers and in the caller's; these questions are counted too.
 
-    A compiled model is asked as it is, in batches of `rows`, and the model inside it in strict numbers.
+    A compiled model is asked as it is, always about `rows` rows, and the model inside it in strict numbers.
     """
 
     def __init__(self, model: Model, caller: Numbers, rows: int = 0) -> None:
@@ -54,18 +55,22 @@ class Verifier:
         own = x.clone() if self.checks > 1 else x  # a model may write to its input
         answers = [self._ask_strictly(x, pad)]
         if self.checks > 1:
-            answers[0] = answers[0].clone()  # some models give the same memory again each time
             with self.caller.applied():
-                answers.append(padded(self.model, own, self.rows if self._compiled else self._padding(x, pad)))
+                answers.append(self._padded(self.model, own, pad, self._compiled))
         return answers
 
     def _ask_strictly(self, x: Tensor, pad: bool) -> Tensor:
-        whole = self._compiled and self._plain is self.model
         with self.strict.applied():
-            return padded(self._plain, x, self.rows if whole else self._padding(x, pad))
+            return self._padded(self._plain, x, pad, self._compiled and self._plain is self.model)
 
-    def _padding(self, x: Tensor, pad: bool) -> int:
-        return self._rounded(len(x)) if pad and x.is_cuda else 0
+    def _padded(self, model: Model, x: Tensor, pad: bool, whole: bool) -> Tensor:
+        """Ask about some more rows than given; the answer is a copy, as some models give the same memory again."""
+        # A compiled model would be compiled anew for each number of rows.
+        rows = self.rows if whole else self._rounded(len(x)) if pad and x.is_cuda else 0
+        more = max(0, rows - len(x))
+        points = torch.cat([x, x[:1].expand(more, *x.shape[1:])]) if more else x
+        answer = logits_in(model(points))
+        return (answer[: len(x)] if more else answer).clone()
 
     def _rounded(self, count: int) -> int:
         """So many rows, or some more."""
@@ -87,7 +92,7 @@ class Verifier:
         `first` has the answers in strict numbers before. How far they are apart is kept: by rounding a success may be
         lost, but not by more than that.
         """
-        halves = [self._ask_strictly(part, pad=True).clone() for part in points.flip(0).chunk(2)]
+        halves = [self._ask_strictly(part, pad=True) for part in points.flip(0).chunk(2)]
         second = widened(torch.cat(halves).flip(0), problem.x)
         good = second.isfinite().all(1) & problem.goal.reached(second)
         digit = max(torch.finfo(kind).eps for kind in (halves[0].dtype, torch.float32))

@@ -22,16 +22,18 @@ A space without names has `kind`, `lower`, `grid` and so on at the top, one valu
 
 import json
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
+from pydantic import Field, model_validator
 from torch import Tensor
 
+from sigmazero.core import toml
 from sigmazero.core.source import code_hash
+from sigmazero.core.toml import Table
 from sigmazero.spaces.rules import Formula, Rule
 from sigmazero.spaces.space import Columns, FeatureGroup, Space
 
@@ -50,68 +52,98 @@ EIGHT_BITS = 1e-4  # how far 255 times a value may be from a whole number: float
 _SENSES = {"at_most": "<=", "at_least": ">=", "equals": "="}
 
 
+class SpaceOptions(Table):
+    """Options of a feature, or of all features; `Space` checks their values."""
+
+    kind: Any = None
+    values: Any = None
+    lower: Any = None
+    upper: Any = None
+    around: Any = None
+    grid: Any = None
+    direction: Any = None
+    cost: Any = None
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that are written, as `Space` takes them."""
+        return {name: _plain(getattr(self, name)) for name in OPTIONS if name in self.model_fields_set}
+
+
+class GroupTable(Table):
+    """`[group.NAME]`."""
+
+    one_hot: list[Any] | None = None
+    tied: list[Any] | None = None
+
+
+class DerivedTable(Table):
+    """`[derived.NAME]`."""
+
+    terms: dict[str, Any] = Field(default={})
+    constant: Any = 0.0
+
+
+class RuleTable(Table):
+    """`[[rule]]`."""
+
+    terms: dict[str, Any] = Field(default={})
+    at_most: Any = None
+    at_least: Any = None
+    equals: Any = None
+
+    @model_validator(mode="after")
+    def _one_sense(self) -> Self:
+        if len(self.model_fields_set & _SENSES.keys()) != 1:
+            raise ValueError(f"give one of {', '.join(_SENSES)}")
+        return self
+
+
+class SpaceFile(SpaceOptions):
+    """The tables of a space file."""
+
+    feature: dict[str, SpaceOptions] = Field(default={})
+    group: dict[str, GroupTable] = Field(default={})
+    rule: list[RuleTable] = Field(default=[])
+    derived: dict[str, DerivedTable] = Field(default={})
+
+
 def read(path: str | Path) -> Space:
-    """A space from a TOML file; every unknown word is named."""
+    """Read a space from a TOML file; errors name the line."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = toml.read(path)
+    except OSError as error:
         raise ValueError(f"{path}: no space can be read from it ({error})") from None
     return parse(text, path)
 
 
 def parse(text: str, path: str | Path = "space") -> Space:
-    """A space from the text of such a file; `path` is what errors call it."""
+    """Return the space in the text of such a file; `path` is its name in errors."""
+    held = toml.parse(text, SpaceFile, str(path))
     try:
-        held = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ValueError(f"{path}: no space can be read from it ({error})") from None
-    return build(held, path)
-
-
-def build(values: Mapping[str, Any], path: str | Path = "space") -> Space:
-    """A space from the tables of such a file."""
-    held = dict(values)
-    _check_tables(held, path)
-    features, groups = held.pop("feature", {}), held.pop("group", {})
-    tied = {"rules": held.pop("rule", []), "derived": held.pop("derived", {})}
-    given: dict[str, Any] = {name: _plain(value) for name, value in held.items()}
-    _known(given, OPTIONS, f"{path}")
-    if features:
-        given["names"] = list(features)
-    for name, options in features.items():
-        _known(options, OPTIONS, f"{path}: feature {name!r}")
-        for option, value in options.items():
-            if not isinstance(given.setdefault(option, {}), dict):
-                raise ValueError(f"{path}: {option} is given for all features and for {name!r}; say it in one place")
-            given[option][name] = _plain(value)
-    for name, members in groups.items():
-        _known(members, ("one_hot", "tied"), f"{path}: group {name!r}")
-        for kind, some in members.items():
-            given.setdefault(kind, {})[name] = some
-    given["rules"] = [_rule(rule, bool(features), f"{path}: rule {k}") for k, rule in enumerate(tied["rules"])]
-    for name, formula in tied["derived"].items():
-        _known(formula, ("terms", "constant"), f"{path}: derived {name!r}")
-        terms = _terms(formula.get("terms", {}), bool(features))
-        place = next(iter(_terms({name: 1}, bool(features))))
-        given.setdefault("derived", {})[place] = Formula(terms, _plain(formula.get("constant", 0.0)))
-    try:
-        return Space(**given)
+        return build(held)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _check_tables(held: Mapping[str, Any], path: str | Path) -> None:
-    """Refuse what is no table where one is wanted."""
-    for word, kind in (("feature", "feature"), ("group", "group"), ("derived", "derived feature")):
-        tables = held.get(word, {})
-        if not isinstance(tables, Mapping):
-            raise ValueError(f"{path}: {word} = {tables!r} is no table; write [{word}.NAME]")
-        for name, one in tables.items():
-            if not isinstance(one, Mapping):
-                raise ValueError(f"{path}: {kind} {name!r} is {one!r}, which is no table; write [{word}.{name}]")
-    rules = held.get("rule", [])
-    if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
-        raise ValueError(f"{path}: rule = {rules!r} is no list of tables; write [[rule]]")
+def build(held: SpaceFile) -> Space:
+    """Return the space of the tables of such a file."""
+    given: dict[str, Any] = held.given()
+    named = bool(held.feature)
+    if named:
+        given["names"] = list(held.feature)
+    for name, options in held.feature.items():
+        for option, value in options.given().items():
+            if not isinstance(given.setdefault(option, {}), dict):
+                raise ValueError(f"{option} is given for all features and for {name!r}; say it in one place")
+            given[option][name] = value
+    for name, members in held.group.items():
+        for kind in members.model_fields_set:
+            given.setdefault(kind, {})[name] = getattr(members, kind)
+    given["rules"] = [_rule(rule, named) for rule in held.rule]
+    for name, formula in held.derived.items():
+        place = next(iter(_terms({name: 1}, named)))
+        given.setdefault("derived", {})[place] = Formula(_terms(formula.terms, named), _plain(formula.constant))
+    return Space(**given)
 
 
 def identity(space: Space, shape: Sequence[int]) -> str:
@@ -123,9 +155,7 @@ def identity(space: Space, shape: Sequence[int]) -> str:
     for k, function in zip(columns.laws.at, columns.laws.functions, strict=True):
         functions |= {} if function is None else {f"derived feature {columns.labels[k]}": function}
     for name, function in functions.items():
-        if (code := code_hash(function)) is None:
-            raise ValueError(f"space: the code of {name} cannot be read; write it as a function in a file")
-        found[name] = code
+        found[name] = code_hash(function)
     return json.dumps(found, sort_keys=True)
 
 
@@ -254,19 +284,14 @@ def _laws(space: Space) -> list[str]:
     return lines
 
 
-def _rule(held: Any, named: bool, where: str) -> Rule:
-    """A rule as a file has it."""
-    _known(held, ("terms", *_SENSES), where)
-    said = [word for word in _SENSES if word in held]
-    if len(said) != 1:
-        raise ValueError(f"{where}: give one of {', '.join(_SENSES)}")
-    return Rule(_terms(held.get("terms", {}), named), _SENSES[said[0]], _plain(held[said[0]]))
+def _rule(held: RuleTable, named: bool) -> Rule:
+    """Return a rule as `Space` takes it."""
+    word = next(word for word in _SENSES if word in held.model_fields_set)
+    return Rule(_terms(held.terms, named), _SENSES[word], _plain(getattr(held, word)))
 
 
-def _terms(held: Any, named: bool) -> Any:
-    """Terms by name, or by index where features have no names."""
-    if not isinstance(held, Mapping):
-        return held
+def _terms(held: Mapping[str, Any], named: bool) -> Any:
+    """Return terms by name, or by index where features have no names."""
     return {name if named or not name.isdigit() else int(name): _plain(factor) for name, factor in held.items()}
 
 
@@ -313,9 +338,3 @@ def _plain(value: Any) -> Any:
         except (ValueError, ZeroDivisionError):
             raise ValueError(f"space: {value!r} is no fraction such as 1/255") from None
     return value
-
-
-def _known(given: Mapping[str, Any], words: Sequence[str], where: str) -> None:
-    for word in given:
-        if word not in words:
-            raise ValueError(f"{where}: there is no {word!r}; allowed: {', '.join(words)}")

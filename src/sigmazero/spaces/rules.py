@@ -29,7 +29,7 @@ SENSES = ("<=", ">=", "=")
 
 @dataclass(frozen=True)
 class Rule:
-    """The terms, {feature: factor}, summed up are at most ("<="), at least (">=") or equal to ("=") a bound."""
+    """Keep a sum of terms, {feature: factor}, at most ("<="), at least (">=") or at ("=") a bound; experimental."""
 
     terms: Mapping[Any, float]
     sense: str
@@ -38,7 +38,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Formula:
-    """What a feature follows from: the terms, {feature: factor}, summed up, and a constant."""
+    """Compute a feature from others: the terms, {feature: factor}, summed up, and a constant; experimental."""
 
     terms: Mapping[Any, float]
     constant: float = 0.0

@@ -66,7 +66,9 @@ class Columns:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Space:
-    """What may change. Whatever is said per feature is one value for all, a sequence, or a mapping by name or index.
+    """Declare what may change; experimental.
+
+    Whatever is said per feature is one value for all, a sequence, or a mapping by name or index.
 
     kind       "real", "integer", "binary" (0 or 1) or "values" (a finite set)
     values     the finite sets: {feature: [values]}; their kind is "values"

@@ -19,8 +19,8 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 
 from sigmazero.core.files import replacing
+from sigmazero.core.messages import harmless
 from sigmazero.core.result import Outcome
-from sigmazero.core.text import harmless
 from sigmazero.store.facts import COLUMNS, KINDS, CellInfo, Facts, Integers
 from sigmazero.store.store import Store
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sigmazero.core.domain import Unit
+from sigmazero.core.messages import visible
 from sigmazero.core.result import Outcome, Result
 
 Integers = NDArray[np.int64]
@@ -164,6 +165,23 @@ class Facts:
         columns = {name: getattr(self, name)[chosen] for name in COLUMNS}
         return replace(self, **columns, offsets=offsets, index=self.index[places], value=self.value[places])
 
+    def impossible(self, steps: int) -> list[tuple[NDArray[np.bool_], str]]:
+        """Return what no attack of so many steps can have counted, as pairs of a mask over the samples and a sentence.
+
+        `verify` needs it for what asking the model again cannot show.
+        """
+        late = np.maximum(self.forwards, steps)  # a step asks at least once, and some attacks count steps of restarts
+        return [
+            (self.forwards < 0, "forwards is below 0"),
+            (self.backwards < 0, "backwards is below 0"),
+            (self.given_up < 0, "given_up is below 0"),
+            (~(np.isfinite(self.seconds) & (self.seconds >= 0)), "seconds is no time"),
+            (self.step_found < -1, "step_found is below -1"),
+            (self.step_found > late, "step_found is later than the last step"),
+            (~(self.l0 >= 0) | ~(self.l0_pixel >= 0), "l0 or l0_pixel is below 0, or no number"),
+            (self.returned < 0, "returned is below 0"),
+        ]
+
     def rebuild(self, x: Tensor) -> Tensor:
         """The adversarial inputs, from the clean inputs of these samples in this order."""
         if len(x) != len(self):
@@ -230,12 +248,13 @@ class CellInfo:
 
     def text(self) -> str:
         """As a store keeps it."""
-        left_out = {"provenance", *(() if self.margin else ("margin",)), *(() if self.about else ("about",))}
-        return json.dumps({k: v for k, v in asdict(self).items() if k not in left_out}, sort_keys=True)
+        return json.dumps({name: value for name, value in asdict(self).items() if name != "provenance"}, sort_keys=True)
 
     @staticmethod
     def parse(text: str) -> CellInfo:
         """From what a store keeps."""
         known = json.loads(text)
-        known["bounds"] = tuple(known.get("bounds", (0.0, 1.0)))
+        known["bounds"] = tuple(known["bounds"])
+        # A forged name must not write lines of its own where it is printed.
+        known |= {name: visible(known[name]).replace("\n", "\\n") for name in ("model", "dataset", "attack")}
         return CellInfo(**known)

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sigmazero.core.messages import digest
 from sigmazero.core.outcome import Outcome
-from sigmazero.core.text import digest
 from sigmazero.store.facts import CellInfo, Facts
 
 SIZE = 16  # bytes of a row's digest
@@ -74,16 +74,6 @@ def row_digests(images: Tensor, labels: Tensor) -> list[str]:
         hashlib.blake2b(f"{head}{label}\n".encode() + row.tobytes(), digest_size=SIZE).hexdigest()
         for row, label in zip(bits, labels.tolist(), strict=True)
     ]
-
-
-def pack_digests(digests: Sequence[str]) -> bytes:
-    """Digests in their order as bytes."""
-    return bytes.fromhex("".join(digests))
-
-
-def unpack_digests(packed: bytes) -> list[str]:
-    """Digests from bytes."""
-    return [packed[start : start + SIZE].hex() for start in range(0, len(packed), SIZE)]
 
 
 def contradictions(info: CellInfo, facts: Facts, proofs: Sequence[Proof | None]) -> Iterator[str]:

@@ -11,8 +11,8 @@ import logging
 import torch
 from torch import Tensor
 
-from sigmazero.core.tritons import triton
 from sigmazero.truth._programs import best_form, lay_form
+from sigmazero.truth._tritons import triton
 from sigmazero.truth.layers import Pair
 
 log = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias, cast
 
-from sigmazero.core.tritons import Number, Pointer, constexpr, tl, triton
+from sigmazero.truth._tritons import Number, Pointer, constexpr, tl, triton
 
 Block: TypeAlias = Any  # a value per place
 

@@ -23,14 +23,12 @@ from sigmazero.core import noise
 from sigmazero.core.attack import as_model
 from sigmazero.core.domain import Unit
 from sigmazero.core.inputs import make_problem
-from sigmazero.core.layout import Order, channels_first
+from sigmazero.core.model import logits_in
 from sigmazero.core.oracle import Model
-from sigmazero.core.outputs import logits_in
 from sigmazero.core.problem import Problem, integer
 from sigmazero.run.memory import at_most
-from sigmazero.run.numbers import Numbers
+from sigmazero.run.precision import Numbers, turn
 from sigmazero.run.progress import bar
-from sigmazero.run.turns import turn
 from sigmazero.truth.binomial import clopper_pearson, radius
 from sigmazero.truth.smoothed import Smoothed
 
@@ -76,7 +74,6 @@ def smooth(
     draws: int = 1000,
     confidence: float = 0.999,
     unit: Unit = "feature",
-    layout: Order | None = None,
     blank: Blank = "value",
     null: float | Tensor = 0.0,
     seed: int = 0,
@@ -84,7 +81,9 @@ def smooth(
     batch_size: int | None = None,
     progress: bool = False,
 ) -> Smoothed:
-    """Certify the smoothed classifier of a model on every row of x: the class it gives, and how many changes it stands.
+    """Certify the smoothed classifier of a model on every row of x; experimental.
+
+    For each row: the class that it gives, and how many changes it stands.
 
     model       anything that attacks take; it should have been trained on blanked inputs
     y           true classes, which say what is right; they decide nothing else
@@ -92,20 +91,18 @@ def smooth(
     draws       how many copies of each row are asked about
     confidence  with which a row's class and radius hold, over the draws; a row's own, not that of all rows together
     unit        "feature" counts and blanks every scalar, "pixel" a position with all its channels
-    layout      "NHWC" for inputs and a model with the channels last; by default they are dimension 1
     blank       "value": blanks have the value `null` (a number, or a tensor as one input has it); "doubled": the model
                 takes twice the channels, x and 1 − x, which are both 0 where an input is blank
     seed, ids   what is shown depends on these and the number of the draw alone, not on the batch
     batch_size  how many copies are asked about at once
     """
-    problem = _posed(x, y, blank, unit=unit, layout=layout, seed=seed, ids=ids)
-    null = channels_first(null, x.ndim) if layout == "NHWC" else null
+    problem = _posed(x, y, blank, unit=unit, seed=seed, ids=ids)
     how = Ablation(*_checked(problem, keep, draws, blank, null))
     if not 0.5 < confidence < 1:
         raise ValueError(f"confidence={confidence!r} must lie between 0.5 and 1, such as 0.999")
     if batch_size is not None and not (integer(batch_size) and batch_size >= 1):
         raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
-    counts = votes(as_model(model, layout), problem, how, batch_size, progress)
+    counts = votes(as_model(model, problem.x), problem, how, batch_size, progress)
     error = (1 - confidence) / (2 * counts.shape[1])  # so all ends of a row's intervals hold together
     ends = [[clopper_pearson(int(count), draws, error) for count in row] for row in counts]
     found = [_verdict(row, problem.sites, keep) for row in ends]

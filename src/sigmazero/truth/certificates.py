@@ -22,7 +22,9 @@ _ARRAYS = ("lower", "upper", "x_adv", "correct", "done", "boxes", "seconds")
 
 @dataclass(frozen=True, repr=False)
 class Certificates:
-    """One row per input. `lower` changes at least are needed to fool the network, which is proved; `x_adv` fools the
+    """Hold what `certify` proved; experimental.
+
+    One row per input. `lower` changes at least are needed to fool the network, which is proved; `x_adv` fools the
     model with `upper` changes (infinite where none was found, and `x_adv` is the input then).
 
     `correct` is whether the model is right about the input itself; where it is not, no change is needed. `done` is

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Unit
+from sigmazero.core.hardware import Hardware
 from sigmazero.core.inputs import Bounds, make_problem
 from sigmazero.core.problem import Problem, integer
 from sigmazero.models.any import understood
@@ -28,7 +29,7 @@ from sigmazero.truth.tactics import Tactics
 
 QUERIES = 300  # of the attack that goes before, by default
 BLOCK = {"cpu": 10, "cuda": 256}  # inputs that are searched together, and stored together
-PLAIN: dict[str, Any] = {"prepare": "fold", "fuse": False}  # an attack this short does not pay for a compiler
+PLAIN: dict[str, Any] = {"hardware": Hardware(prepare="fold")}  # an attack this short does not pay for a compiler
 ROOM = (2**21, 2**22)  # numbers of the forms, and of the tasks, of one batch on a CPU
 SHARES = (128, 32)  # bytes of a GPU's free memory for each of those numbers: several are needed at once
 
@@ -49,7 +50,7 @@ def certify(
     resume: str | Path | None = None,
     progress: bool = False,
 ) -> Certificates:
-    """Prove for each input how many changes are needed at least to fool a network, up to so many.
+    """Prove for each input how many changes are needed at least to fool a network, up to so many; experimental.
 
     model       a torch network of the layers that docs/truth.md lists, in eval mode
     y           true classes; an input that the model gets wrong needs no change
@@ -75,7 +76,7 @@ def certify(
     _check(up_to, time_limit, total_limit, block_size)
     end = math.inf if total_limit is None else time.perf_counter() + total_limit
     problem = make_problem(x, y, bounds=bounds, unit=unit, mask=mask)
-    network = _network(model)
+    network = _network(model, x)
     _check_box(problem, up_to)
     layers = trace(network, problem.x)
     _check_classes(problem, layers.layers[-1].shape[2])
@@ -102,8 +103,8 @@ def _check(up_to: int, time_limit: float | None, total_limit: float | None, bloc
         raise ValueError(f"block_size={block_size!r} must be a whole number of inputs, 1 or more")
 
 
-def _network(model: object) -> nn.Module:
-    found = understood(model)
+def _network(model: object, x: object) -> nn.Module:
+    found = understood(model, x.device if isinstance(x, Tensor) else "cpu")
     if not isinstance(found, nn.Module):
         raise TypeError(f"the model is a {type(found).__name__}; only a torch network has layers to prove about")
     return found

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from sigmazero.core.text import one_line
+from sigmazero.core.messages import one_line
 from sigmazero.truth.aliases import refuse_aliases
 from sigmazero.truth.layers import Input, Layer
 from sigmazero.truth.operations import OPERATIONS, ROWS, Traced, UnknownOperation, image, start

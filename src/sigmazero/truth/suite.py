@@ -141,7 +141,7 @@ def fitted(name: str, queries: int) -> Attack:
     if "queries" in attack.parameters():
         changed = {"queries": queries}
     elif attack.steps > ROUNDS:
-        changed = {"steps": queries // 2 if attack.gradients else queries}
+        changed = {"steps": queries // 2 if attack.needs == "gradients" else queries}
     return replace(attack, **changed)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import sigmazero as sz
 from sigmazero import data, models
-from sigmazero.bench.allowed import Allowed
+from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.cli import findings, options
 from sigmazero.cli.allowed import allowed, show_changes
@@ -53,9 +53,7 @@ def attack(
     device: options.DeviceName = "auto",
     margin: options.Margin = 0.0,
     precision: options.PrecisionName = None,
-    fuse: options.Fuse = None,
     prepare: options.PrepareName = "auto",
-    max_memory: options.MaxMemory = None,
     out: options.OutPath = None,
     no_doctor: options.NoDoctor = False,
     claimed: findings.Claimed = None,
@@ -74,7 +72,7 @@ def attack(
     read: dict[str, Any] = {"data": data_name, "weights": weights, "targets": targets, "space": space, "mask": mask}
     path = options.destination(out, **read, model=options.code_file(model))
     counted, place = options.unit(unit), options.device(device)
-    hardware = options.hardware(precision, fuse, max_memory, prepare)
+    hardware = options.hardware(precision, prepare)
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     method = options.with_surrogate(method, model_dir, place)
     chosen, goals = _with_goals(load_rows(data_name, rows, limit, seed, data_dir), targets, target_class, targeted)

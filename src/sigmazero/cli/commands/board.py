@@ -8,8 +8,8 @@ import typer
 
 from sigmazero import board as boards
 from sigmazero import models
-from sigmazero.bench.cells import Loader
 from sigmazero.bench.identity import hash_weights
+from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import DataSpec
 from sigmazero.board.change import Change
 from sigmazero.board.example import build_example

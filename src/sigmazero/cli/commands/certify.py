@@ -7,8 +7,8 @@ import typer
 
 import sigmazero as sz
 from sigmazero import data, models
-from sigmazero.bench.allowed import Allowed
-from sigmazero.bench.cells import Loader
+from sigmazero.bench.constraints import Allowed
+from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.bench.proofs import certify_into, proof_key
 from sigmazero.cli import options

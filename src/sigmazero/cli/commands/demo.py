@@ -11,8 +11,8 @@ import torch
 import typer
 
 import sigmazero as sz
-from sigmazero.bench.cells import Cell, Loader, expand
-from sigmazero.bench.inputs import clean_rows
+from sigmazero.bench.cells import Cell, expand
+from sigmazero.bench.loader import Loader, clean_rows
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question
 from sigmazero.bench.run import execute
 from sigmazero.cli import console, options
@@ -26,8 +26,7 @@ from sigmazero.report.inputs import Clean
 from sigmazero.report.spaces import named_sites, site_costs
 from sigmazero.report.tables.overview import run_row
 from sigmazero.report.tables.text import rich_table
-from sigmazero.store.database import WriterLock
-from sigmazero.store.store import Store
+from sigmazero.store.store import Store, WriterLock
 
 BESIDE = ("sigma-zero", "fmn", "vfga")
 ON_TABLE = ("sigma-swap", "sigma-zero")

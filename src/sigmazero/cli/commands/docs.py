@@ -1,6 +1,7 @@
 """`sigmazero docs`: the pages that are made from the code, so that they cannot disagree with it."""
 
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import fields
@@ -10,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from sigmazero.attacks import ATTACKS
-from sigmazero.bench import plan, plan_words
-from sigmazero.cli import attack_words
+from sigmazero.attacks import words as attack_words
+from sigmazero.bench import plan_file
 from sigmazero.cli.catalogue import attack_rows, counts_pixels, dataset_rows, model_rows, without
 from sigmazero.cli.console import show_path, tell
 from sigmazero.core.attack import Attack
@@ -78,16 +79,13 @@ def _plan_sections() -> Iterator[str]:
         "`sigmazero run PLAN` does what the store lacks. [Reproducing the paper](reproducing.md) lists those "
         "of the paper; [the quickstart](quickstart.md) has one for a network of your own."
     )
-    first, _, rest = inspect.cleandoc(plan.__doc__ or "").partition("\n\n")
-    del first
-    code, _, words = rest.partition("\n\n`attack = ")
+    _, code, words = re.split(r"\n\n(?=    )|\n\n(?=An attack)", plan_file.__doc__ or "", maxsplit=2)
     yield f"```toml\n{textwrap.dedent(code)}\n```"
-    yield f"`attack = {words}".replace(" (docs/bridges.md)", ", see [bridges](bridges.md)").replace(
-        " (bench.plan_space)", ", see [spaces](spaces.md)"
-    )
-    for title, keys in plan_words.TABLES.items():
+    yield re.sub(r"\(docs/(\w+)\.md\)", r"([\1](\1.md))", words.strip())
+    for title, table in plan_file.TABLES.items():
         yield f"## `{title}`" if "[" in title else f"## {title}"
-        yield markdown([{"word": f"`{key}`", "meaning": meaning} for key, meaning in keys.items()])
+        fields = {name: field.description for name, field in table.model_fields.items() if field.description}
+        yield markdown([{"word": f"`{name}`", "meaning": meaning} for name, meaning in fields.items()])
 
 
 def _read(path: Path) -> str | None:

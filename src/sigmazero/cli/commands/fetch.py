@@ -10,7 +10,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from sigmazero import models
 from sigmazero.cli import options
 from sigmazero.cli.console import err, say, tell
-from sigmazero.core.text import visible
+from sigmazero.core.messages import visible
 
 
 def fetch(

@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 
 import sigmazero as sz
-from sigmazero.cli import attack_words
+from sigmazero.attacks import words as attack_words
 from sigmazero.cli.catalogue import WORDS, attack_rows, dataset_rows, model_rows, without
 from sigmazero.cli.console import out, say
-from sigmazero.core.ability import ABILITIES, Ability
+from sigmazero.core.model import ABILITIES, Ability
 from sigmazero.report.tables.text import rich_table
 
 app = typer.Typer(no_args_is_help=True)

@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from sigmazero.bench.cells import Loader
-from sigmazero.bench.inputs import clean_rows
+from sigmazero.bench.loader import Loader, clean_rows
 from sigmazero.bench.paper import usual
 from sigmazero.cli import options
 from sigmazero.cli.console import Screen, pour, show_path, tell
@@ -22,8 +21,8 @@ from sigmazero.cli.report_page import SampleCount, is_page, refuse_for_page, say
 from sigmazero.cli.report_site import Bundle, More, write_bundle
 from sigmazero.core.files import replacing
 from sigmazero.core.findings import Finding
+from sigmazero.core.messages import visible
 from sigmazero.core.metrics import DEFAULT_KS
-from sigmazero.core.text import visible
 from sigmazero.report import doubts
 from sigmazero.report.figures import FIGURES
 from sigmazero.report.figures.figure import Figure, Request
@@ -84,7 +83,6 @@ def report(
     intervals: Intervals = False,
     data_dir: DataDir = None,
     trust_code: options.TrustCode = False,
-    data: options.TrustedData = None,
     bundle: Bundle = None,
     samples: SampleCount = None,
     **values: Any,
@@ -115,7 +113,7 @@ def report(
     against = None if compare is None else partial(published.compare, usual=usual(), source=compare)
     write_bundle(bundle, [store, *(more or [])], given, mix)
     with Store(store) as opened:
-        loader = Loader("cpu", data_dir=data_dir, trust=options.trust(trust_code, data))
+        loader = Loader("cpu", data_dir=data_dir, trust=options.trust(trust_code))
         cells, clean = counted(load(opened), over), partial(clean_rows, opened, loader=loader)
         ks = given or (fitting_ks(cells) if cells else DEFAULT_KS)
         asked = Request(Path(), opened, cells, clean, ks, mix, against, standalone)

@@ -7,14 +7,13 @@ from typing import Annotated
 
 import typer
 
-from sigmazero.bench.cells import Cell, Loader, Missing, expand
-from sigmazero.bench.choice import some_of
-from sigmazero.bench.cost import estimate, refine
-from sigmazero.bench.drive import RunSummary
-from sigmazero.bench.engines.choose import choose_engine
+from sigmazero.bench.cells import Cell, Missing, expand
+from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import read_plan
-from sigmazero.bench.run import execute
-from sigmazero.bench.shards import Shard, rows_of
+from sigmazero.bench.reuse import reuse
+from sigmazero.bench.run import RunSummary, execute
+from sigmazero.bench.shards import Shard
+from sigmazero.bench.workers import choose_engine
 from sigmazero.cli import options
 from sigmazero.cli.console import INTERRUPTED, again, out, say, tell
 from sigmazero.cli.findings import Allow, end
@@ -46,6 +45,7 @@ Attacks = Annotated[
     list[str] | None, typer.Option("--attacks", metavar="NAME...", help="Only these attacks of the plan.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="List the cells and how long they will take; run none.")]
+Anew = Annotated[bool, typer.Option("--anew", help="Replace stored cells that the present model contradicts.")]
 Wait = Annotated[float, typer.Option("--wait", metavar="S", help="Seconds to wait while another process writes.")]
 
 
@@ -56,13 +56,11 @@ def run(
     batch_size: PlanBatchSize = None,
     device: options.DeviceName = "auto",
     precision: PlanPrecision = None,
-    prepare: options.PrepareName = "fold",
+    prepare: options.PrepareName = "auto",
     model_dir: options.ModelDir = None,
     data_dir: options.DataDir = None,
     wait: Wait = 0.0,
     trust_code: options.TrustCode = False,
-    model: options.TrustedModel = None,
-    data: options.TrustedData = None,
     engine: options.EngineName = "local",
     workers: options.Workers = None,
     address: options.Address = None,
@@ -72,11 +70,13 @@ def run(
     attacks: Attacks = None,
     allow: Allow = None,
     dry_run: DryRun = False,
+    anew: Anew = False,
 ) -> None:
     """Run what a plan asks and its store does not have yet; the same command goes on after any interruption.
 
     Exit code 1 if a cell failed or lacks its weights or data, 3 if a finding makes figures doubtful, 130 after Ctrl-C.
-    Code that the plan names, such as file.py:build, runs only if you trust it.
+    Code that the plan names, such as file.py:build, runs only with --trust-code. Before stored rows are reused each
+    model is asked about 16 of them: exit code 2 if it contradicts one, and --anew then replaces them.
 
     A Ray cluster runs what anybody sends it who reaches its ports: start yours with RAY_AUTH_MODE=token and the same
     RAY_AUTH_TOKEN_PATH on every node, and set both here.
@@ -90,9 +90,9 @@ def run(
       sigmazero run experiments/small.toml --shard 3/16
       sigmazero run experiments/minimum-norm-1000.toml --models M1 M2 --attacks sigma-zero --dry-run
     """
-    asked = some_of(read_plan(plan), names(models), names(attacks))
+    asked = read_plan(plan).select(names(models), names(attacks))
     asked = asked.override(limit=limit, batch_size=batch_size, precision=precision, prepare=options.prepare(prepare))
-    trust = trusted(asked, options.trust(trust_code, model, data))
+    trust = trusted(asked, options.trust(trust_code))
     part = None if shard is None else Shard.parse(shard)
     path, loader = store_path(asked, store, limit, part), Loader(options.device(device), model_dir, data_dir, trust)
     if dry_run:
@@ -101,10 +101,10 @@ def run(
     chosen = choose_engine(engine, loader, workers=workers, address=address, gpus_per_worker=gpus_per_worker)
     with Store(path, write=True, wait=wait) as opened:
         cells, missing = expand(asked.questions, loader)
-        costs = None if part is None and chosen is None else estimate(cells, loader)
-        only = None if part is None or costs is None else rows_of(part, cells, missing, costs)
+        cells, _ = reuse(cells, opened, loader, anew)
+        only = None if part is None else part.rows(cells)
         go = partial(execute, title=asked.name, progress=True, say=tell, about=noted(asked, part))
-        report = go(cells, opened, loader, engine=chosen, only=only, costs=costs and refine(costs, opened))
+        report = go(cells, opened, loader, engine=chosen, only=only)
         show_missing(missing)
         found = show_table(opened, [cell.info.key for cell in cells if only is None or only[cell.info.key].any()])
         show_failed(report, cells)

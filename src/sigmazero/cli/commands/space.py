@@ -11,10 +11,8 @@ from sigmazero.cli import options
 from sigmazero.cli.allowed import read_space
 from sigmazero.cli.console import out, pour, say, tell
 from sigmazero.cli.results import show_findings
-from sigmazero.data.source import has_text
-from sigmazero.data.table_files import is_table
-from sigmazero.data.tables import draft as draft_table
-from sigmazero.data.tables import notes_of
+from sigmazero.data.table import draft as draft_table
+from sigmazero.data.table import has_text, is_table, notes_of
 from sigmazero.models.doctor_space import examine_space
 from sigmazero.report.spaces import plain, sites_of
 from sigmazero.report.tables.text import rich_table

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from sigmazero.bench.cells import Loader, Missing, expand
+from sigmazero.bench.cells import Missing, expand
+from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import read_plan
 from sigmazero.cli import options
 from sigmazero.cli.console import out, say, tell
 from sigmazero.cli.plans import PlanPrecision, PlanStore, Trial, show_missing, store_path, trusted
-from sigmazero.report.tables.status import duration, running, status_rows, time_left, worker_rows
+from sigmazero.report.tables.status import duration, running, status_rows, time_left
 from sigmazero.report.tables.text import LEFT, rich_table
 from sigmazero.store.store import CellStatus, Store
 
@@ -26,8 +27,6 @@ def status(
     model_dir: options.ModelDir = None,
     data_dir: options.DataDir = None,
     trust_code: options.TrustCode = False,
-    model: options.TrustedModel = None,
-    data: options.TrustedData = None,
 ) -> None:
     """Show which cells are done, running, failed or missing, and the time left.
 
@@ -43,25 +42,22 @@ def status(
     missing: list[Missing] = []
     if source.suffix == ".toml":
         asked = read_plan(source).override(limit=limit, precision=precision)
-        trust = trusted(asked, options.trust(trust_code, model, data))
+        trust = trusted(asked, options.trust(trust_code))
         loader = Loader("cpu", model_dir, data_dir, trust, runs_on=options.device(device, here=False))
         planned, missing = expand(asked.questions, loader)
         path = store_path(asked, store, limit)
         with Store(path) if path.is_file() else nullcontext() as opened:
             known = {} if opened is None else {one.cell.key: one for one in opened.status()}
-            writer, notes = (None, []) if opened is None else (opened.writer(), opened.notes())
+            writer = None if opened is None else opened.writer()
             progress = {} if opened is None else opened.progress()
         cells = [known.get(c.info.key, CellStatus(c.info, 0, 0.0, None, "waiting")) for c in planned]
     else:
         with Store(source) as opened:
-            cells, writer, notes = opened.status(), opened.writer(), opened.notes()
+            cells, writer = opened.status(), opened.writer()
             progress = opened.progress()
     show(cells, missing, writer)
     if progress:
         say(running(progress))
-        out().print(rich_table(worker_rows(progress), left=("state", "at", "on")))
-    for note in notes:
-        tell(f"note: {note}")
 
 
 def show(cells: list[CellStatus], missing: list[Missing], writer: str | None) -> None:

@@ -1,7 +1,7 @@
 """`sigmazero transfer`: ask the models of a store about each other's examples."""
 
 from sigmazero.bench import transfer as asking
-from sigmazero.bench.cells import Loader
+from sigmazero.bench.loader import Loader
 from sigmazero.cli import options
 from sigmazero.cli.console import say, tell
 from sigmazero.store.store import Store
@@ -13,8 +13,6 @@ def transfer(
     model_dir: options.ModelDir = None,
     data_dir: options.DataDir = None,
     trust_code: options.TrustCode = False,
-    model: options.TrustedModel = None,
-    data: options.TrustedData = None,
 ) -> None:
     """Ask every model of a store about the examples found on the others, and keep the answers in the store.
 
@@ -29,6 +27,6 @@ def transfer(
     with Store(store):  # a store that is not there must not be made
         pass
     with Store(store, write=True) as opened:
-        loader = Loader(options.device(device), model_dir, data_dir, options.trust(trust_code, model, data))
+        loader = Loader(options.device(device), model_dir, data_dir, options.trust(trust_code))
         asked = asking.transfer(opened, loader, lambda info: tell(f"{info.attack} on {info.model}"))
     say(f"{asked} examples asked about" if asked else "nothing is left to ask")

@@ -4,9 +4,8 @@ from typing import Annotated
 
 import typer
 
-from sigmazero.bench import rerun as again
 from sigmazero.bench import verify as recheck
-from sigmazero.bench.cells import Loader
+from sigmazero.bench.loader import Loader
 from sigmazero.cli import options
 from sigmazero.cli.console import say, tell
 from sigmazero.store.store import Store
@@ -31,14 +30,13 @@ def verify(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="With --rerun: for the draw.")] = 0,
     trust_code: options.TrustCode = False,
-    model: options.TrustedModel = None,
-    data: options.TrustedData = None,
 ) -> None:
     """Rebuild every adversarial example from the store, ask its model again, and count the changes again.
 
     The model is asked in strict fp32 and as torch computes by default on the device. Lists what disagrees; exit
     code 1 if anything does, or if a cell could not be checked. Cells whose model or data is code are checked if you
-    trust it. With --rerun a few batches of some cells are attacked again.
+    trust it. With --rerun a few batches of some cells are attacked again, and
+    notes say how they differ: another processor or version may lead a search elsewhere.
 
     \b
     Example:
@@ -47,10 +45,10 @@ def verify(
     """
     share = None if rerun is None else part(rerun)
     with Store(store) as opened:
-        trust = options.trust(trust_code, model, data)
+        trust = options.trust(trust_code)
         loader = Loader(options.device(device), model_dir, data_dir, trust)
         verdict = recheck.verify(opened, loader, batch_size=batch_size, export_8bit=export_8bit)
-        compared = None if share is None else again.rerun(opened, loader, share, verdict, seed)
+        compared = None if share is None else recheck.rerun(opened, loader, share, verdict, seed)
     wrong = [*verdict.disagreements, *verdict.skipped]
     for lines in ([str(one) for one in wrong], [f"note: {note}" for note in verdict.notes]):
         for line in lines[:SHOWN]:

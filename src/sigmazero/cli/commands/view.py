@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sigmazero.bench.cells import Loader
-from sigmazero.bench.inputs import clean_rows
+from sigmazero.bench.loader import Loader, clean_rows
 from sigmazero.cli import options
 from sigmazero.cli.console import say, tell
 from sigmazero.report.html.page import make_page
@@ -34,7 +33,6 @@ def view(
     samples: Pictures = 24,
     data_dir: DataDir = None,
     trust_code: options.TrustCode = False,
-    data: options.TrustedData = None,
 ) -> None:
     """Show a store in the browser and keep it up to date while a run fills it; Ctrl-C ends it.
 
@@ -47,7 +45,7 @@ def view(
     """
     with Store(store):  # a file that is no store is refused here, with the reason
         pass
-    loader = Loader("cpu", data_dir=data_dir, trust=options.trust(trust_code, data))
+    loader = Loader("cpu", data_dir=data_dir, trust=options.trust(trust_code))
 
     def render(opened: Store) -> str:
         return make_page(opened, partial(clean_rows, opened, loader=loader), limit=samples)

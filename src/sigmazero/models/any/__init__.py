@@ -3,6 +3,6 @@
 from sigmazero.models.any import recognise
 from sigmazero.models.any.asking import OutOfQueries, Queries, ScorerFailed
 from sigmazero.models.any.module import WrappedModel
-from sigmazero.models.any.wrap import understood, wrap
+from sigmazero.models.any.wrap import on_table, understood, wrap
 
-__all__ = ["OutOfQueries", "Queries", "ScorerFailed", "WrappedModel", "recognise", "understood", "wrap"]
+__all__ = ["OutOfQueries", "Queries", "ScorerFailed", "WrappedModel", "on_table", "recognise", "understood", "wrap"]

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sigmazero.core.messages import one_line
+from sigmazero.core.model import Stopped
 from sigmazero.core.problem import integer
-from sigmazero.core.stopping import Stopped
-from sigmazero.core.text import one_line
 
 ArrayRows = NDArray[Any]
 Given = TypeVar("Given")

@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sigmazero.core.messages import digest
+from sigmazero.data import Table
 from sigmazero.models.any import prints
+from sigmazero.models.any.asking import ArrayRows
 from sigmazero.models.any.module import Recognised
 from sigmazero.models.any.scores import Gives, one_hot
 
@@ -59,6 +62,58 @@ def sklearn(model: Any, method: str | None = None) -> Recognised:
         classes=classes,
         flat=True,
         rows=np.float64,
+        model=model,
+    )
+
+
+def as_fitted(model: Any, frame: Any) -> Any:
+    """The columns of a DataFrame that a model was fitted on, in its order."""
+    names = getattr(model, "feature_names_in_", None)
+    return frame[list(names)] if names is not None and set(names) <= set(frame.columns) else frame
+
+
+def on_table(model: Any, table: Table, method: str | None = None) -> Recognised:
+    """An estimator or pipeline that was fitted on a DataFrame: asked with the decoded rows of a table.
+
+    Its own methods are called, so its trees, thresholds and missing values are as in the user's own call. Scores are in
+    the order of the table's classes.
+    """
+    method = method or _first_method(model)
+    if method not in METHODS or not callable(getattr(model, method, None)):
+        raise ValueError(f"method={method!r}: a {type(model).__name__} cannot be asked so about a table")
+    _refuse_regression(model)
+    known = _classes(model)
+    order = list(range(len(table.classes))) if known is None else table.places(known)
+    names = table.classes if known is None else tuple(known[k] for k in order)
+    ask = getattr(model, method)
+    follow = known is not None and _differs(model, method, len(names))
+    compared = known is None or follow
+
+    def answer(x: ArrayRows) -> Any:
+        nonlocal compared, follow
+        frame = as_fitted(model, table.decode(x, strict=False))
+        if method == "predict":
+            return ask(frame)
+        found = np.array(ask(frame), dtype=np.float64)
+        if found.ndim == 1:
+            half = found / 2 if method == "decision_function" else found
+            found = np.stack([-half if method == "decision_function" else 1 - half, half], 1)
+        if found.shape[1] != len(order):
+            raise ValueError(f"{type(model).__name__}.{method} gives {found.shape[1]} columns for {len(order)} classes")
+        found = found[:, order]
+        if not compared:  # on the first batch; from then on `predict` is followed where it names another class
+            compared, follow = True, bool((one_hot(model.predict(frame), names).argmax(1) != found.argmax(1)).any())
+        return _following(found, model.predict(frame), names) if follow else found
+
+    schema = digest([column.to_json() for column in table.columns])
+    return Recognised(
+        what=f"{type(model).__name__}.{method} on {table.name}",
+        ask=answer,
+        print=lambda: f"{method} {prints.of_object(model)} {schema}",
+        gives=METHODS[method],
+        classes=names,
+        flat=True,
+        model=model,
     )
 
 
@@ -69,7 +124,7 @@ def xgboost(model: Any) -> Recognised:
     _refuse_regression(model)
     booster = model.get_booster()
     kind = _booster(model, _xgboost_objective(booster), _xgboost_margins(booster), booster.save_raw)
-    return Recognised(**vars(kind) | {"classes": _classes(model)})
+    return Recognised(**vars(kind) | {"classes": _classes(model), "model": model})
 
 
 def lightgbm(model: Any) -> Recognised:
@@ -86,7 +141,7 @@ def lightgbm(model: Any) -> Recognised:
         lambda x: booster.predict(x, raw_score=True),
         lambda: text.encode(),
     )
-    return Recognised(**vars(kind) | {"classes": _classes(model)})
+    return Recognised(**vars(kind) | {"classes": _classes(model), "model": model})
 
 
 def _booster(
@@ -180,4 +235,13 @@ def _names(model: Any) -> Callable[[NDArray[Any]], Any]:
     if names is None:
         return lambda x: x
     frame = importlib.import_module("pandas").DataFrame  # as whoever fitted it had it
-    return lambda x: frame(x, columns=names)
+
+    def named(x: NDArray[Any]) -> Any:
+        if x.shape[1] != len(names):
+            raise ValueError(
+                f"the {type(model).__name__} was fitted on {len(names)} columns ({', '.join(map(str, names[:5]))}, …) "
+                f"and is asked with {x.shape[1]} features; say which table they are of: sz.wrap(model, table=table)"
+            )
+        return frame(x, columns=names)
+
+    return named

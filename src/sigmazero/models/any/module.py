@@ -30,6 +30,7 @@ class Recognised:
     rows         the number format it wants; None takes what comes
     print        a text that is another one when the model is another one
     order        the layout of the images it takes
+    model        the estimator itself, which may be asked about rows of a table
     """
 
     what: str
@@ -42,6 +43,7 @@ class Recognised:
     flat: bool = False
     rows: type[np.floating[Any]] | None = None
     order: Order = "NCHW"
+    model: Any = None
 
 
 class WrappedModel(nn.Module):

@@ -63,8 +63,6 @@ def of_function(function: Callable[..., Any]) -> str:
         return f"{of_function(function.func)} {of_object((function.args, sorted(function.keywords.items())))}"
     inner = getattr(function, "__func__", function)
     code = code_hash(inner if isinstance(inner, FunctionType) else type(inner))
-    if code is None:
-        return _only_here(function)
     held = _values(inner) if isinstance(inner, FunctionType) else [inner]
     owner = getattr(function, "__self__", None)
     return f"{_name(inner)} {code} {of_object([*held, owner])}"

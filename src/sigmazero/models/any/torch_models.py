@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sigmazero.core.layout import ChannelsLast
+from sigmazero.core.model import logits_in
 from sigmazero.core.oracle import Model
-from sigmazero.core.outputs import logits_in
 from sigmazero.models.any import prints
 from sigmazero.models.any.bridge import Pull
 from sigmazero.models.any.module import Recognised

@@ -5,22 +5,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MethodType
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
+import torch
 from torch import nn
 
-from sigmazero.core.ability import ABILITIES
 from sigmazero.core.extras import require
 from sigmazero.core.inputs import hint
 from sigmazero.core.layout import Order
+from sigmazero.core.model import ABILITIES
 from sigmazero.core.oracle import Model
+from sigmazero.data import Rows, Table
+from sigmazero.data.table import is_table
 from sigmazero.models.any import estimators, frameworks, recognise
 from sigmazero.models.any.asking import Terms
 from sigmazero.models.any.module import Recognised, WrappedModel
 from sigmazero.models.any.scores import Gives
 from sigmazero.models.any.torch_models import TorchFunction, black_box, normalisation, torch_model
 from sigmazero.models.normalize import Statistics, parse_normalize
-from sigmazero.models.onnx import load_onnx
 
 FUNCTIONS: dict[str, Callable[..., Recognised]] = {
     "numpy": frameworks.numpy,
@@ -49,7 +51,8 @@ def wrap(
     ability: str | None = None,
     normalize: str | Statistics | bool | None = None,
     processor: Any = None,
-    layout: Order | None = None,
+    channels: Literal["first", "last"] | None = None,
+    table: Table | None = None,
     runtime: bool = False,
     max_batch: int | None = None,
     max_queries: int | None = None,
@@ -62,7 +65,8 @@ def wrap(
     """A module that attacks can ask, of a model from anywhere; printed, it says what was understood.
 
     model        a network of torch, Hugging Face or timm; a NumPy, JAX or TensorFlow function; an estimator of
-                 scikit-learn, XGBoost or LightGBM; a model of Keras; a session of ONNX Runtime; an .onnx file
+                 scikit-learn, XGBoost or LightGBM; a model of Keras; a session of ONNX Runtime; a name or a file as
+                 `models.load` takes it
     takes        what a function takes, where its code does not tell: "numpy", "torch", "jax" or "tensorflow"
     gives        what it answers, where that cannot be told: "scores", "probabilities" or "labels"
     classes      how many classes, or their names in the order of the columns; needed where it answers with labels
@@ -71,7 +75,8 @@ def wrap(
     ability      pretend that less can be had: "scores" or "labels"
     normalize    "MEAN,STD" in front of a network; False for none, where timm's configuration names one
     processor    a Hugging Face processor, whose normalisation goes in front
-    layout       "NHWC" for a model that takes images with the channels last; it is asked with (N, C, H, W)
+    channels     "last" for a model that takes images as (N, H, W, C); attacks and you give it (N, C, H, W)
+    table        the `Table` whose rows are asked about: an estimator or pipeline gets them decoded, as a DataFrame
     runtime      ask an .onnx file through ONNX Runtime (scores) instead of converting it (gradients)
     max_batch    the most rows in one call
     max_queries  the most rows in all; then `OutOfQueries` ends a run, which keeps the rows that are done
@@ -85,24 +90,30 @@ def wrap(
     WrappedModel(NumPy function <lambda>, its scores, ability='scores')
     """
     _check(takes=(takes, ("torch", *FUNCTIONS)), gives=(gives, get_args(Gives)), ability=(ability, ABILITIES))
-    _check(layout=(layout, get_args(Order)))
+    _check(channels=(channels, ("first", "last")))
+    layout: Order | None = None if channels is None else "NHWC" if channels == "last" else "NCHW"
     terms = Terms(max_batch, max_queries, rate, retries, wait, cache)
-    made = _found(model, takes, method, vjp, runtime)
+    made = _found(model, takes, method, vjp, runtime) if table is None else _on_table(model, table, method)
     if isinstance(made, Recognised):
         kind = _told(_unscaled(made, normalize, processor), gives, classes, layout)
     else:
         network = _torch(made, normalize, processor, layout or "NCHW")
         if (terms, gives, deterministic) == (Terms(), None, True) and ability in (None, "gradients"):
             return network
-        kind = _told(black_box(network, f"torch {_called(model)}", ability or "gradients"), gives, classes, None)
+        kind = _told(black_box(network, f"torch {_called(made)}", ability or "gradients"), gives, classes, None)
     return _foreign(kind, terms, ability, deterministic)
 
 
-def understood(model: Any) -> Model:
-    """A model as attacks take it: what is of another library is wrapped, networks and functions of torch stay."""
+def understood(model: Any, device: str | torch.device = "cpu") -> Model:
+    """Return a model as attacks take it: a name is loaded onto the device, one of another library is wrapped.
+
+    Networks and functions of torch stay as they are. All that take a model take it through this function.
+    """
     if isinstance(model, nn.Module) or hasattr(model, "ability"):
         return model  # type: ignore[no-any-return]
-    if recognise.owner(model) is not None or isinstance(model, str | os.PathLike):
+    if isinstance(model, str | os.PathLike):
+        return _named(model, device)
+    if recognise.owner(model) is not None:
         return wrap(model)
     if not callable(model):
         raise TypeError(f"the model is a {type(model).__name__}, which is none that sz.wrap knows, nor can be called")
@@ -136,11 +147,45 @@ def _found(
     return FUNCTIONS[takes](model, vjp) if takes == "numpy" else FUNCTIONS[takes](model)
 
 
+def _named(name: str | os.PathLike[str], device: str | torch.device = "cpu") -> nn.Module:
+    from sigmazero.models.load import load  # which asks this module what a model is
+
+    return load(name, device=device)
+
+
+def on_table(model: Any, data: Any) -> tuple[Any, Any]:
+    """A model and the data it is asked about: an estimator and a table as the two that fit each other.
+
+    data   anything; a `Table`, its rows, or the name of its file makes a difference
+    """
+    if isinstance(model, nn.Module | str | os.PathLike) or not estimators.like_sklearn(model):
+        return model, data
+    table = data.table if isinstance(data, Rows) else Table.read(data) if _is_table(data) else data
+    if not isinstance(table, Table):
+        return model, data
+    if isinstance(data, Rows):
+        return wrap(model, table=table), data
+    table = table.for_model(lambda frame: model.predict(estimators.as_fitted(model, frame)))
+    return wrap(model, table=table), table
+
+
+def _is_table(data: Any) -> bool:
+    return isinstance(data, str | os.PathLike) and is_table(os.fspath(data))
+
+
+def _on_table(model: Any, table: Table, method: str | None) -> Recognised | Model:
+    """An estimator asked with rows of a table; a network or function of torch as it is, in its own number format."""
+    inner = model.kind.model if isinstance(model, WrappedModel) else model
+    if isinstance(inner, nn.Module) or not estimators.like_sklearn(inner):
+        return _found(model, None, method, None, False)
+    return estimators.on_table(inner, table, method)
+
+
 def _file(path: Path, runtime: bool) -> Recognised | nn.Module:
-    if path.suffix.lower() != ".onnx":
-        raise ValueError(f"{path} is no .onnx file; load other files and names with sigmazero.models.load")
     if not runtime:
-        return load_onnx(path)
+        return _named(path)
+    if path.suffix.lower() != ".onnx":
+        raise ValueError(f"runtime=True asks .onnx files through ONNX Runtime, and {path} is none; leave it out")
     library = require("onnxruntime", "onnx", f"the ONNX file {path.name} asked through ONNX Runtime")
     return frameworks.onnx_session(library.InferenceSession(str(path), providers=["CPUExecutionProvider"]))
 

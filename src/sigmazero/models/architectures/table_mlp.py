@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from torch import nn
 
-from sigmazero.data.encoder import Standardize
+from sigmazero.data import Standardize
 
 
 class TableMLP(nn.Sequential):

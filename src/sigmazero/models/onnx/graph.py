@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sigmazero.core.text import shown
+from sigmazero.core.messages import shown
 from sigmazero.models.onnx import wire
 
 KINDS: dict[int, Any] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sigmazero.core.text import class_name
+from sigmazero.core.messages import class_name
 from sigmazero.report import measure, patterns
 from sigmazero.report.figures import matrix, style, window
 from sigmazero.report.figures.curves import names, panel_titles, panels

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sigmazero.core.text import class_name
+from sigmazero.core.messages import class_name
 from sigmazero.report.figures import style
 from sigmazero.report.figures.figure import Figure
 from sigmazero.report.figures.images import faint, is_image, mark, show

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sigmazero.core import metrics
-from sigmazero.core.text import class_name
+from sigmazero.core.messages import class_name
 from sigmazero.report import measure
 from sigmazero.report.figures import style
 from sigmazero.report.figures.curves import labels, panels

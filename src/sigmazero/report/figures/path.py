@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sigmazero.core.text import class_name
+from sigmazero.core.messages import class_name
 from sigmazero.report.figures import style
 from sigmazero.report.figures.figure import Figure, Option, Request
 from sigmazero.report.figures.figure_one import Recorded, recorded

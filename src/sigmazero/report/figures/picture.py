@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from sigmazero.core.files import replacing
+from sigmazero.core.messages import class_name
 from sigmazero.core.result import Result
-from sigmazero.core.text import class_name
 from sigmazero.report.figures import style
 from sigmazero.report.figures.images import is_image, largest_change, pixels
 from sigmazero.report.optimality import curve

@@ -7,9 +7,8 @@ from typing import Any
 
 from sigmazero.report.html.shell import Html, asset, document, element, join
 from sigmazero.report.html.tables import HtmlCell, HtmlTable, render
-from sigmazero.report.tables.status import running, status_rows, worker_rows
-from sigmazero.store.reading import CellStatus, Failure
-from sigmazero.store.store import Store
+from sigmazero.report.tables.status import running, status_rows
+from sigmazero.store.store import CellStatus, Failure, Store
 
 WORDS = ("state", "model", "data", "attack")
 SHOWN = 20  # failures
@@ -28,10 +27,7 @@ def progress(store: Store) -> Html:
     ended = f"{done} of {of} rows; nothing is running" if done < of else f"all {of} rows are done"
     line = element("p", running(note) if note else ended, class_="pace")
     bar = element("progress", value=done, max=max(of, 1), aria_label="rows done")
-    workers = _table("workers", "Workers", worker_rows(note), 3) if note else Html("")
-    return join(
-        [line, bar, _failures(states, store.failures()), _table("cells-live", "Cells", status_rows(states), 4), workers]
-    )
+    return join([line, bar, _failures(states, store.failures()), _table("cells-live", "Cells", status_rows(states), 4)])
 
 
 def _table(name: str, caption: str, rows: Sequence[Mapping[str, str]], words: int) -> Html:

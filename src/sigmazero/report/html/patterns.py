@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sigmazero.core.text import class_name
+from sigmazero.core.messages import class_name
 from sigmazero.report import measure, patterns
 from sigmazero.report.figures import agreement, classes, curves, effort, transfer, window
 from sigmazero.report.html import charts, colours, drawings, tables
@@ -23,7 +23,7 @@ BETWEEN = {
 PLACES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
 
 
-def effort_charts(cells: Sequence[Measured], mix: bool = False) -> list[Chart]:
+def effort_charts(cells: Sequence[Measured], mix: bool) -> list[Chart]:
     """Per model, the share of all samples that are fooled after so many queries."""
     groups = curves.panels(cells, mix)
     titles = curves.panel_titles(groups)
@@ -50,7 +50,7 @@ def _effort(name: str, group: Sequence[Measured], title: str) -> Chart:
     return Chart(name, title, data, charts.in_numbers(f"{name}-table", caption, found, [], listed))
 
 
-def build(store: Store, cells: Sequence[Measured], mix: bool = False) -> list[Html]:
+def build(store: Store, cells: Sequence[Measured], mix: bool) -> list[Html]:
     """A fold per model, the first of them open."""
     groups = curves.panels(cells, mix)
     titles = curves.panel_titles(groups)

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from sigmazero.core.text import one_line
+from sigmazero.core.messages import one_line
 from sigmazero.report.html import live
 from sigmazero.store.store import Store
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sigmazero.core.text import class_name
+from sigmazero.core.messages import class_name
 from sigmazero.report.html import about, charts, tables
 from sigmazero.report.html.shell import Html, asset, document, element, join
 from sigmazero.report.html.tables import HtmlCell, HtmlTable

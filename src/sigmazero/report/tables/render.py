@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable
 
-from sigmazero.core.text import harmless
+from sigmazero.core.messages import harmless
 from sigmazero.report.paper.published import difference
 from sigmazero.report.tables.bands import Band, TableBlock, bands, row_word, row_words
 from sigmazero.report.tables.layout import ENDS, Column, Layout, Line, best, ends

@@ -43,25 +43,12 @@ def status_rows(cells: list[CellStatus]) -> list[dict[str, str]]:
     ]
 
 
-def worker_rows(progress: dict[str, Any]) -> list[dict[str, str]]:
-    """One line per worker of the run at work, from what it notes in its store."""
-    return [
-        {
-            "worker": str(one.get("worker")),
-            "state": str(one.get("state")),
-            "at": str(one.get("what")),
-            "rows": str(one.get("rows")),
-            "on": str(one.get("place")),
-        }
-        for one in progress.get("workers", ())
-    ]
-
-
 def running(progress: dict[str, Any]) -> str:
-    """A line on the run at work: its speed and the time left."""
+    """A line on the run at work: its cell, its speed and the time left."""
     speed, left = progress.get("speed"), progress.get("left")
     fast = "no rows yet" if speed is None else f"{speed:.3g} rows per second"
-    return f"running: {progress.get('rows', 0)} of {progress.get('of', 0)} rows; {fast}; time left {duration(left)}"
+    done = f"{progress.get('rows', 0)} of {progress.get('of', 0)} rows"
+    return f"running {progress.get('cell', '')}: {done}; {fast}; time left {duration(left)}"
 
 
 def duration(seconds: float | None) -> str:

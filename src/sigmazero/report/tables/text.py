@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from sigmazero.core.text import visible
+from sigmazero.core.messages import visible
 
 if TYPE_CHECKING:
     from rich.table import Table

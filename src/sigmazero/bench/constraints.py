@@ -1,0 +1,171 @@
+"""Constraints of a question: a space or a box, and a mask; and how a store keeps them.
+
+A space is part of a cell's identity as the text of its file, so a store alone tells what was legal. Functions in it
+(`accept`, and features derived by code) cannot be kept: they are known by their source, as all code is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sigmazero.bench import identity
+from sigmazero.core.inputs import Bound, Bounds, make_problem
+from sigmazero.core.problem import Problem
+from sigmazero.core.source import code_hash
+from sigmazero.data import Rows
+from sigmazero.spaces import file as space_file
+from sigmazero.spaces.space import Space
+from sigmazero.store.facts import CellInfo
+from sigmazero.store.store import Store
+
+USUAL: Bounds = (0.0, 1.0)
+ACCEPT = "accept"
+OPTIONS = ("kind", "values", "lower", "upper", "around", "grid", "direction", "cost")
+
+
+@dataclass(frozen=True, eq=False)
+class Allowed:
+    """A box or a space, and a mask beside either; without anything, the box from 0 to 1 or what the data says.
+
+    Two are equal where they say the same.
+    """
+
+    bounds: Bounds = USUAL
+    mask: Tensor | None = None
+    space: Space | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what does not go together."""
+        if self.space is not None and not isinstance(self.space, Space):
+            raise TypeError(f"space is a {type(self.space).__name__}; make one with sigmazero.Space(...)")
+        if self.space is not None and not self.boxed:
+            raise ValueError(
+                "bounds and space are both given; say the bounds in the space: Space(lower=..., upper=...)"
+            )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Allowed) and self._said == other._said
+
+    def __hash__(self) -> int:
+        return hash(self._said)
+
+    @cached_property
+    def _said(self) -> str:
+        return identity.canonical([*self._box(), None if self.space is None else described(self.space, None)])
+
+    @property
+    def words(self) -> str:
+        """Return the canonical text of the constraints; empty for the default box."""
+        return "" if self == Allowed() else self._said
+
+    @property
+    def boxed(self) -> bool:
+        """Return whether the box is the usual one."""
+        return not any(isinstance(each, Tensor) for each in self.bounds) and tuple(self.bounds) == USUAL
+
+    def on(self, rows: Rows) -> Allowed:
+        """Return the constraints for some rows: without a space or a box, the rows' own space holds."""
+        silent = self.space is None and self.boxed
+        return replace(self, space=rows.space) if silent and rows.space is not None else self
+
+    def pose(self, x: Tensor, y: Tensor, **how: Any) -> Problem:
+        """Return the problem of some inputs, as `make_problem` makes it."""
+        return make_problem(x, y, bounds=self.bounds, mask=self.mask, space=self.space, **how)
+
+    def _box(self) -> list[Any]:
+        mask = None if self.mask is None else identity.hash_tensors({"mask": self.mask})
+        return [*map(identity.plain_bound, self.bounds), mask]
+
+    def identity(self, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Return the constraints as `describe_cell` takes them; inputs have this shape."""
+        space = None if self.space is None else described(self.space, shape)
+        return {"bounds": self.bounds, "mask": self.mask, "space": space}
+
+
+def described(space: Space, shape: tuple[int, ...] | None) -> dict[str, Any]:
+    """Return a space as JSON holds it: its text and, where it has functions, their hashes."""
+    functions = functions_of(space)
+    plain = without_functions(space)
+    by_index = bool(plain.values) or any(isinstance(getattr(plain, name), Mapping) for name in OPTIONS)
+    if plain.names is None and by_index and shape is not None:
+        plain = replace(plain, names=[str(k) for k in range(prod(shape))])  # a file goes by names
+    # Without a shape it is only told apart from others in this process.
+    text = f"object {id(space)}" if plain.names is None and by_index else plain.to_toml()
+    code = {name: f"{_name(function)} {code_hash(function)}" for name, function in functions.items()}
+    return {"text": text, "code": code} if code else {"text": text}
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+
+def functions_of(space: Space) -> dict[str, Callable[..., Any]]:
+    """Return the functions that a space was given in Python, by what they do."""
+    found: dict[str, Callable[..., Any]] = {} if space.accept is None else {ACCEPT: space.accept}
+    return found | {f"derived {name}": how for name, how in space.derived.items() if callable(how)}
+
+
+def without_functions(space: Space) -> Space:
+    """Return the same space, as far as a file can hold it."""
+    plain = space if space.accept is None else replace(space, accept=None)
+    kept = {name: how for name, how in space.derived.items() if not callable(how)}
+    return plain if len(kept) == len(space.derived) else replace(plain, derived=kept)
+
+
+def keep(store: Store, allowed: Allowed) -> None:
+    """Keep masks and bounds that are tensors, by the hashes that a cell's identity has of them."""
+    for name, tensor in (("bound", allowed.bounds[0]), ("bound", allowed.bounds[1]), ("mask", allowed.mask)):
+        if isinstance(tensor, Tensor) and tensor.ndim:
+            store.keep_arrays(identity.hash_tensors({name: tensor}), tensor=tensor.detach().cpu().numpy())
+
+
+def recall(store: Store, info: CellInfo, given: Mapping[str, Space] | None = None) -> Allowed:
+    """Return the constraints of a stored cell.
+
+    `given` are spaces with functions, by `space_key`; without them `accept` is left out. Features that
+    code derives cannot be computed without it: such a cell is refused.
+    """
+    asked = info.identity
+    if not asked:
+        return Allowed()
+    bounds = tuple(_bound(store, bound) for bound in asked["bounds"])
+    mask = None if asked["mask"] is None else _tensor(store, asked["mask"]).bool()
+    said = asked.get("space")
+    if said is None:
+        return Allowed((bounds[0], bounds[1]), mask)
+    space = (given or {}).get(space_key(said))
+    if space is None:
+        lost = [name for name in said.get("code", {}) if name != ACCEPT]
+        if lost:
+            raise LookupError(f"its space has functions, which a store does not hold ({lost[0]}); verify it in Python")
+        space = space_file.parse(said["text"], "the stored space")
+    return Allowed(mask=mask, space=space)
+
+
+def space_key(said: Mapping[str, Any]) -> str:
+    """Return the key by which a described space is found."""
+    return identity.canonical(said)
+
+
+def judge_missing(info: CellInfo, allowed: Allowed) -> bool:
+    """Return whether a cell's space had a function `accept` that is not here."""
+    had = ACCEPT in (info.identity.get("space") or {}).get("code", {})
+    return had and (allowed.space is None or allowed.space.accept is None)
+
+
+def _bound(store: Store, bound: float | str) -> Bound:
+    return _tensor(store, bound) if isinstance(bound, str) else float(bound)
+
+
+def _tensor(store: Store, hashed: str) -> Tensor:
+    held = store.arrays(hashed)
+    if held is None or "tensor" not in held:
+        raise LookupError("its bounds or its mask were tensors, and the store does not hold them")
+    return torch.from_numpy(held["tensor"])

@@ -1,0 +1,340 @@
+"""Load the models and rows of questions and stored cells.
+
+A plan or a store from a stranger names data, and may name code. Known models, data sets, arrays and weights run
+nothing. A Python file or module does, and so may an exported program: such code runs only where it is trusted.
+
+Tensors handed in from Python have no name to load them by, so the store keeps them, up to 64 MB.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import importlib
+from collections.abc import Container, Hashable, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sigmazero import data, models
+from sigmazero.bench.identity import describe_model
+from sigmazero.bench.plan import DataSpec, ModelSpec, is_code
+from sigmazero.core.attack import Attack
+from sigmazero.core.model import logits_in
+from sigmazero.core.parameters import NamedModel
+from sigmazero.data import DataError, Rows
+from sigmazero.spaces.space import Space
+from sigmazero.store.facts import CellInfo
+from sigmazero.store.store import Store, StoreError
+
+# What a folder, a file or an extra that is not here raises: such cells wait, the others run.
+ABSENT = (FileNotFoundError, ImportError)
+GIVEN = "given in Python"  # the source of rows that no file and no data set holds
+MAX_BYTES = 64 * 2**20  # of inputs that a store keeps of one data set
+LEVELS = 255  # of 8-bit images, which take a byte per feature instead of four
+# Code of ours that plans name. Whole names: a pattern could also fit a file in the current folder.
+BUNDLED = frozenset(
+    {
+        "sigmazero.models.toys.nearest_mean:build",
+        "sigmazero.models.toys.two_dimensions:build",
+        "sigmazero.models.toys.two_dimensions:rows",
+    }
+)
+
+
+class Everything(Container[str]):
+    """Contain every name: all code is trusted."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+EVERYTHING = Everything()
+
+
+class UntrustedCode(ValueError):
+    """Code that a plan or a store names, and that this run does not trust."""
+
+    def __init__(self, named: Sequence[ModelSpec | DataSpec]) -> None:
+        what = ", ".join(dict.fromkeys(map(_place, named)))
+        super().__init__(
+            f"the plan or store refers to Python code ({what}); pass --trust-code to run it (in Python: "
+            "Loader(trust=[...]))"
+        )
+
+
+def names_code(spec: ModelSpec | DataSpec) -> bool:
+    """Return whether loading this may run code that is not ours.
+
+    >>> names_code(ModelSpec("M1", "M1")), names_code(ModelSpec("mine", "net.py:build"))
+    (False, True)
+    """
+    if isinstance(spec, DataSpec):
+        return is_code(spec.source) and spec.source not in BUNDLED
+    if spec.spec in BUNDLED or models.find(spec.spec) is not None:
+        return False
+    if ":" not in spec.spec and spec.spec.lower().endswith(".onnx"):
+        return False  # read, and never run as code
+    return ":" in spec.spec or "." in spec.spec  # without either it is an unknown name, and loading says so
+
+
+def refuse_untrusted(specs: Sequence[ModelSpec | DataSpec], trust: Container[str]) -> None:
+    """Raise if one of these names code that is not trusted."""
+    wrong = [each for each in specs if names_code(each) and _place(each) not in trust]
+    if wrong:
+        raise UntrustedCode(wrong)
+
+
+def _place(spec: ModelSpec | DataSpec) -> str:
+    return spec.spec if isinstance(spec, ModelSpec) else spec.source
+
+
+class Loader:
+    """Load models and rows, one of each at a time: a plan may name more than memory holds.
+
+    trust     the names of code (file.py:build, module:function, programs) that may run; `EVERYTHING` for all. Other
+              code raises `UntrustedCode`; known models, data sets and files of arrays need no trust
+    runs_on   the device that cells run on, if it is another one: it decides the number format of their searches
+    """
+
+    def __init__(
+        self,
+        device: str | torch.device = "cpu",
+        model_dir: str | PathLike[str] | None = None,
+        data_dir: str | PathLike[str] | None = None,
+        trust: Container[str] = (),
+        runs_on: str | torch.device | None = None,
+    ) -> None:
+        self.trust = trust
+        self.runs_on = torch.device(device if runs_on is None else runs_on)
+        self.device, self.model_dir = torch.device(device), model_dir
+        self.data_dir = None if data_dir is None else Path(data_dir)
+        self._model: tuple[ModelSpec, nn.Module] | None = None
+        self._rows: tuple[DataSpec, Rows] | None = None
+        self._given_models: dict[ModelSpec, nn.Module] = {}
+        self._surrogates: dict[NamedModel, nn.Module] = {}
+        self._given_rows: dict[DataSpec, Rows] = {}
+        self.spaces: dict[str, Space] = {}  # with functions, which a store does not hold; by `constraints.space_key`
+        self.checked: set[Hashable] = set()  # rows and spaces that fit
+
+    def give_model(self, spec: ModelSpec, network: nn.Module) -> None:
+        """Use this module for that name instead of loading one."""
+        self._given_models[spec] = network
+
+    def give_rows(self, spec: DataSpec, rows: Rows) -> None:
+        """Use these rows for that name."""
+        self._given_rows[spec] = rows
+
+    def take_back(self) -> None:
+        """Forget the modules and rows that were given."""
+        self._given_models.clear()
+        self._given_rows.clear()
+
+    def has(self, spec: ModelSpec | DataSpec) -> bool:
+        """Return whether a module or rows were given for that name."""
+        return spec in self._given_models or spec in self._given_rows
+
+    def model(self, spec: ModelSpec) -> nn.Module:
+        """Return the network, on the device, in evaluation mode."""
+        if spec in self._given_models:
+            return self._given_models[spec]
+        if self._model is None or self._model[0] != spec:
+            refuse_untrusted([spec], self.trust)
+            self._model = None  # make room first
+            loaded = models.load(
+                spec.spec,
+                weights=spec.weights,
+                model_dir=self.model_dir,
+                normalize=spec.normalize,
+                device=self.device,
+            )
+            self._model = spec, loaded
+        return self._model[1]
+
+    def ready(self, attack: Attack) -> Attack:
+        """Return an attack with the network that it names, on the device; one that names none as it is."""
+        named = attack.parameters().get("surrogate")
+        if not isinstance(named, NamedModel):
+            return attack
+        if named not in self._surrogates:
+            refuse_untrusted([ModelSpec(named.name, named.name)], self.trust)
+            loaded = models.load(named.name, model_dir=self.model_dir, device=self.device)
+            self._surrogates[named] = loaded.requires_grad_(False)
+        changed: dict[str, Any] = {"surrogate": self._surrogates[named]}
+        return replace(attack, **changed)
+
+    def rows(self, spec: DataSpec) -> Rows:
+        """Return the rows, on the processor."""
+        if spec in self._given_rows:
+            return self._given_rows[spec]
+        if self._rows is None or self._rows[0] != spec:
+            refuse_untrusted([spec], self.trust)
+            self._rows = None
+            self._rows = spec, load_rows(spec, self.data_dir)
+        return self._rows[1]
+
+    def code(self, spec: ModelSpec) -> dict[str, Any]:
+        """Return what identifies the model besides its weights."""
+        return describe_model(self.model(spec), None if spec in self._given_models else spec)
+
+    def release(self) -> None:
+        """Let go of what was loaded; models and rows that were given stay."""
+        self._model, self._rows = None, None
+        self._surrogates.clear()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def asked(
+        self, spec: DataSpec, model: ModelSpec, target: str | int | None, seed: int
+    ) -> tuple[Rows, Tensor | None]:
+        """Return the rows of a question and the classes to reach, if targeted; rows of a fixed target stay out."""
+        rows = self.rows(spec)
+        if target is None:
+            return rows, None
+        with torch.no_grad():
+            classes = logits_in(self.model(model)(rows.images[:1].to(self.device))).shape[1]
+        if isinstance(target, int) and target >= classes:
+            raise ValueError(f"target = {target}: {model.name} knows classes 0 to {classes - 1}")
+        rows = without_target(rows, target)
+        return rows, targets(rows, target, classes, seed)
+
+
+def load_rows(spec: DataSpec, data_dir: Path | None = None) -> Rows:
+    """Return the rows that a plan names: of a data set, of an .npz file, or of a function that returns `Rows`."""
+    chosen = list(spec.rows) if isinstance(spec.rows, tuple) else spec.rows
+    if not is_code(spec.source):
+        return data.load(spec.source, rows=chosen, limit=spec.limit, seed=spec.seed, data_dir=data_dir)
+    place, _, name = spec.source.rpartition(":")
+    function = getattr(importlib.import_module(place), name, None)
+    made = function() if callable(function) else None
+    if not isinstance(made, Rows):
+        raise ValueError(f"data {spec.source!r}: {place} needs a function {name} that returns sigmazero.data.Rows")
+    rows = made if chosen is None else made.select(chosen)
+    return rows if spec.limit is None else rows.limit(spec.limit, spec.seed)
+
+
+def without_target(rows: Rows, target: str | int | None) -> Rows:
+    """Return the rows of a question: those that are of a fixed target class already stay out."""
+    return rows.select((rows.labels != target).nonzero().squeeze(1)) if isinstance(target, int) else rows
+
+
+class Origin(NamedTuple):
+    """The source of the model and rows of a stored cell."""
+
+    model: ModelSpec
+    data: DataSpec
+    target: str | int | None
+
+
+def origin(info: CellInfo) -> Origin:
+    """Return the source of model and rows of a stored cell, as a `Loader` takes them."""
+    try:
+        model, kept, target = (info.origin[name] for name in ("model", "data", "target"))
+        rows = kept.get("rows")
+        data = DataSpec(**{**kept, "rows": tuple(rows) if isinstance(rows, list) else rows})
+        found = Origin(ModelSpec(**model), data, target)
+        names = (found.model.name, found.model.spec, data.name, data.source)
+        others = (found.model.weights, found.model.normalize, data.limit, data.seed, target)
+        if not all(isinstance(each, str) for each in names) or any(isinstance(each, list | dict) for each in others):
+            raise TypeError("it holds values of other kinds")
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"the store does not say where model and rows of this cell came from ({error})") from error
+    return found
+
+
+def targets(rows: Rows, rule: str | int, classes: int, seed: int) -> Tensor:
+    """Return the class to reach for each row; a drawn one depends on the seed and the row's number alone."""
+    if isinstance(rule, int):
+        return torch.full_like(rows.labels, rule)
+    if rule == "next":
+        return (rows.labels + 1) % classes
+
+    def draw(row: int) -> int:
+        return int.from_bytes(hashlib.sha256(f"target {seed} {row}".encode()).digest()[:8], "big") % (classes - 1)
+
+    step = torch.tensor([1 + draw(row) for row in rows.ids.tolist()], dtype=torch.int64, device="cpu")
+    return (rows.labels + step) % classes
+
+
+def in_format(network: nn.Module, x: Tensor, precision: str) -> tuple[nn.Module, Tensor]:
+    """Return model and inputs in the number format of a cell: as they are, or in double precision."""
+    return (copy.deepcopy(network).double(), x.double()) if precision == "fp64" else (network, x)
+
+
+def keep(store: Store, rows: Rows) -> bool:
+    """Keep rows given in Python, once for all cells about them; return False if they are too many to be kept."""
+    if store.arrays(rows.content_hash) is not None:
+        return True
+    if rows.images.dtype not in (torch.float32, torch.float64):
+        return False
+    images = rows.images.detach().cpu().numpy()
+    levels = np.rint(images * LEVELS)
+    whole = bool((levels >= 0).all() and (levels <= LEVELS).all() and _same(_scaled(levels, images.dtype), images))
+    values = levels.astype(np.uint8) if whole else images
+    if values.nbytes > MAX_BYTES:
+        return False
+    arrays = {"images": values, "labels": rows.labels.cpu().numpy(), "ids": rows.ids.cpu().numpy()}
+    store.keep_arrays(rows.content_hash, width=np.array(images.itemsize), **arrays)
+    return True
+
+
+def kept(store: Store, info: CellInfo) -> Rows | None:
+    """Return the rows of a cell that the store itself holds, if it does."""
+    held = store.arrays(info.data_hash)
+    if held is None:
+        return None
+    try:
+        values, kind = held["images"], np.dtype(f"f{int(held['width'])}")
+        images = torch.from_numpy(_scaled(values, kind) if values.dtype.kind == "u" else values)
+        return Rows(images, torch.from_numpy(held["labels"]), torch.from_numpy(held["ids"]), info.dataset)
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreError(f"{store.path}: the inputs of {info.dataset} cannot be read ({error})") from error
+
+
+def recall(store: Store, info: CellInfo, loader: Loader) -> DataSpec:
+    """Return what to ask the loader for the rows of a cell; it is given those that only the store holds."""
+    spec = origin(info).data
+    if spec.source != GIVEN:
+        return spec
+    rows = kept(store, info)
+    if rows is not None:
+        loader.give_rows(spec, rows)
+    elif not loader.has(spec):
+        raise DataError(
+            f"the inputs of {info.dataset} were tensors, and the store does not hold them: they were more than "
+            f"{MAX_BYTES // 2**20} MB, or keep_inputs=False; save them as .npz and pass its name to sz.evaluate"
+        )
+    return spec
+
+
+def clean_rows(store: Store, info: CellInfo, loader: Loader) -> Rows:
+    """Return all rows of a cell, in its order; refuse other rows than those attacked."""
+    spec = recall(store, info, loader)
+    try:
+        rows = without_target(loader.rows(spec), origin(info).target)
+    except DataError as error:
+        # Of the same kind: a file that is not here stays a FileNotFoundError.
+        raise type(error)(f"the inputs of {info.dataset} cannot be loaded again: {error}") from error
+    if rows.content_hash != info.data_hash:
+        raise DataError(
+            f"{info.dataset} has other rows here than those attacked (sha256 {rows.content_hash[:12]}, stored "
+            f"{info.data_hash[:12]}); give the folder that has the same files (data_dir)"
+        )
+    return rows
+
+
+def _scaled(levels: NDArray[Any], kind: np.dtype[np.floating]) -> NDArray[Any]:
+    """Return 8-bit values as they are when an image is divided by 255 in its own number format."""
+    scaled: NDArray[Any] = levels.astype(kind) / kind.type(LEVELS)
+    return scaled
+
+
+def _same(one: NDArray[Any], two: NDArray[Any]) -> bool:
+    """Compare bit by bit: a negative zero is not zero."""
+    return one.tobytes() == two.tobytes()

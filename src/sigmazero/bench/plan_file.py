@@ -1,0 +1,394 @@
+"""Plan files: TOML tables that become questions.
+
+    steps = 1000                          # settings at the top hold for the whole plan
+    batch_size = 32
+
+    [data.mnist]                          # rows of a data set; a name alone needs no table
+    limit = 500
+    seed = 0
+
+    [attacks.no-projection]               # an attack with other parameters; a registered name needs no table
+    attack = "sigma-zero"
+    parameters = { projection = false }
+
+    [[grid]]                              # every model × data × attack × budget of a grid is one cell
+    models = ["M1", "M2"]
+    data = ["mnist"]
+    attacks = ["sigma-zero", "no-projection"]
+
+An attack's settings win over those of the grid, and those over the ones at the top. `attack = "foolbox:L0FMNAttack"`
+names an attack of another library (docs/bridges.md) and takes `parameters` as its options. `sweep = { threshold = [0.1,
+0.3] }` in an attack's table makes one attack of each combination. `trace = true` there keeps every point that the
+attack asked about; its rows then run one at a time, so its seconds are no measure. `[space]` says what may change
+(docs/spaces.md), for the whole plan, for `[data.NAME.space]` or for one `[grid.space]`; the nearest wins, and without
+any the space of the data holds. Paths are relative to the current folder.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from sigmazero import attacks as registry
+from sigmazero import models
+from sigmazero.adapters.foreign import is_foreign, planned
+from sigmazero.bench.constraints import Allowed
+from sigmazero.bench.plan import BATCH_SIZE, DataSpec, ModelSpec, Plan, Question, is_code
+from sigmazero.core import toml
+from sigmazero.core.attack import Attack
+from sigmazero.core.domain import Unit
+from sigmazero.core.goal import GoalName
+from sigmazero.core.inputs import hint
+from sigmazero.core.parameters import NamedModel, takes_model
+from sigmazero.core.toml import Count, KeyPath, Names, Number, Table, Text, TomlError, Whole, Wholes
+from sigmazero.data import DATASETS, is_data_file, is_folder
+from sigmazero.spaces import file as space_file
+from sigmazero.spaces.space import Space
+
+TARGETS = '"next" (the class after the true one), "random" (another class, drawn by the seed) or a class number'
+
+
+class Settings(Table):
+    """Settings of the whole plan, a grid or an attack; the nearest one wins."""
+
+    steps: Count | None = Field(default=None, description="steps of the attacks; each has its own default")
+    budgets: Wholes | None = Field(
+        default=None, description="a list of numbers of changes: one cell for each; fixed-budget attacks need it"
+    )
+    unit: Unit | None = Field(
+        default=None, description='`"feature"` counts every value, `"pixel"` a position once for all its channels'
+    )
+    goal: GoalName | None = Field(default=None, description='`"untargeted"` or `"targeted"`')
+    target: Literal["next", "random"] | Whole | None = Field(
+        default=None,
+        description='for targeted attacks: `"next"` (the class after the true one), `"random"`, or a class number',
+    )
+    seed: Whole | None = Field(default=None, description="for attacks that draw random numbers; 0 by default")
+    margin: Number | None = Field(
+        default=None, description="least margin in the logits by which a success must hold; 0 by default"
+    )
+    precision: Literal["fp32", "tf32", "bf16", "fp64"] | None = Field(
+        default=None,
+        description='number format of the search: `"fp32"`, `"tf32"`, `"bf16"`, `"fp64"`; torch\'s by default',
+    )
+
+
+class SpaceTable(space_file.SpaceFile):
+    """`[space]`: a file, or the tables of one."""
+
+    file: Text | None = Field(default=None, description="a space file; or instead of it what such a file holds")
+
+
+class ModelTable(Table):
+    """`[models.NAME]`."""
+
+    spec: Text | None = Field(
+        default=None,
+        description="what to load: a zoo code, `file.py:build`, `package.module:build`, a `.pt2` or `.onnx` file",
+    )
+    weights: Text | None = Field(default=None, description="a state dict for it, also as safetensors")
+    normalize: Text | None = Field(
+        default=None, description="in front of the network: `MEAN,STD`, or `mnist`, `cifar10`, `imagenet`"
+    )
+
+
+class DataTable(Table):
+    """`[data.NAME]`."""
+
+    source: Text | None = Field(
+        default=None,
+        description="a data set's name, an `.npz` file, a table, a folder of images ending in `/`, or "
+        "`module:function`",
+    )
+    rows: Text | Wholes | None = Field(
+        default=None, description='which rows: `"0:100"`, `"5,7,9"`, or a list of numbers'
+    )
+    limit: Count | None = Field(
+        default=None,
+        description="at most this many rows: a sample with each class in its share, "
+        "or a random choice if a seed is given",
+    )
+    seed: Whole | None = Field(default=None, description="for that choice")
+    space: SpaceTable | None = Field(default=None, description="what may change in these rows")
+
+
+class AttackTable(Settings):
+    """`[attacks.NAME]`."""
+
+    attack: Text | None = Field(
+        default=None, description='the registered attack; `"foolbox:L0FMNAttack"` is one of another library'
+    )
+    parameters: dict[str, Any] = Field(default={}, description="its parameters, such as `{ threshold = 0.2 }`")
+    sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
+        default={}, description="lists of values, such as `{ threshold = [0.1, 0.3] }`: one attack for each combination"
+    )
+    trace: bool = Field(
+        default=False, description="`true` keeps every point that was asked about; rows then run one at a time"
+    )
+
+
+class Grid(Settings):
+    """`[[grid]]`: every model × data × attack × budget is one cell."""
+
+    models: Names = Field(description="names: of the zoo, `file.py:build`, or of tables `[models.NAME]`")
+    data: Names = Field(
+        default=[],
+        description="names: of data sets, files, folders, or of tables `[data.NAME]`; all of these by default",
+    )
+    attacks: Names = Field(
+        default=[],
+        description="names: of the registry, `library:name`, or of tables `[attacks.NAME]`; all of these by default",
+    )
+    space: SpaceTable | None = Field(default=None, description="what may change in this grid")
+    batch_size: Count | None = Field(default=None, description="rows searched together; no result depends on it")
+
+
+class PlanFile(Settings):
+    """The whole file."""
+
+    name: Annotated[str, Field(pattern=r"^[^/\\:\x00-\x1f\x7f]*[^/\\:\x00-\x20\x7f.][^/\\:\x00-\x1f\x7f]*$")] | None = (
+        Field(default=None, description="the plan's name, and that of its store; the file's name by default")
+    )
+    description: str = Field(default="", description="a line for people")
+    batch_size: Count = Field(default=BATCH_SIZE, description="rows searched together; no result depends on it")
+    models: dict[str, ModelTable] = Field(default={}, description="tables `[models.NAME]`")
+    data: dict[str, DataTable] = Field(default={}, description="tables `[data.NAME]`")
+    attacks: dict[str, AttackTable] = Field(default={}, description="tables `[attacks.NAME]`")
+    space: SpaceTable | None = Field(default=None, description="a table `[space]`: what may change")
+    grid: Annotated[list[Grid], Field(min_length=1)] = Field(description="one table `[[grid]]` or more")
+
+
+# The tables of a plan by their headings, for the page about plans.
+TABLES: dict[str, type[Table]] = {
+    "At the top": PlanFile,
+    "[[grid]]": Grid,
+    "[models.NAME]": ModelTable,
+    "[data.NAME]": DataTable,
+    "[attacks.NAME]": AttackTable,
+    "[space]": SpaceTable,
+}
+
+
+def read(path: str | PathLike[str]) -> Plan:
+    """Read and check a plan; nothing is loaded yet."""
+    file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no plan {file}; experiments/small.toml is one to begin with")
+    return parse(toml.read(file), str(path), file.stem)
+
+
+def parse(text: str, file: str = "plan", name: str = "plan") -> Plan:
+    """Return the plan in a TOML text; `file` is its name in errors, `name` the plan's where it gives none."""
+    plan = toml.parse(text, PlanFile, file)
+    return Plan(plan.name or name, plan.description, tuple(_Builder(plan, text, file).questions()))
+
+
+class _Builder:
+    """Turn the tables of a plan into questions."""
+
+    def __init__(self, plan: PlanFile, text: str, file: str) -> None:
+        self.plan, self.text, self.file = plan, text, file
+
+    def error(self, message: str, *path: str | int) -> TomlError:
+        """Return an error at the line of a key."""
+        return toml.error(self.text, self.file, message, *path)
+
+    def questions(self) -> list[Question]:
+        """Return every cell of every grid; one that is asked twice is a mistake."""
+        found: list[Question] = []
+        seen: dict[Question, int] = {}
+        for index, grid in enumerate(self.plan.grid):
+            for question in self._grid(index, grid):
+                same = replace(
+                    question,
+                    model=replace(question.model, name=""),
+                    data=replace(question.data, name=""),
+                    label="",
+                    attack=replace(question.attack, name=""),
+                    batch_size=1,
+                    trace=False,
+                )
+                if same in seen:
+                    what = f"{question.label} against {question.model.name} on {question.data.name}"
+                    first = toml.line_of(self.text, ("grid", seen[same]))
+                    raise self.error(f"{what} is asked twice, here and in line {first}", "grid", index)
+                seen[same] = index
+                found.append(question)
+        self._refuse_unused()
+        return found
+
+    def _refuse_unused(self) -> None:
+        """Refuse a table that no grid names: it is a typing mistake, and its settings would do nothing."""
+        for kind in ("models", "data", "attacks"):
+            named = [getattr(grid, kind) for grid in self.plan.grid]
+            used = {name for names in named for name in names}
+            for name in getattr(self.plan, kind):
+                if all(named) and name not in used:  # a grid without names takes all tables
+                    raise self.error(f"[{kind}.{name}] is used by no grid; {hint(name, sorted(used))}", kind, name)
+
+    def _grid(self, index: int, grid: Grid) -> Iterator[Question]:
+        """Yield every cell of one grid."""
+        plan, at = self.plan, ("grid", index)
+        for key in ("data", "attacks"):
+            if not (getattr(grid, key) or getattr(plan, key)):
+                raise self.error(f"a grid needs {key} = [...]", *at)
+        networks = [self._model(name, index) for name in grid.models]
+        rows = [self._data(name, index) for name in grid.data or plan.data]
+        methods = [each for name in grid.attacks or plan.attacks for each in self._attacks(name, index)]
+        spaces = {data.name: self._space(data.name, index) for data in rows}
+        for data, network, (name, label, attack) in itertools.product(rows, networks, methods):
+            table = plan.attacks.get(name, AttackTable())
+            levels: list[tuple[Settings, KeyPath]] = [(table, ("attacks", name)), (grid, at), (plan, ())]
+            goal, target = self._goal(levels, attack, label)
+            budgets = _setting(levels, "budgets") or [None]
+            if budgets == [None] and attack.kind == "budget":
+                raise self.error(f"{label} searches within a fixed budget; write budgets = [...], as [24, 50]", *at)
+            for budget in budgets:
+                yield Question(
+                    model=network,
+                    data=data,
+                    label=label,
+                    attack=attack,
+                    unit=_setting(levels, "unit") or "feature",
+                    goal=goal,
+                    target=target,
+                    budget=budget,
+                    seed=_setting(levels, "seed") or 0,
+                    precision=_setting(levels, "precision"),
+                    margin=float(_setting(levels, "margin") or 0.0),
+                    batch_size=grid.batch_size or plan.batch_size,
+                    trace=table.trace,
+                    allowed=Allowed(space=spaces[data.name]),
+                )
+
+    def _goal(
+        self, levels: list[tuple[Settings, KeyPath]], attack: Attack, label: str
+    ) -> tuple[GoalName, str | int | None]:
+        named: GoalName | None = _setting(levels, "goal")
+        goal: GoalName = named or "untargeted"
+        target, at = _setting(levels, "target"), _place(levels, "target")
+        if goal not in attack.goals:
+            raise self.error(f"{label} has no {goal} form; allowed: {', '.join(attack.goals)}", *levels[0][1], "goal")
+        if target is not None and named is None:
+            raise self.error('target needs goal = "targeted" beside it', *at)
+        if goal == "targeted" and target is None:
+            raise self.error(f"a targeted goal needs target = {TARGETS}", *_place(levels, "goal"))
+        return goal, target if goal == "targeted" else None
+
+    def _model(self, name: str, index: int) -> ModelSpec:
+        if (table := self.plan.models.get(name)) is not None:
+            return ModelSpec(name, table.spec or name, table.weights, table.normalize)
+        if models.find(name) is None and ":" not in name and not name.endswith((".pt2", ".onnx")):
+            known = [*self.plan.models, *models.entries()]
+            raise self.error(f"unknown model {name!r}; {hint(name, known)}, or file.py:build", "grid", index, "models")
+        return ModelSpec(name, name)
+
+    def _data(self, name: str, index: int) -> DataSpec:
+        table = self.plan.data.get(name)
+        source = (table and table.source) or name
+        code = table is not None and is_code(source)
+        if source not in DATASETS and not (is_data_file(source) or is_folder(source) or code):
+            at = ("data", name, "source") if table is not None else ("grid", index, "data")
+            known = [*self.plan.data, *DATASETS] if table is None else DATASETS
+            said = f"{source!r} is no data set; {hint(source, known)}, or a path ending in .npz or .csv"
+            raise self.error(said, *at)
+        if table is None:
+            return DataSpec(name, source)
+        rows = tuple(table.rows) if isinstance(table.rows, list) else table.rows
+        return DataSpec(name, source, rows, table.limit, table.seed)
+
+    def _space(self, data: str, index: int) -> Space | None:
+        """Return the grid's own space, that of the data's table, or the plan's."""
+        table = self.plan.data.get(data)
+        given: dict[KeyPath, SpaceTable | None] = {
+            ("grid", index, "space"): self.plan.grid[index].space,
+            ("data", data, "space"): None if table is None else table.space,
+            ("space",): self.plan.space,
+        }
+        for path, space in given.items():
+            if space is None:
+                continue
+            try:
+                if space.file is None:
+                    return space_file.build(space)
+                if space.model_fields_set != {"file"}:
+                    raise ValueError("a space has either file = ... or the tables of such a file")
+                return space_file.read(space.file)
+            except TomlError:
+                raise  # in the file that the plan names
+            except ValueError as error:
+                raise self.error(str(error).removeprefix("space: "), *path) from None
+        return None
+
+    def _attacks(self, name: str, index: int) -> Iterator[tuple[str, str, Attack]]:
+        """Yield the attack of a name, or one for each combination of its sweep: name, label, attack."""
+        table = self.plan.attacks.get(name, AttackTable())
+        base = table.attack or name
+        if base not in registry.ATTACKS and not is_foreign(base):
+            at = ("attacks", name, "attack") if name in self.plan.attacks else ("grid", index, "attacks")
+            known = registry.ATTACKS if table.attack else [*self.plan.attacks, *registry.ATTACKS]
+            raise self.error(f"unknown attack {base!r}; {hint(base, known)}", *at)
+        steps = next((t.steps for t in (table, self.plan.grid[index], self.plan) if t.steps is not None), None)
+        for values in itertools.product(*table.sweep.values()):
+            swept = dict(zip(table.sweep, values, strict=True))
+            label = " ".join([name, *(f"{key}={value}" for key, value in swept.items())])
+            yield name, label, self._attack(name, base, label, swept, steps)
+
+    def _attack(self, name: str, base: str, label: str, swept: dict[str, Any], steps: int | None) -> Attack:
+        given = {**self.plan.attacks.get(name, AttackTable()).parameters, **swept}
+        place: KeyPath = ("attacks", name, "parameters")
+        if is_foreign(base):
+            return planned(base, label, given, steps, lambda said: self.error(said, *place))
+        attack = registry.get(base)
+        known = attack.parameters()
+        if "steps" in given:
+            raise self.error("write steps beside parameters, not among them", *place)
+        chosen: dict[str, Any] = {} if steps is None else {"steps": steps}
+        for key, value in given.items():
+            at = ("attacks", name, "sweep" if key in swept else "parameters", key)
+            if key not in known:
+                allowed = [k for k in known if k != "steps"]
+                said = f"{base} has no parameter {key!r}; {hint(key, allowed)}"
+                raise self.error(said, *at)
+            try:
+                chosen[key] = _typed(type(attack), key, value, known[key])
+            except ValueError as error:
+                raise self.error(str(error), *at) from None
+        try:
+            return replace(registry.get(base, **chosen), name=label)
+        except (TypeError, ValueError) as error:
+            raise self.error(f"{base}: {error}", *place) from None
+
+
+def _setting(levels: list[tuple[Settings, KeyPath]], key: str) -> Any:
+    """Return a setting from the nearest table that has it."""
+    return next((value for table, _ in levels if (value := getattr(table, key)) is not None), None)
+
+
+def _place(levels: list[tuple[Settings, KeyPath]], key: str) -> KeyPath:
+    """Return where that setting stands."""
+    return next(((*path, key) for table, path in levels if getattr(table, key) is not None), ())
+
+
+def _typed(kind: type[Attack], key: str, value: Any, default: Any) -> Any:
+    """Return a parameter's value in the type of its default: thresholds 1 and 1.0 are the same question."""
+    if isinstance(value, str) and takes_model(kind, key):
+        return NamedModel(value)
+    if isinstance(default, Attack) and isinstance(value, str):
+        if value not in registry.ATTACKS:
+            raise ValueError(f"{key} = {value!r} is no attack; {hint(value, registry.ATTACKS)}")
+        return registry.get(value)
+    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if default is not None and not isinstance(default, Attack) and type(value) is not type(default):
+        words = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a text in quotes"}
+        raise ValueError(
+            f"{key} = {toml.brief(value)} must be {words.get(type(default).__name__, f'like {default!r}')}"
+        )
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,144 @@
+"""Check that stored facts are those of the present model before they are reused.
+
+Weights and source files do not tell everything about a model: an attribute, a hook, a file that it reads or a helper
+loaded by name may change what it computes. So each model is asked about some stored points, clean and adversarial.
+Its answers must agree with the stored ones to 1e-4 of the largest logit. Models with random answers (SZ003) are not
+asked: nothing can be compared.
+
+Where they disagree, nothing is reused and nothing is changed. `anew` then makes new cells and marks the old ones as
+superseded: reports leave those out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sigmazero.bench.answers import probe, same_answers
+from sigmazero.bench.cells import Cell
+from sigmazero.bench.constraints import recall
+from sigmazero.bench.identity import digest
+from sigmazero.bench.loader import Loader, in_format
+from sigmazero.bench.verify import coarse_numbers, contradicted, load, pose
+from sigmazero.run.precision import strictly
+from sigmazero.store.facts import CellInfo
+from sigmazero.store.store import Store
+
+POINTS = 16  # stored samples that a model is asked about
+RANDOM = "SZ003"  # the finding of a model that answers differently when asked again
+ANEW = "anew"  # in the identity of a model: how often its facts were superseded
+
+
+class ModelChanged(ValueError):
+    """The present model contradicts stored facts, although its weights and source files are the same."""
+
+    def __init__(self, store: Store, info: CellInfo, row: int | None, what: str) -> None:
+        self.key = info.key
+        place = "" if row is None else f"row {row} of "
+        super().__init__(
+            f"{store.path}: {place}{info.attack} against {info.model}: {what}. The model's outputs differ from the "
+            "stored ones, although its weights and source files are unchanged. Run with --anew (anew=True) to replace "
+            "these facts, or use another store"
+        )
+
+
+@dataclass
+class Reused:
+    """What a check did: samples that models were asked about, and cells that were not checked, with the reason."""
+
+    asked: int = 0
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+def check_same_models(store: Store, infos: Iterable[CellInfo], loader: Loader) -> Reused:
+    """Ask the present models about stored points of these cells; raise `ModelChanged` where they contradict them.
+
+    The points of a model are spread over its cells, at least one for each.
+    """
+    found = Reused()
+    diagnosed = store.findings()
+    groups: dict[str, list[CellInfo]] = {}
+    for info in infos:
+        if any(each["code"] == RANDOM for each in diagnosed.get(info.key, [])):
+            found.skipped[info.key] = f"{info.model} has random outputs ({RANDOM})"
+        elif len(store.positions(info.key)):
+            groups.setdefault(digest([info.origin.get("model"), info.identity.get("model")]), []).append(info)
+    for group in groups.values():
+        for info in sorted(group, key=lambda info: info.data_hash):
+            found.asked += _check_cell(store, info, loader, max(POINTS // len(group), 1))
+    return found
+
+
+def _check_cell(store: Store, info: CellInfo, loader: Loader, count: int) -> int:
+    """Ask about some stored samples of a cell, evenly spread; return how many."""
+    network, rows, targets = load(store, info, loader)
+    network, images = in_format(network, rows.images, info.precision)
+    positions = store.positions(info.key)
+    some = np.unique(np.linspace(0, len(positions) - 1, min(count, len(positions))).round().astype(int))
+    facts, places = store.facts(info.key).take(some), torch.from_numpy(positions[some])
+    allowed = recall(store, info, loader.spaces)
+    problem = pose(info, allowed, images, rows, targets, loader.device).take(places.to(loader.device))
+    check_answers(store, info, network, images.to(loader.device))
+    with strictly(network, loader.device):
+        wrong = contradicted(network, problem, facts, coarse_numbers(info))
+    if wrong:
+        raise ModelChanged(store, info, *wrong[0])
+    return len(some)
+
+
+def check_answers(store: Store, info: CellInfo, network: nn.Module, x: Tensor) -> None:
+    """Compare the model's logits for some clean inputs with the stored ones, where the store has them."""
+    stored = store.answers(info.key)
+    if stored is not None and not same_answers(stored, probe(network, x)):
+        raise ModelChanged(store, info, None, "the logits of clean inputs differ")
+
+
+def current(cells: Sequence[Cell], store: Store) -> list[Cell]:
+    """Return the cells with the keys that hold in this store: those of their successors where some were superseded."""
+    later = store.superseded()
+    found = []
+    for cell in cells:
+        while cell.info.key in later:
+            cell = _successor(cell)
+        found.append(cell)
+    return found
+
+
+def _successor(cell: Cell) -> Cell:
+    model = cell.info.identity["model"]
+    code = {**model["code"], ANEW: model["code"].get(ANEW, 0) + 1}  # of the model: proofs of the old one are not its
+    identity = {**cell.info.identity, "model": {**model, "code": code}}
+    return replace(cell, info=replace(cell.info, identity=identity, key=digest(identity)))
+
+
+def reuse(cells: Sequence[Cell], store: Store, loader: Loader, anew: bool = False) -> tuple[list[Cell], Reused]:
+    """Return the cells to run in this store, after the present models have confirmed what it holds of them.
+
+    anew   replace cells that a model contradicts: a new cell each, which supersedes the old one
+    """
+    cells = current(cells, store)
+    held = set(store.cell_keys())
+    known = [cell.info for cell in cells if cell.info.key in held]
+    if not anew:
+        return cells, check_same_models(store, known, loader)
+    found = Reused()
+    changed: set[str] = set()
+    for info in known:
+        try:
+            part = check_same_models(store, [info], loader)
+        except ModelChanged as error:
+            changed.add(error.key)
+            continue
+        found.asked += part.asked
+        found.skipped |= part.skipped
+    made = [_successor(cell) if cell.info.key in changed else cell for cell in cells]
+    with store.together():
+        store.register([new.info for new, old in zip(made, cells, strict=True) if new is not old])
+        for new, old in zip(made, cells, strict=True):
+            if new is not old:
+                store.supersede(old.info.key, new.info.key)
+    return made, found

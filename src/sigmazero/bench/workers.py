@@ -1,0 +1,219 @@
+"""Engines: they start workers, each an executor of its own, so that a death names the unit that was running.
+
+- `Here` calls in this process.
+- `Processes` has a `ProcessPoolExecutor` with a single process for every worker. A pool that shares several processes
+  gives up all its calls when one of them dies.
+- `RayWorkers` (in `ray_workers`) has an actor for every worker, on one machine or many.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from sigmazero.bench.loader import Loader
+from sigmazero.bench.worker import Worker, become, current
+from sigmazero.core import faults
+from sigmazero.core.inputs import hint
+
+ENGINES = ("local", "processes", "ray")
+CGROUP = Path("/sys/fs/cgroup")
+
+
+class WorkerExecutor(Executor):
+    """An executor with one worker, which runs one call at a time."""
+
+    def end(self) -> str:
+        """End the worker at once, whatever it does, and return how it ended."""
+        raise NotImplementedError
+
+
+class Engine(Protocol):
+    """Starts workers, which are known by their numbers; a worker that died is started again."""
+
+    @property
+    def size(self) -> int:
+        """How many workers to keep."""
+
+    @property
+    def remote(self) -> bool:
+        """Whether workers are other processes, which cannot use what is in the memory of this one."""
+
+    def start(self, number: int) -> WorkerExecutor:
+        """Start a worker. It may take its time: calls wait until it is there."""
+
+    def close(self) -> None:
+        """Let go of what all workers share."""
+
+
+class Here(WorkerExecutor):
+    """This process, as an engine and as its only worker: a call is done when `submit` returns."""
+
+    size, remote = 1, False
+
+    def __init__(self, loader: Loader) -> None:
+        self._worker = Worker(loader)
+
+    def start(self, number: int) -> WorkerExecutor:
+        """Return this executor."""
+        return self
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call a function now. It raises what the function raises: there is no other process to tell it from."""
+        future: Future[Any] = Future()
+        with current(self._worker):
+            future.set_result(fn(*args, **kwargs))
+        return future
+
+    def end(self) -> str:
+        """Nothing runs between two calls."""
+        return ""
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+class OneProcess(ProcessPoolExecutor, WorkerExecutor):
+    """A process that does one call at a time."""
+
+    def end(self) -> str:
+        """Kill the process, and return how it ended."""
+        processes: list[Any] = list((self._processes or {}).values())
+        for process in processes:
+            process.kill()
+        self.shutdown(wait=True, cancel_futures=True)
+        codes = [process.exitcode for process in processes if process.exitcode]
+        if not codes:
+            return "its worker ended"
+        return (
+            f"its worker was killed by {signal.Signals(-codes[0]).name}"
+            if codes[0] < 0
+            else (f"its worker ended with exit code {codes[0]}")
+        )
+
+
+class Processes:
+    """Processes on this machine: by default one for each usable processor core, or one for each CUDA device."""
+
+    remote = True
+
+    def __init__(self, loader: Loader, workers: int | None = None) -> None:
+        self.loader, self._devices = loader, _devices(loader.runs_on)
+        self.size = workers or (usable_cores() if self._devices[0].type == "cpu" else len(self._devices))
+        method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+        self._context: Any = multiprocessing.get_context(method)
+        if method == "forkserver":
+            self._context.set_forkserver_preload([__name__])
+
+    def start(self, number: int) -> WorkerExecutor:
+        """Start a process; CUDA devices are dealt out in turn."""
+        device = self._devices[number % len(self._devices)]
+        loader = Loader(device, self.loader.model_dir, self.loader.data_dir, self.loader.trust)
+        return OneProcess(1, self._context, initializer=begin, initargs=(loader, self.fault(number)))
+
+    def fault(self, number: int) -> str:
+        """Return the point at which a test has this worker killed."""
+        del number
+        return faults.of_next_worker()
+
+    def close(self) -> None:
+        """Workers share nothing."""
+
+
+def begin(loader: Loader, fault: str = "") -> None:
+    """Make this process a worker with one thread. It ends with the process that started it, also within a batch."""
+    faults.arm(fault)
+    faults.reach("worker.begun")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the driver decides
+    faulthandler.enable()
+    torch.set_num_threads(1)  # two busy threads on a core are many times slower than one
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    become(Worker(loader, foreign=True))
+
+
+def _end_with(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
+
+
+def _devices(device: torch.device) -> list[torch.device]:
+    """Return the devices that workers use: all CUDA devices if no single one is named."""
+    if str(device) == "cuda":
+        return [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
+    return [device]
+
+
+def usable_cores() -> int:
+    """Return how many processor cores this process may use: by affinity, and by the quota of its container."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min([cores, *map(int, _quotas(CGROUP))]))
+
+
+def _quotas(cgroup: Path) -> list[float]:
+    """Return the CPU quotas of this process's control group and of those around it, in cores (cgroup v2 and v1)."""
+    with suppress(OSError):
+        own = Path("/proc/self/cgroup").read_text().rpartition("::")[2].strip().strip("/")
+        cgroup = cgroup / own if (cgroup / own).is_dir() else cgroup
+    found: list[float] = []
+    for folder in (cgroup, *cgroup.parents):
+        for names in (["cpu.max"], ["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"]):
+            with suppress(OSError, ValueError):  # a file that is not there, or "max": no quota
+                quota, period = " ".join((folder / name).read_text() for name in names).split()
+                found += [int(quota) / int(period)] if int(quota) > 0 else []
+    return found
+
+
+def choose_engine(
+    name: str,
+    loader: Loader,
+    *,
+    workers: int | None = None,
+    address: str | None = None,
+    gpus_per_worker: float | None = None,
+) -> Engine | None:
+    """Return the engine of that name; None for this process.
+
+    address           of a Ray cluster: "auto" for the one on this machine, or HOST:PORT; by default Ray is started here
+    gpus_per_worker   of each Ray worker; 0.25 puts four on one GPU
+    """
+    check_engine(name, workers, address, gpus_per_worker)
+    if gpus_per_worker is not None and loader.runs_on.type != "cuda":
+        raise ValueError(
+            f"{gpus_per_worker:g} GPUs for each worker need a CUDA device; this run is on {loader.runs_on}"
+        )
+    if name == "local":
+        return None
+    if name == "processes":
+        return Processes(loader, workers)
+    from sigmazero.bench.ray_workers import RayWorkers
+
+    return RayWorkers(loader, workers, address, gpus_per_worker)
+
+
+def check_engine(
+    name: str, workers: int | None = None, address: str | None = None, gpus_per_worker: float | None = None
+) -> None:
+    """Refuse an engine that does not exist, and options that it does not have."""
+    if name not in ENGINES:
+        raise ValueError(f"there is no engine {name!r}; {hint(name, ENGINES)}")
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers={workers} must be 1 or more")
+    if gpus_per_worker is not None and not gpus_per_worker > 0:
+        raise ValueError(f"gpus_per_worker={gpus_per_worker:g} must be more than 0")
+    if workers is not None and name == "local":
+        raise ValueError("the engine 'local' has one worker, this process; use the engine 'processes' for more")
+    for option, value in (("address", address), ("gpus_per_worker", gpus_per_worker)):
+        if value is not None and name != "ray":
+            raise ValueError(f"{option}={value} has no effect with the engine {name!r}; use the engine 'ray'")

@@ -1,0 +1,50 @@
+"""How a run uses the hardware. None of it changes what is reported as true."""
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import torch
+
+from sigmazero.core.problem import Problem
+
+Precision = Literal["fp32", "tf32", "bf16"]
+Prepare = Literal["auto", "none", "fold", "compile"]
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Choices that change speed and memory.
+
+    precision  number format of the search: None for the float32 settings of the caller's process; "fp32", "tf32" or
+               "bf16". Every success is verified in the caller's settings and in strict fp32
+    prepare    how the copy of the model that the search asks is made: "none" makes none; "fold" folds batch norms and
+               chooses the memory layout; "compile" also compiles it where steps are captured; "auto" folds, and
+               compiles where the run is long enough
+    capture    replay steps as a CUDA graph: None wherever possible, True insists, False never
+    """
+
+    precision: Precision | None = None
+    prepare: Prepare = "auto"
+    capture: bool | None = None
+
+    def check(self, problem: Problem) -> None:
+        """Refuse what cannot be done for this problem."""
+        if self.precision not in (None, *get_args(Precision)):
+            known = ", ".join(map(repr, get_args(Precision)))
+            raise ValueError(
+                f"precision={self.precision!r} is not one of {known} (None for the settings of your process)"
+            )
+        if self.precision not in (None, "fp32") and problem.x.dtype != torch.float32:
+            raise ValueError(
+                f"precision={self.precision!r} searches below fp32; the inputs are {problem.x.dtype}: use x.float()"
+            )
+        if self.prepare not in get_args(Prepare):
+            raise ValueError(f"prepare={self.prepare!r} is not one of {', '.join(map(repr, get_args(Prepare)))}")
+        if self.capture not in (None, True, False):
+            raise ValueError(f"capture={self.capture!r} is not one of True, False (None wherever possible)")
+        if self.capture and not problem.x.is_cuda:
+            raise ValueError(f"capture=True needs inputs on a CUDA device; they are on {problem.x.device}")
+
+    def plain(self) -> "Hardware":
+        """Return the choices for a model without gradients: asked as it is, in its own numbers, never captured."""
+        return replace(self, precision=None, prepare="none", capture=False)

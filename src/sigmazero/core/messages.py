@@ -1,0 +1,84 @@
+"""Texts of others made harmless, values as text, and warnings that point at the user's own line."""
+
+import hashlib
+import json
+import re
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+# Control characters move the cursor or send commands to a terminal; those that turn the direction of writing, and those
+# that end a line unseen, make a text look like another one. A line's end is left.
+_CONTROL = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# A cell that begins so is a formula, also after blanks.
+_FORMULA = re.compile(r"\s*[=+\-@\t\r]")
+
+
+def visible(text: str) -> str:
+    r"""A text in which control characters are spelled out.
+
+    >>> print(visible("red: \x1b[31m"))
+    red: \x1b[31m
+    """
+    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+
+
+def harmless(text: str) -> str:
+    """A text that no spreadsheet takes for a formula; a number stays as it is.
+
+    >>> harmless("=1+1"), harmless("sigma-zero"), harmless("-0.5"), harmless("-inf")
+    ("'=1+1", 'sigma-zero', '-0.5', '-inf')
+    """
+    if not _FORMULA.match(text):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
+
+
+def shown(text: object) -> str:
+    """A text out of a file, fit for one line of a message.
+
+    >>> shown("conv1.weight"), shown("two\\nlines"), len(shown("x" * 1000))
+    ('conv1.weight', "'two\\\\nlines'", 83)
+    """
+    word = str(text)
+    short = word if len(word) <= 80 else f"{word[:80]}..."
+    return short if short.isprintable() else ascii(short)
+
+
+def one_line(error: BaseException) -> str:
+    """The first line of what an error says, or its kind."""
+    said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+    return said if said.isprintable() else ascii(said)
+
+
+def canonical(value: Any) -> str:
+    """JSON with one spelling for each value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of a value's canonical JSON."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def class_name(classes: Sequence[str] | None, number: int, unnamed: str = "") -> str:
+    """The name of a class, or its number where it has none, after the word `unnamed`.
+
+    >>> class_name(["cat", "dog"], 1), class_name(None, 7), class_name(None, 7, "class ")
+    ('dog', '7', 'class 7')
+    """
+    return str(classes[number]) if classes is not None and 0 <= number < len(classes) else f"{unnamed}{number}"
+
+
+def warn_caller(text: str, kind: type[Warning] = UserWarning) -> None:
+    """Warn, naming the innermost line that is not of this package."""
+    package = __name__.partition(".")[0]
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, kind, stacklevel=level)

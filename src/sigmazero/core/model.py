@@ -1,0 +1,139 @@
+"""What a model can be asked for, where its logits are, its eval mode, and how it stops answering.
+
+A model says in an attribute `ability` whether it gives gradients, scores alone or labels alone; one without it has
+gradients. Each ability has what those after it have: a model with gradients also gives scores. An attack says in
+`needs` the least that it can work with.
+
+>>> from types import SimpleNamespace
+>>> ability_of(SimpleNamespace(ability="scores")), suffices("scores", "labels"), suffices("scores", "gradients")
+('scores', True, False)
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal, get_args
+
+from torch import Tensor, nn
+
+Ability = Literal["gradients", "scores", "labels"]
+ABILITIES: tuple[Ability, ...] = get_args(Ability)
+# Of every attack of the registry, which keeps them: a refusal says names.
+NEEDS: dict[str, Ability] = {}
+TAKES: dict[str, frozenset[str]] = {}
+
+
+def ability_of(model: object) -> Ability:
+    """What a model can be asked for, by what it says of itself."""
+    said = getattr(model, "ability", "gradients")
+    for ability in ABILITIES:
+        if said == ability:
+            return ability
+    if isinstance(said, str):
+        raise ValueError(f"the model's ability={said!r} is not one of {', '.join(map(repr, ABILITIES))}")
+    return "gradients"  # an attribute of the user's own that happens to have this name
+
+
+def suffices(ability: Ability, needs: Ability) -> bool:
+    """Whether a model of this ability can be attacked by what needs so much."""
+    return ABILITIES.index(ability) <= ABILITIES.index(needs)
+
+
+def working(ability: Ability) -> list[str]:
+    """The names of the attacks that work on a model of this ability."""
+    return [name for name, needs in NEEDS.items() if suffices(ability, needs)]
+
+
+def check_ability(name: str, needs: Ability, model: object) -> None:
+    """Refuse an attack on a model that has less than it needs, with the names of those that work."""
+    has = ability_of(model)
+    if not suffices(has, needs):
+        only = "labels only" if has == "labels" else "scores, but no gradients"
+        raise ValueError(f"{name} needs {needs}, and this model has {only}; use {' or '.join(working(has))}")
+
+
+FIX = "sz.wrap(lambda x: model(x)...) with a function that returns the logits"
+
+
+def logits_in(answer: Any) -> Tensor:
+    """The logits in what a model returned; a tensor is taken as it is.
+
+    A field or key called `logits` is taken (as models of Hugging Face have it), or the first of several outputs where
+    that one is a tensor of rows and columns.
+
+    >>> import torch
+    >>> logits_in({"loss": None, "logits": torch.zeros(2, 3)}).shape, logits_in((torch.zeros(2, 3), "more")).shape
+    (torch.Size([2, 3]), torch.Size([2, 3]))
+    >>> logits_in([1.0])
+    Traceback (most recent call last):
+    ...
+    TypeError: the model returned a list in which no logits are found; ask it through \
+sz.wrap(lambda x: model(x)...) with a function that returns the logits
+    """
+    if isinstance(answer, Tensor):
+        return answer
+    found = answer.get("logits") if isinstance(answer, Mapping) else getattr(answer, "logits", None)
+    if isinstance(found, Tensor):
+        return found
+    first = answer[0] if isinstance(answer, tuple | list) and len(answer) else None
+    if isinstance(first, Tensor) and first.ndim == 2 and first.is_floating_point():
+        return first
+    if type(answer).__module__.partition(".")[0] == "numpy":
+        raise TypeError(
+            "the model returned a NumPy array, not a tensor of logits; sz.wrap(model) makes a model of a NumPy function"
+        )
+    raise TypeError(f"the model returned a {_described(answer)} in which no logits are found; ask it through {FIX}")
+
+
+def _described(answer: Any) -> str:
+    """What kind of thing it is, and what its parts are called."""
+    kind = type(answer).__name__
+    if isinstance(answer, Mapping):
+        return f"{kind} with the keys {', '.join(map(str, list(answer)[:5])) or 'none'}"
+    return kind
+
+
+class Stopped(RuntimeError):
+    """The model gives no more answers: its queries are spent, or whoever answers for it has failed too often."""
+
+
+@contextmanager
+def in_eval_mode(model: object) -> Iterator[None]:
+    """Ask a model in eval mode; then every module has its own mode again.
+
+    A layer may merge its weights in `eval()` and part them in `train()`. A model without a module in training mode is
+    left alone.
+    """
+    modules = _parents_first(model) if isinstance(model, nn.Module) else []
+    modes = {module: module.training for module in modules if hasattr(module, "training")}  # frozen scripts have none
+    try:
+        if any(modes.values()):
+            _switch(modules[0], False)
+        yield
+    finally:
+        for module, mode in modes.items():
+            if module.training != mode:
+                _switch(module, mode)
+
+
+def _switch(module: nn.Module, mode: bool) -> None:
+    """Call `train(mode)`; exported programs refuse that call, so theirs are set by hand."""
+    try:
+        module.train(mode)
+    except NotImplementedError:
+        module.training = mode
+        for part in module.children():
+            _switch(part, mode)
+
+
+def _parents_first(model: nn.Module) -> list[nn.Module]:
+    """Return every module once, after all modules that it is a part of: a parent's `train()` sets its parts too."""
+    found: dict[nn.Module, None] = {}
+
+    def visit(module: nn.Module) -> None:
+        if module not in found:
+            for part in module.children():
+                visit(part)
+            found[module] = None
+
+    visit(model)
+    return [*reversed(found)]

@@ -1,0 +1,83 @@
+"""What a run sees that makes its results doubtful: in passing, or in a second answer to what was found.
+
+The first gradients of a batch cost no question. Numbers stay on the device until somebody reads them.
+"""
+
+import torch
+from torch import Tensor
+
+from sigmazero.core.findings import LOOK_FOR, MANY, ROUNDING, STEADY, Finding, coded
+from sigmazero.core.problem import Problem
+
+
+class FirstLook:
+    """Of the first gradients that are asked for: where there are none at all, and what the model said there.
+
+    counts  in how many rows the gradient was exactly zero, and of how many rows that had a loss; None before
+    """
+
+    def __init__(self) -> None:
+        self.counts: Tensor | None = None
+        self._seen: tuple[Tensor, Tensor, Tensor] | None = None  # ids, whether it is the clean input, logits
+
+    def note(self, problem: Problem, point: Tensor, logits: Tensor, slope: Tensor, grad: Tensor, alive: Tensor) -> None:
+        """Look at the gradients of a loss with respect to logits and inputs; only the first call counts."""
+        if torch.compiler.is_compiling() or (grad.is_cuda and torch.cuda.is_current_stream_capturing()):
+            return
+        if self.counts is not None:
+            return
+        asked = alive & slope.flatten(1).any(1)
+        self.counts = torch.stack([(asked & ~grad.flatten(1).any(1)).sum(), asked.sum()])
+        self._seen = problem.ids, (point.detach() == problem.x).flatten(1).all(1), logits.detach().clone()
+
+    def apart(self, ids: Tensor, clean: Tensor) -> Tensor | None:
+        """How far answers to clean inputs were from those of an earlier call, in what rounding allows.
+
+        Rows at other points are left out; None where the gradients were those of some of the rows.
+        """
+        if self._seen is None or len(self._seen[0]) < len(ids):
+            return None
+        own, same, answers = (each[: len(ids)] for each in self._seen)
+        eps, answers = torch.finfo(answers.dtype).eps, answers.to(clean)
+        use = same & (own == ids) & answers.isfinite().all(1) & clean.isfinite().all(1)
+        gap = ((answers - clean).abs().amax(1) * use).nan_to_num(0.0).max()
+        scale = (clean.abs().amax(1) * use).nan_to_num(0.0).max().clamp_min(1.0)
+        return (gap / scale).double() / (ROUNDING * eps)
+
+
+class Diagnostics:
+    """The first looks of all batches of a session."""
+
+    def __init__(self) -> None:
+        self._counts: list[Tensor] = []
+        self._apart: list[Tensor] = []
+
+    def see(self, look: FirstLook, ids: Tensor, clean: Tensor, strict: bool) -> None:
+        """Keep what a batch showed; `clean` is what the model said before, when it was asked about the clean inputs.
+
+        A search that is not `strict` asks a copy, or in coarser numbers, and may well be told something else.
+        """
+        if look.counts is not None:
+            self._counts.append(look.counts)
+        if strict and (apart := look.apart(ids, clean)) is not None:
+            self._apart.append(apart)
+
+    def see_again(self, apart: list[Tensor], missed: list[Tensor], strict: bool) -> None:
+        """Take over by how much fresh answers about what was found differed, in what is allowed.
+
+        What a `strict` search has seen reach the goal and the same model then denies is such a difference too.
+        """
+        self._apart += apart + (missed if strict else [])
+        apart.clear()
+        missed.clear()
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Random answers, and gradients that are exactly zero in many rows."""
+        found = []
+        if self._apart and float(torch.stack(self._apart).max()) > 1:
+            found.append(coded("SZ003", "The same inputs were answered differently within one run.", STEADY))
+        zero, asked = torch.stack(self._counts).sum(0).tolist() if self._counts else (0, 0)
+        if zero > MANY * asked:
+            detail = f"{zero} of {asked} rows ({zero / asked:.0%}) had no gradient at all where the search began."
+            found.append(coded("SZ004", detail, LOOK_FOR))
+        return tuple(found)

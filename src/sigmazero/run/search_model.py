@@ -1,0 +1,387 @@
+"""The model that a search asks: a faithful copy of the user's, made ready for speed, and the steps captured on it.
+
+A search may run on any faithful copy, because whatever it claims is verified on the model itself. Batch norms are
+folded into the layers before them, images are laid out with their channels last where that pays, and a search in bf16
+has its weights so. A copy whose answers are not the model's own is dropped. On a CUDA device the copy of a network with
+convolutions that is searched in TF32 or bf16 is compiled where rows times steps are 4 million or more.
+"""
+
+import copy
+import logging
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sigmazero.core.attack import Attack
+from sigmazero.core.hardware import Hardware, Precision, Prepare
+from sigmazero.core.model import Ability, ability_of, logits_in
+from sigmazero.core.oracle import Model, Oracle
+from sigmazero.core.problem import Problem
+from sigmazero.run.captures import Captures, GraphPool
+from sigmazero.run.fold import fold, foldable
+from sigmazero.run.precision import Numbers, search_numbers, searches_strictly
+from sigmazero.run.search import Phase
+
+log = logging.getLogger(__name__)
+
+WORTH_COMPILING = 4_000_000  # rows times steps: docs/decisions.md derives it
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_WORTH_CAPTURING = 4  # replays' worth of steps; fewer cost less than a capture
+# The share of the largest logit by which a copy's logits may differ from the model's own, in the same numbers.
+BOUNDS = {torch.float32: 0.01, torch.bfloat16: 0.1}
+_COMPARED = 32  # clean rows on which answers are compared
+_DEEP = 5  # convolutions; with fewer a processor gains less than the change of layout costs
+
+
+def pays_to_compile(device: str, layers: Iterable[type], precision: Precision, work: int) -> bool:
+    """Return whether a search of `work` rows times steps is long enough to compile its model first.
+
+    >>> pays_to_compile("cuda", [nn.Conv2d, nn.ReLU], "tf32", 10_000 * 1000)
+    True
+    >>> pays_to_compile("cuda", [nn.Conv2d, nn.ReLU], "tf32", 512 * 1000)
+    False
+    """
+    convolutional = any(issubclass(layer, _CONVOLUTIONS) for layer in layers)
+    return device == "cuda" and convolutional and precision in ("tf32", "bf16") and work >= WORTH_COMPILING
+
+
+class Prepared:
+    """Holds what is made once for a model and a number format; sessions of several attacks may share it.
+
+    Steps are captured per attack and question: two problems that differ in nothing but their rows share them.
+    """
+
+    def __init__(self, model: Model, hardware: Hardware) -> None:
+        self.model, self.hardware = model, hardware if ability_of(model) == "gradients" else hardware.plain()
+        self.numbers: Numbers | None = None  # of the caller; all that is made here was made for them
+        self._copy: Model | None = None
+        self._compiled: Model | None = None
+        self._pool: GraphPool | None = None
+        self._phases: dict[Hashable, list[Phase]] = {}
+
+    def protect(self) -> None:
+        """Give the model copies of its inputs from now on: it writes to them."""
+        if not isinstance(self.model, OwnCopy):
+            self.close()
+            self.model = OwnCopy(self.model)
+
+    def compute_in(self, numbers: Numbers) -> None:
+        """Take these for the caller's numbers from now on; what was made for others is dropped."""
+        if numbers != self.numbers:
+            self.close()
+            self.numbers = numbers
+
+    def copy(self, problem: Problem) -> Model:
+        """Return the model as the search asks it; it is made at the first call, while the model must be quiet."""
+        if self._copy is None:
+            hardware, x = self.hardware, problem.x
+            numbers = self._search_numbers(x.device)
+            with numbers.flags():
+                self._copy = search_copy(
+                    self.model, x, numbers, bf16=hardware.precision == "bf16", prepare=hardware.prepare
+                )
+            if hardware.prepare == "compile" and (hardware.capture is False or not x.is_cuda):
+                log.info("nothing is compiled: that is for steps captured on a CUDA device")
+        return self._copy
+
+    def _search_numbers(self, device: torch.device) -> Numbers:
+        return search_numbers(self.hardware.precision, self.numbers or Numbers.current(device))
+
+    @property
+    def searches_a_copy(self) -> bool:
+        """Return whether a search has asked something else than the model itself."""
+        return self._copy is not None and self._copy is not self.model
+
+    @property
+    def recordings(self) -> int:
+        """Return how many steps were captured, and are still held."""
+        return 0 if self._pool is None else self._pool.made
+
+    def oracle(self, problem: Problem, size: int, shows: Ability = "gradients") -> Oracle:
+        """Make the oracle of one batch of a problem cut into batches of `size`; `shows` limits what the attack sees."""
+        # Forward-only queries need less memory than the batch with its backward pass: twice the rows at once.
+        return Oracle(self.copy(problem), problem, exact=self.exact, chunk=2 * size, shows=shows)
+
+    @property
+    def exact(self) -> bool:
+        """Return whether a search computes in the very numbers in which its records are checked, and in no others."""
+        return self.numbers is None or (self.numbers.strictly and searches_strictly(self.hardware, self.numbers))
+
+    def phases(self, attack: Attack, problem: Problem, size: int, rows: int) -> Sequence[Phase]:
+        """Return the phases of an attack on a problem cut into batches of `size`; its question has `rows` rows."""
+        compiled = self.compiles(problem, rows * attack.iterations)
+        key = (_same_attack(attack), _question(problem), size, compiled)
+        if key not in self._phases:
+            self._phases[key] = [self._phase(phase, problem, size, compiled) for phase in attack.phases(problem)]
+        return self._phases[key]
+
+    def compiles(self, problem: Problem, work: int) -> bool:
+        """Return whether a search of `work` rows times steps asks a compiled copy."""
+        if self.hardware.prepare != "auto":
+            return self.hardware.prepare == "compile"
+        numbers, device = self._search_numbers(problem.x.device), problem.x.device.type
+        coarse: Precision = "tf32" if numbers.conv == "tf32" else "fp32"
+        if self.hardware.precision == "bf16" or numbers.autocast is not None:
+            coarse = "bf16"
+        layers = map(type, self.model.modules()) if isinstance(self.model, nn.Module) else ()
+        return pays_to_compile(device, layers, coarse, work)
+
+    def _phase(self, attack: Attack, problem: Problem, size: int, compiled: bool) -> Phase:
+        if self.hardware.capture and not attack.capturable:
+            raise ValueError(
+                f"{attack.name} looks at values between its steps and cannot be captured; leave capture out"
+            )
+        long = attack.iterations >= _WORTH_CAPTURING * attack.unroll
+        if not (problem.x.is_cuda and self.hardware.capture is not False and attack.capturable and long):
+            return Phase(attack)
+        if self._pool is None:
+            self._pool = GraphPool(insist=bool(self.hardware.capture))
+        if compiled and self._compiled is None:
+            self._compiled = torch.compile(self.copy(problem), dynamic=False, fullgraph=True)
+        return Captures(attack, size, self._pool, self._compiled if compiled else None)
+
+    def forget_recordings(self) -> None:
+        """Let go of every captured step and of the memory they share; others are made when they are needed."""
+        self._phases, self._pool = {}, None
+
+    def close(self) -> None:
+        """Let go of everything but the model itself."""
+        self.forget_recordings()
+        self._copy = self._compiled = None
+
+
+def _same_attack(attack: Attack) -> Hashable:
+    """Return a key that attacks with equal names and parameters share."""
+    try:
+        hash(attack)
+    except TypeError:  # a parameter such as a list: the attack is only itself
+        return id(attack)
+    return attack
+
+
+def _question(problem: Problem) -> Hashable:
+    """Return all that a captured step has built into it besides the rows."""
+    x, goal = problem.domain.x, problem.goal
+    least = "per sample" if isinstance(goal.least, Tensor) else goal.least
+    started = problem.start is not None
+    plain = (goal.name, least, problem.budget, problem.seed, problem.checks, started)
+    return (x.dtype, x.device, plain, problem.domain.key())
+
+
+class OwnCopy(nn.Module):
+    """A model that writes to its input, given a copy of each: what was asked about stays as it was."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Ask about a copy."""
+        return self.model(x.clone())
+
+
+class Copy(nn.Module):
+    """A model in another number format and layout, taking and giving single precision."""
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype, channels_last: bool, folded: int = 0) -> None:
+        super().__init__()
+        self.folded = folded  # batch norms, for the record
+        self.model, self.dtype, self.channels_last = model.requires_grad_(False).to(dtype), dtype, channels_last
+        for parameter in self.model.parameters() if channels_last else ():
+            if parameter.ndim == 4:
+                parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Ask in the copy's own format."""
+        x = x.to(self.dtype)
+        logits = self.model(x.contiguous(memory_format=torch.channels_last) if self.channels_last else x)
+        return logits_in(logits).float()
+
+
+class Cast(nn.Module):
+    """A model under autocast, which is not for the attack's own arithmetic around it."""
+
+    def __init__(self, model: Model, numbers: Numbers) -> None:
+        super().__init__()
+        self.model, self.numbers = model, numbers
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Ask."""
+        with self.numbers.casting():
+            return logits_in(self.model(x)).float()
+
+
+def search_copy(model: Model, x: Tensor, numbers: Numbers, *, bf16: bool, prepare: Prepare) -> Model:
+    """The model as a search in these numbers, or in bf16, asks it; itself where a copy gains nothing or cannot be made.
+
+    To be called while the model is quiet, under the flags of these numbers; `x` holds some clean inputs.
+    """
+    inner, lowered = unwrapped(model), Cast(model, replace(numbers, autocast=torch.bfloat16))
+    if not isinstance(inner, nn.Module):
+        return lowered if bf16 else _cast(model, numbers)
+    own = model if bf16 else _cast(model, numbers)
+    strict, folds = numbers == Numbers.strict(numbers.device), prepare != "none"
+    layout = folds and x.ndim == 4 and _pays(inner, x.device, strict)
+    for channels_last in dict.fromkeys((layout, False)):
+        try:
+            made = _made(inner, x, bf16, folds, channels_last)
+            if made is None:
+                return own
+            copied = made if bf16 else _cast(made, numbers)
+            difference = tried(copied, own, x)
+        except Exception as error:  # whatever a model's own code makes of being copied: the model itself can be asked
+            failure = _first_line(error)
+        else:
+            return own if _differs(made, difference, own, x) else copied
+    return _as_it_is(own, lowered if bf16 else None, x, failure)
+
+
+def _cast(model: Model, numbers: Numbers) -> Model:
+    """A model under the autocast of the caller's numbers, if there is one."""
+    return model if numbers.autocast is None else Cast(model, numbers)
+
+
+def _as_it_is(own: Model, lowered: Cast | None, x: Tensor, failure: str) -> Model:
+    """The model itself, under autocast where a search in bf16 is wanted and it can be asked so."""
+    if lowered is not None:
+        try:
+            good = tried(lowered, own, x) <= BOUNDS[torch.bfloat16]
+        except Exception as error:
+            failure = f"{failure}; under autocast: {_first_line(error)}"
+        else:
+            if good:
+                log.warning("the model is searched in bf16 by autocast: no copy of it could be made (%s)", failure)
+                return lowered
+    log.warning("the model is searched as it is: no copy of it could be made (%s)", failure)
+    return own
+
+
+def _differs(made: Copy, difference: float, own: Model, x: Tensor) -> bool:
+    """Whether a copy's answers are too far from the model's own; said, as is what was folded in one that is used."""
+    bound = BOUNDS[made.dtype]
+    if difference <= bound:
+        if made.folded:
+            log.info("%d batch norms are folded for the search", made.folded)
+        return False
+    random = deviation(own, own, x[:2]) > bound / 10
+    log.warning(
+        "SZ016 the model is searched as it is: the logits of a copy made for speed differ from its own by %.2g of the "
+        "largest (%.2g allowed); %s",
+        *(difference, bound),
+        "and so do its own from call to call: is dropout on?" if random else "prepare='none' makes none",
+    )
+    return True
+
+
+def _made(model: nn.Module, x: Tensor, bf16: bool, folds: bool, channels_last: bool) -> Copy | None:
+    """A copy, or None where it would gain nothing."""
+    obstacle = _obstacle(model, x)
+    if obstacle is not None and folds:
+        log.info("no batch norms are folded: %s", obstacle)
+    if not bf16 and (obstacle is not None or not folds):
+        return None
+    folds = folds and obstacle is None and foldable(model)
+    if not (bf16 or channels_last or folds):
+        return None
+    own = copy.deepcopy(model)
+    if _parts(own) & _parts(model):  # how a class is copied is for the class to say
+        raise TypeError(f"what {type(model).__name__} calls a deep copy shares parts with it")
+    folded = fold(own, x[:2]) if folds else 0
+    if not (bf16 or channels_last or folded):
+        return None
+    return Copy(own, torch.bfloat16 if bf16 else torch.float32, channels_last, folded)
+
+
+def _obstacle(model: nn.Module, x: Tensor) -> str | None:
+    """Why a model is not to be taken apart."""
+    if x.dtype != torch.float32:
+        return f"the inputs are {x.dtype}"
+    if isinstance(model, torch.jit.ScriptModule):
+        return "the model is a script"
+    tensors = (*model.parameters(), *model.buffers())
+    others = {t.dtype for t in tensors if t.is_floating_point() or t.is_complex()} - {torch.float32}
+    if others:
+        return f"the model has weights in {', '.join(sorted(map(str, others)))}"
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    if any(getattr(module, name, None) for module in model.modules() for name in hooks):
+        return "the model has hooks, which may look at what would be gone"
+    return None
+
+
+def _pays(model: nn.Module, device: torch.device, strict: bool) -> bool:
+    """Whether convolutions are faster with channels last: on tensor cores, and on a processor where there are many."""
+    convolutions = sum(isinstance(module, nn.Conv2d) for module in model.modules())
+    return convolutions > 0 and not strict if device.type == "cuda" else convolutions >= _DEEP
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def tried(made: Model, own: Model, x: Tensor) -> float:
+    """How far a copy's answers are from the model's own, as `deviation` says.
+
+    It must find a way back too: code that only runs backwards may not take the copy's layout or number format.
+    """
+    with torch.enable_grad():
+        point = x[:2].clone().requires_grad_()
+        logits = logits_in(
+            made(point.clone())
+        )  # a model may write to its input, which a leaf of autograd does not allow
+        if logits.requires_grad:
+            torch.autograd.grad(logits.sum(), point)
+    return deviation(made, own, x[:_COMPARED])
+
+
+def deviation(made: Model, model: Model, x: Tensor) -> float:
+    """By which share of the largest logit the answers of two models differ; infinite where only one has an answer."""
+    with torch.no_grad():
+        own = logits_in(model(x.clone())).clone()  # some models give the same memory again each time
+        other = logits_in(made(x.clone()))
+    finite = own.isfinite().all(1)
+    own, other = own[finite].double(), other[finite].double()
+    if not len(own):
+        return 0.0
+    share = (own - other).abs().max() / own.abs().max().clamp(min=torch.finfo(torch.float32).tiny)
+    return float(share.nan_to_num(torch.inf))
+
+
+def _parts(model: nn.Module) -> set[int]:
+    return {id(part) for part in (*model.modules(), *model.parameters(), *model.buffers())}
+
+
+def is_compiled(model: Model) -> bool:
+    """Whether a model, or a module in it, is a compiled one."""
+    if isinstance(model, nn.Module):
+        return any(_inside(part) is not None for part in model.modules())
+    return _inside(model) is not None
+
+
+def uncompiled(model: Model) -> Model:
+    """The model as it was before it was compiled; itself if it never was, or if only parts of it were."""
+    if isinstance(model, OwnCopy):
+        inner = uncompiled(model.model)
+        return model if inner is model.model else OwnCopy(inner)
+    found = _inside(model)
+    return model if found is None else found
+
+
+def unwrapped(model: Model) -> Model:
+    """The network itself, for a copy that is run otherwise."""
+    if isinstance(model, OwnCopy):
+        return OwnCopy(unwrapped(model.model))
+    if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+        return unwrapped(model.module)
+    inside = getattr(model, "_orig_mod", None)
+    return model if inside is None else unwrapped(inside)
+
+
+def _inside(model: Any) -> Model | None:
+    """What torch.compile(model), torch.compile(function) or model.compile() has compiled; None if nothing was."""
+    if getattr(model, "_compiled_call_impl", None) is not None:
+        return model._call_impl  # type: ignore[no-any-return]
+    found: Model | None = getattr(model, "_orig_mod", None) or getattr(model, "_torchdynamo_orig_callable", None)
+    return found

@@ -1,0 +1,392 @@
+"""Tables: what comes back is what went in; files, notes, drafts; missing values; fitted pipelines on them."""
+
+import gzip
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+
+import sigmazero as sz
+from sigmazero.bench.plan import parse_plan
+from sigmazero.data import DataError, MissingData, Table, load
+from sigmazero.data.table import draft
+
+N = 60
+
+
+def some_frame():
+    g = np.random.default_rng(0)
+    start = pd.Timestamp("2020-01-01")
+    frame = pd.DataFrame(
+        {
+            "age": g.integers(18, 80, N),
+            "rate": np.round(g.random(N), 2),
+            "long": g.random(N),
+            "job": g.choice(["a b", "+5 years", "São\xa0Paulo", "@home", "=1+1"], N),
+            "flag": g.random(N) > 0.5,
+            "size": pd.Categorical(g.choice(["lo", "hi"], N), ["lo", "mid", "hi"], ordered=True),
+            "when": start + pd.to_timedelta(g.integers(0, 900, N), "D"),
+            "stamp": (start + pd.to_timedelta(g.integers(0, 10**9, N), "ms")).tz_localize("Europe/Berlin"),
+            "took": pd.to_timedelta(g.integers(0, 900, N), "s"),
+            "id": [f"p{k}" for k in range(N)],
+            "large": g.integers(1 << 60, 1 << 61, N),
+            "gap": np.where(g.random(N) < 0.2, np.nan, g.integers(0, 9, N)),
+            "word": pd.Series(g.choice(["x", "y"], N)).mask(g.random(N) < 0.2),
+            "whole": pd.array([*range(N - 1), None], dtype="Int64"),
+            "mixed": pd.Series([True, "b", None] * (N // 3), dtype=object),
+            "single": g.random(N).astype(np.float32),
+            7: g.integers(0, 3, N),
+            "y": g.choice(["no", "yes"], N),
+        }
+    )
+    frame.loc[4, "when"] = pd.NaT
+    return frame.set_index(pd.RangeIndex(100, 100 + N))
+
+
+def features_of(frame):
+    return frame.drop(columns="y").reset_index(drop=True)
+
+
+@pytest.mark.parametrize("change", [{}, {"gap": {"missing": True}, "word": {"missing": True}}])
+def test_decoded_rows_are_the_original_frame(change):
+    frame = some_frame()
+    table = Table.from_frame(frame, "y", change=change)
+    x = table.rows().images
+    assert x.dtype == torch.float64
+    assert x.isfinite().all()
+    pd.testing.assert_frame_equal(table.decode(x), features_of(frame))
+    table.space.domain(x)  # every row is legal
+    assert (table.rows().labels.numpy() == (frame["y"] == "yes")).all()
+
+
+def test_decimals_and_large_numbers_keep_their_digits():
+    frame = pd.DataFrame({"rate": [0.1, 0.7], "income": [16_777_217, 20_000_000], "y": [0, 1]})
+    table = Table.from_frame(frame, "y")
+    assert table.decode(table.encode(frame)).to_dict("list") == {"rate": [0.1, 0.7], "income": [16_777_217, 20_000_000]}
+
+
+def test_a_float32_stands_for_the_value_of_the_table_or_the_shortest_decimal():
+    table = Table.from_frame(pd.DataFrame({"rate": [0.1, 0.123456789012], "y": [0, 1]}), "y")
+    x = torch.tensor([[0.1], [0.123456789012], [0.3]])
+    assert table.decode(x)["rate"].tolist() == [0.1, 0.123456789012, 0.3]
+
+
+def test_texts_of_which_there_are_too_many_stay_as_they_are():
+    table = Table.from_frame(some_frame(), "y")
+    columns = table.space.columns((len(table.features),))
+    for name in ("id", "large"):
+        assert not columns.rise[0][table.features.index(name)]
+
+
+def test_missing_values_stay_missing_unless_allowed():
+    frame = pd.DataFrame({"age": [20, 40, np.nan, 60] * 5, "job": ["a", "b", "b", None] * 5, "y": [0, 1, 1, 0] * 5})
+    fixed = Table.from_frame(frame, "y")
+
+    def model(x):
+        return torch.stack([0 * x[:, 0], x[:, 0] - 30 + 50 * x[:, 3]], 1)
+
+    for change, same in (({}, True), ({"age": {"missing": True}, "job": {"missing": True}}, False)):
+        table = Table.from_frame(frame, "y", change=change)
+        rows = table.rows()
+        result = sz.get("sparse-rs-min", steps=100).run(model, rows.images, rows.labels, space=rows.space)
+        before, after = table.decode(rows.images), table.decode(result.x_adv)
+        gaps = (before.isna() == after.isna()).all(axis=None)
+        assert bool(gaps) or not same
+    assert fixed.features == ("age", "age=<missing>", "job=a", "job=b", "job=<missing>")
+    free = Table.from_frame(frame, "y", change={"age": {"missing": True}, "job": {"missing": True}})
+    assert len(free.space.domain(free.rows().images).user_costs.flatten()) <= 5
+    with pytest.raises(DataError, match="row 0, column 'age': 'nan' is missing"):
+        Table.from_frame(frame.dropna(), "y").encode(pd.DataFrame({"age": [np.nan], "job": ["a"]}))
+
+
+def test_rows_left_out_are_counted():
+    frame = some_frame()
+    with pytest.warns(UserWarning, match=r"of 60 rows have a missing value and are left out"):
+        table = Table.from_frame(frame, "y", keep_missing=False)
+    assert len(table) == len(frame.dropna()) == N - table.left_out
+    frame.loc[103, "y"] = None
+    with pytest.warns(UserWarning, match="1 of 60 rows have no class"):
+        assert 3 not in Table.from_frame(frame, "y").ids
+
+
+def test_changes_in_fields():
+    frame = pd.DataFrame({"age": [30, 52], "job": ["clerk", "nurse"], "gap": [1.5, np.nan], "y": [0, 1]})
+    table = Table.from_frame(frame, "y", change={"job": {"cost": 3}})
+    x = table.rows().images
+    other = table.encode(frame.assign(age=[31, 52], job=["nurse", "nurse"]))
+    found = table.changes(x, other, ids=[7, 9])
+    expected = {
+        "row": [7, 7],
+        "field": ["age", "job"],
+        "before": [30, "clerk"],
+        "after": [31, "nurse"],
+        "cost": [1.0, 3.0],
+    }
+    assert found.to_dict("list") == expected
+
+
+def test_a_scaler_and_a_float32_network():
+    table = Table.from_frame(pd.DataFrame({"a": [1.0, 3.0], "job": ["x", "y"], "y": [0, 1]}), "y")
+    layer = table.scaler()
+    assert layer(table.rows().images).tolist() == [[-1, 1, 0], [1, 0, 1]]
+    assert layer(table.rows().images).dtype == torch.float32
+
+
+def test_saved_columns_take_the_place_of_new_ones(tmp_path):
+    frame = some_frame().drop(columns=["mixed", "stamp", 7])
+    table = Table.from_frame(frame, "y")
+    table.save(tmp_path / "own.json")
+    frame.iloc[:9].to_parquet(tmp_path / "own.parquet")
+    (tmp_path / "own.toml").write_text('label = "y"\nschema = "own.json"\n')
+    again = Table.read(tmp_path / "own.parquet")
+    assert again.features == table.features
+    assert torch.equal(again.rows().images, table.rows().images[:9])
+    (tmp_path / "own.json").write_text(json.dumps({"format": "other", "columns": []}))
+    with pytest.raises(DataError, match=r"own.json.*other"):
+        Table.read(tmp_path / "own.parquet")
+
+
+# Files
+
+CSV = """age,job,sex,gain,loan,split
+30,clerk,F,0,no,train
+52,nurse,M,10.5,yes,train
+41,cook,F,0,no,test
+19,?,M,3,yes,test
+
+33,"clerk",M,0.25,yes,test
+"""
+NOTES = """label = "loan"
+drop = ["gain"]
+[split]
+column = "split"
+part = "test"
+fit = "train"
+[categories]
+job = ["clerk", "cook", "nurse", "?"]
+sex = ["F", "M"]
+"""
+ARFF = """% a comment
+@RELATION 'my table'
+@attribute age numeric
+@attribute job {clerk, nurse}
+@ATTRIBUTE class {0,1}
+@data
+30, clerk, 0
+?,nurse,1
+41,?,1
+"""
+
+
+def put(folder, text, notes=NOTES, name="own.csv"):
+    path = folder / name
+    content = text if isinstance(text, bytes) else text.encode()
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    if notes is not None:
+        (folder / "own.toml").write_text(notes)
+    return path
+
+
+@pytest.mark.parametrize("name", ["own.csv", "own.csv.gz", "own.CSV"])
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_csv(tmp_path, name, separator):
+    rows = load(put(tmp_path, CSV.replace(",", separator), name=name))
+    assert rows.names == ("age", "job=clerk", "job=cook", "job=nurse", "job=?", "sex=F", "sex=M")
+    assert rows.images.tolist() == [[41, 0, 1, 0, 0, 1, 0], [19, 0, 0, 0, 1, 0, 1], [33, 1, 0, 0, 0, 0, 1]]
+    assert (rows.labels.tolist(), rows.ids.tolist()) == ([0, 1, 1], [2, 3, 4])
+    assert (rows.classes, rows.name) == (("no", "yes"), name)
+    assert (rows.space.lower, rows.space.upper) == ({"age": 19}, {"age": 52})
+    assert load(tmp_path / name, rows=[2, 0]).ids.tolist() == [4, 2]
+
+
+def test_decimal_commas(tmp_path):
+    path = put(tmp_path, "rate;place;y\n0,5;São\xa0Paulo;0\n1,25;+5 years;1\n", None)
+    assert Table.read(path, label="y").rows().images.tolist() == [[0.5, 0, 1], [1.25, 1, 0]]
+
+
+def test_parts_and_what_they_give(tmp_path):
+    table = Table.read(put(tmp_path, CSV))
+    assert table.rows("train").images[:, 0].tolist() == [30, 52]
+    assert (table.columns[0].mean, table.columns[0].deviation) == (41, 11)  # of the part that fits
+    assert torch.equal(table.rows(dtype=torch.float32).images, load(tmp_path / "own.csv").images)
+    with pytest.raises(DataError, match="'val'"):
+        table.rows("val")
+
+
+def test_missing_texts(tmp_path):
+    kept = load(put(tmp_path, CSV, 'missing = "?"\n' + NOTES))
+    assert kept.table.decode(kept.images)["job"].isna().tolist() == [False, True, False]
+    with pytest.warns(UserWarning, match="1 of 5 rows"):
+        assert load(put(tmp_path, CSV, 'missing = "?"\nkeep_missing = false\n' + NOTES)).ids.tolist() == [2, 4]
+
+
+def test_what_may_change(tmp_path):
+    path = put(tmp_path, CSV, NOTES + '[change.sex]\ndirection = "none"\n[change.age]\naround = 5\n')
+    assert load(path).space.columns((7,)).rise[0].tolist() == [True] * 5 + [False] * 2
+    (tmp_path / "own.space.toml").write_text(draft(path).replace("around = 5", "around = 7"))
+    with pytest.raises(DataError, match=r"own.toml"):
+        load(path)
+    assert load(put(tmp_path, CSV)).space.columns((7,)).around[0] == 7
+
+
+@pytest.mark.parametrize("name", ["own.arff", "own.arff.gz"])
+def test_arff(tmp_path, name):
+    rows = load(put(tmp_path, ARFF, 'label = "class"', name))
+    assert rows.names == ("age", "age=<missing>", "job=clerk", "job=nurse", "job=<missing>")
+    assert rows.images.tolist() == [[30, 0, 1, 0, 0], [30, 1, 0, 1, 0], [41, 0, 1, 0, 1]]
+    assert (rows.labels.tolist(), rows.classes) == ([0, 1, 1], ("0", "1"))
+
+
+def test_parquet_keeps_dtypes(tmp_path):
+    frame = some_frame().drop(columns=[7, "mixed"])
+    frame.columns = frame.columns.astype("str")
+    frame.to_parquet(tmp_path / "own.parquet")
+    table = Table.read(tmp_path / "own.parquet", label="y")
+    pd.testing.assert_frame_equal(table.decode(table.rows().images), features_of(frame))
+
+
+def test_a_draft_loads_and_says_what_the_table_shows(tmp_path):
+    path = put(tmp_path, CSV.replace("19,?", "?,?"), None)
+    with pytest.raises(MissingData, match=r"own.toml"):
+        load(path)
+    (tmp_path / "own.toml").write_text("")  # as a shell does for `> own.toml`
+    text = draft(path)
+    assert 'label = "loan"' in text
+    assert 'missing = "?"' in text
+    assert 'job = ["clerk", "cook", "nurse"]' in text.replace('"job"', "job")
+    (tmp_path / "own.toml").write_text(text)
+    (tmp_path / "own.space.toml").write_text("")
+    assert draft(path).startswith('[feature."age"]\nkind = "integer"\nlower = 30\nupper = 52\n')
+    assert load(path).ids.tolist() == [2, 3, 4]
+
+
+def test_classes_are_sorted_as_the_numbers_they_are(tmp_path):
+    text = "age,class\n1,10\n2,9\n3,10\n"
+    rows = load(put(tmp_path, text, 'label = "class"'))
+    assert (rows.classes, rows.labels.tolist()) == (("9", "10"), [1, 0, 1])
+    rows = load(put(tmp_path, text, 'label = "class"\nclasses = ["10", "9", "8"]'))
+    assert (rows.classes, rows.labels.tolist()) == (("10", "9", "8"), [0, 1, 0])
+
+
+@pytest.mark.parametrize(
+    ("notes", "words"),
+    [
+        ("label = 3", "own.toml.*label"),
+        ("drop = []", "own.toml.*label"),
+        ('label = "loan"\nsplitt = 3', "own.toml:2.*splitt"),
+        ('label = "laon"', "own.csv: there is no column 'laon'; it has age, job"),
+        ('label = "loan"\ndrop = ["x"]', "there is no column 'x'"),
+        ('label = "loan"\n[split]\ncolumn = "split"', "part"),
+        ('label = "loan"\n[categories]\njob = 3', "job"),
+        (NOTES.replace('"nurse", ', ""), "row 1, column 'job': 'nurse'"),
+        ('classes = ["no"]\n' + NOTES, "row 1, column 'loan': 'yes'"),
+        (NOTES.replace('part = "test"', 'part = "x"'), "'x'"),
+        ('label = "loan"\ndrop = ["age", "job", "sex", "gain", "split"]', "no column is left"),
+        ("label =", "own.toml"),
+        (NOTES + "[change.x]\ncost = 3", "'x'"),
+        (NOTES + "[change.age]\ncots = 3", "'cots'"),
+    ],
+)
+def test_notes_that_cannot_be_right(tmp_path, notes, words):
+    with pytest.raises(DataError, match=words):
+        load(put(tmp_path, CSV, notes))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,b,a\n1,2,3\n", "'a'"),
+        ("a,loan\n", "no rows"),
+        ("a,loan\n1,2,3\n", "cannot be read"),
+        (b"a,loan\n\xff\xfe,2\n", "cannot be read"),
+        ("<html>404</html>", "web page"),
+        ("", "empty"),
+    ],
+)
+def test_damaged_tables(tmp_path, text, words):
+    with pytest.raises(DataError, match=rf"own.csv.*{words}"):
+        load(put(tmp_path, text))
+
+
+def test_a_plan_may_name_a_table():
+    text = '[[grid]]\nmodels = ["adult-mlp"]\ndata = ["own.csv"]\nattacks = ["corner"]\n'
+    assert parse_plan(text).questions[0].data.source == "own.csv"
+
+
+# Pipelines
+
+
+def loans():
+    g = np.random.default_rng(0)
+    n = 200
+    frame = pd.DataFrame(
+        {
+            "age": g.integers(18, 80, n),
+            "job": g.choice(["clerk", "cook", "nurse"], n),
+            "flag": g.random(n) > 0.5,
+            "when": pd.Timestamp("2020-01-01") + pd.to_timedelta(g.integers(0, 900, n), "D"),
+            "gain": np.where(g.random(n) < 0.2, np.nan, np.round(g.random(n), 3)),
+        }
+    )
+    return frame.assign(loan=np.where((frame["age"] > 45) ^ (frame["job"] == "nurse"), "yes", "no"))
+
+
+def years(frame):
+    return frame.apply(lambda dates: dates.dt.year)
+
+
+def pipeline(frame, model):
+    steps = ColumnTransformer(
+        [("words", OneHotEncoder(), ["job"]), ("dates", FunctionTransformer(years), ["when"])], remainder="passthrough"
+    )
+    shuffled = frame[["gain", "when", "job", "age", "flag"]]  # another order than the table's
+    return make_pipeline(steps, model).fit(shuffled, frame["loan"]), shuffled
+
+
+def test_a_pipeline_is_asked_with_its_own_columns(tmp_path):
+    frame = loans()
+    pipe, shuffled = pipeline(frame, HistGradientBoostingClassifier(max_iter=20))
+    table = Table.from_frame(frame, "loan", change={"flag": {"direction": "none"}})
+    model, rows = sz.wrap(pipe, table=table), table.rows().limit(15)
+    answers = np.array(table.classes)[model(table.rows().images).argmax(1).numpy()]
+    assert (answers == pipe.predict(shuffled)).all()
+    result = sz.get("query-swap", steps=200).run(model, rows.images, rows.labels, space=rows.space)
+    assert result.success.all()
+    adversarial = table.decode(result.x_adv)
+    named = pipe.predict(adversarial[shuffled.columns])
+    assert (named != np.array(table.classes)[rows.labels]).all()
+    before = frame.drop(columns="loan").iloc[rows.ids.tolist()].reset_index(drop=True)
+    assert (adversarial.dtypes == before.dtypes).all()
+    assert (adversarial["gain"].isna() == before["gain"].isna()).all()
+    assert (adversarial["flag"] == before["flag"]).all()
+    fields = table.changes(rows.images, result.x_adv, rows.ids)
+    assert fields.groupby("row").size().tolist() == result.changes.int().tolist()
+    found = sz.evaluate(pipe, table, store=tmp_path / "s.db", limit=15, steps=200).records()
+    assert (found[0]["samples"], found[0]["model"]) == (15, "Pipeline.decision_function on table")
+    with pytest.raises(ValueError, match=r"5 columns.*table=table"):
+        sz.wrap(pipe)(rows.images)
+
+
+def test_rows_that_a_model_does_not_take_are_left_out_and_counted(tmp_path):
+    frame = loans()
+    pipe, _ = pipeline(frame.dropna(), LogisticRegression(max_iter=5000))
+    table, gaps = Table.from_frame(frame, "loan"), int(frame["gain"].isna().sum())
+    with pytest.warns(UserWarning, match=f"{gaps} of 200 rows have a missing value and are left out"):
+        found = sz.evaluate(pipe, table, store=tmp_path / "s.db", steps=20)
+    assert found.records()[0]["samples"] == 200 - gaps
+
+
+def test_classes_of_a_model_are_matched_by_name():
+    table = Table.from_frame(pd.DataFrame({"a": [1, 2, 3], "y": ["no", "yes", "no"]}), "y", classes=["yes", "no"])
+    assert table.places(["no", "yes"]) == [1, 0]
+    assert table.places([0, 1]) == [0, 1]
+    assert table.places(["maybe", "no", "yes"]) == [2, 1, 0]
+    with pytest.raises(DataError, match="maybe"):
+        table.places(["maybe", "no"])

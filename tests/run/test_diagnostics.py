@@ -1,0 +1,84 @@
+"""What makes a result doubtful is said by every door of Python, and asked for by none of them."""
+
+import warnings
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import sigmazero as sz
+
+X = torch.rand(8, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+
+
+class Linear(nn.Module):
+    """A linear model that counts its calls; it may round its inputs, or add noise to its answers."""
+
+    def __init__(self, rounds: bool = False, noise: float = 0.0) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(16, 3, generator=torch.Generator().manual_seed(2)))
+        self.rounds, self.noise, self.asked = rounds, noise, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.asked += len(x)
+        logits = (x.round() if self.rounds else x).flatten(1) @ self.weight
+        return logits + self.noise * torch.randn_like(logits)
+
+
+def _labels(net: Linear) -> Tensor:
+    labels = ((X.round() if net.rounds else X).flatten(1) @ net.weight).argmax(1)
+    return labels.detach()
+
+
+@pytest.mark.parametrize(
+    ("net", "code", "said"),
+    [
+        (Linear(rounds=True), "SZ004", "8 of 8 rows (100%) had no gradient at all"),
+        (Linear(noise=0.1), "SZ003", "answered differently within one run"),
+    ],
+    ids=["masked", "random"],
+)
+def test_a_run_warns_of_what_it_saw_and_its_result_keeps_it(net, code, said, tmp_path):
+    with pytest.warns(UserWarning, match=code):
+        result = sz.get("sigma-zero", steps=30).run(net, X, _labels(net), batch_size=4)
+    assert [each.code for each in result.findings] == [code]
+    assert said in str(result)
+    assert f"{code}: doubtful" in repr(result)
+    assert result.take(torch.tensor([0])).findings == result.findings
+    assert sz.load_result(result.save(tmp_path / "kept")).findings == result.findings
+
+
+def test_nothing_is_asked_for_it_and_a_sound_model_is_not_doubted():
+    net = Linear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = sz.get("sigma-zero", steps=30).run(net, X, _labels(net), hardware=sz.Hardware(prepare="none"))
+    assert not result.findings
+    assert net.asked == int(result.forwards.sum())
+
+
+def test_blind_search_needs_no_gradients():
+    net = Linear(rounds=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = sz.get("sparse-rs", steps=30).run(net, X, _labels(net), budget=3)
+    assert not result.findings
+
+
+def test_findings_that_cannot_be_read_are_named(tmp_path):
+    import numpy as np
+
+    net = Linear()
+    path = sz.get("sigma-zero", steps=2).run(net, X, _labels(net)).save(tmp_path / "kept")
+    with np.load(path) as held:
+        np.savez(path, **{**held, "findings": np.frombuffer(b'[{"code": 1}]', np.uint8)})
+    with pytest.raises(ValueError, match="its findings cannot be read"):
+        sz.load_result(path)
+
+
+def test_evaluate_warns_and_its_table_says_so(tmp_path):
+    net = Linear(rounds=True)
+    with pytest.warns(UserWarning, match="SZ004 error"):
+        found = sz.evaluate(net, (X, _labels(net)), ["sigma-zero"], store=tmp_path / "x.db", steps=3)
+    assert [each.code for each in found.findings] == ["SZ004"]
+    assert "SZ004 error" in str(found)

@@ -1,0 +1,326 @@
+"""Numbers of the caller: they are read and restored whichever way they were set, and a success holds in both kinds."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import sigmazero as sz
+from sigmazero.core.inputs import make_problem
+from sigmazero.core.result import Outcome
+from sigmazero.run import Hardware, Session
+from sigmazero.run.precision import Numbers, Settings, strictly
+from sigmazero.run.verify import GUARD, Verifier
+from tests.helpers.networks import Counting
+
+NEWER = hasattr(torch.backends, "fp32_precision")
+newer = pytest.mark.skipif(not NEWER, reason="before torch 2.9 there is one way to set the flags")
+COARSE = Numbers("cpu", conv="tf32", rnn="tf32")
+STRICT = Numbers.strict("cpu")
+
+
+def generally(precision: str | None) -> None:
+    """Set the newer flag that all others follow."""
+    setattr(torch.backends, "fp32_precision", precision)  # noqa: B010 - torch's types do not know it
+
+
+@pytest.fixture(autouse=True)
+def own_flags() -> Iterator[None]:
+    before = Settings.read()
+    backends = getattr(torch.backends, "fp32_precision", None)
+    yield
+    if NEWER:
+        generally(backends)
+        torch.backends.cudnn.fp32_precision = "none"
+    before.write()
+    assert Settings.read() == before
+
+
+@pytest.fixture
+def as_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flags of CUDA devices count on the processor; torch's default is TF32 for convolutions, as there."""
+    monkeypatch.setattr("sigmazero.run.precision.BACKENDS", {"cpu": "cuda"})
+
+
+def use(statement: str) -> None:
+    exec(f"import torch; {statement}")
+
+
+OLDER_WAYS = {
+    "pass": "conv-tf32",
+    "torch.backends.cuda.matmul.allow_tf32 = True": "tf32",
+    "torch.backends.cudnn.allow_tf32 = False": "fp32",
+    "torch.set_float32_matmul_precision('high')": "tf32",
+    "torch.set_float32_matmul_precision('medium')": "tf32",
+    "torch.set_float32_matmul_precision('high'); torch.backends.cudnn.allow_tf32 = False": "matmul-tf32",
+}
+NEWER_WAYS = {
+    "torch.backends.fp32_precision = 'tf32'": "tf32",
+    "torch.backends.cuda.matmul.fp32_precision = 'tf32'": "tf32",
+    "torch.backends.cudnn.conv.fp32_precision = 'ieee'": "rnn-tf32",
+    "torch.backends.cudnn.rnn.fp32_precision = 'ieee'": "conv-tf32+rnn-ieee",
+    "torch.backends.cudnn.conv.fp32_precision = torch.backends.cudnn.rnn.fp32_precision = 'ieee'": "fp32",
+    "torch.backends.cudnn.allow_tf32 = False; torch.backends.cuda.matmul.fp32_precision = 'tf32'": "matmul-tf32",
+}
+WAYS = OLDER_WAYS | (NEWER_WAYS if NEWER else {})
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("wanted", ["fp32", "tf32", "conv-tf32", "matmul-tf32"])
+def test_flags_are_read_set_and_put_back_whichever_way_they_were_set(way, wanted):
+    use(way)
+    before = Settings.read()
+    assert Numbers.current("cuda").name == WAYS[way]
+    target = Numbers.named(wanted, "cuda")
+    with target.applied():
+        assert Numbers.current("cuda") == target
+        if before.cudnn is not None and before.matmul is not None:
+            # Where the older flags could be read they still can: torch itself reads them when it compiles.
+            assert torch.backends.cudnn.allow_tf32 == (target.conv == "tf32")
+            assert torch.backends.cuda.matmul.allow_tf32 == (target.matmul == "tf32")
+    assert Settings.read() == before
+
+
+@newer
+def test_what_followed_a_general_flag_follows_it_still():
+    generally("tf32")
+    with Numbers.strict("cuda").applied():
+        assert Numbers.current("cuda") == Numbers.strict("cuda")
+    generally("ieee")
+    assert Numbers.current("cuda").matmul == "ieee"
+
+
+def test_on_a_processor_torch_computes_strictly_by_default():
+    assert Numbers.current("cpu") == STRICT
+    torch.set_float32_matmul_precision("medium")
+    assert Numbers.current("cpu").name == "matmul-bf16"
+    before = Settings.read()
+    with STRICT.applied():
+        assert Numbers.current("cpu") == STRICT
+    assert Settings.read() == before
+
+
+def test_autocast_is_part_of_the_numbers():
+    with torch.autocast("cpu", torch.float16):
+        inside = Numbers.current("cpu")
+        assert inside.name == "autocast-float16"
+        with STRICT.applied():
+            assert not torch.is_autocast_enabled("cpu")
+        assert torch.is_autocast_enabled("cpu")
+    with inside.applied():
+        assert torch.get_autocast_dtype("cpu") == torch.float16
+        assert torch.is_autocast_enabled("cpu")
+    assert not torch.is_autocast_enabled("cpu")
+
+
+@pytest.mark.parametrize("name", ["fp32", "tf32", "conv-tf32", "matmul-tf32+autocast-bfloat16", "rnn-tf32"])
+def test_names_lead_back(name):
+    assert Numbers.named(name, "cuda").name == name
+
+
+@pytest.mark.parametrize("name", ["", "fp16", "conv", "autocast-bfloat17", "conv-tf32+fp32"])
+def test_no_other_names(name):
+    with pytest.raises(ValueError, match="no numbers are called"):
+        Numbers.named(name, "cuda")
+
+
+def test_another_thread_sees_the_users_flags(as_on_cuda):
+    seen: list[Numbers] = []
+    with STRICT.applied():
+        thread = threading.Thread(target=lambda: seen.append(Numbers.current("cpu")))
+        thread.start()
+        thread.join()
+        assert Numbers.current("cpu") == STRICT
+    assert seen == [COARSE]
+
+
+class Rounding(nn.Module):
+    """A network whose input is rounded to eight bits where convolutions may use TF32; the gradient passes by."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.backends.cudnn.allow_tf32:
+            x = x + ((x * 256).round() / 256 - x).detach()
+        answer: Tensor = self.net(x)
+        return answer
+
+
+def question(n: int = 100) -> tuple[Rounding, Tensor, Tensor]:
+    net = Rounding()
+    x = torch.rand(n, 16, generator=torch.Generator().manual_seed(1))
+    with STRICT.applied():
+        return net, x, net(x).argmax(1)
+
+
+def wrong_in(net: nn.Module, x: Tensor, y: Tensor) -> list[Tensor]:
+    found = []
+    for each in (COARSE, STRICT):
+        with each.applied(), torch.no_grad():
+            found.append(net(x).argmax(1) != y)
+    return found
+
+
+@pytest.mark.parametrize("precision", [None, "fp32"])
+def test_every_success_holds_in_both_numbers(as_on_cuda, precision):
+    net, x, y = question()
+    flags = Settings.read()
+    result = sz.get("sigma-zero", steps=100).run(net, x, y, hardware=sz.Hardware(precision=precision))
+    assert Settings.read() == flags
+    coarse, strict = wrong_in(net, result.x_adv, y)
+    assert (coarse & strict)[result.success].all()
+    assert result.success.float().mean() > 0.9
+    assert int(result.given_up.sum()) > 0
+    assert "given up" in str(result)
+    # In strict numbers alone some of the points would have been believed.
+    with STRICT.applied():
+        alone = sz.get("sigma-zero", steps=100).run(net, x, y)
+    assert not wrong_in(net, alone.x_adv, y)[0][alone.success].all()
+    assert int(alone.given_up.sum()) == 0
+    assert "given up" not in str(alone)
+
+
+def test_the_search_computes_as_the_caller_does(as_on_cuda):
+    seen: dict[str | None, set[bool]] = {}
+
+    class Watching(Rounding):
+        def forward(self, x: Tensor) -> Tensor:
+            if x.requires_grad:
+                seen.setdefault(name, set()).add(torch.backends.cudnn.allow_tf32)
+            return super().forward(x)
+
+    x = torch.rand(4, 16)
+    for name in (None, "fp32", "tf32"):
+        sz.get("sigma-zero", steps=3).run(
+            Watching(), x, torch.zeros(4, dtype=torch.int64), hardware=sz.Hardware(precision=name)
+        )
+    assert seen == {None: {True}, "fp32": {False}, "tf32": {True}}
+
+
+@pytest.mark.parametrize(("name", "precision"), [("sigma-zero", None), ("sigma-zero", "fp32"), ("sigma-swap", None)])
+def test_clean_inputs_that_are_wrong_in_one_kind_of_numbers_are_searched(as_on_cuda, name, precision):
+    def wavering(x: Tensor) -> Tensor:
+        """Wrong about the first input in TF32, about the second in fp32, about the third in both."""
+        coarse = torch.backends.cudnn.allow_tf32
+        wrong = x[:, 0] > 0.8
+        wrong |= (x[:, 1] > 0.8) if coarse else (x[:, 2] > 0.8)
+        own = torch.where(wrong, -0.1, 0.1)
+        return torch.stack([own, torch.zeros_like(own)], 1) + 5 * torch.stack([0 * x[:, 3], (x[:, 3] - 0.5)], 1)
+
+    x = torch.tensor([[0.1, 0.9, 0.1, 0.5], [0.1, 0.1, 0.9, 0.5], [0.9, 0.1, 0.1, 0.5], [0.1, 0.1, 0.1, 0.5]])
+    result = sz.get(name, steps=60).run(
+        wavering, x, torch.zeros(4, dtype=torch.int64), hardware=sz.Hardware(precision=precision)
+    )
+    assert result.outcome.tolist() == [Outcome.FOUND, Outcome.FOUND, Outcome.ALREADY, Outcome.FOUND]
+    assert result.forwards[2] == 2  # both answers about the clean input
+    assert (result.x_adv[:, 3] > 0.5)[torch.tensor([0, 1, 3])].all()
+
+
+def test_both_answers_are_counted(as_on_cuda):
+    net, x, y = question(6)
+    x[:, -1] = torch.arange(6) / 1000  # by which the rows are told apart
+    mask = torch.ones(16, dtype=torch.bool)
+    mask[-1] = False
+    counting = Counting(net, len(x))
+    result = sz.get("sigma-zero", steps=40).run(counting, x, y, mask=mask)
+    assert torch.equal(counting.forwards, result.forwards)
+    assert torch.equal(counting.backwards, result.backwards)
+
+
+@pytest.mark.parametrize("queries", [8, 9, 20, 33, 60, 200])
+@pytest.mark.parametrize("precision", [None, "fp32"])
+def test_a_limit_of_queries_holds_with_two_answers_to_each_check(as_on_cuda, queries, precision):
+    net, x, y = question(40)
+    result = sz.get("sigma-swap", queries=queries).run(net, x, y, hardware=sz.Hardware(precision=precision))
+    assert int((result.forwards + result.backwards).max()) <= queries
+    if queries == 200:
+        assert result.success.float().mean() > 0.5
+
+
+def test_too_few_queries_for_two_answers_are_refused(as_on_cuda):
+    net, x, y = question(4)
+    with pytest.raises(ValueError, match="queries=7 are too few"):
+        sz.get("sigma-swap", queries=7).run(net, x, y)
+
+
+def test_a_point_must_hold_by_more_than_the_answers_differ():
+    def answers(lead: float, apart: float) -> bool:
+        """Whether a point with this lead is believed if the two answers are so far apart."""
+        verifier = Verifier(lambda x: x, COARSE)
+        strict = torch.tensor([[0.0, lead]])
+        two = [strict, strict + torch.tensor([[0.0, apart]])]
+        verifier.ask = lambda x, pad=False: two  # type: ignore[method-assign]
+        problem = make_problem(torch.zeros(1, 2), torch.tensor([0]))
+        return bool(verifier.confirm(problem, torch.ones(1, 2))[0])
+
+    assert answers(1.0, 0.4)
+    assert not answers(1.0, 1.01 / GUARD)
+    assert not answers(1.0, -0.4)  # by 0.6 in one answer, and they are 0.4 apart
+    assert answers(1e-6, 0.0)
+
+
+def test_between_batches_and_after_errors_the_numbers_are_the_callers(as_on_cuda):
+    net, x, y = question(6)
+    flags = Settings.read()
+    session = Session(sz.get("sigma-zero", steps=5), net, Hardware("fp32"), batch_size=2)
+    for _ in session.batches(make_problem(x, y)):
+        assert Settings.read() == flags
+
+    def failing(x: Tensor) -> Tensor:
+        if x.requires_grad:
+            raise KeyError("on purpose")
+        answer: Tensor = net(x)
+        return answer
+
+    with pytest.raises(KeyError):
+        sz.get("sigma-zero", steps=5).run(failing, x, y, hardware=sz.Hardware(precision="fp32"))
+    assert Settings.read() == flags
+    with pytest.raises(KeyError), strictly(net, x.device):
+        raise KeyError
+    assert Settings.read() == flags
+
+
+def test_numbers_are_those_of_the_first_batch(as_on_cuda):
+    net, x, y = question(4)
+    batches = Session(sz.get("sigma-zero", steps=5), net, batch_size=2).batches(make_problem(x, y))
+    first = next(batches)[1]
+    torch.backends.cudnn.allow_tf32 = False
+    second = next(batches)[1]
+    assert not torch.backends.cudnn.allow_tf32
+    cost = sz.get("sigma-zero", steps=5).iterations
+    assert int(first.forwards.min()) >= cost + 2
+    assert int(second.forwards.min()) >= cost + 2
+
+
+def test_threads_take_turns_with_the_flags(as_on_cuda):
+    flags, found = Settings.read(), []
+
+    def attack(seed: int) -> None:
+        net, x, y = Rounding(seed), torch.rand(20, 16, generator=torch.Generator().manual_seed(seed)), None
+        with strictly(net, x.device), torch.no_grad():
+            y = net(x).argmax(1)
+        for precision in (None, "fp32", "tf32"):
+            result = sz.get("sigma-zero", steps=20).run(net, x, y, hardware=sz.Hardware(precision=precision))
+            found.append((net, result, y))
+
+    threads = [threading.Thread(target=attack, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert Settings.read() == flags
+    assert len(found) == 24
+    for net, result, y in found:
+        coarse, strict = wrong_in(net, result.x_adv, y)
+        assert (coarse & strict)[result.success].all()
+
+
+def test_in_double_precision_no_flag_counts(as_on_cuda):
+    net, x, y = question(5)
+    result = sz.get("sigma-zero", steps=10).run(net.double(), x.double(), y)
+    assert int(result.forwards.max()) <= 10 + 2

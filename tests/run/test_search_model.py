@@ -1,0 +1,238 @@
+"""Copies of a model made for speed: what is folded, what is left as it is, and what is dropped."""
+
+import copy
+import logging
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import sigmazero as sz
+from sigmazero.core.hardware import Prepare
+from sigmazero.core.inputs import make_problem
+from sigmazero.models.architectures import build
+from sigmazero.run import Hardware, Prepared, Session
+from sigmazero.run.fold import fold
+from sigmazero.run.precision import Numbers
+from sigmazero.run.search_model import Cast, Copy, search_copy, unwrapped
+
+X = torch.rand(8, 3, 4, 4, generator=torch.Generator().manual_seed(2))
+BUILT = [
+    ("resnet20", {}, 19, 19),
+    ("preact-resnet18", {}, 8, 17),
+    ("wide-resnet", {"depth": 10, "width": 1}, 3, 7),
+    ("resnet18-cifar", {}, 20, 20),
+]
+
+
+def settled(model: nn.Module) -> nn.Module:
+    """The model in eval mode with norms that do something."""
+    generator = torch.Generator().manual_seed(1)
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            assert module.running_mean is not None
+            assert module.running_var is not None
+            module.running_mean.normal_(0, 0.1, generator=generator)
+            module.running_var.uniform_(0.5, 2, generator=generator)
+    return model.eval().requires_grad_(False)
+
+
+class Net(nn.Module):
+    """A small network with norms; `kind` says what is special about it."""
+
+    def __init__(self, kind: str = "plain") -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.kind = kind
+        self.conv = nn.Conv2d(3, 4, 3, padding=1, bias=False)
+        self.bn = nn.BatchNorm2d(4)
+        self.fc = nn.Linear(4 * 16, 8)
+        self.norm = nn.BatchNorm1d(8)
+        self.out = nn.Linear(8, 3)
+        settled(self)
+        self.out.bias.data -= self(X).mean(0)  # so that no class always wins
+
+    def forward(self, x):
+        if x.ndim != 4 or x.shape[1] != 3:
+            raise ValueError("images, please")
+        y = self.conv(x)
+        skip = y if self.kind == "skip" else 0
+        y = F.relu(self.bn(y)) + skip
+        if self.kind == "twice":
+            y = self.bn(y)
+        if self.kind == "unfolded" and isinstance(self.bn, nn.Identity):
+            y = -y
+        if self.kind == "random":
+            y = y + 10 * torch.randn(y.shape)
+        if self.kind == "data" and y.sum() > 1e9:
+            return self.out(self.norm(self.fc(y.flatten(1)))) * 0
+        y = self.fc(y.flatten(1))
+        return self.out(F.relu(self.norm(y)))
+
+
+def asked(model: Any, x: Tensor, bf16: bool = False, prepare: Prepare = "fold") -> Any:
+    with torch.no_grad():
+        return search_copy(model, x, Numbers.strict("cpu"), bf16=bf16, prepare=prepare)
+
+
+@pytest.mark.parametrize(("name", "options", "folded", "norms"), BUILT)
+def test_norms_are_folded_and_answers_stay(name, options, folded, norms):
+    model = settled(build(name, **options))
+    assert sum(isinstance(m, nn.BatchNorm2d) for m in model.modules()) == norms
+    own, x = copy.deepcopy(model), torch.rand(2, 3, 32, 32)
+    assert fold(own, x) == folded
+    before, after = model(x), own(x)
+    assert (before - after).abs().max() < 1e-5 * before.abs().max()
+    assert sum(isinstance(m, nn.BatchNorm2d) for m in own.modules()) == norms - folded
+    assert not any(p.requires_grad for p in own.parameters())
+
+
+@pytest.mark.parametrize(("kind", "folded"), [("plain", 2), ("skip", 1), ("twice", 1), ("data", 2)])
+def test_only_a_norm_that_is_alone_behind_its_layer_is_folded(kind, folded):
+    net = Net(kind)
+    own = copy.deepcopy(net)
+    assert fold(own, X) == folded
+    assert torch.allclose(own(X), net(X), atol=1e-5)
+    assert not own.bn._forward_pre_hooks
+
+
+def test_a_model_without_norms_is_searched_itself():
+    net = nn.Sequential(nn.Conv2d(3, 2, 3), nn.Flatten(), nn.Linear(8, 3)).eval()
+    assert asked(net, X) is net
+    assert isinstance(asked(net, X, bf16=True), Copy)
+
+
+def test_none_changes_the_number_format_alone():
+    net = Net()
+    assert asked(net, X, prepare="none") is net
+    lowered = asked(net, X, prepare="none", bf16=True)
+    assert isinstance(lowered.model.bn, nn.BatchNorm2d)
+    assert next(lowered.parameters()).dtype == torch.bfloat16
+    assert lowered(X).dtype == torch.float32
+
+
+def test_a_copy_that_answers_otherwise_is_dropped_under_its_code(caplog):
+    net = Net("random")
+    assert asked(net, X) is net
+    assert "SZ016" in caplog.text
+    assert "so do its own from call to call: is dropout on?" in caplog.text
+    caplog.clear()
+    net = Net("unfolded")
+    assert asked(net, X) is net
+    assert "SZ016" in caplog.text
+    assert "prepare='none' makes none" in caplog.text
+
+
+class Stubborn(Net):
+    def __deepcopy__(self, memo):
+        raise TypeError("never\nat all")
+
+
+def double_weights(net: Net) -> Net:
+    net.out.double()
+    return net
+
+
+def with_hook(net: Net) -> Net:
+    net.conv.register_forward_hook(lambda *_: None)
+    return net
+
+
+def scripted(net: Net) -> nn.Module:
+    return torch.jit.trace(net, X)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda _: Stubborn(), "no copy of it could be made (never)"),
+        (scripted, "the model is a script"),
+        (with_hook, "the model has hooks"),
+        (double_weights, "weights in torch.float64"),
+    ],
+    ids=["stubborn", "script", "hooks", "double"],
+)
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_what_cannot_be_taken_apart_is_searched_as_it_is_and_said(change, words, caplog):
+    model = change(Net())
+    with caplog.at_level(logging.INFO, "sigmazero"):
+        assert asked(model, X) is model
+    assert words in caplog.text
+
+
+def test_other_inputs_than_single_precision_are_left_alone():
+    net = Net().double()
+    assert asked(net, X.double()) is net
+
+
+def test_a_function_is_searched_itself_or_under_autocast():
+    net = Net()
+
+    def function(x):
+        return net(x)
+
+    assert asked(function, X) is function
+    assert isinstance(asked(function, X, bf16=True), Cast)
+
+
+def test_wrappers_that_say_how_to_run_are_taken_off():
+    net = Net()
+    compiled = torch.compile(net, backend="eager")
+    assert unwrapped(compiled) is net
+    assert unwrapped(nn.DataParallel(net)) is net
+    assert isinstance(asked(compiled, X), Copy)
+    assert isinstance(asked(nn.DataParallel(net), X), Copy)
+
+
+def test_a_copy_knows_nothing_of_the_model_it_came_from():
+    net = Net()
+    made = asked(net, X)
+    before = made(X)
+    net.out.weight.data.zero_()
+    assert torch.equal(made(X), before)
+    assert isinstance(net.bn, nn.BatchNorm2d)
+
+
+@pytest.mark.parametrize("kind", ["plain", "skip", "twice", "data", "random"])
+@pytest.mark.parametrize("prepare", ["auto", "none", "fold", "compile"])
+def test_every_choice_gives_verified_results(kind, prepare):
+    net = Net(kind)
+    y = net(X).argmax(1)
+    with pytest.warns(UserWarning, match="SZ003") if kind == "random" else nullcontext():
+        result = sz.get("sigma-zero", steps=30).run(net, X, y, hardware=sz.Hardware(prepare=prepare))
+    if kind != "random":
+        assert bool(((net(result.x_adv).argmax(1) != y) == result.success).all())
+        assert result.success.any()
+
+
+def test_folding_changes_a_search_by_rounding_only():
+    net = Net()
+    problem = make_problem(X, net(X).argmax(1))
+    attack = sz.get("sigma-zero", steps=10)
+    one, two = (Session(attack, net, Hardware(prepare=how)).run(problem) for how in ("none", "fold"))
+    assert torch.equal(one.l0, two.l0)
+    assert torch.equal(one.forwards, two.forwards)
+    assert (one.x_adv - two.x_adv).abs().max() < 1e-4
+
+
+def test_compiling_where_nothing_is_recorded_is_said_to_do_nothing(caplog):
+    net = Net()
+    with caplog.at_level(logging.INFO, "sigmazero"):
+        sz.get("sigma-zero", steps=2).run(net, X, net(X).argmax(1), hardware=sz.Hardware(prepare="compile"))
+    assert caplog.text.count("nothing is compiled: that is for steps captured on a CUDA device") == 1
+
+
+def test_an_unknown_choice_is_refused():
+    net = Net()
+    with pytest.raises(ValueError, match="prepare='fast' is not one of 'auto', 'none', 'fold', 'compile'"):
+        sz.get("sigma-zero", steps=2).run(net, X, net(X).argmax(1), hardware=sz.Hardware(prepare="fast"))
+
+
+def test_one_copy_is_made_for_all_batches():
+    prepared = Prepared(Net(), Hardware())
+    problem = make_problem(X, torch.zeros(8, dtype=torch.int64))
+    with torch.no_grad():
+        assert prepared.copy(problem) is prepared.copy(problem.take(torch.arange(2)))
