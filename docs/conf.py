@@ -31,7 +31,11 @@ python_maximum_signature_line_length = 100
 
 # Every name of ours must lead somewhere; names of others have no pages here.
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", r"(?!sigmazero).*")]
+nitpick_ignore_regex = [
+    ("py:.*", r"(?!sigmazero).*"),
+    ("py:class", r"sigmazero\.(\w+\.)+_\w+"),  # checks inside annotations
+    ("py:class", r"sigmazero\.spaces\.file\.\w+"),
+]
 
 # A name that is known to type checkers alone, such as Table of rich, may be like one of ours.
 suppress_warnings = ["ref.python"]

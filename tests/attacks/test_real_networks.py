@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 def test_sigma_zero_is_as_strong_as_the_authors_code(code, mean, shared_data):
     """The mean of their code on the first 500 images, 100 steps; 60 of them tell it within a fifth."""
     model = models.load(code, model_dir=shared_data)
-    rows = data.load("mnist", limit=60, data_dir=shared_data)
+    rows = data.load("mnist", rows="0:60", data_dir=shared_data)
     result = sz.get("sigma-zero", steps=100).run(model, rows.images, rows.labels, ids=rows.ids)
     assert result.asr() == 1
     assert abs(result.mean_l0 - mean) < mean / 5

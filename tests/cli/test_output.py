@@ -185,7 +185,7 @@ def test_a_plans_name_stays_in_its_folder(sigmazero, folder, name):
         done = sigmazero(command, "plan.toml")
         assert done.exit_code == 2
         assert "plan.toml:2: name = " in done.stderr
-        assert "is no name for a file" in done.stderr
+        assert "must be the name of a file" in done.stderr
     assert sorted(path.name for path in folder.iterdir()) == ["mine.npz", "net.py", "plan.toml"]
 
 

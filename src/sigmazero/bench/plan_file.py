@@ -33,7 +33,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from sigmazero import attacks as registry
 from sigmazero import models
@@ -149,11 +149,18 @@ class Grid(Settings):
     batch_size: Count | None = Field(default=None, description="rows searched together; no result depends on it")
 
 
+def _file_name(name: str) -> str:
+    """Refuse a name that would lead to another folder."""
+    if not name.strip(". ") or not name.isprintable() or set(name) & set("/\\:"):
+        raise ValueError("must be the name of a file, without a folder")
+    return name
+
+
 class PlanFile(Settings):
     """The whole file."""
 
-    name: Annotated[str, Field(pattern=r"^[^/\\:\x00-\x1f\x7f]*[^/\\:\x00-\x20\x7f.][^/\\:\x00-\x1f\x7f]*$")] | None = (
-        Field(default=None, description="the plan's name, and that of its store; the file's name by default")
+    name: Annotated[str, AfterValidator(_file_name)] | None = Field(
+        default=None, description="the plan's name, and that of its store; the file's name by default"
     )
     description: str = Field(default="", description="a line for people")
     batch_size: Count = Field(default=BATCH_SIZE, description="rows searched together; no result depends on it")

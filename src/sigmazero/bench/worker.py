@@ -147,8 +147,8 @@ class Worker:
                         batches.append(batch)  # one by one: those before an error count
         except Exception as raised:
             # An attack or a model may raise anything. The text travels, since the error itself may not be picklable.
-            trace = "".join(traceback.format_exception(raised)).encode(errors="backslashreplace")
-            error, line = trace.decode(), (str(raised) or type(raised).__name__).splitlines()[0]
+            error = _printable("".join(traceback.format_exception(raised)))
+            line = _printable((str(raised) or type(raised).__name__).splitlines()[0])
         faults.reach("unit.done")
         return UnitResult(batches, findings, answers, error, line)
 
@@ -272,6 +272,11 @@ class Worker:
             {**asdict(finding), "about": CODES[finding.code]}
             for finding in examine(subject.network, x, subject.rows.labels[picks], claimed=_claimed(cell), **_box(cell))
         ]
+
+
+def _printable(text: str) -> str:
+    """Spell out what no encoding can write, such as parts of file names."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 _current: ContextVar[Worker] = ContextVar("worker")

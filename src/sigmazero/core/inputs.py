@@ -234,7 +234,8 @@ def _bound(value: Bound, name: str, x: Tensor) -> Tensor:
 
 
 def _like(given: Array, name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    value = torch.as_tensor(_plain(given))
+    plain = _plain(given)
+    value = plain if isinstance(plain, Tensor) else torch.as_tensor(plain, device=x.device)
     if tuple(value.shape) != tuple(shape):
         raise ValueError(f"{name} has shape {tuple(value.shape)}, expected {tuple(shape)}")
     finite = value.isfinite().flatten(1).all(1)
