@@ -44,7 +44,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("core", "run", "attacks", "store", "report")
 RING = ("tests/judge", "tests/contract", "tests/golden", "tests/system")
-LEFT_OUT = ("attacks/_bb_kernel.py", "run/graphs.py", "core/tritons.py")
+LEFT_OUT = ("run/captures.py",)
 NOT_SLOW = "not slow"  # what the ring leaves out, as pytest -m has it
 TOO_LONG = 1000
 NOTES = "MUTANTS_NOTES"  # names a file with what to trace; what was found is written there
