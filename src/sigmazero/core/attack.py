@@ -10,6 +10,7 @@ from sigmazero.core.domain import Unit
 from sigmazero.core.findings import render
 from sigmazero.core.goal import GoalName
 from sigmazero.core.hardware import Hardware
+from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.inputs import Array, Bounds, as_inputs, as_labels, follow, hint, make_problem
 from sigmazero.core.messages import warn_caller
 from sigmazero.core.model import TAKES, Ability
@@ -17,7 +18,6 @@ from sigmazero.core.oracle import Model, Oracle
 from sigmazero.core.parameters import Count, checked
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
-from sigmazero.core.tally import Tally
 
 if TYPE_CHECKING:
     from sigmazero.spaces.space import Space
@@ -210,9 +210,9 @@ class Attack(ABC):
         del before
         return self.init(oracle)
 
-    def spent(self, tally: Tally) -> Tensor | None:
+    def spent(self, incumbents: Incumbents) -> Tensor | None:
         """Rows for which another step could exceed `limit`; None if there is no limit."""
-        del tally
+        del incumbents
         return None
 
     @abstractmethod
