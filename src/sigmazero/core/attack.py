@@ -72,13 +72,18 @@ class Attack(ABC):
     if not TYPE_CHECKING:  # type checkers know that dataclasses with keywords alone refuse this
 
         def __new__(cls, *given, **parameters):
-            """Refuse a model here, where other libraries take it, and say where it goes."""
+            """Refuse a model here, where other libraries take it, and unknown parameters; say what to write."""
+            name = cls.__name__
+            where = f"the model goes into the call: {name}(steps=...)(model, x, y). sigmazero.adapters has {name} as "
+            where += "torchattacks and ART"
             if given:
-                name = cls.__name__
-                raise TypeError(
-                    f"{name} takes its parameters by name, and got a {type(given[0]).__name__}; the model goes into "
-                    f"the call: {name}(steps=...)(model, x, y). sigmazero.adapters has {name} as torchattacks and ART"
-                )
+                raise TypeError(f"{name} takes its parameters by name, and got a {type(given[0]).__name__}; {where}")
+            known = [f.name for f in fields(cls)]
+            for unknown in sorted(parameters.keys() - known):
+                if unknown in ("model", "estimator", "classifier"):
+                    raise TypeError(f"{name} takes no {unknown}=; {where}")
+                here = cls.aliases.get(unknown)
+                raise TypeError(f"{name} takes no {unknown}=; {f'write {here}=' if here else hint(unknown, known)}")
             return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -157,7 +162,8 @@ class Attack(ABC):
     def __call__(self, model: object, x: Array, y: Array, **options: Unpack[RunOptions]) -> Result:
         """Call `run`."""
         for unknown in sorted(options.keys() - RunOptions.__annotations__.keys()):
-            raise TypeError(f"{self.name} takes no {unknown}=; {hint(unknown, RunOptions.__annotations__)}")
+            advice = "give the most changes as budget=k" if unknown in ("eps", "epsilon", "epsilons") else None
+            raise TypeError(f"{self.name} takes no {unknown}=; {advice or hint(unknown, RunOptions.__annotations__)}")
         return self.run(model, x, y, **options)
 
     def check(self, problem: Problem) -> None:
