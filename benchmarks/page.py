@@ -20,7 +20,7 @@ from torch import Tensor
 
 from benchmarks.networks import say
 from sigmazero import data
-from sigmazero.core.outcome import Outcome
+from sigmazero.core.metrics import Outcome
 from sigmazero.report.html.page import make_page, save_page
 from sigmazero.store.facts import KINDS, CellInfo, Facts
 from sigmazero.store.store import Store

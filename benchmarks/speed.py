@@ -80,7 +80,7 @@ def step_of(stepper: Steps, times: int, device: torch.device) -> float:
 
     def some_steps() -> None:
         stepper.go(stepper.interval)
-        bool(stepper.tally.alive.any())
+        bool(stepper.incumbents.alive.any())
 
     return clock(some_steps, max(1, times // stepper.interval), device) / stepper.interval
 

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from sigmazero.core import losses
     from sigmazero.core.attack import Attack
     from sigmazero.core.hardware import Hardware
-    from sigmazero.core.outcome import Outcome
+    from sigmazero.core.metrics import Outcome
     from sigmazero.core.result import Result
     from sigmazero.models.any import wrap
     from sigmazero.run.check import check
@@ -162,7 +162,7 @@ _LATER = {
     "Hardware": "core.hardware",
     "LabelSwap": "attacks.label_swap",
     "MinimumNorm": "attacks.minimum",
-    "Outcome": "core.outcome",
+    "Outcome": "core.metrics",
     "PDPGD": "attacks.pdpgd",
     "PGDL0": "attacks.pgd_l0",
     "QuerySwap": "attacks.query_swap",

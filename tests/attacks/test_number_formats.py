@@ -32,7 +32,7 @@ def test_what_an_answer_is_worth_is_told_from_the_models_own_numbers():
     answer = oracle.value_and_grad(x + 0.25, oracle.goal.margin)
     assert answer.logits.argmax(1).item() == 0
     assert answer.fooled.item()
-    assert oracle.tally.best_l0.item() == 2
+    assert oracle.incumbents.best_l0.item() == 2
     assert answer.value.item() == pytest.approx(-1e-12, rel=1e-3)
 
 

@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 from sigmazero.bench.transfer import transfer
 from sigmazero.bench.verify import rerun, verify
 from sigmazero.cli import app
+from sigmazero.core.metrics import Outcome
 from sigmazero.core.model import logits_in
-from sigmazero.core.outcome import Outcome
 from sigmazero.report.figures.figure import Request
 from sigmazero.report.figures.transfer import FIGURE, matrices
 from sigmazero.report.html.page import make_page

@@ -219,8 +219,14 @@ def test_what_is_written_otherwise_is_told_so():
     """The models of torchattacks and ART go into the constructor, foolbox's budgets into the call."""
     with pytest.raises(TypeError, match=r"Sequential.*\(model, x, y\).*sigmazero\.adapters"):
         sz.SparseFool(NET, steps=10)
-    with pytest.raises(TypeError, match=r"epsilons=.*budget"):
+    with pytest.raises(TypeError, match=r"epsilons=.*budget=k"):
         sz.FMN(steps=20)(NET, X, Y, epsilons=None)
+    for name in ("model", "estimator", "classifier"):
+        with pytest.raises(TypeError, match=rf"{name}=.*\(model, x, y\)"):
+            sz.FMN(**{name: NET})
+    for wrong, right in (("lr", "step_size="), ("stps", "'steps'")):
+        with pytest.raises(TypeError, match=f"{wrong}=.*{right}"):
+            sz.SigmaZero(**{wrong: 3})
 
 
 def test_grad_norm_divides_by_that_norm():

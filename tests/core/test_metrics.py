@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sigmazero.core import metrics
-from sigmazero.core.outcome import Outcome
+from sigmazero.core.metrics import Outcome
 from sigmazero.report import optimality
 
 INF = math.inf

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from sigmazero.core.folders import search
+from sigmazero.core.files import search
 from sigmazero.models import MissingWeights, WeightsError, load, weights, zoo
 from sigmazero.models.architectures import build, external
 from sigmazero.models.zoo import ZooEntry

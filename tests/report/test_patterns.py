@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sigmazero.core.outcome import Outcome
+from sigmazero.core.metrics import Outcome
 from sigmazero.report import patterns
 from sigmazero.report.figures import FIGURES, classes
 from sigmazero.report.figures.figure import Request

@@ -62,7 +62,7 @@ def found(attack, net, question, captured: bool, frames: list[Noted] | None = No
     frames = frames or [Noted(phase) for phase in attack.phases()]
     phases = [noted if captured else Phase(noted.attack) for noted in frames]
     with torch.no_grad():
-        return search(phases, Oracle(net, question), True, None, lambda _: None).tally, frames
+        return search(phases, Oracle(net, question), True, None, lambda _: None).incumbents, frames
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +112,7 @@ def test_a_rehearsal_counts_nothing_where_most_rows_leave_at_once(turns):
         for steps in turns:
             taken.go(steps)
     assert int(taken.oracle.iteration) == 5
-    assert int(taken.tally.backwards.max()) == 5
+    assert int(taken.incumbents.backwards.max()) == 5
 
 
 def test_a_frame_recorded_for_one_row_takes_the_box_of_others():

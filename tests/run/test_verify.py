@@ -88,12 +88,12 @@ def test_a_confirmed_record_is_there_when_a_better_one_fails_in_the_end(looks):
     oracle = Oracle(model, problem, exact=False)
     for point in ([1.0, 1.0], [0.0, 1.0], *[[0.0, 0.0]] * looks):
         oracle.logits(torch.tensor([point]))
-        verifier.recheck(problem, oracle.tally)
-    assert oracle.tally.best_l0.tolist() == [1]
+        verifier.recheck(problem, oracle.incumbents)
+    assert oracle.incumbents.best_l0.tolist() == [1]
     minds[0] = False
-    result = verifier.report(problem, Found(oracle.tally, None), model(problem.x))
+    result = verifier.report(problem, Found(oracle.incumbents, None), model(problem.x))
     assert result.success.tolist() == [True]
     assert result.given_up.tolist() == [1]
     assert result.l0.tolist() == [2]
-    assert oracle.tally.spare_step is not None
-    assert torch.equal(result.step_found, oracle.tally.spare_step)
+    assert oracle.incumbents.previous_step is not None
+    assert torch.equal(result.step_found, oracle.incumbents.previous_step)

@@ -6,7 +6,7 @@
     sz.foreign(x_adv)                                       points that somebody found, by the numbers of their rows
 
 What comes back runs wherever an attack of ours does: `run`, `sz.evaluate`, plans. Its queries are counted as they pass
-(see `core.door`). The result is the best point it saw, `result.own` what it returned; both are verified.
+(see `adapters.proxy_model`). The result is the best point it saw, `result.own` what it returned; both are verified.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -32,10 +32,10 @@ from sigmazero.adapters import _callers as callers
 from sigmazero.adapters._caller import Caller, plain, settings
 from sigmazero.adapters._callers import is_foreign as is_foreign  # plans and the command line ask it too
 from sigmazero.adapters.points import Points
+from sigmazero.adapters.proxy_model import Enough, ProxyModel
 from sigmazero.attacks import get
 from sigmazero.core import noise
 from sigmazero.core.attack import Attack
-from sigmazero.core.door import Door, Enough
 from sigmazero.core.extras import MissingExtra
 from sigmazero.core.model import Ability, ability_of, working
 from sigmazero.core.oracle import Oracle
@@ -123,7 +123,7 @@ class Foreign(Attack):
 
     def init(self, oracle: Oracle) -> State:
         """Nothing is returned yet."""
-        return State(oracle.domain.x.clone(), torch.zeros_like(oracle.tally.alive))
+        return State(oracle.domain.x.clone(), torch.zeros_like(oracle.incumbents.alive))
 
     def step(self, i: Tensor, state: State, oracle: Oracle) -> State:
         """Let it attack all samples, a few at a time."""
@@ -136,20 +136,20 @@ class Foreign(Attack):
     def _attacked(self, oracle: Oracle, rows: Tensor) -> Tensor:
         problem = oracle.problem.take(rows)
         x = problem.domain.x
-        door = Door(oracle, rows, self.max_queries).eval()
+        proxy = ProxyModel(oracle, rows, self.max_queries).eval()
         try:
             with _own_luck(problem), torch.enable_grad():
                 options = {} if self._caller.made else dict(self.options if self.told is None else self.told)
                 told = self._caller.told(options, self.steps)
-                found = self._caller.call(door, x.clone(), problem.y.clone(), problem.goal.narrow, told)
+                found = self._caller.call(proxy, x.clone(), problem.y.clone(), problem.goal.narrow, told)
         except Enough:
-            return oracle.tally.best[rows]
+            return oracle.incumbents.best[rows]
         except ModuleNotFoundError as error:  # which some libraries say when an attack begins, and do not require
             raise MissingExtra(
                 f"{self.name} needs {error.name}, which is not installed; pip install {error.name}"
             ) from error
         except RuntimeError as error:
-            if door.dead_end and "grad" in str(error):
+            if proxy.dead_end and "grad" in str(error):
                 has = ability_of(oracle.model)
                 works = " or ".join(working("scores" if has == "gradients" else has))
                 raise TypeError(f"{self.name} needs gradients, and this model has none; use {works}") from error
@@ -157,7 +157,7 @@ class Foreign(Attack):
         if tuple(found.shape) != tuple(x.shape):
             shapes = f"{tuple(found.shape)}, expected {tuple(x.shape)}"
             raise ValueError(f"{self.name} returned inputs of shape {shapes}: one for each it was given")
-        return door.returned(found.detach().to(x))
+        return proxy.returned(found.detach().to(x))
 
 
 @contextmanager

@@ -70,19 +70,19 @@ class Points(Attack):
 
     def init(self, oracle: Oracle) -> State:
         """Claim every point that is allowed; the claims are verified like those of a search."""
-        domain, tally = oracle.domain, oracle.tally
+        domain, incumbents = oracle.domain, oracle.incumbents
         order = self.numbers.argsort()
         places = order[torch.searchsorted(self.numbers[order], oracle.problem.ids.cpu())]
         found = domain.from_user(self.points[places].to(domain.x))
         count = domain.l0(found)
         good = domain.inside(found) & (count > 0)
-        tally.points[:, 0] = torch.where(good.view(-1, *[1] * (found.ndim - 1)), found, tally.points[:, 0])
-        tally.counts[:, 0] = torch.where(good, count, tally.counts[:, 0])
-        tally.step_found[:, 0] = torch.where(good, 0, tally.step_found[:, 0])
+        incumbents.points[:, 0] = torch.where(good.view(-1, *[1] * (found.ndim - 1)), found, incumbents.points[:, 0])
+        incumbents.counts[:, 0] = torch.where(good, count, incumbents.counts[:, 0])
+        incumbents.step_found[:, 0] = torch.where(good, 0, incumbents.step_found[:, 0])
         if domain.weighted:
             worth = oracle.problem.rank(domain.cost(found), count)
-            tally.worth[:, 0] = torch.where(good, worth, tally.worth[:, 0])
-        return State(torch.zeros_like(tally.alive))
+            incumbents.worth[:, 0] = torch.where(good, worth, incumbents.worth[:, 0])
+        return State(torch.zeros_like(incumbents.alive))
 
     def step(self, i: Tensor, state: State, oracle: Oracle) -> State:
         """There is nothing to search."""

@@ -29,7 +29,7 @@ def first(oracle: Oracle, rows: Tensor, candidates: Candidates, blocks: Iterator
     """The first adversarial candidate of each of the rows (the clean input where none is), and whether one is."""
     found = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
     start = oracle.domain.x[rows]
-    broken = oracle.tally.broken
+    broken = oracle.incumbents.broken
     for block in blocks:
         waiting = (~found).nonzero().squeeze(1)
         if not len(waiting):
@@ -41,7 +41,7 @@ def first(oracle: Oracle, rows: Tensor, candidates: Candidates, blocks: Iterator
         start[waiting[hit]], found[waiting[hit]] = chosen[hit], True
     # A candidate with non-finite logits is only a bad candidate: a row that finds another one is not broken.
     failed = torch.ones_like(broken).index_copy(0, rows, ~found)
-    oracle.tally.broken = broken | (oracle.tally.broken & failed)
+    oracle.incumbents.broken = broken | (oracle.incumbents.broken & failed)
     return start, found
 
 

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from sigmazero.core.attack import Attack
-from sigmazero.core.batched import each
 from sigmazero.core.domain import Domain
-from sigmazero.core.ops import per_row
+from sigmazero.core.ops import each, per_row
 from sigmazero.core.oracle import Oracle
 
 

@@ -23,13 +23,19 @@ RUN = {
 }
 # What adv-lib and the authors of σ-zero call what every attack has.
 ALIASES = {"num_steps": "steps", "max_iter": "steps", "epsilon_budget": "budget", "verbose": "progress"}
+RETURNED = (
+    "Return a tensor like the inputs: for each sample the adversarial point with the fewest changes that was "
+    "found{within}, or the clean input where there is none. Each point was verified on the model itself. To learn "
+    "more about each sample, call sz.{kind}(steps=...)(model, inputs, labels): it returns a Result."
+)
+EXPLAINED = ("targeted", "bounds", "unit", "mask", "budget", "seed")
 TEXT = """{title}
 
 {idea}
 
-Return a tensor like the inputs. It holds for each sample the adversarial point with the fewest changes that was
-found{within}, or the clean input where there is none. sz.{kind}(...)(model, inputs, labels) returns a Result,
-which says more about each sample.
+    adv = sz.{function}(model, inputs, labels{example})
+
+{returned}
 
 Arguments
   model               a callable from inputs to logits, or what sz.wrap understands
@@ -37,7 +43,15 @@ Arguments
   labels              the true classes, or with targeted=True the classes to reach
 {meanings}
 
-The other arguments are those of {kind}.run: {run}.
+Options of every attack (help(sz.Attack.run) explains all)
+  targeted            labels are the classes to reach
+  bounds              lowest and highest legal value; (0, 1) unless given
+  unit                count changed "feature"s, or "pixel"s with all their channels
+  mask                True where a feature may change
+  budget              stop a sample at the first point with at most this many changes
+  seed                random numbers depend on it and on the sample, not on the batch
+  also                {run}
+
 {remark}Other libraries' names are understood: {others}.{paper}
 """
 
@@ -57,7 +71,7 @@ def function(name: str, remark: str = "") -> Callable[[Callable[P, Tensor]], Cal
 
         del call.__wrapped__
         call.__signature__ = inspect.Signature([*own, *RUN.values()], return_annotation=Tensor)  # type: ignore[attr-defined]
-        call.__doc__ = _explained(attack, inspect.getdoc(declared) or "", remark)
+        call.__doc__ = _explained(attack, declared.__name__, inspect.getdoc(declared) or "", remark)
         return call
 
     return make
@@ -96,18 +110,20 @@ def attacked(attack: Attack, title: str, given: dict[str, Any]) -> Tensor:
     return torch.where(per_row(result.success, result.x), result.x_adv, result.x.detach())
 
 
-def _explained(attack: Attack, title: str, remark: str) -> str:
+def _explained(attack: Attack, function: str, title: str, remark: str) -> str:
     """Return the docstring of an attack's function."""
     rows = [(name, words.meaning(attack, name)) for name in attack.parameters()]
     wrapped = [textwrap.fill(f"  {name:<19} {text}", 110, subsequent_indent=" " * 22) for name, text in rows]
     others = ", ".join(f"{other} for {here}" for other, here in (ALIASES | attack.aliases).items())
+    free, kind = attack.kind == "minimum-norm", type(attack).__name__
     text = TEXT.format(
         title=title,
         idea=textwrap.fill(words.idea(attack), 110),
-        within="" if attack.kind == "minimum-norm" else " within the budget, which this attack needs",
-        kind=type(attack).__name__,
+        returned=textwrap.fill(RETURNED.format(within="" if free else " within the budget", kind=kind), 110),
         meanings="\n".join(wrapped).replace("`", ""),
-        run=", ".join(RUN),
+        function=function,
+        example="" if free else ", budget=24",
+        run=", ".join(name for name in RUN if name not in EXPLAINED),
         remark=f"{remark}\n" if remark else "",
         others=others,
         paper=f"\nPaper: {attack.paper}" if attack.paper.startswith("http") else "",

@@ -37,11 +37,11 @@ class Exploring(Attack):
 
     def step(self, i: Tensor, s: Any, oracle: Oracle) -> Any:
         """Ask about the walk's point or about a variation, then let the walker descend."""
-        d, tally, point = oracle.domain, oracle.tally, s.a
-        nothing = tally.best_l0 > d.sites
-        elsewhere = (i >= self.walker.steps * ALONE) & (i % 2 == 1) & (nothing | (tally.best_l0 <= FEW))
+        d, incumbents, point = oracle.domain, oracle.incumbents, s.a
+        nothing = incumbents.best_l0 > d.sites
+        elsewhere = (i >= self.walker.steps * ALONE) & (i % 2 == 1) & (nothing | (incumbents.best_l0 <= FEW))
         if d.x.is_cuda or bool(elsewhere.any()):  # on a device nothing is looked at
-            around = torch.where(ops.per_row(nothing, point), point, tally.best)
+            around = torch.where(ops.per_row(nothing, point), point, incumbents.best)
             point = torch.where(ops.per_row(elsewhere, point), self.vary(i, around, nothing, oracle), point)
         answer = oracle.value_and_grad(point, losses.named(self.walker.loss, oracle.goal))
         first = elsewhere & nothing & answer.fooled  # the walk goes on from the first example
@@ -67,7 +67,7 @@ class Exploring(Attack):
         fate, drawn = d.first_channel(self._draw(i, 7, oracle)), d.draw(self._draw(i, 8, oracle))
         drawn = torch.where(drawn.isfinite() & ~d.changed(a), drawn, a)
         more = d.snap(torch.where(fate * d.sites < JOIN, drawn, a))
-        return torch.where(ops.per_row(anything | (oracle.worth(more) >= oracle.tally.best_cost), a), a, more)
+        return torch.where(ops.per_row(anything | (oracle.worth(more) >= oracle.incumbents.best_cost), a), a, more)
 
     def _draw(self, i: Tensor, stream: int, oracle: Oracle) -> Tensor:
         p, x = oracle.problem, oracle.domain.x

@@ -17,8 +17,8 @@ from sigmazero.attacks._budget import start_again
 from sigmazero.attacks._sites import Sources
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
+from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.oracle import Oracle
-from sigmazero.core.tally import Tally
 
 COST = 2  # queries of a step
 ALONE, FIRST = 0.5, 20  # share of the steps for σ-zero alone, and how many they are at least
@@ -87,19 +87,19 @@ class Opening(Attack):
             sites.finished(oracle, COST, self.queries),
         )
 
-    def spent(self, tally: Tally) -> Tensor:
+    def spent(self, incumbents: Incumbents) -> Tensor:
         """Rows for which another step could exceed the limit of queries."""
-        return sites.spent(tally, COST, self.queries)
+        return sites.spent(incumbents, COST, self.queries)
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask about σ-zero's point, or about a whole new choice, each sample as it pays."""
         if not self.choices:
             walk, g = self._asked(i, s, s.walk.a, oracle)
             return replace(s, walk=walk, g=g, done=sites.finished(oracle, COST, self.queries))
-        d, best = oracle.domain, oracle.tally.best_cost
+        d, best = oracle.domain, oracle.incumbents.best_cost
         u = noise.drawn(s.luck, i, d.sites + 2, d.x.dtype)
         wave, size, turn = torch.split(u, [d.sites, 1, 1], 1)
-        ready = (oracle.tally.best_l0 <= d.sites) & (i >= max(ALONE * self.steps, FIRST))
+        ready = (oracle.incumbents.best_l0 <= d.sites) & (i >= max(ALONE * self.steps, FIRST))
         worth = (s.wins / s.tries) ** sites.FAVOUR
         chosen = (turn[:, 0] * worth.sum(1) < worth[:, 0]) & ready
         n = sites.fewer(oracle, size[:, 0])
@@ -107,7 +107,7 @@ class Opening(Attack):
         point = torch.where(ops.per_row(chosen, d.x), choice.view_as(d.x), s.walk.a)
         walk, g = self._asked(i, s, point, oracle)
         asked = torch.stack([chosen, ~chosen], 1) * ready[:, None]
-        gained = asked * sites.saved(best, oracle.tally.best_cost)[:, None]
+        gained = asked * sites.saved(best, oracle.incumbents.best_cost)[:, None]
         known = sites.learn(Sources(s.wins, s.tries), gained, asked, TRUST)
         return State(
             walk=start_again(~chosen, walk, s.walk),

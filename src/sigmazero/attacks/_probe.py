@@ -17,9 +17,9 @@ from sigmazero.attacks._slopes import Slopes
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
+from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.model import Ability
 from sigmazero.core.oracle import Oracle
-from sigmazero.core.tally import Tally
 
 FIRST = 8  # sites of the first whole choice
 SINGLE = 0.9  # how much of the doubt about a site goes when it was moved alone
@@ -62,9 +62,9 @@ class Probe(Attack):
             luck=noise.source(p.seed, p.ids),
         )
 
-    def spent(self, tally: Tally) -> Tensor | None:
+    def spent(self, incumbents: Incumbents) -> Tensor | None:
         """Rows for which another step could exceed the limit of queries."""
-        return None if self.queries is None else sites.spent(tally, 1, self.queries)
+        return None if self.queries is None else sites.spent(incumbents, 1, self.queries)
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask about the clean input, a tile, or a whole choice."""
@@ -72,7 +72,7 @@ class Probe(Attack):
         x, tile = d.by_site(d.x), slopes.tiles(d, self.most)
         probing = i <= slopes.grid(d, self.most)[1]
         mine = tile == i - 1
-        best = oracle.tally.best_cost
+        best = oracle.incumbents.best_cost
         low, size = self._size(s, oracle)
         ends = sites.ends(d, s.known.g)
         wave = noise.drawn(s.luck, i, d.sites, d.x.dtype)
@@ -81,7 +81,7 @@ class Probe(Attack):
         point = d.snap(point.view_as(d.x))
         m = oracle.goal.margin(oracle.logits(point))
         z = (point - d.x).view_as(x) * probing
-        failed = ~probing & (oracle.tally.best_cost >= best)
+        failed = ~probing & (oracle.incumbents.best_cost >= best)
         return replace(
             s,
             known=told(s.known, z, m - s.m, mine),
@@ -91,8 +91,8 @@ class Probe(Attack):
 
     def _size(self, s: State, oracle: Oracle) -> tuple[Tensor, Tensor]:
         """The largest choice that failed, as far as it still counts, and how large the next one is."""
-        best = oracle.tally.best_cost.to(s.low)
-        found = oracle.tally.best_l0 <= oracle.domain.sites
+        best = oracle.incumbents.best_cost.to(s.low)
+        found = oracle.incumbents.best_l0 <= oracle.domain.sites
         # Choices are jittered: where the two ends have met, smaller ones get another try.
         low = torch.where(found & (best - s.low <= (best / 8).clamp(min=1)), best / 2, s.low)
         return low, torch.where(found, (low + best) / 2, 2 * low).clamp(min=1)

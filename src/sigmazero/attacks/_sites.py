@@ -12,8 +12,8 @@ from torch import Tensor
 
 from sigmazero.core import noise, ops
 from sigmazero.core.domain import Domain
+from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.oracle import Oracle
-from sigmazero.core.tally import Tally
 
 SPARE = {True: 2, False: 9}  # checks of the verification at most, after an exact search and after a coarse one
 FADE = 0.98  # weight of the proposal before, where the current one has weight 1
@@ -115,7 +115,7 @@ def fewer(oracle: Oracle, draw: Tensor) -> Tensor:
 
     Where some cost more than others, it is what the best example costs.
     """
-    best = oracle.tally.best_cost
+    best = oracle.incumbents.best_cost
     if oracle.domain.weighted:
         return best
     return best - 1 - (draw * (best - FEW).clamp(min=0) / 4).long()
@@ -123,15 +123,15 @@ def fewer(oracle: Oracle, draw: Tensor) -> Tensor:
 
 def finished(oracle: Oracle, cost: int, queries: int | None) -> Tensor:
     """Which rows end: those with one change, or the cheapest, which cannot become none, and those `spent` names."""
-    tally = oracle.tally
-    done = tally.best_cost <= oracle.domain.least(1)
-    return done if queries is None else done | spent(tally, cost, queries)
+    incumbents = oracle.incumbents
+    done = incumbents.best_cost <= oracle.domain.least(1)
+    return done if queries is None else done | spent(incumbents, cost, queries)
 
 
-def spent(tally: Tally, cost: int, queries: int) -> Tensor:
+def spent(incumbents: Incumbents, cost: int, queries: int) -> Tensor:
     """Rows in which a step of `cost` queries, together with the verification, could exceed the limit."""
-    spare = tally.checks * SPARE[tally.sure is None]
-    return tally.forwards + tally.backwards > queries - cost - spare
+    spare = incumbents.checks * SPARE[incumbents.confirmed is None]
+    return incumbents.forwards + incumbents.backwards > queries - cost - spare
 
 
 def saved(before: Tensor, after: Tensor) -> Tensor:

@@ -41,10 +41,10 @@ from sigmazero.attacks._opening import State as Opened
 from sigmazero.attacks._sites import Ends, Sources
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
+from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, Momentum, NotNegative, Positive, Range, Whole
 from sigmazero.core.problem import Problem
-from sigmazero.core.tally import Tally
 
 CHECKS = 1 + 2  # of the clean input and, at most, of records
 LEAST = CHECKS + 2  # queries of the checks, of the start and its gradient
@@ -174,10 +174,10 @@ class SwapSearch(Attack):
 
     def init(self, oracle: Oracle) -> State:
         """Ask about the starting point and its gradient."""
-        d, start, broken = oracle.domain, oracle.problem.start, oracle.tally.broken
-        begin = oracle.tally.best if start is None else d.clip(d.from_user(start))
+        d, start, broken = oracle.domain, oracle.problem.start, oracle.incumbents.broken
+        begin = oracle.incumbents.best if start is None else d.clip(d.from_user(start))
         answer = oracle.value_and_grad(begin, oracle.goal.margin)
-        oracle.tally.broken = broken  # a start without finite logits is none: the search begins at the clean input
+        oracle.incumbents.broken = broken  # a start without finite logits is none: the search begins at the clean input
         gradient = torch.where(answer.grad.isfinite(), answer.grad, 0.0)
         rate = torch.full_like(answer.value, sites.USUAL * self.choices)
         state = self._begin(oracle, sites.scaled(d, gradient), rate)
@@ -192,7 +192,7 @@ class SwapSearch(Attack):
 
     def _begin(self, oracle: Oracle, g: Tensor, choice: Tensor) -> State:
         """The first state; `choice` is how many changes a whole new choice is expected to save."""
-        best = oracle.tally.best  # the clean input where the start does not reach the goal
+        best = oracle.incumbents.best  # the clean input where the start does not reach the goal
         tries = g.new_full((len(g), PLACES + 1), self.trust)
         tries[:, CHOICE] /= 5  # a few failures are enough to do without whole choices
         usual = torch.full_like(choice, sites.USUAL)
@@ -209,9 +209,9 @@ class SwapSearch(Attack):
             done=sites.finished(oracle, self.asks, self.queries),
         )
 
-    def spent(self, tally: Tally) -> Tensor | None:
+    def spent(self, incumbents: Incumbents) -> Tensor | None:
         """Rows for which another step could exceed the limit of queries."""
-        return None if self.queries is None else sites.spent(tally, self.asks, self.queries)
+        return None if self.queries is None else sites.spent(incumbents, self.asks, self.queries)
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Make the proposals one after the other, the last one with a gradient."""
@@ -231,7 +231,7 @@ class SwapSearch(Attack):
             s, draws, last = self._judge(one, m, s.m * slack[:, j], s, draws, oracle)
             judged.append(last)
         chosen = self._chosen(s, turn[:, 0])
-        n = torch.where(oracle.tally.best_l0 <= d.sites, sites.fewer(oracle, size[:, 0]), many.long())
+        n = torch.where(oracle.incumbents.best_l0 <= d.sites, sites.fewer(oracle, size[:, 0]), many.long())
         choice = sites.whole_choice(d, ends, n, wave, self.jitter).view_as(d.x)
         one = self._exchange(i, k - 1, draws, s, oracle)
         one = one._replace(point=torch.where(ops.per_row(chosen, d.x), choice, one.point))
@@ -265,7 +265,7 @@ class SwapSearch(Attack):
         old = old.gather(1, turns % s.count.clamp(1, self.proposals)[:, None])
         left = fast.isfinite()
         new = torch.where(left, new, old)  # where no unchanged site is left
-        known = (oracle.tally.best_l0 <= wave.shape[1])[:, None]
+        known = (oracle.incumbents.best_l0 <= wave.shape[1])[:, None]
         again = self._again(old, known, oracle)
         if again is not None:
             new, left = torch.where(again, old, new), left | again
@@ -300,7 +300,7 @@ class SwapSearch(Attack):
 
         Where it has as many changes as the best example, none is changed; where there is no example, none is put back.
         """
-        d, best = oracle.domain, oracle.tally.best_cost
+        d, best = oracle.domain, oracle.incumbents.best_cost
         x, a = d.by_site(d.x), d.by_site(s.a)
         old, new = (v[:, j, None, None].expand(-1, a.shape[1], 1) for v in (draws.old, draws.new))
         if d.weighted:
@@ -318,7 +318,7 @@ class SwapSearch(Attack):
 
     def _affordable(self, old: Tensor, new: Tensor, s: State, oracle: Oracle) -> tuple[Tensor, Tensor]:
         """Whether a point with the new site would be better than the best example: without the old one, and with it."""
-        d, rank, best = oracle.domain, oracle.problem.rank, oracle.tally.best_cost
+        d, rank, best = oracle.domain, oracle.problem.rank, oracle.incumbents.best_cost
         changed = d.changed(s.a).flatten(1).gather(1, old[:, None])[:, 0]
         more, back = d.cost(s.a) + d.costs[new], torch.where(changed, d.costs[old], 0.0)
         return rank(more - back, s.count + 1 - changed.long()) < best, rank(more, s.count + 1) < best
@@ -335,7 +335,7 @@ class SwapSearch(Attack):
     ) -> tuple[State, Draws, Judged]:
         """Move to the proposal where it succeeded or its margin is at most `allowed`."""
         j, point, best, swap = one
-        won = oracle.tally.best_cost < best
+        won = oracle.incumbents.best_cost < best
         kept = won | (m <= allowed)
         if j + 1 < self.proposals:
             # A site that was put back cannot be put back again. Later proposals that drew it take the site that came
@@ -355,7 +355,7 @@ class SwapSearch(Attack):
     def _learnt(self, s: State, draws: Draws, judged: list[Judged], chosen: Tensor, oracle: Oracle) -> State:
         """Remember which sites were tried, and what each source saved: changes, or a part of the margin."""
         best, before, m, swap, kept = (torch.stack(column, 1) for column in zip(*judged, strict=True))
-        saved = sites.saved(best, torch.cat([best[:, 1:], oracle.tally.best_cost[:, None]], 1))
+        saved = sites.saved(best, torch.cat([best[:, 1:], oracle.incumbents.best_cost[:, None]], 1))
         part = ((before - m) / before.clamp(min=1e-30)).clamp(0, 1)
         closer = torch.where((saved == 0) & before.isfinite(), part, 0)
         gain = saved + closer

@@ -22,9 +22,9 @@ from sigmazero.attacks._surrogate import Network
 from sigmazero.core import noise
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
+from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.model import Ability
 from sigmazero.core.oracle import Oracle
-from sigmazero.core.tally import Tally
 
 FIRST = 16  # sites on each way at first, at most
 RIVALS = 2  # classes with a way of their own
@@ -96,9 +96,9 @@ class Transfer(Attack):
             luck=noise.source(p.seed, p.ids),
         )
 
-    def spent(self, tally: Tally) -> Tensor | None:
+    def spent(self, incumbents: Incumbents) -> Tensor | None:
         """Rows for which another step could exceed the limit of queries."""
-        return None if self.queries is None else sites.spent(tally, 1, self.queries)
+        return None if self.queries is None else sites.spent(incumbents, 1, self.queries)
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask about the first sites of a way, or a tile; where no way is long enough, about a whole choice."""
@@ -116,9 +116,9 @@ class Transfer(Attack):
         point = torch.where((size > length)[:, None, None], choice, along)
         mine = slopes.tiles(d, max(1, self.tiles)) == turn
         point = torch.where(tiling, torch.where(mine, s.value, x), point)
-        point, before = d.snap(point.view_as(d.x)), oracle.tally.best_cost
+        point, before = d.snap(point.view_as(d.x)), oracle.incumbents.best_cost
         m = oracle.goal.margin(oracle.logits(point))
-        z, failed = (point - d.x).view_as(x), oracle.tally.best_cost >= before
+        z, failed = (point - d.x).view_as(x), oracle.incumbents.best_cost >= before
         known, missed = slopes.learn(s.known, d, z * ~tiling, m - s.m), m - s.m - (s.known.g * z).flatten(1).sum(1)
         better = racing & (m < s.least)
         failing = torch.where(racing, torch.where(m < 0, first(d) / 2, s.low), torch.where(failed, size, low))
@@ -132,7 +132,7 @@ class Transfer(Attack):
 
     def _size(self, s: State, oracle: Oracle) -> tuple[Tensor, Tensor]:
         """The largest choice that failed, as far as it still counts, and how large the next one is."""
-        best = oracle.tally.best_l0.to(s.low)
+        best = oracle.incumbents.best_l0.to(s.low)
         found = best <= oracle.domain.sites
         low = torch.where(found & (best - s.low <= (best / 8).clamp(min=1)), best / 2, s.low)
         length = s.ways.shape[2]

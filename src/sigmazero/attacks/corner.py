@@ -206,7 +206,7 @@ class Corner(Attack):
 
     def _judged(self, s: State, points: Tensor, margins: Tensor, t: Tensor, oracle: Oracle) -> State:
         """The best points of the pairs so far, or of this step after them; rows that cannot improve are done."""
-        d, tally = oracle.domain, oracle.tally
+        d, incumbents = oracle.domain, oracle.incumbents
         older = torch.where((t > 0)[:, None] & (t < self.pairs)[:, None], s.points_m, torch.inf)
         both = torch.cat([older, margins], 1)
         top = both.argsort(dim=1, stable=True)[:, : self.kept]
@@ -219,7 +219,7 @@ class Corner(Attack):
             s,
             points=torch.where(ops.per_row(after, best), best, s.points),
             points_m=torch.where(after[:, None], both.gather(1, top), s.points_m),
-            done=(tally.best_cost <= d.least(fewest)) | (fewest > d.sites) | (after & both.amin(1).isinf()),
+            done=(incumbents.best_cost <= d.least(fewest)) | (fewest > d.sites) | (after & both.amin(1).isinf()),
         )
 
 

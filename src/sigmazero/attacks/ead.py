@@ -98,7 +98,7 @@ class EAD(Attack):
         logits = oracle.logits(u)
         reached = goal.fooled(logits) & (goal.margin(logits) <= -κ) & ~stuck
         score = self.measure(u - d.x, d)
-        better = reached & (score < s.score) & oracle.tally.alive
+        better = reached & (score < s.score) & oracle.incumbents.alive
         hit = s.hit | reached
         over = stuck | (s.k + 1 == self.steps)
         lo, hi = torch.where(over & ~hit, s.c, s.lo), torch.where(over & hit, s.c, s.hi)

@@ -73,7 +73,7 @@ class FMN(Attack):
         α, γ = oracle.row(self.rates, i)
         answer = oracle.value_and_grad(s.a, losses.named(self.loss, oracle.goal))
         # The query above may have set the record: ε never exceeds what is known to suffice.
-        shrunk = torch.minimum(torch.minimum(s.ε - 1, (s.ε * (1 - γ)).floor()), oracle.tally.best_l0.to(s.ε))
+        shrunk = torch.minimum(torch.minimum(s.ε - 1, (s.ε * (1 - γ)).floor()), oracle.incumbents.best_l0.to(s.ε))
         grown = torch.maximum(s.ε + 1, (s.ε * (1 + γ)).floor())
         ε = torch.where(answer.fooled, shrunk, grown).clamp(0, d.sites)
         g = answer.grad

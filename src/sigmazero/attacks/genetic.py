@@ -78,7 +78,7 @@ class Genetic(Attack):
             parents=d.by_site(d.x)[:, None].repeat(1, self.parents, 1, 1),
             scores=d.x.new_full((len(d), self.parents), torch.inf),
             clean=d.x.new_ones(len(d)),
-            done=torch.zeros_like(oracle.tally.alive),
+            done=torch.zeros_like(oracle.incumbents.alive),
         )
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
@@ -96,7 +96,7 @@ class Genetic(Attack):
             parents=torch.cat([children, s.parents], 1)[every, best],
             scores=both.gather(1, best),
             clean=clean,
-            done=oracle.tally.best_cost <= d.least(1),
+            done=oracle.incumbents.best_cost <= d.least(1),
         )
 
     def _children(self, i: Tensor, s: State, oracle: Oracle) -> Tensor:

@@ -75,7 +75,7 @@ class MinimumNorm(Attack):
     def step(self, i: Tensor, state: Any, oracle: Oracle) -> Any:
         """A step of the attack; rows whose try has ended begin the next one."""
         s = self.inner.step(i, state, oracle)
-        sites, best = oracle.domain.sites, oracle.tally.best_l0
+        sites, best = oracle.domain.sites, oracle.incumbents.best_l0
         won = best <= s.k
         lost = ~won & (s.age >= self.inner.iterations)
         low = torch.where(lost, s.k + 1, s.low)

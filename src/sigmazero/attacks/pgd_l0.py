@@ -81,7 +81,7 @@ class PGDL0(budget.BudgetAttack):
         a = self.project(δ, s.k, d)
         answer = oracle.value_and_grad(a, losses.named(self.loss, oracle.goal))
         g = answer.grad / ops.per_row(1e-10 + answer.grad.abs().flatten(1).sum(1), u)
-        own = torch.where(ops.per_row(answer.fooled & oracle.tally.alive, a), a, s.own)
+        own = torch.where(ops.per_row(answer.fooled & oracle.incumbents.alive, a), a, s.own)
         return replace(s, age=s.age + 1, δ=a - d.x - self.step_size * width * g, own=own)
 
     def project(self, δ: Tensor, k: Tensor, d: Domain) -> Tensor:

@@ -83,7 +83,7 @@ class QuerySearch(SwapSearch):
         for j in range(k):
             one, allowed, last = self._exchange(i, j, draws, s, oracle), s.m * slack[:, j], j == k - 1
             if last:
-                n = torch.where(oracle.tally.best_l0 <= d.sites, sites.fewer(oracle, size[:, 0]), many.long())
+                n = torch.where(oracle.incumbents.best_l0 <= d.sites, sites.fewer(oracle, size[:, 0]), many.long())
                 choice = sites.whole_choice(d, ends, n, wave, self.jitter).view_as(d.x)
                 one = one._replace(point=torch.where(ops.per_row(chosen, d.x), choice, one.point))
                 allowed = torch.where(chosen, torch.where(s.m.isinf(), -torch.inf, s.m), allowed)

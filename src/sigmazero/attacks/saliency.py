@@ -56,7 +56,7 @@ class Saliency(Attack):
         """Start at the clean point."""
         d = oracle.domain
         used = torch.zeros(len(d), d.sites, dtype=torch.bool, device=d.x.device)
-        return State(d.x, used, torch.zeros_like(oracle.tally.alive))
+        return State(d.x, used, torch.zeros_like(oracle.incumbents.alive))
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask once, change the site that promises most."""

@@ -68,11 +68,11 @@ class SparseFool(Attack):
     def init(self, oracle: Oracle) -> State:
         """Start at the clean point; its logits rank the classes."""
         x = oracle.domain.x
-        return State(x.clone(), x.clone(), oracle.logits(x), torch.zeros_like(oracle.tally.alive))
+        return State(x.clone(), x.clone(), oracle.logits(x), torch.zeros_like(oracle.incumbents.alive))
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """DeepFool, normal, walk and test, for the rows that still search."""
-        rows = (oracle.tally.alive & ~s.done).nonzero().squeeze(1)
+        rows = (oracle.incumbents.alive & ~s.done).nonzero().squeeze(1)
         if not len(rows):
             return s
         # Deviation: classes are ranked at the point last tested, which lies 2 % beyond a, and not asked for again.

@@ -59,7 +59,7 @@ class VFGA(Attack):
     def init(self, oracle: Oracle) -> State:
         """Start at the clean point."""
         x = oracle.domain.x
-        return State(x, x, torch.zeros_like(oracle.tally.alive))
+        return State(x, x, torch.zeros_like(oracle.incumbents.alive))
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Name two features, try amounts, keep the best point."""

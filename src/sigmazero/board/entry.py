@@ -20,8 +20,8 @@ from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.loader import Loader, refuse_untrusted
 from sigmazero.board.card import ModelCard
 from sigmazero.board.folder import POINTS, BoardError, BoardRules
+from sigmazero.core.metrics import Outcome
 from sigmazero.core.model import Ability
-from sigmazero.core.outcome import Outcome
 from sigmazero.data import Rows
 from sigmazero.report.measure import changes
 from sigmazero.store.facts import CellInfo, Facts, Floats, Integers

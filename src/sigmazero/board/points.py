@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sigmazero.board.folder import BoardError
 from sigmazero.core.findings import Finding
-from sigmazero.core.outcome import Outcome
+from sigmazero.core.metrics import Outcome
 from sigmazero.data import Rows
 from sigmazero.report import doubts, measure
 from sigmazero.store.results import arrays

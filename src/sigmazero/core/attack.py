@@ -10,6 +10,7 @@ from sigmazero.core.domain import Unit
 from sigmazero.core.findings import render
 from sigmazero.core.goal import GoalName
 from sigmazero.core.hardware import Hardware
+from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.inputs import Array, Bounds, as_inputs, as_labels, follow, hint, make_problem
 from sigmazero.core.messages import warn_caller
 from sigmazero.core.model import TAKES, Ability
@@ -17,7 +18,6 @@ from sigmazero.core.oracle import Model, Oracle
 from sigmazero.core.parameters import Count, checked
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
-from sigmazero.core.tally import Tally
 
 if TYPE_CHECKING:
     from sigmazero.spaces.space import Space
@@ -72,13 +72,18 @@ class Attack(ABC):
     if not TYPE_CHECKING:  # type checkers know that dataclasses with keywords alone refuse this
 
         def __new__(cls, *given, **parameters):
-            """Refuse a model here, where other libraries take it, and say where it goes."""
+            """Refuse a model here, where other libraries take it, and unknown parameters; say what to write."""
+            name = cls.__name__
+            where = f"the model goes into the call: {name}(steps=...)(model, x, y). sigmazero.adapters has {name} as "
+            where += "torchattacks and ART"
             if given:
-                name = cls.__name__
-                raise TypeError(
-                    f"{name} takes its parameters by name, and got a {type(given[0]).__name__}; the model goes into "
-                    f"the call: {name}(steps=...)(model, x, y). sigmazero.adapters has {name} as torchattacks and ART"
-                )
+                raise TypeError(f"{name} takes its parameters by name, and got a {type(given[0]).__name__}; {where}")
+            known = [f.name for f in fields(cls)]
+            for unknown in sorted(parameters.keys() - known):
+                if unknown in ("model", "estimator", "classifier"):
+                    raise TypeError(f"{name} takes no {unknown}=; {where}")
+                here = cls.aliases.get(unknown)
+                raise TypeError(f"{name} takes no {unknown}=; {f'write {here}=' if here else hint(unknown, known)}")
             return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -157,7 +162,8 @@ class Attack(ABC):
     def __call__(self, model: object, x: Array, y: Array, **options: Unpack[RunOptions]) -> Result:
         """Call `run`."""
         for unknown in sorted(options.keys() - RunOptions.__annotations__.keys()):
-            raise TypeError(f"{self.name} takes no {unknown}=; {hint(unknown, RunOptions.__annotations__)}")
+            advice = "give the most changes as budget=k" if unknown in ("eps", "epsilon", "epsilons") else None
+            raise TypeError(f"{self.name} takes no {unknown}=; {advice or hint(unknown, RunOptions.__annotations__)}")
         return self.run(model, x, y, **options)
 
     def check(self, problem: Problem) -> None:
@@ -210,9 +216,9 @@ class Attack(ABC):
         del before
         return self.init(oracle)
 
-    def spent(self, tally: Tally) -> Tensor | None:
+    def spent(self, incumbents: Incumbents) -> Tensor | None:
         """Rows for which another step could exceed `limit`; None if there is no limit."""
-        del tally
+        del incumbents
         return None
 
     @abstractmethod

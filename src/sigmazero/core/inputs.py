@@ -13,8 +13,8 @@ from torch import Tensor
 
 from sigmazero.core.domain import Box, Domain, Unit, enclosed
 from sigmazero.core.goal import LeaveClass, ReachClass
-from sigmazero.core.layout import looks_last
 from sigmazero.core.messages import warn_caller
+from sigmazero.core.model import looks_last
 from sigmazero.core.problem import Problem, whole
 
 if TYPE_CHECKING:

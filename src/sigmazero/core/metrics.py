@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from functools import partial
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-from sigmazero.core.outcome import Outcome
 
 Floats = NDArray[np.float64]
 FigureKind = Literal["share", "l0", "number"]
@@ -24,6 +23,27 @@ MetricOf = Literal["run", "store"]
 DEFAULT_KS = (10, 24, 50)  # the numbers of changes that success rates are given at, unless others are asked for
 FEWER_KS = (1, 2, 5, 10, 25)  # the same for tables, whose inputs have tens of features and not thousands
 FEW = 50  # sites of an image, or fewer: the usual numbers would be most of it
+
+
+class Outcome(IntEnum):
+    """How a sample ended; `result.outcome` has one of these numbers for each."""
+
+    #: The clean input reaches the goal: nothing to change, l0 is 0.
+    ALREADY = 0
+    #: An adversarial point was found and verified, within the budget if there is one.
+    FOUND = 1
+    #: Nothing was found within the steps; l0 is infinite, as in 3 to 6.
+    NOT_FOUND = 2
+    #: The model returned NaN or Inf before anything was found.
+    NON_FINITE = 3
+    #: Something was found, but a fresh forward pass did not confirm it.
+    UNVERIFIED = 4
+    #: The attack needs a starting point and found none.
+    NO_START = 5
+    #: The model answered no more before this sample was done: its queries were spent, or it failed.
+    STOPPED = 6
+    #: An adversarial point was found and verified, but with more changes than the budget allows: no success.
+    BEYOND_BUDGET = 7
 
 
 def fitting_ks(shape: Sequence[int], sites: int | None = None) -> tuple[float, ...]:

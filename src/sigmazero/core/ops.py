@@ -1,9 +1,14 @@
-"""Pure tensor functions shared by the attacks: nothing here knows a model, a problem or a step."""
+"""Pure tensor functions, and dataclasses of tensors by rows: nothing here knows a model, a problem or a step."""
 
 import math
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
+
+Batched = TypeVar("Batched")  # a dataclass of tensors whose first dimension is the batch
 
 
 def per_row(values: Tensor, like: Tensor) -> Tensor:
@@ -99,3 +104,26 @@ def ranks(keys: Tensor, descending: bool = False) -> Tensor:
     """
     order = keys.argsort(dim=1, descending=descending, stable=True)
     return torch.empty_like(order).scatter_(1, order, torch.arange(keys.shape[1], device=keys.device).expand_as(order))
+
+
+def each(change: Callable[..., Tensor], *states: Batched) -> Batched:
+    """Make a dataclass of tensors field by field from others of its kind; it may hold another, and None stays None."""
+    first = states[0]
+    changed = {}
+    for f in fields(first):  # type: ignore[arg-type]
+        values = [getattr(state, f.name) for state in states]
+        if isinstance(values[0], Tensor):
+            changed[f.name] = change(*values)
+        elif is_dataclass(values[0]):
+            changed[f.name] = each(change, *values)
+    return replace(first, **changed)  # type: ignore[type-var]
+
+
+def take(rows_of: Batched, index: Tensor) -> Batched:
+    """Return some rows of a dataclass of tensors; fields that are None stay so."""
+    return each(lambda v: v[index], rows_of)
+
+
+def put(rows_of: Batched, index: Tensor, part: Batched) -> Batched:
+    """Put back the rows that `take` took from a dataclass of tensors."""
+    return each(lambda v, new: v.index_copy(0, index, new), rows_of, part)

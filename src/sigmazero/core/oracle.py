@@ -1,4 +1,4 @@
-"""The only door to the model: it answers queries, counts them per sample and keeps the best points it was shown.
+"""The only way to the model: it answers queries, counts them per sample and keeps the best points it was shown.
 
 Where a space is more than a box, it is the legal point nearest to the one shown that is asked about, judged and kept;
 slopes are passed on as if it were the one shown.
@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from sigmazero.core import ops
-from sigmazero.core.batched import put, take
 from sigmazero.core.domain import Domain
 from sigmazero.core.goal import Goal
+from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.model import Ability, logits_in
+from sigmazero.core.ops import put, take
 from sigmazero.core.problem import Problem
-from sigmazero.core.tally import Tally
 
 Model = Callable[[Tensor], Tensor]
 _LARGE = 2**16  # features of an input whose records weigh more than they help: each step carries all of them along
@@ -96,7 +96,9 @@ class Oracle:
         """
         self.shows = shows
         self.model, self.problem, self.exact, self.chunk = model, problem, exact, chunk
-        self.tally = Tally.start(problem, depth=2 if exact or problem.domain.features > _LARGE else 4, exact=exact)
+        self.incumbents = Incumbents.start(
+            problem, depth=2 if exact or problem.domain.features > _LARGE else 4, exact=exact
+        )
         self.iteration = torch.zeros((), dtype=torch.int64, device=problem.ids.device)
         self.first = 0  # the iteration at which the current phase began
         self._tables: dict[int, tuple[Tensor, Tensor]] = {}
@@ -178,20 +180,20 @@ class Oracle:
         finite = logits.isfinite().all(1)
         fooled = goal.fooled(logits) & finite
         verdict = Verdict(fooled, fooled & domain.inside(x), domain.l0(x), finite)
-        self.tally.forwards = self.tally.forwards.index_add(0, rows, ones)
-        self.tally.broken = self.tally.broken.index_fill(0, rows[~finite], True)
+        self.incumbents.forwards = self.incumbents.forwards.index_add(0, rows, ones)
+        self.incumbents.broken = self.incumbents.broken.index_fill(0, rows[~finite], True)
         worth = self.problem.rank(domain.cost(x), verdict.l0) if domain.weighted else verdict.l0
         for row in sorted(set(rows[verdict.valid].tolist())):
             mine = (verdict.valid & (rows == row)).nonzero().squeeze(1)
             best = mine[worth[mine].argmin()].view(1)
             part = self.part(rows[best])
-            part.iteration = part.tally.forwards - self.problem.checks
+            part.iteration = part.incumbents.forwards - self.problem.checks
             part._record(x[best], Verdict(*(field[best] for field in verdict)))
             self.absorb(part, rows[best])
 
     def note_backwards(self, rows: Tensor) -> None:
         """Gradients at points of these samples were computed for somebody else."""
-        self.tally.backwards = self.tally.backwards.index_add(0, rows, torch.ones_like(rows))
+        self.incumbents.backwards = self.incumbents.backwards.index_add(0, rows, torch.ones_like(rows))
 
     def l0(self, x: Tensor) -> Tensor:
         """Number of changes of a point; that of the point asked last is known already."""
@@ -216,16 +218,16 @@ class Oracle:
 
     def retire(self, done: Tensor | None = None) -> None:
         """End a step: rows that have their answer, or that the attack gave up (`done`), ask no more."""
-        tally = self.tally
+        incumbents = self.incumbents
         self._counted = None  # a point of a recorded step must not outlive it
         # Where nothing was found the count is one more than there are sites: a larger budget must not pass for met.
-        finished = (tally.best_l0 <= min(self.problem.budget or 0, self.domain.sites)) | tally.broken
-        tally.alive = tally.alive & ~(finished if done is None else finished | done)
+        finished = (incumbents.best_l0 <= min(self.problem.budget or 0, self.domain.sites)) | incumbents.broken
+        incumbents.alive = incumbents.alive & ~(finished if done is None else finished | done)
 
     def no_start(self, rows: Tensor) -> None:
         """Rows (a boolean mask) for which the attack found no starting point end here; the others go on."""
-        self.tally.unstarted = self.tally.unstarted | rows
-        self.tally.alive = self.tally.alive & ~rows
+        self.incumbents.unstarted = self.incumbents.unstarted | rows
+        self.incumbents.alive = self.incumbents.alive & ~rows
 
     def part(self, rows: Tensor) -> "Oracle":
         """An oracle about some of the rows (indices), for questions that only they have; see `absorb`."""
@@ -235,11 +237,11 @@ class Oracle:
 
     def absorb(self, part: "Oracle", rows: Tensor) -> None:
         """Take over what an oracle about some of the rows has counted and found."""
-        self.tally = put(self.tally, rows, part.tally)
+        self.incumbents = put(self.incumbents, rows, part.incumbents)
 
     def take(self, rows: Tensor) -> None:
         """Go on with some of the rows only."""
-        self.problem, self.tally, self._counted = self.problem.take(rows), take(self.tally, rows), None
+        self.problem, self.incumbents, self._counted = self.problem.take(rows), take(self.incumbents, rows), None
 
     def forget(self) -> None:
         """Let go of an answer that nobody went on with."""
@@ -280,7 +282,7 @@ class Oracle:
         if not again:
             self._open = None
         if self.look is not None:
-            self.look.note(self.problem, point, logits, slope, grad, self.tally.alive)
+            self.look.note(self.problem, point, logits, slope, grad, self.incumbents.alive)
         return grad.contiguous()  # a copy with channels last has gradients so, and a recorded step knows one layout
 
     @property
@@ -289,10 +291,10 @@ class Oracle:
         return not self.domain.x.is_cuda
 
     def _count(self, forwards: int = 0, backwards: int = 0) -> None:
-        tally = self.tally
-        tally.forwards = torch.add(tally.forwards, tally.alive, alpha=forwards)
+        incumbents = self.incumbents
+        incumbents.forwards = torch.add(incumbents.forwards, incumbents.alive, alpha=forwards)
         if backwards:
-            tally.backwards = torch.add(tally.backwards, tally.alive, alpha=backwards)
+            incumbents.backwards = torch.add(incumbents.backwards, incumbents.alive, alpha=backwards)
 
     def _judge(self, x: Tensor, logits: Tensor) -> Verdict:
         finite = (logits * 0 == 0).all(1)  # not for infinite numbers, nor for NaN; fewer kernels than isfinite
@@ -304,18 +306,18 @@ class Oracle:
 
     def _record(self, x: Tensor, verdict: Verdict) -> None:
         """Keep a point that is better than the best so far; push the older ones down."""
-        tally = self.tally
-        tally.broken = tally.broken | (tally.alive & ~verdict.finite)
+        incumbents = self.incumbents
+        incumbents.broken = incumbents.broken | (incumbents.alive & ~verdict.finite)
         worth = self._worth(x, verdict.l0)
-        record = verdict.valid & (worth < tally.best_cost) & tally.alive
+        record = verdict.valid & (worth < incumbents.best_cost) & incumbents.alive
         if self._on_host and not bool(record.any()):
             return
-        newer = torch.cat([x[:, None], tally.points[:, :-1]], 1)
-        tally.points = torch.where(ops.per_row(record, newer), newer, tally.points)
-        counts = torch.cat([verdict.l0[:, None], tally.counts[:, :-1]], 1)
-        tally.counts = torch.where(record[:, None], counts, tally.counts)
-        steps = torch.cat([self.iteration.expand(len(x), 1), tally.step_found[:, :-1]], 1)
-        tally.step_found = torch.where(record[:, None], steps, tally.step_found)
+        newer = torch.cat([x[:, None], incumbents.points[:, :-1]], 1)
+        incumbents.points = torch.where(ops.per_row(record, newer), newer, incumbents.points)
+        counts = torch.cat([verdict.l0[:, None], incumbents.counts[:, :-1]], 1)
+        incumbents.counts = torch.where(record[:, None], counts, incumbents.counts)
+        steps = torch.cat([self.iteration.expand(len(x), 1), incumbents.step_found[:, :-1]], 1)
+        incumbents.step_found = torch.where(record[:, None], steps, incumbents.step_found)
         if self.domain.weighted:
-            costs = torch.cat([worth[:, None], tally.worth[:, :-1]], 1)
-            tally.costs = torch.where(record[:, None], costs, tally.worth)
+            costs = torch.cat([worth[:, None], incumbents.worth[:, :-1]], 1)
+            incumbents.costs = torch.where(record[:, None], costs, incumbents.worth)

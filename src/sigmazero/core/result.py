@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -13,14 +14,13 @@ from sigmazero.core import metrics
 from sigmazero.core.domain import COST_ROUNDING, Unit
 from sigmazero.core.findings import Finding
 from sigmazero.core.messages import class_name
-from sigmazero.core.outcome import Outcome
-from sigmazero.core.result_face import ResultFace
+from sigmazero.core.metrics import Outcome
 
 __all__ = ["Outcome", "Result"]
 
 
 @dataclass(frozen=True, repr=False)
-class Result(ResultFace):
+class Result:
     """What a run found, one row per sample in the order of the inputs; of every attack and goal the same.
 
     x_adv       the verified adversarial point with the fewest changes; where there is none, the clean input
@@ -221,6 +221,56 @@ class Result(ResultFace):
     def class_name(self, number: int) -> str:
         """What a class is called; its number where nobody named it."""
         return class_name(self.classes, number)
+
+    def save(self, path: str | Path) -> Path:
+        """Write everything to an `.npz` file; `sz.load_result` reads it."""
+        from sigmazero.store.results import keep_result
+
+        return keep_result(Path(path), self)
+
+    @staticmethod
+    def load(path: str | Path) -> "Result":
+        """Read a result that `save` or a command with `--out` wrote; the same function as `sz.load_result`."""
+        from sigmazero.store.results import load_result
+
+        return load_result(path)
+
+    def to_pandas(self) -> Any:
+        """A data frame with a line per sample, by its id."""
+        from sigmazero.report.notebook import frame
+
+        return frame(self)
+
+    def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
+        """Draw the share of samples fooled over the number of changes, as `plot_curve`; gives matplotlib's axes."""
+        return self.plot_curve(ax, label=label)
+
+    def plot_curve(self, ax: Any = None, *, label: str | None = None) -> Any:
+        """Draw the share of samples fooled with at most k changes, with its 95 % band; gives matplotlib's axes."""
+        from sigmazero.report.notebook import plot_curve
+
+        return plot_curve(self, ax, label)
+
+    def plot_examples(self, x: Tensor | None = None, *, count: int = 6) -> Any:
+        """Draw images before, after and what changed, from the easiest to the hardest; gives rows of axes.
+
+        x  the clean inputs, if the result does not know them
+        """
+        from sigmazero.report.notebook import plot_examples
+
+        return plot_examples(self, x, count)
+
+    def plot_changes(self, x: Tensor | None = None, ax: Any = None, *, count: int = 15) -> Any:
+        """Draw how often each pixel changed, or which `count` features changed most often; gives the axes."""
+        from sigmazero.report.notebook import plot_changes
+
+        return plot_changes(self, x, ax, count)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the figures, the curve and a few examples."""
+        from sigmazero.report.notebook import as_html
+
+        return as_html(self)
 
     def to(self, device: "torch.device | str") -> "Result":
         """Return the same report with its tensors on a device."""

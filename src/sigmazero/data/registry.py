@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from sigmazero.core.folders import search
+from sigmazero.core.files import search
 from sigmazero.data.rows import DataError, MissingData
 
 _IDX = "t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, with or without .gz"

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
-from sigmazero.core.limits import afford
+from sigmazero.core.files import afford
 from sigmazero.models.described import Damaged, Described, Storage, unpickle
 
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from sigmazero.core.findings import LOOK_FOR, MANY, ROUNDING, STEADY, Finding, coded
 from sigmazero.core.inputs import Bounds
-from sigmazero.core.layout import looks_last
-from sigmazero.core.model import ability_of, in_eval_mode, logits_in
+from sigmazero.core.model import ability_of, in_eval_mode, logits_in, looks_last
 from sigmazero.core.oracle import Model
 from sigmazero.models.any import understood
 from sigmazero.models.doctor_scale import examine_scale

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sigmazero.core import faults
-from sigmazero.core.files import disguise
-from sigmazero.core.folders import search
+from sigmazero.core.files import disguise, search
 from sigmazero.models import zoo
 from sigmazero.models.weights import WeightsError, locate, verify
 from sigmazero.models.zoo import WeightFile, ZooEntry

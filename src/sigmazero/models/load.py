@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from sigmazero.core.extras import MissingExtra, require
+from sigmazero.core.files import afford
 from sigmazero.core.inputs import hint
-from sigmazero.core.limits import afford
 from sigmazero.core.messages import one_line
 from sigmazero.core.oracle import Model
 from sigmazero.models import weights as files

@@ -1,6 +1,6 @@
 """Weight files: where they are looked for, how they are checked, and how they become a state dict.
 
-Reading never runs code: see `checkpoint` and safetensors. Nor does it take more memory than `core.limits` allows.
+Reading never runs code: see `checkpoint` and safetensors. Nor does it take more memory than `core.files` allows.
 """
 
 import hashlib
@@ -12,9 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from sigmazero.core.files import disguise
-from sigmazero.core.folders import search
-from sigmazero.core.limits import TooLarge, afford
+from sigmazero.core.files import TooLarge, afford, disguise, search
 from sigmazero.core.messages import one_line, shown
 from sigmazero.models.architectures.external import convert
 from sigmazero.models.checkpoint import Unsuitable, describe

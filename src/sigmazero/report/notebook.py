@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sigmazero.core.extras import require
-from sigmazero.core.outcome import Outcome
+from sigmazero.core.metrics import Outcome
 from sigmazero.core.result import Result
 from sigmazero.report.figures import style
 from sigmazero.report.figures.images import is_image, mark, pixels, show

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sigmazero.core import metrics
-from sigmazero.core.metrics import Floats
-from sigmazero.core.outcome import Outcome
+from sigmazero.core.metrics import Floats, Outcome
 from sigmazero.report import measure, spaces
 from sigmazero.report.measure import Measured
 from sigmazero.store.facts import CellInfo, Facts, Integers

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from sigmazero.core.attack import Attack
-from sigmazero.core.batched import each, take
 from sigmazero.core.domain import ENDS
+from sigmazero.core.incumbents import Incumbents
+from sigmazero.core.ops import each, take
 from sigmazero.core.oracle import Model, Oracle
 from sigmazero.core.problem import Problem
-from sigmazero.core.tally import Tally
 from sigmazero.run.memory import out_of_memory
 from sigmazero.run.search import Phase, Steps, one_step
 
@@ -144,22 +144,22 @@ class Frame:
 
     def _advance(self, steps: int) -> None:
         """Step, and copy what came out over what went in."""
-        with self._own_tensors() as (tally, iteration):
+        with self._own_tensors() as (incumbents, iteration):
             state = self.state
             for _ in range(steps):
                 state = one_step(self.attack, self.oracle, state)
-            new = [*_tensors(self.oracle.tally), *_tensors(state), self.oracle.iteration]
-            _overwrite([*_tensors(tally), *_tensors(self.state), iteration], new)
+            new = [*_tensors(self.oracle.incumbents), *_tensors(state), self.oracle.iteration]
+            _overwrite([*_tensors(incumbents), *_tensors(self.state), iteration], new)
 
     @contextmanager
-    def _own_tensors(self) -> Iterator[tuple[Tally, Tensor]]:
+    def _own_tensors(self) -> Iterator[tuple[Incumbents, Tensor]]:
         """Give the oracle the frame's tensors back afterwards: a step puts new ones in their places."""
-        tally, iteration = self.oracle.tally, self.oracle.iteration
-        self.oracle.tally = replace(tally)
+        incumbents, iteration = self.oracle.incumbents, self.oracle.iteration
+        self.oracle.incumbents = replace(incumbents)
         try:
-            yield tally, iteration
+            yield incumbents, iteration
         finally:
-            self.oracle.tally, self.oracle.iteration = tally, iteration
+            self.oracle.incumbents, self.oracle.iteration = incumbents, iteration
 
     def go(self, steps: int) -> None:
         """Replay as often as the captured steps fit, and step the rest."""
@@ -168,10 +168,10 @@ class Frame:
         for _ in range(steps % self.attack.unroll):
             self._advance(1)
 
-    def load(self, problem: Problem, tally: Tally, state: Any, iteration: Tensor) -> None:
+    def load(self, problem: Problem, incumbents: Incumbents, state: Any, iteration: Tensor) -> None:
         """Put rows in; what is left of the frame repeats the first row and is not alive."""
         n, mine = len(problem), self.oracle.problem
-        by_row = [(self.oracle.tally, tally), (self.state, state)]
+        by_row = [(self.oracle.incumbents, incumbents), (self.state, state)]
         pairs = [pair for held, new in by_row for pair in zip(_tensors(held), _tensors(new), strict=True)]
         for held, new, common in zip(_parts(mine), _parts(problem), _common(mine), strict=True):
             for name, tensor in _named(held).items():
@@ -182,7 +182,7 @@ class Frame:
         for held, new in pairs:
             held[:n] = new
             held[n:] = new[:1]
-        self.oracle.tally.alive[n:] = False
+        self.oracle.incumbents.alive[n:] = False
         self.oracle.iteration.copy_(iteration)
 
     def part(self, rows: int) -> Oracle:
@@ -213,11 +213,11 @@ class Captures(Phase):
         rows, size = len(oracle.problem), self.bucket(len(oracle.problem))
         frame = self._frames.get(size)
         if frame is not None:
-            frame.load(oracle.problem, oracle.tally, state, oracle.iteration)
+            frame.load(oracle.problem, oracle.incumbents, state, oracle.iteration)
             return frame
         padded = torch.arange(size, device=oracle.problem.x.device).clamp(max=rows - 1)
         frame = Frame(self.attack, oracle.part(padded), take(state, padded), self.pool)
-        frame.oracle.tally.alive[rows:] = False
+        frame.oracle.incumbents.alive[rows:] = False
         frame.capture(self.compiled if size == self.size else None)
         self._frames[size] = frame
         return frame
@@ -249,9 +249,9 @@ class CapturedSteps(Steps):
         return self.frame.part(self.rows)
 
     @property
-    def tally(self) -> Tally:
+    def incumbents(self) -> Incumbents:
         """What is known of the rows."""
-        held: Tally = _head(self.frame.oracle.tally, self.rows)
+        held: Incumbents = _head(self.frame.oracle.incumbents, self.rows)
         return held
 
     @property

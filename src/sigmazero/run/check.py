@@ -19,13 +19,13 @@ import torch
 from torch import Tensor
 
 from sigmazero.core.attack import as_model
-from sigmazero.core.batched import take
 from sigmazero.core.domain import Unit
+from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.inputs import Bounds, make_problem
 from sigmazero.core.messages import warn_caller
+from sigmazero.core.ops import take
 from sigmazero.core.problem import Problem, integer
 from sigmazero.core.result import Result
-from sigmazero.core.tally import Tally
 from sigmazero.run.precision import Numbers, turn
 from sigmazero.run.search import Found
 from sigmazero.run.verify import Verifier, check_logits
@@ -100,16 +100,16 @@ def _checked(verifier: Verifier, problem: Problem) -> Result:
     answers = torch.stack([check_logits(each, problem) for each in asked], 1)
     clean, finite = answers[:, 0], answers.isfinite().flatten(1).all(1)
     already = torch.stack([problem.goal.reached(each) for each in answers.unbind(1)]).all(0) & finite
-    tally = Tally.start(problem, depth=1)
-    tally.broken = ~finite
+    incumbents = Incumbents.start(problem, depth=1)
+    incumbents.broken = ~finite
     changes = problem.domain.count(problem.start).sites
     allowed = problem.domain.within(problem.start) & (changes > 0) & finite
     counts = torch.where(allowed, changes, problem.sites + 1)
-    tally.points, tally.counts = problem.start[:, None], torch.where(already, 0, counts)[:, None]
-    tally.points = torch.where(already.view(-1, *[1] * problem.x.ndim), problem.x[:, None], tally.points)
-    tally.step_found = torch.zeros_like(tally.step_found)
+    incumbents.points, incumbents.counts = problem.start[:, None], torch.where(already, 0, counts)[:, None]
+    incumbents.points = torch.where(already.view(-1, *[1] * problem.x.ndim), problem.x[:, None], incumbents.points)
+    incumbents.step_found = torch.zeros_like(incumbents.step_found)
     settled, asking = already.nonzero().squeeze(1), (~already).nonzero().squeeze(1)
     parts = []
     for rows, report in ((settled, verifier.settle), (asking, verifier.report)):
-        parts.append(report(problem.take(rows), Found(take(tally, rows), None), clean[rows]))
+        parts.append(report(problem.take(rows), Found(take(incumbents, rows), None), clean[rows]))
     return Result.join(parts).take(torch.cat([settled, asking]).argsort())

@@ -8,21 +8,20 @@ import torch
 from torch import Tensor
 
 from sigmazero.core.attack import Attack
-from sigmazero.core.batched import each, put, take
-from sigmazero.core.ops import per_row
+from sigmazero.core.incumbents import Incumbents
+from sigmazero.core.ops import each, per_row, put, take
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.problem import Problem
-from sigmazero.core.tally import Tally
 from sigmazero.run.progress import Advance
 
-Recheck = Callable[[Problem, Tally], None]
+Recheck = Callable[[Problem, Incumbents], None]
 
 
 @dataclass
 class Found:
     """What a search leaves behind: a row per sample, in the order of the batch."""
 
-    tally: Tally
+    incumbents: Incumbents
     own: Tensor | None
 
 
@@ -42,9 +41,9 @@ class Steps:
         return self._oracle
 
     @property
-    def tally(self) -> Tally:
+    def incumbents(self) -> Incumbents:
         """What is known of the rows."""
-        return self._oracle.tally
+        return self._oracle.incumbents
 
     @property
     def state(self) -> Any:
@@ -84,12 +83,12 @@ class Phase:
 
 def one_step(attack: Attack, oracle: Oracle, state: Any) -> Any:
     """Take a step of the attack; retire rows that are done and count the step."""
-    alive = oracle.tally.alive
+    alive = oracle.incumbents.alive
     new = attack.step(oracle.iteration - oracle.first, state, oracle)
     if attack.keeps_own:
         # A row that has left may still be stepped for a while; its answer is the one it left with.
         new = replace(new, own=torch.where(per_row(alive, new.own), new.own, state.own))
-    done, spent = getattr(new, "done", None), attack.spent(oracle.tally)
+    done, spent = getattr(new, "done", None), attack.spent(oracle.incumbents)
     oracle.retire(done if spent is None else spent if done is None else done | spent)
     oracle.iteration = oracle.iteration + 1
     return new
@@ -103,7 +102,7 @@ def search(phases: Sequence[Phase], oracle: Oracle, compact: bool, recheck: Rech
     problem = oracle.problem
     rows = torch.arange(len(problem), device=problem.x.device)
     keeps_own = phases[0].attack.keeps_own
-    found = Found(take(oracle.tally, rows), problem.domain.x.clone() if keeps_own else None)
+    found = Found(take(oracle.incumbents, rows), problem.domain.x.clone() if keeps_own else None)
     done, total = 0, sum(phase.attack.iterations for phase in phases)
     state, end, left = None, 0, len(rows)
     looks = Looks()
@@ -114,10 +113,10 @@ def search(phases: Sequence[Phase], oracle: Oracle, compact: bool, recheck: Rech
         while True:
             if recheck is not None:
                 everyone = looks.due() or done == end
-                _rechecked(phase.attack, problem.take(rows), steps.tally, recheck, everyone)
+                _rechecked(phase.attack, problem.take(rows), steps.incumbents, recheck, everyone)
             if done == end:
                 break
-            alive = steps.tally.alive.clone()
+            alive = steps.incumbents.alive.clone()
             left = int(alive.sum())
             if left == 0:
                 break
@@ -158,30 +157,30 @@ class Looks:
         return True
 
 
-def _rechecked(phase: Attack, problem: Problem, tally: Tally, recheck: Recheck, everyone: bool) -> None:
+def _rechecked(phase: Attack, problem: Problem, incumbents: Incumbents, recheck: Recheck, everyone: bool) -> None:
     """Confirm new records, in place: everybody's, or only of rows that are about to leave or have nothing confirmed.
 
     That asks too, and a row that goes on for it may have nothing left to ask.
     """
     if everyone:
-        recheck(problem, tally)
+        recheck(problem, incumbents)
     else:
-        assert tally.sure_l0 is not None  # in every search that needs to confirm
-        urgent = ~tally.alive | (tally.sure_l0 > problem.sites)
-        rows = (urgent & (tally.best_cost < tally.sure_worth)).nonzero().squeeze(1)
+        assert incumbents.confirmed_l0 is not None  # in every search that needs to confirm
+        urgent = ~incumbents.alive | (incumbents.confirmed_l0 > problem.sites)
+        rows = (urgent & (incumbents.best_cost < incumbents.confirmed_worth)).nonzero().squeeze(1)
         if not len(rows):
             return
-        part = take(tally, rows)
+        part = take(incumbents, rows)
         recheck(problem.take(rows), part)
-        each(lambda held, new: held.index_copy_(0, rows, new), tally, part)
-    spent = phase.spent(tally)
+        each(lambda held, new: held.index_copy_(0, rows, new), incumbents, part)
+    spent = phase.spent(incumbents)
     if spent is not None:
-        tally.alive &= ~spent
+        incumbents.alive &= ~spent
 
 
 def _write(found: Found, rows: Tensor, steps: Steps, which: Tensor) -> None:
     """Copy what is known of some rows to their places."""
     places = rows[which]
-    found.tally = put(found.tally, places, take(steps.tally, which))
+    found.incumbents = put(found.incumbents, places, take(steps.incumbents, which))
     if found.own is not None:
         found.own[places] = steps.state.own[which]

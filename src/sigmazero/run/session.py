@@ -24,11 +24,11 @@ from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
 from sigmazero.core.findings import Finding
 from sigmazero.core.hardware import Hardware
+from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.model import Stopped, check_ability
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, integer
 from sigmazero.core.result import Outcome, Result
-from sigmazero.core.tally import Tally
 from sigmazero.run.diagnostics import Diagnostics, FirstLook
 from sigmazero.run.memory import at_most, choose_batch_size, out_of_memory
 from sigmazero.run.precision import Numbers, search_numbers, searches_strictly, turn
@@ -198,10 +198,10 @@ class Session:
     def _settle(self, problem: Problem, rows: Tensor, clean: Tensor, finite: Tensor) -> Result:
         """The rows that end with the clean check: already at the goal, or without finite logits."""
         part = problem.take(rows)
-        tally = Tally.start(part, depth=1)
-        tally.broken = ~finite[rows]
-        tally.counts = torch.where(tally.broken[:, None], tally.counts, 0)
-        return self._verifier.settle(part, Found(tally, part.x if self.attack.keeps_own else None), clean[rows])
+        incumbents = Incumbents.start(part, depth=1)
+        incumbents.broken = ~finite[rows]
+        incumbents.counts = torch.where(incumbents.broken[:, None], incumbents.counts, 0)
+        return self._verifier.settle(part, Found(incumbents, part.x if self.attack.keeps_own else None), clean[rows])
 
     def _search(
         self,
@@ -361,8 +361,8 @@ def _aiming_beyond(problem: Problem, unsettled: Tensor, answers: Tensor) -> Prob
 
 def _to_user(domain: Domain, found: Found) -> Found:
     """Return what a search found in the user's own units."""
-    tally = replace(found.tally, points=domain.to_user(found.tally.points))
-    return Found(tally, None if found.own is None else domain.to_user(found.own))
+    incumbents = replace(found.incumbents, points=domain.to_user(found.incumbents.points))
+    return Found(incumbents, None if found.own is None else domain.to_user(found.own))
 
 
 @torch.inference_mode(False)

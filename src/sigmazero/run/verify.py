@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from sigmazero.core.findings import ROUNDING
+from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.model import logits_in
 from sigmazero.core.oracle import Model, widened
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
-from sigmazero.core.tally import Tally
 from sigmazero.run.precision import Numbers
 from sigmazero.run.search import Found
 from sigmazero.run.search_model import is_compiled, uncompiled
@@ -101,43 +101,56 @@ class Verifier:
         self.apart.append((share.double() / allowed).nan_to_num(math.inf).max())
         return good
 
-    def recheck(self, problem: Problem, tally: Tally) -> None:
+    def recheck(self, problem: Problem, incumbents: Incumbents) -> None:
         """Confirm new records of a coarse search, in place: rows go on from their best confirmed point."""
-        assert tally.sure is not None
-        assert tally.sure_l0 is not None
-        assert tally.sure_step is not None
-        assert tally.spare is not None
-        assert tally.spare_l0 is not None
-        assert tally.spare_step is not None
-        nothing, depth = problem.sites + 1, tally.counts.shape[1]
-        worth, sure_worth = tally.worth, tally.sure_worth
+        assert incumbents.confirmed is not None
+        assert incumbents.confirmed_l0 is not None
+        assert incumbents.confirmed_step is not None
+        assert incumbents.previous is not None
+        assert incumbents.previous_l0 is not None
+        assert incumbents.previous_step is not None
+        nothing, depth = problem.sites + 1, incumbents.counts.shape[1]
+        worth, confirmed_worth = incumbents.worth, incumbents.confirmed_worth
         for k in range(depth):
-            rows = ((worth[:, k] < sure_worth) & (tally.counts[:, k] < nothing)).nonzero().squeeze(1)
+            rows = ((worth[:, k] < confirmed_worth) & (incumbents.counts[:, k] < nothing)).nonzero().squeeze(1)
             if not len(rows):
                 break
             part = problem.take(rows)
-            good, _ = self.confirm(part, part.domain.to_user(tally.points[rows, k]))
-            tally.forwards[rows] += self.checks
-            tally.given_up[rows[~good]] += 1
+            good, _ = self.confirm(part, part.domain.to_user(incumbents.points[rows, k]))
+            incumbents.forwards[rows] += self.checks
+            incumbents.given_up[rows[~good]] += 1
             better = rows[good]
             # Should the last answer contradict the one now, the one before is there.
-            tally.spare[better], tally.sure[better] = tally.sure[better], tally.points[better, k]
-            tally.spare_l0[better], tally.sure_l0[better] = tally.sure_l0[better], tally.counts[better, k]
-            tally.spare_step[better], tally.sure_step[better] = tally.sure_step[better], tally.step_found[better, k]
+            incumbents.previous[better], incumbents.confirmed[better] = (
+                incumbents.confirmed[better],
+                incumbents.points[better, k],
+            )
+            incumbents.previous_l0[better], incumbents.confirmed_l0[better] = (
+                incumbents.confirmed_l0[better],
+                incumbents.counts[better, k],
+            )
+            incumbents.previous_step[better], incumbents.confirmed_step[better] = (
+                incumbents.confirmed_step[better],
+                incumbents.step_found[better, k],
+            )
             if problem.domain.weighted:
-                sure_worth[better] = worth[better, k]
-        refuted = worth[:, 0] < sure_worth
-        tally.points[:, 0], tally.counts[:, 0], tally.step_found[:, 0] = tally.sure, tally.sure_l0, tally.sure_step
-        tally.counts[:, 1:] = nothing
+                confirmed_worth[better] = worth[better, k]
+        refuted = worth[:, 0] < confirmed_worth
+        incumbents.points[:, 0], incumbents.counts[:, 0], incumbents.step_found[:, 0] = (
+            incumbents.confirmed,
+            incumbents.confirmed_l0,
+            incumbents.confirmed_step,
+        )
+        incumbents.counts[:, 1:] = nothing
         if problem.domain.weighted:
-            tally.worth[:, 0], tally.worth[:, 1:] = sure_worth, problem.domain.nothing
+            incumbents.worth[:, 0], incumbents.worth[:, 1:] = confirmed_worth, problem.domain.nothing
         # A row may have stopped because of the record it lost; if it stopped for another reason, it stops again.
-        tally.alive |= refuted
+        incumbents.alive |= refuted
 
     def settle(self, problem: Problem, found: Found, clean: Tensor) -> Result:
         """What the clean check, which was a fresh forward pass, has decided: nothing is asked again."""
-        settled = found.tally.best_l0 == 0
-        best = self._report(problem, *_records(found.tally), found.tally, clean, settled)
+        settled = found.incumbents.best_l0 == 0
+        best = self._report(problem, *_records(found.incumbents), found.incumbents, clean, settled)
         return best if found.own is None else replace(best, own=best)
 
     def report(self, problem: Problem, found: Found, clean: Tensor, again: float = 0) -> Result:
@@ -145,17 +158,17 @@ class Verifier:
 
         A record that holds is asked about once more, as long as its sample has asked fewer than `again` times.
         """
-        tally = found.tally
-        nobody = torch.zeros_like(tally.broken)
-        best = self._report(problem, *_records(tally), tally, clean, nobody, again)
+        incumbents = found.incumbents
+        nobody = torch.zeros_like(incumbents.broken)
+        best = self._report(problem, *_records(incumbents), incumbents, clean, nobody, again)
         if found.own is None:
             return best
         domain = problem.domain
         claims = torch.where(domain.within(found.own), domain.count(found.own).sites, domain.sites + 1)
         # A point without changes is no answer, unless the clean input was one.
-        claims = torch.where((claims == 0) & (tally.best_l0 > 0), problem.sites + 1, claims)
-        own = self._report(problem, found.own[:, None], claims[:, None], None, tally, clean, nobody, again)
-        spent: dict[str, Any] = {"forwards": best.forwards + own.forwards - tally.forwards}
+        claims = torch.where((claims == 0) & (incumbents.best_l0 > 0), problem.sites + 1, claims)
+        own = self._report(problem, found.own[:, None], claims[:, None], None, incumbents, clean, nobody, again)
+        spent: dict[str, Any] = {"forwards": best.forwards + own.forwards - incumbents.forwards}
         if best.judged is not None and own.judged is not None:
             spent["judged"] = best.judged + own.judged
         return replace(best, **spent, own=replace(own, **spent))
@@ -166,25 +179,25 @@ class Verifier:
         points: Tensor,
         claims: Tensor,
         found_at: Tensor | None,
-        tally: Tally,
+        incumbents: Incumbents,
         clean: Tensor,
         settled: Tensor,
         again: float = 0,
     ) -> Result:
         """`found_at` has the steps at which the points were records, if they were: an own answer's is not known."""
         x_adv, logits = problem.x.clone(), clean.clone()
-        forwards, steps = tally.forwards.clone(), torch.full_like(tally.forwards, -1)
-        given_up = tally.given_up.clone()
+        forwards, steps = incumbents.forwards.clone(), torch.full_like(incumbents.forwards, -1)
+        given_up = incumbents.given_up.clone()
         accept = problem.domain.accept
         judged = None if accept is None else torch.zeros_like(given_up)
         steps[settled] = 0
         claimed = claims[:, 0] <= problem.sites
         confirmed = settled.clone()
-        guard = GUARD if found_at is None or tally.sure is None else LAST_GUARD
+        guard = GUARD if found_at is None or incumbents.confirmed is None else LAST_GUARD
         for k in range(claims.shape[1]):
             rows = (claimed & ~confirmed & (claims[:, k] <= problem.sites)).nonzero().squeeze(1)
             if not len(rows):
-                continue  # a spare record comes after empty places
+                continue  # the previous record comes after empty places
             good, fresh = self.confirm(problem.take(rows), points[rows, k], guard)
             if found_at is not None:
                 margin = problem.goal.take(rows).margin(fresh) / fresh.abs().amax(1).clamp_min(1.0)
@@ -193,16 +206,16 @@ class Verifier:
                 good = good & accept(points[rows, k], problem.x[rows])
                 judged[rows] += 1
             forwards[rows] += self.checks
-            twice = (good & (forwards[rows] + tally.backwards[rows] < again)).nonzero().squeeze(1)
+            twice = (good & (forwards[rows] + incumbents.backwards[rows] < again)).nonzero().squeeze(1)
             if len(twice):
                 part = rows[twice]
                 good[twice] = self.holds_again(problem.take(part), points[part, k], fresh[twice])
                 forwards[part] += 1
             given_up[rows[~good]] += 1
-            sure = rows[good]
-            x_adv[sure], logits[sure], confirmed[sure] = points[sure, k], fresh[good].to(logits.dtype), True
+            held = rows[good]
+            x_adv[held], logits[held], confirmed[held] = points[held, k], fresh[good].to(logits.dtype), True
             if found_at is not None:
-                steps[sure] = found_at[sure, k]
+                steps[held] = found_at[held, k]
         # In float32, whatever torch's default is: half of that would not hold the counts.
         failed = torch.zeros_like(confirmed, dtype=torch.float32).masked_fill(~confirmed, torch.inf)
         already = confirmed & (x_adv == problem.x).flatten(1).all(1)
@@ -215,8 +228,8 @@ class Verifier:
             l0_pixel=counts.l0_pixel + failed,
             step_found=steps,
             forwards=forwards,
-            backwards=tally.backwards,
-            outcome=_outcomes(tally, given_up, confirmed, success, already),
+            backwards=incumbents.backwards,
+            outcome=_outcomes(incumbents, given_up, confirmed, success, already),
             margin=problem.goal.margin(logits),
             prediction=logits.argmax(1),
             clean_prediction=torch.where(clean.isfinite().all(1), clean.argmax(1), -1),
@@ -229,14 +242,14 @@ class Verifier:
         )
 
 
-def _records(tally: Tally) -> tuple[Tensor, Tensor, Tensor]:
-    """The records, best first, with their changes and steps; the spare one is the last."""
-    if tally.spare is None or tally.spare_l0 is None or tally.spare_step is None:
-        return tally.points, tally.counts, tally.step_found
-    spares = (tally.spare, tally.spare_l0, tally.spare_step)
+def _records(incumbents: Incumbents) -> tuple[Tensor, Tensor, Tensor]:
+    """The records, best first, with their changes and steps; the previous one is the last."""
+    if incumbents.previous is None or incumbents.previous_l0 is None or incumbents.previous_step is None:
+        return incumbents.points, incumbents.counts, incumbents.step_found
+    previous = (incumbents.previous, incumbents.previous_l0, incumbents.previous_step)
     points, counts, steps = (
-        torch.cat([held, spare[:, None]], 1)
-        for held, spare in zip((tally.points, tally.counts, tally.step_found), spares, strict=True)
+        torch.cat([held, older[:, None]], 1)
+        for held, older in zip((incumbents.points, incumbents.counts, incumbents.step_found), previous, strict=True)
     )
     return points, counts, steps
 
@@ -251,10 +264,10 @@ def _apart(answers: list[Tensor]) -> Tensor:
     return ((first - last).abs().amax(1) + digit * last.abs().amax(1)).to(answers[0].dtype)
 
 
-def _outcomes(tally: Tally, given_up: Tensor, confirmed: Tensor, success: Tensor, already: Tensor) -> Tensor:
-    outcome = torch.full_like(tally.forwards, Outcome.NOT_FOUND, dtype=torch.int8)
-    outcome[tally.unstarted] = Outcome.NO_START
-    outcome[tally.broken] = Outcome.NON_FINITE
+def _outcomes(incumbents: Incumbents, given_up: Tensor, confirmed: Tensor, success: Tensor, already: Tensor) -> Tensor:
+    outcome = torch.full_like(incumbents.forwards, Outcome.NOT_FOUND, dtype=torch.int8)
+    outcome[incumbents.unstarted] = Outcome.NO_START
+    outcome[incumbents.broken] = Outcome.NON_FINITE
     outcome[given_up > 0] = Outcome.UNVERIFIED
     outcome[confirmed] = Outcome.BEYOND_BUDGET
     outcome[success] = Outcome.FOUND

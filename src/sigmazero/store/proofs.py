@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from sigmazero.core.messages import digest
-from sigmazero.core.outcome import Outcome
+from sigmazero.core.metrics import Outcome
 from sigmazero.store.facts import CellInfo, Facts
 
 SIZE = 16  # bytes of a row's digest

@@ -52,7 +52,7 @@ from torch import Tensor
 
 from sigmazero.core import faults
 from sigmazero.core.messages import one_line
-from sigmazero.core.outcome import Outcome
+from sigmazero.core.metrics import Outcome
 from sigmazero.store.facts import COLUMNS, KINDS, CellInfo, Facts, Integers
 from sigmazero.store.proofs import Proof, ProofKey, contradictions
 from sigmazero.store.trace import Trace

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sigmazero.core.layout import Order
+from sigmazero.core.model import Order
 from sigmazero.models.any.asking import ArrayRows, Asking, Queries, Terms
 from sigmazero.models.any.bridge import Bridge, Pull, WithPull
 from sigmazero.models.any.scores import Gives, guess, one_hot, scores

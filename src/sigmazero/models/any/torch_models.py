@@ -6,8 +6,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sigmazero.core.layout import ChannelsLast
-from sigmazero.core.model import logits_in
+from sigmazero.core.model import ChannelsLast, logits_in
 from sigmazero.core.oracle import Model
 from sigmazero.models.any import prints
 from sigmazero.models.any.bridge import Pull

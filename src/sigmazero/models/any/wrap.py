@@ -12,8 +12,7 @@ from torch import nn
 
 from sigmazero.core.extras import require
 from sigmazero.core.inputs import hint
-from sigmazero.core.layout import Order
-from sigmazero.core.model import ABILITIES
+from sigmazero.core.model import ABILITIES, Order
 from sigmazero.core.oracle import Model
 from sigmazero.data import Rows, Table
 from sigmazero.data.table import is_table

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from sigmazero.core.limits import afford
+from sigmazero.core.files import afford
 from sigmazero.core.messages import one_line, shown
 from sigmazero.models.onnx import shapes
 from sigmazero.models.onnx.graph import GraphStep, Program, read

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sigmazero.core.metrics import Floats
-from sigmazero.core.outcome import Outcome
+from sigmazero.core.metrics import Floats, Outcome
 from sigmazero.report.figures import matrix, style
 from sigmazero.report.figures.classes import strongest
 from sigmazero.report.figures.curves import panels

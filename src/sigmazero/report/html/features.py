@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sigmazero.core.outcome import Outcome
+from sigmazero.core.metrics import Outcome
 from sigmazero.report import patterns, spaces
 from sigmazero.report.figures import curves
 from sigmazero.report.html.shell import element, join

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sigmazero.core.outcome import Outcome
+from sigmazero.core.metrics import Outcome
 from sigmazero.report import measure, spaces
 from sigmazero.report.figures import curves
 from sigmazero.report.figures.images import is_image

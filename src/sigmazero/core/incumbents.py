@@ -1,4 +1,4 @@
-"""What is known of each sample while a search goes on."""
+"""The incumbents of a search: the best points of each sample so far, and how often it asked."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,17 @@ from sigmazero.core.problem import Problem
 
 
 @dataclass
-class Tally:
-    """What is known of each sample so far; the first dimension of every field is the batch.
+class Incumbents:
+    """The best points of each sample so far and its counts; the first dimension of every field is the batch.
 
-    `points` holds the last few records of each sample, newest and best first, so that a record which does not
-    survive its verification has a successor; `counts` and `step_found` belong to them. A search that is not exact also
-    keeps `sure`, the best point that was confirmed so far, its `sure_l0` and `sure_step`, and as `spare` the one that
-    was confirmed before it, should a last answer contradict an earlier one. `given_up` counts records that fresh
-    answers did not hold. A check of a point asks `checks` times. Where some changes cost more than others, `costs` has
-    what records are compared by (`Problem.rank`), and the lowest is the best.
+    points       the last few records of each sample, best first: a record that fails verification has a successor
+    counts       their changes; `step_found` the steps that found them
+    costs        numbers by which records are compared (`Problem.rank`) where some changes cost more than others
+    confirmed    the best point that was confirmed so far, in a search that is not exact, with its `confirmed_l0`,
+                 `confirmed_step` and `confirmed_cost`
+    previous     the point confirmed before that one, should a last answer contradict an earlier one
+    given_up     number of records that fresh answers did not confirm
+    checks       how often a check of a point asks the model
     """
 
     points: Tensor
@@ -29,18 +31,18 @@ class Tally:
     unstarted: Tensor
     alive: Tensor
     given_up: Tensor
-    sure: Tensor | None = None
-    sure_l0: Tensor | None = None
-    sure_step: Tensor | None = None
-    sure_cost: Tensor | None = None
-    spare: Tensor | None = None
-    spare_l0: Tensor | None = None
-    spare_step: Tensor | None = None
+    confirmed: Tensor | None = None
+    confirmed_l0: Tensor | None = None
+    confirmed_step: Tensor | None = None
+    confirmed_cost: Tensor | None = None
+    previous: Tensor | None = None
+    previous_l0: Tensor | None = None
+    previous_step: Tensor | None = None
     costs: Tensor | None = None
     checks: int = 1
 
     @classmethod
-    def start(cls, problem: Problem, depth: int, exact: bool = True) -> "Tally":
+    def start(cls, problem: Problem, depth: int, exact: bool = True) -> "Incumbents":
         """The clean input was asked about; nothing is found."""
         domain = problem.domain
         x, n = domain.x, len(problem)
@@ -55,13 +57,15 @@ class Tally:
             unstarted=torch.zeros_like(zeros, dtype=torch.bool),
             alive=torch.ones_like(zeros, dtype=torch.bool),
             given_up=torch.zeros_like(zeros),
-            sure=None if exact else x.clone(),
-            sure_l0=None if exact else torch.full_like(zeros, domain.sites + 1),
-            sure_step=None if exact else torch.full_like(zeros, -1),
-            sure_cost=None if exact or not domain.weighted else torch.zeros_like(zeros, dtype=x.dtype) + domain.nothing,
-            spare=None if exact else x.clone(),
-            spare_l0=None if exact else torch.full_like(zeros, domain.sites + 1),
-            spare_step=None if exact else torch.full_like(zeros, -1),
+            confirmed=None if exact else x.clone(),
+            confirmed_l0=None if exact else torch.full_like(zeros, domain.sites + 1),
+            confirmed_step=None if exact else torch.full_like(zeros, -1),
+            confirmed_cost=None
+            if exact or not domain.weighted
+            else torch.zeros_like(zeros, dtype=x.dtype) + domain.nothing,
+            previous=None if exact else x.clone(),
+            previous_l0=None if exact else torch.full_like(zeros, domain.sites + 1),
+            previous_step=None if exact else torch.full_like(zeros, -1),
             costs=x.new_zeros(n, depth) + domain.nothing if domain.weighted else None,
             checks=problem.checks,
         )
@@ -82,9 +86,9 @@ class Tally:
         return self.counts if self.costs is None else self.costs
 
     @property
-    def sure_worth(self) -> Tensor:
+    def confirmed_worth(self) -> Tensor:
         """The same of the best confirmed points."""
-        found = self.sure_l0 if self.sure_cost is None else self.sure_cost
+        found = self.confirmed_l0 if self.confirmed_cost is None else self.confirmed_cost
         assert found is not None  # in every search that needs to confirm
         return found
 

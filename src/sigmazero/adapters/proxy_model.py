@@ -20,7 +20,7 @@ class Enough(BaseException):
     """
 
 
-class Door(nn.Module):
+class ProxyModel(nn.Module):
     """The way to the model for the samples `rows` of an oracle's problem; inputs are in units of the box.
 
     queries  the most points and gradients that a sample may ask for; None for no limit
@@ -63,13 +63,13 @@ class Door(nn.Module):
         """
         domain = self.oracle.domain.take(self.rows)
         points = domain.allowed(points)
-        new = (domain.l0(points) > 0) & (points != self.oracle.tally.best[self.rows]).flatten(1).any(1)
+        new = (domain.l0(points) > 0) & (points != self.oracle.incumbents.best[self.rows]).flatten(1).any(1)
         if bool(new.any()):
             with torch.no_grad():
                 self._answer(points[new], self.rows[new])
         return points
 
-    def __deepcopy__(self, _: Any) -> "Door":
+    def __deepcopy__(self, _: Any) -> "ProxyModel":
         """Itself: some libraries copy the model they are given, and what a copy is asked counts as well."""
         return self
 
@@ -89,13 +89,13 @@ class Door(nn.Module):
 
     def _asked(self) -> Tensor:
         """Queries of each sample so far."""
-        return (self.oracle.tally.forwards + self.oracle.tally.backwards)[self.rows]
+        return (self.oracle.incumbents.forwards + self.oracle.incumbents.backwards)[self.rows]
 
     def _stop(self, rows: Tensor) -> None:
         """Stop where every sample has points within the budget, or where one would ask more than it may."""
-        problem, tally = self.oracle.problem, self.oracle.tally
+        problem, incumbents = self.oracle.problem, self.oracle.incumbents
         enough = -1 if problem.budget is None else min(problem.budget, problem.sites)
-        if bool((tally.best_l0[self.rows] <= enough).all()):
+        if bool((incumbents.best_l0[self.rows] <= enough).all()):
             raise Enough
         if self.queries is not None:
             wanted = (rows[:, None] == self.rows).sum(0)
