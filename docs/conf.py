@@ -41,6 +41,7 @@ nitpick_ignore_regex = [
 suppress_warnings = ["ref.python"]
 # TypeVars have no place of their own.
 nitpick_ignore = [
+    ("py:class", "sigmazero.core.ops.Batched"),
     ("py:class", "sigmazero.core.oracle.Rows"),
     ("py:class", "sigmazero.core.metrics.Compute"),
     ("py:class", "sigmazero.models.any.asking.Given"),
