@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from sigmazero import testing as testing
     from sigmazero import truth as truth
     from sigmazero.adapters.foreign import foreign
-    from sigmazero.attacks import ATTACKS, get, register
-    from sigmazero.attacks._swap import SwapSearch
-    from sigmazero.attacks.bb import BrendelBethge
+    from sigmazero.attacks.bb.bb import BrendelBethge
+    from sigmazero.attacks.blackbox.genetic import Genetic
+    from sigmazero.attacks.blackbox.label_swap import LabelSwap
+    from sigmazero.attacks.blackbox.query_swap import QuerySwap
+    from sigmazero.attacks.budget import MinimumNorm
     from sigmazero.attacks.corner import Corner
     from sigmazero.attacks.ead import EAD
     from sigmazero.attacks.fmn import FMN
@@ -50,18 +52,16 @@ if TYPE_CHECKING:
         swap_search,
         vfga,
     )
-    from sigmazero.attacks.genetic import Genetic
-    from sigmazero.attacks.label_swap import LabelSwap
-    from sigmazero.attacks.minimum import MinimumNorm
     from sigmazero.attacks.pdpgd import PDPGD
     from sigmazero.attacks.pgd_l0 import PGDL0
-    from sigmazero.attacks.query_swap import QuerySwap
+    from sigmazero.attacks.registry import ATTACKS, get, register
     from sigmazero.attacks.saliency import Saliency
-    from sigmazero.attacks.sigma_swap import SigmaSwap
     from sigmazero.attacks.sigma_zero import SigmaZero
     from sigmazero.attacks.sparse_rs import SparseRS
     from sigmazero.attacks.sparsefool import SparseFool
     from sigmazero.attacks.spgd import SparsePGD
+    from sigmazero.attacks.swap.search import SwapSearch
+    from sigmazero.attacks.swap.sigma_swap import SigmaSwap
     from sigmazero.attacks.vfga import VFGA
     from sigmazero.auto import SparseAutoAttack
     from sigmazero.auto.gating import gate
@@ -153,29 +153,29 @@ _LATER = {
     **dict.fromkeys(("ATTACKS", "get", "register"), "attacks"),
     **dict.fromkeys(("Formula", "Rule"), "spaces.rules"),
     "Attack": "core.attack",
-    "BrendelBethge": "attacks.bb",
+    "BrendelBethge": "attacks.bb.bb",
     "Certificates": "truth.certificates",
     "Corner": "attacks.corner",
     "EAD": "attacks.ead",
     "FMN": "attacks.fmn",
-    "Genetic": "attacks.genetic",
+    "Genetic": "attacks.blackbox.genetic",
     "Hardware": "core.hardware",
-    "LabelSwap": "attacks.label_swap",
-    "MinimumNorm": "attacks.minimum",
+    "LabelSwap": "attacks.blackbox.label_swap",
+    "MinimumNorm": "attacks.budget",
     "Outcome": "core.metrics",
     "PDPGD": "attacks.pdpgd",
     "PGDL0": "attacks.pgd_l0",
-    "QuerySwap": "attacks.query_swap",
+    "QuerySwap": "attacks.blackbox.query_swap",
     "Result": "core.result",
     "Saliency": "attacks.saliency",
-    "SigmaSwap": "attacks.sigma_swap",
+    "SigmaSwap": "attacks.swap.sigma_swap",
     "SigmaZero": "attacks.sigma_zero",
     "Space": "spaces.space",
     "SparseAutoAttack": "auto",
     "SparseFool": "attacks.sparsefool",
     "SparsePGD": "attacks.spgd",
     "SparseRS": "attacks.sparse_rs",
-    "SwapSearch": "attacks._swap",
+    "SwapSearch": "attacks.swap.search",
     "VFGA": "attacks.vfga",
     "certify": "truth.certify",
     "check": "run.check",

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from sigmazero.attacks import _bb_solver
-from sigmazero.attacks.bb import BrendelBethge
+from sigmazero.attacks.bb import solver
+from sigmazero.attacks.bb.bb import BrendelBethge
 from tests.helpers.networks import TRACES, TinyNet
 from tests.helpers.traces import recorded
 
@@ -16,7 +16,7 @@ OUT_OF_BOX, OUT_OF_RADIUS, CLOSED, DUAL = range(4)  # which way the reference we
 def solved(x, a, b, c, r):
     """Our step, the point it leads to and the number of sites that differ from the clean input."""
     zero, one = torch.zeros(1, 1, 1), torch.ones(1, 1, 1)
-    step = _bb_solver.solve(x[:, None], a[:, None], b[:, None], c, r, zero, one)
+    step = solver.solve(x[:, None], a[:, None], b[:, None], c, r, zero, one)
     s = step.s.squeeze(1)
     point = torch.where(step.clean.squeeze(1), x, a + s)
     return s, point, ((point - x).abs() > 1e-4).sum(1)
@@ -103,7 +103,7 @@ def test_a_site_with_several_channels_moves_as_one():
     b = torch.randn(20, 3, 16, generator=g, dtype=torch.float64)
     c, zero, one = torch.full((20,), -0.5).double(), torch.zeros(1, 1, 1), torch.ones(1, 1, 1)
     for radius in (0.6, 1.2, 100.0):
-        step = _bb_solver.solve(x, a, b, c, torch.full_like(c, radius), zero, one)
+        step = solver.solve(x, a, b, c, torch.full_like(c, radius), zero, one)
         assert torch.equal(step.clean.any(1), step.clean.all(1))
         assert (step.s.flatten(1).norm(dim=1) <= radius + 1e-9).all()
         moved = (b * step.s).sum((1, 2))

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import sigmazero as sz
-from sigmazero.attacks import _slopes as slopes
-from sigmazero.attacks.query_swap import QuerySwap
+from sigmazero.attacks.blackbox import slopes
+from sigmazero.attacks.blackbox.query_swap import QuerySwap
 from sigmazero.bench.cells import expand
 from sigmazero.bench.plan import parse_plan
 from sigmazero.core.inputs import make_problem

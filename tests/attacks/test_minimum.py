@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import sigmazero as sz
-from sigmazero.attacks.minimum import MinimumNorm
+from sigmazero.attacks.budget import MinimumNorm
 from sigmazero.attacks.pgd_l0 import PGDL0
 from tests.helpers.networks import linear_problem
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from sigmazero.attacks._deepfool import walk_to_plane
 from sigmazero.attacks.ead import EAD
 from sigmazero.attacks.fmn import FMN, State
 from sigmazero.attacks.sigma_zero import SigmaZero
+from sigmazero.attacks.sparsefool import walk_to_plane
 from sigmazero.core import ops
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.oracle import Oracle

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import sigmazero as sz
-from sigmazero.attacks._swap import SwapSearch
+from sigmazero.attacks.swap.search import SwapSearch
 from sigmazero.core.inputs import make_problem
 from tests.helpers.networks import TinyNet, linear_optimum, linear_problem
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sigmazero.attacks import ATTACKS, get, no_parameter
+from sigmazero.attacks.registry import ATTACKS, get, no_parameter
 from sigmazero.core.attack import Attack
 from sigmazero.core.hardware import Hardware
 from sigmazero.core.ops import per_row

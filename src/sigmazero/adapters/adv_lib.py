@@ -19,7 +19,7 @@ from torch import Tensor
 
 from sigmazero.adapters._natives import Natives, function_name, simple, told
 from sigmazero.attacks import get
-from sigmazero.attacks._calling import named
+from sigmazero.attacks.functions import named
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Model
 

@@ -24,7 +24,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from sigmazero.attacks import _sites as sites
+from sigmazero.attacks.swap import sites
 from sigmazero.core import losses
 from sigmazero.core.attack import Attack
 from sigmazero.core.losses import LossName

@@ -25,7 +25,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from sigmazero.attacks._exploring import Exploring
+from sigmazero.attacks.exploring import Exploring
 from sigmazero.core import losses, ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain

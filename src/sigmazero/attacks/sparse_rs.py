@@ -27,7 +27,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from sigmazero.attacks import _budget as budget
+from sigmazero.attacks import budget
 from sigmazero.core import losses, noise, ops
 from sigmazero.core.losses import LossName
 from sigmazero.core.model import Ability

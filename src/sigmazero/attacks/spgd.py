@@ -30,7 +30,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from sigmazero.attacks import _budget as budget
+from sigmazero.attacks import budget
 from sigmazero.core import losses, noise, ops
 from sigmazero.core.losses import LossName
 from sigmazero.core.oracle import Oracle

@@ -3,8 +3,8 @@
 import inspect
 from dataclasses import fields
 
-from sigmazero.attacks import ATTACKS
-from sigmazero.attacks.minimum import MinimumNorm
+from sigmazero.attacks.budget import MinimumNorm
+from sigmazero.attacks.registry import ATTACKS
 from sigmazero.core.attack import Attack
 
 IDEAS = {

@@ -7,25 +7,33 @@ Where queries are many, tiles follow as without a surrogate: a surrogate may be 
 what the model answered alone; a surrogate that goes on steering does harm there (docs/blackbox.md).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from sigmazero.attacks import _sites as sites
-from sigmazero.attacks import _slopes as slopes
-from sigmazero.attacks import _surrogate as surrogates
-from sigmazero.attacks._probe import told
-from sigmazero.attacks._slopes import Slopes
-from sigmazero.attacks._surrogate import Network
+from sigmazero.attacks.blackbox import slopes
+from sigmazero.attacks.blackbox.slopes import Slopes
+from sigmazero.attacks.swap import sites
 from sigmazero.core import noise
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
 from sigmazero.core.incumbents import Incumbents
-from sigmazero.core.model import Ability
+from sigmazero.core.model import Ability, logits_in
 from sigmazero.core.oracle import Oracle
+from sigmazero.core.parameters import Kind, NamedModel
+from sigmazero.core.problem import Problem
 
+Network = Callable[[Tensor], Tensor]
+Surrogate = (
+    Annotated[Network, Kind(nn.Module, "a network")] | Annotated[NamedModel, Kind(NamedModel, "a name in a plan")]
+)
+CHUNK = 256  # points a surrogate is asked about at once: on a processor more take longer each
+GROWTH = (4, 4, 4, 4, 8, 8, 16, 16)  # sites that join a way at once, before the others are asked about again
+LENGTH = sum(GROWTH)
+HOPEFUL = 128  # sites that are asked about again: those that do most alone
 FIRST = 16  # sites on each way at first, at most
 RIVALS = 2  # classes with a way of their own
 WAYS = 1 + RIVALS
@@ -74,19 +82,19 @@ class Transfer(Attack):
         p, d, net = oracle.problem, oracle.domain, self.surrogate
         x, logits = d.by_site(d.x), oracle.logits(d.x)
         every = torch.arange(d.sites, device=d.x.device).expand(len(p), -1)
-        value = surrogates.far(net, p)
+        value = far(net, p)
         rivals: list[Tensor | None] = [None]
         if not p.goal.narrow:
             likely = logits.scatter(1, p.y[:, None], -torch.inf).topk(min(RIVALS, logits.shape[1] - 1), 1).indices
             rivals += list(likely.unbind(1))
-        alone = surrogates.singles(net, p, x, every, value)
-        rises = [surrogates.rises(p, alone, rival) for rival in rivals]
-        ways = [surrogates.way(net, p, value, rise, rival) for rise, rival in zip(rises, rivals, strict=True)]
+        alone = singles(net, p, x, every, value)
+        risen = [rises(p, alone, rival) for rival in rivals]
+        ways = [way(net, p, value, rise, rival) for rise, rival in zip(risen, rivals, strict=True)]
         z = value - x
         return State(
             known=slopes.begin(d),
             m=p.goal.margin(logits),
-            h=z * (rises[0] / (z * z).sum(1).clamp(min=1e-30))[:, None],
+            h=z * (risen[0] / (z * z).sum(1).clamp(min=1e-30))[:, None],
             value=value,
             ways=torch.stack([way.order for way in ways], 1),
             helps=torch.stack([way.helps for way in ways], 1),
@@ -124,7 +132,7 @@ class Transfer(Attack):
         failing = torch.where(racing, torch.where(m < 0, first(d) / 2, s.low), torch.where(failed, size, low))
         return replace(
             s,
-            known=told(known, z * tiling, missed, mine & tiling),
+            known=slopes.told(known, z * tiling, missed, mine & tiling),
             least=torch.where(better, m, s.least),
             best=torch.where(better, i, s.best),
             low=torch.where(tiling, s.low, failing),
@@ -152,3 +160,90 @@ class Transfer(Attack):
 def first(d: Domain) -> int:
     """How many sites of each way are tried at first."""
     return max(1, min(FIRST, d.sites // 4))
+
+
+class Way(NamedTuple):
+    """Sites in the order in which they best change, and whether each of them helps then: (rows, length)."""
+
+    order: Tensor
+    helps: Tensor
+
+
+def check(name: str, surrogate: object) -> None:
+    """Refuse a surrogate that cannot be asked as it is."""
+    if isinstance(surrogate, NamedModel):
+        raise ValueError(f"{name}: surrogate is a name, {surrogate.name!r}; load that network and pass it instead")
+    if isinstance(surrogate, nn.Module) and surrogate.training:
+        raise ValueError(f"{name}: the surrogate is in training mode; call surrogate.eval() first")
+
+
+def answers(surrogate: Network, p: Problem, points: Tensor) -> Tensor:
+    """The surrogate's logits at several points of each sample: (rows, number, classes)."""
+    d = p.domain
+    legal = d.to_user(d.snap(points.reshape(len(points), -1, *d.x.shape[1:]))).flatten(0, 1)
+    with torch.no_grad():
+        parts = [logits_in(surrogate(part)) for part in torch.split(legal, CHUNK)]
+    return torch.cat(parts).to(d.x.dtype).view(len(points), points.shape[1], -1)
+
+
+def margins(p: Problem, logits: Tensor, rival: Tensor | None = None) -> Tensor:
+    """The margin of several answers for each sample, (rows, number); towards one class, where one is named."""
+    if rival is None:
+        return p.goal.margin(logits)
+    own, other = (logits.gather(2, y[:, None, None].expand(-1, logits.shape[1], 1))[..., 0] for y in (p.y, rival))
+    return p.goal.downhill(own - other)
+
+
+def singles(surrogate: Network, p: Problem, a: Tensor, where: Tensor, value: Tensor) -> Tensor:
+    """Logits (rows, 1 + number, classes) of a point, and where each of some sites alone gets its value.
+
+    Sites are (rows, number), values (rows, features of a site, number).
+    """
+    found, each = [answers(surrogate, p, a[:, None])], max(1, CHUNK // len(a))
+    for sites_, values in zip(torch.split(where, each, 1), torch.split(value, each, 2), strict=True):
+        places = sites_[:, :, None, None].expand(-1, -1, a.shape[1], 1)
+        points = a[:, None].expand(-1, sites_.shape[1], -1, -1).scatter(3, places, values.transpose(1, 2)[..., None])
+        found.append(answers(surrogate, p, points))
+    return torch.cat(found, 1)
+
+
+def rises(p: Problem, logits: Tensor, rival: Tensor | None = None) -> Tensor:
+    """By how much the margin rises from the first answer to each of the others; 0 where that is not known."""
+    m = margins(p, logits, rival)
+    rise = m[:, 1:] - m[:, :1]
+    return torch.where(rise.isfinite(), rise, 0.0)
+
+
+def far(surrogate: Network, p: Problem) -> Tensor:
+    """Where a site goes: to the further end of the box, or to the other category that the surrogate likes best."""
+    d, categories = p.domain, p.domain.categories
+    if categories is None:
+        return d.far()
+    slope = Oracle(surrogate, p).value_and_grad(d.x, p.goal.margin).grad
+    return torch.where(categories, d.best_values(d.by_site(slope)), d.far())
+
+
+def way(surrogate: Network, p: Problem, value: Tensor, rise: Tensor, rival: Tensor | None) -> Way:
+    """The order in which sites best change, by the surrogate; `rise` is what each does alone."""
+    x, price = p.domain.by_site(p.domain.x), p.domain.costs.to(rise).expand_as(rise)
+    stuck = (value == x).all(1)
+    some = (rise / price).masked_fill(stuck, torch.inf).topk(min(HOPEFUL, p.sites), 1, largest=False).indices
+    ends, price, shut = value.gather(2, _wide(some, value)), price.gather(1, some), stuck.gather(1, some)
+    rise, a, order, helps = rise.gather(1, some), x, some[:, :0], shut[:, :0]
+    for n in GROWTH:
+        n = min(n, some.shape[1] - order.shape[1])
+        if n == 0:
+            break
+        if order.shape[1]:
+            rise = rises(p, singles(surrogate, p, a, some, ends), rival)
+        at = (rise / price).masked_fill(shut, torch.inf).topk(n, 1, largest=False).indices
+        new, falls = some.gather(1, at), rise.gather(1, at) < 0
+        order, helps, shut = torch.cat([order, new], 1), torch.cat([helps, falls], 1), shut.scatter(1, at, True)
+        there = _wide(new, value)
+        a = a.scatter(2, there, torch.where(falls[:, None], value.gather(2, there), a.gather(2, there)))
+    return Way(order, helps)
+
+
+def _wide(where: Tensor, like: Tensor) -> Tensor:
+    """Sites (rows, number) as indices of all their features."""
+    return where[:, None].expand(-1, like.shape[1], -1)

@@ -1,7 +1,7 @@
 r"""Brendel & Bethge, l0 version (Brendel et al., NeurIPS 2019, https://arxiv.org/abs/1907.01003).
 
 Starts at an adversarial point and follows the boundary between the classes: the margin is linearised at the current
-point and the sparsest point on that plane within a trust region and the box is the next one (see _bb_solver).
+point and the sparsest point on that plane within a trust region and the box is the next one (see solver).
 
     a    current point                               b    running mean of the gradients of the margin
     m    margin at a, negative when adversarial      c    change of the margin asked of a step
@@ -32,7 +32,8 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from sigmazero.attacks import _bb_solver, _bb_start
+from sigmazero.attacks.bb import solver
+from sigmazero.attacks.bb import start as starts
 from sigmazero.core import ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
@@ -95,7 +96,7 @@ class BrendelBethge(Attack):
         start, found = self._start(oracle)
         rows = found.nonzero().squeeze(1)
         a = start.clone()
-        a[rows] = self._snap(_bb_start.towards_clean(oracle, rows, start[rows], self.halvings), d.take(rows))
+        a[rows] = self._snap(starts.towards_clean(oracle, rows, start[rows], self.halvings), d.take(rows))
         oracle.no_start(~found)
         return State(a, torch.zeros_like(a), start, torch.full_like(oracle.goal.y, d.sites + 1))
 
@@ -104,13 +105,13 @@ class BrendelBethge(Attack):
         every = torch.arange(len(p), device=d.x.device)
         if p.start is not None:
             start = d.clip(d.from_user(p.start))
-            return start, _bb_start.ask(oracle, every, start[:, None]).squeeze(1)
+            return start, starts.ask(oracle, every, start[:, None]).squeeze(1)
         if self.start_from == "pool":
-            return _bb_start.from_pool(oracle, every)
-        start, found = _bb_start.from_noise(oracle, self.directions, self.blends)
+            return starts.from_pool(oracle, every)
+        start, found = starts.from_noise(oracle, self.directions, self.blends)
         # The reference gives up the whole batch where noise never fools the model; an input of another class may.
         lost = (~found).nonzero().squeeze(1)
-        start[lost], found[lost] = _bb_start.from_pool(oracle, lost)
+        start[lost], found[lost] = starts.from_pool(oracle, lost)
         return start, found
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
@@ -125,7 +126,7 @@ class BrendelBethge(Attack):
         # From outside, go a little beyond the boundary; from inside, not quite back to it.
         c = -torch.where(m > 0, self.overshoot * m, (2 - self.overshoot) * m)
         x, a, g, lower, upper = (d.by_site(v) for v in (d.x, s.a, b, d.lower, d.upper))
-        step = _bb_solver.solve(x, a, g, c, (radius * d.features).expand(len(d)), lower, upper)
+        step = solver.solve(x, a, g, c, (radius * d.features).expand(len(d)), lower, upper)
         a = torch.where(step.clean, x, (a.double() + step.s).to(a.dtype)).view_as(d.x)
         return State(self._snap(d.clip(a), d), b, own, fewest)
 

@@ -1,9 +1,9 @@
 r"""Query swap: σ-swap's search on a model that gives scores and no gradients (docs/blackbox.md).
 
-The search exchanges changed sites as swap search does (see _swap), guided by slopes that it learns from its own
-queries (see _slopes) instead of the model's gradient. It begins with a coarse look at all sites (see _probe). Where a
+The search exchanges changed sites as swap search does (see swap.search), guided by slopes that it learns from its own
+queries (see slopes) instead of the model's gradient. It begins with a coarse look at all sites (see Probe). Where a
 network is at hand that resembles the model, pass it as `surrogate`: the search then begins with what fools that network
-(see _transfer), and goes on as without it. What the network is asked is not counted.
+(see transfer), and goes on as without it. What the network is asked is not counted.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -19,29 +19,100 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from sigmazero.attacks import _sites as sites
-from sigmazero.attacks import _slopes as slopes
-from sigmazero.attacks import _surrogate as surrogates
-from sigmazero.attacks import _swap
-from sigmazero.attacks._probe import Probe, probes
-from sigmazero.attacks._probe import State as Probed
-from sigmazero.attacks._slopes import Slopes
-from sigmazero.attacks._surrogate import Surrogate
-from sigmazero.attacks._swap import CHECKS, Judged, SwapSearch
-from sigmazero.attacks._transfer import HALVINGS, WAYS, Transfer
-from sigmazero.attacks._transfer import State as Transferred
+from sigmazero.attacks.blackbox import slopes
+from sigmazero.attacks.blackbox import transfer as surrogates
+from sigmazero.attacks.blackbox.slopes import Slopes
+from sigmazero.attacks.blackbox.transfer import HALVINGS, WAYS, Surrogate, Transfer
+from sigmazero.attacks.blackbox.transfer import State as Transferred
+from sigmazero.attacks.swap import search, sites
+from sigmazero.attacks.swap.search import CHECKS, Judged, SwapSearch
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
+from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.model import Ability
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, NamedModel, Share, Whole
 from sigmazero.core.problem import Problem
 
+FIRST = 8  # sites of the first whole choice
 MANY = 16  # with so many queries for each tile they are asked about in spite of a surrogate
 
 
 @dataclass
-class State(_swap.State):
+class ProbeState:
+    """One row per sample.
+
+    m      margin of the clean input                    low    sites of the largest choice that failed
+    """
+
+    known: Slopes
+    m: Tensor
+    low: Tensor
+    luck: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe(Attack):
+    """The clean input, then at most `most` tiles, then whole choices, each of them one query."""
+
+    name: str = "query-swap"
+    steps: int
+    most: int
+    jitter: float
+    queries: int | None
+
+    paper: ClassVar[str] = "docs/blackbox.md"
+    needs: ClassVar[Ability] = "scores"
+    unroll: ClassVar[int] = 1
+
+    def init(self, oracle: Oracle) -> ProbeState:
+        """Ask nothing yet."""
+        p, d = oracle.problem, oracle.domain
+        return ProbeState(
+            known=slopes.begin(d),
+            m=d.x.new_full((len(p),), torch.inf),
+            low=d.x.new_full((len(p),), FIRST / 2),
+            luck=noise.source(p.seed, p.ids),
+        )
+
+    def spent(self, incumbents: Incumbents) -> Tensor | None:
+        """Rows for which another step could exceed the limit of queries."""
+        return None if self.queries is None else sites.spent(incumbents, 1, self.queries)
+
+    def step(self, i: Tensor, s: ProbeState, oracle: Oracle) -> ProbeState:
+        """Ask about the clean input, a tile, or a whole choice."""
+        d = oracle.domain
+        x, tile = d.by_site(d.x), slopes.tiles(d, self.most)
+        probing = i <= slopes.grid(d, self.most)[1]
+        mine = tile == i - 1
+        best = oracle.incumbents.best_cost
+        low, size = self._size(s, oracle)
+        ends = sites.ends(d, s.known.g)
+        wave = noise.drawn(s.luck, i, d.sites, d.x.dtype)
+        choice = sites.whole_choice(d, ends, size, wave, self.jitter)
+        point = torch.where(probing, torch.where(mine, sites.blind(oracle, ends, i), x), choice)
+        point = d.snap(point.view_as(d.x))
+        m = oracle.goal.margin(oracle.logits(point))
+        z = (point - d.x).view_as(x) * probing
+        failed = ~probing & (oracle.incumbents.best_cost >= best)
+        return replace(
+            s,
+            known=slopes.told(s.known, z, m - s.m, mine),
+            m=torch.where(i == 0, m, s.m),
+            low=torch.where(failed, size, torch.where(probing, s.low, low)),
+        )
+
+    def _size(self, s: ProbeState, oracle: Oracle) -> tuple[Tensor, Tensor]:
+        """The largest choice that failed, as far as it still counts, and how large the next one is."""
+        best = oracle.incumbents.best_cost.to(s.low)
+        found = oracle.incumbents.best_l0 <= oracle.domain.sites
+        # Choices are jittered: where the two ends have met, smaller ones get another try.
+        low = torch.where(found & (best - s.low <= (best / 8).clamp(min=1)), best / 2, s.low)
+        return low, torch.where(found, (low + best) / 2, 2 * low).clamp(min=1)
+
+
+@dataclass
+class SearchState(search.State):
     """Swap search's, with what is known of the slopes, and the margin of the current point."""
 
     known: Slopes
@@ -60,15 +131,15 @@ class QuerySearch(SwapSearch):
         """Queries of a step."""
         return self.proposals
 
-    def follow(self, oracle: Oracle, before: Probed | Transferred) -> State:  # type: ignore[override]
+    def follow(self, oracle: Oracle, before: ProbeState | Transferred) -> SearchState:  # type: ignore[override]
         """Begin at the best point known, with what the first phase learnt."""
         known = before.known
         first = self._begin(oracle, known.g, torch.full_like(before.m, sites.USUAL * self.choices))
         mine = {f.name: getattr(first, f.name) for f in fields(first)}
         oracle.retire(first.done)
-        return State(**mine, known=known, now=torch.full_like(before.m, torch.inf))
+        return SearchState(**mine, known=known, now=torch.full_like(before.m, torch.inf))
 
-    def step(self, i: Tensor, s: State, oracle: Oracle) -> State:  # type: ignore[override]
+    def step(self, i: Tensor, s: SearchState, oracle: Oracle) -> SearchState:  # type: ignore[override]
         """Make the proposals one after the other; each teaches something about the slopes."""
         d, k = oracle.domain, self.proposals
         heat, _, many = oracle.row(self.rates, i)
@@ -94,11 +165,11 @@ class QuerySearch(SwapSearch):
             z = d.by_site(one.point - s.a)
             known = slopes.learn(s.known, d, z, now - s.now)
             moved, draws, verdict = self._judge(one, m, allowed, s, draws, oracle)
-            assert isinstance(moved, State)
+            assert isinstance(moved, SearchState)
             s = replace(moved, known=known, now=torch.where(verdict.kept, now, s.now))
             judged.append(verdict)
         wiser = self._learnt(s, draws, judged, chosen, oracle)
-        assert isinstance(wiser, State)
+        assert isinstance(wiser, SearchState)
         return wiser
 
 
@@ -135,7 +206,7 @@ class QuerySwap(QuerySearch):
         checks = CHECKS * (1 if problem is None else problem.checks)
         queries = self.steps if self.queries is None else self.queries - checks
         most = max(16, int(self.share * queries))
-        tiles = (most + 1 if problem is None else probes(problem.domain, most)) - 1
+        tiles = (most + 1 if problem is None else slopes.probes(problem.domain, most)) - 1
         look = 1 + tiles + self.openings
         if self.surrogate is not None:
             tiles = tiles if MANY * tiles <= queries else 0

@@ -22,10 +22,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from sigmazero.attacks import _sites as sites
-from sigmazero.attacks._sites import BySite
-from sigmazero.attacks._slopes import tiles
-from sigmazero.attacks._swap import beside
+from sigmazero.attacks.blackbox.slopes import tiles
+from sigmazero.attacks.swap import sites
+from sigmazero.attacks.swap.search import beside
+from sigmazero.attacks.swap.sites import BySite
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain

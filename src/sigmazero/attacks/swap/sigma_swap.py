@@ -1,6 +1,6 @@
 r"""σ-swap: σ-zero with whole new choices, then a search that exchanges changed sites, within a hard limit of queries.
 
-The first phase finds a fair example soon (see _opening), the second makes it sparser (see _swap). Measurements are in
+The first phase finds a fair example soon (see opening), the second makes it sparser (see search). Measurements are in
 docs/stronger.md.
 
 >>> import torch, sigmazero as sz
@@ -14,9 +14,10 @@ docs/stronger.md.
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, ClassVar
 
-from sigmazero.attacks._opening import Opening, Walker
-from sigmazero.attacks._swap import CHECKS, SwapSearch
+from sigmazero.attacks.exploring import Walker
 from sigmazero.attacks.sigma_zero import SigmaZero
+from sigmazero.attacks.swap.opening import Opening
+from sigmazero.attacks.swap.search import CHECKS, SwapSearch
 from sigmazero.core.attack import Attack
 from sigmazero.core.parameters import Count, Kind, Share, Whole
 from sigmazero.core.problem import Problem

@@ -5,12 +5,11 @@ is known (the walk then goes on from there), later of the best example, while th
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from sigmazero.attacks._opening import Walker
 from sigmazero.core import losses, noise, ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
@@ -19,6 +18,25 @@ ALONE = 0.2  # share of the steps in which the walk is left alone
 FEW = 4  # an example with more changes is not varied
 BACK, STAY = 0.5, 0.1  # chances that a site returns to its clean value, and that it stays; else it is resampled
 JOIN = 1.5  # unchanged sites that are resampled as well, on average, where some changes cost more than others
+
+
+@runtime_checkable
+class Walker(Protocol):
+    """An attack like σ-zero: its state has a point `a`, and whoever has the gradient there can take its next step."""
+
+    @property
+    def steps(self) -> int:
+        """How many steps it was made for."""
+
+    @property
+    def loss(self) -> str:
+        """Name of the loss it descends on."""
+
+    def init(self, oracle: Oracle) -> Any:
+        """The state before the first step."""
+
+    def descend(self, i: Tensor, s: Any, g: Tensor, fooled: Tensor, oracle: Oracle) -> Any:
+        """The state after step i, given the gradient of the loss at the point."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,14 +7,15 @@ saved it more changes so far. The first half is σ-zero alone: to beat an early,
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from sigmazero.attacks import _sites as sites
-from sigmazero.attacks._budget import start_again
-from sigmazero.attacks._sites import Sources
+from sigmazero.attacks.budget import start_again
+from sigmazero.attacks.exploring import Walker
+from sigmazero.attacks.swap import sites
+from sigmazero.attacks.swap.sites import Sources
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.incumbents import Incumbents
@@ -23,25 +24,6 @@ from sigmazero.core.oracle import Oracle
 COST = 2  # queries of a step
 ALONE, FIRST = 0.5, 20  # share of the steps for σ-zero alone, and how many they are at least
 TRUST = 1.0  # how many proposals the first expectation of a source is worth
-
-
-@runtime_checkable
-class Walker(Protocol):
-    """An attack like σ-zero: its state has a point `a`, and whoever has the gradient there can take its next step."""
-
-    @property
-    def steps(self) -> int:
-        """How many steps it was made for."""
-
-    @property
-    def loss(self) -> str:
-        """Name of the loss it descends on."""
-
-    def init(self, oracle: Oracle) -> Any:
-        """The state before the first step."""
-
-    def descend(self, i: Tensor, s: Any, g: Tensor, fooled: Tensor, oracle: Oracle) -> Any:
-        """The state after step i, given the gradient of the loss at the point."""
 
 
 @dataclass

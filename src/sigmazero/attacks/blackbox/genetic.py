@@ -28,7 +28,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from sigmazero.attacks._budget import movable
+from sigmazero.attacks.budget import movable
 from sigmazero.core import noise
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain

@@ -36,9 +36,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sigmazero.attacks import _sites as sites
-from sigmazero.attacks._opening import State as Opened
-from sigmazero.attacks._sites import Ends, Sources
+from sigmazero.attacks.swap import sites
+from sigmazero.attacks.swap.opening import State as Opened
+from sigmazero.attacks.swap.sites import Ends, Sources
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.incumbents import Incumbents

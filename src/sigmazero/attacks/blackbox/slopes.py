@@ -6,7 +6,7 @@ the features in which the points differ: most on those of which the least is kno
     g    slopes, (rows, features of a site, sites)      doubt    how little is known of each, from 1 on down
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from sigmazero.core import ops
 from sigmazero.core.domain import Domain
 
 SPREAD = 0.5  # what a neighbour learns, where a feature learns 1
+SINGLE = 0.9  # how much of the doubt about a site goes when it was moved alone
 NOISE = 0.1  # how much of a difference is not laid on anything: slopes are not the same everywhere
 
 
@@ -76,3 +77,21 @@ def tiles(d: Domain, most: int) -> Tensor:
     across, down = -(-width // side), -(-height // side)
     place = site % (height * width)
     return site // (height * width) * (across * down) + place // width // side * across + place % width // side
+
+
+def told(known: Slopes, z: Tensor, rise: Tensor, mine: Tensor) -> Slopes:
+    """What is known after a tile was moved by z alone: what that did, laid on its sites alike."""
+    length = (z * z).flatten(1).sum(1)
+    finite = rise.isfinite() & (length > 0)
+    rise, length = torch.where(finite, rise, 0.0), length.clamp(min=1e-30)
+    moved = mine & (z != 0).any(1)
+    return replace(
+        known,
+        g=known.g + z * ops.per_row(rise / length, z),
+        doubt=known.doubt * (1 - moved * (SINGLE / mine.sum().clamp(min=1)))[:, None],
+    )
+
+
+def probes(d: Domain, most: int) -> int:
+    """How many queries the clean input and the tiles take."""
+    return 1 + grid(d, most)[1]

@@ -1,0 +1,1 @@
+"""The attack of Brendel and Bethge, its starting points and the problem that each step solves."""

@@ -1,0 +1,1 @@
+"""Attacks on models that give scores, or labels alone."""

@@ -1,0 +1,1 @@
+"""Searches that exchange changed sites, guided by gradients."""
