@@ -1,18 +1,16 @@
-"""Intervals against printed values, and against resampling written out."""
+"""Intervals against printed values, and against chances that are counted out."""
 
 import itertools
 import math
 from statistics import NormalDist
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from sigmazero.core import metrics
 from sigmazero.report import intervals
 
 INF = math.inf
-L0 = st.lists(st.one_of(st.integers(0, 30), st.just(INF)), min_size=1, max_size=30)
 
 
 @pytest.mark.parametrize(
@@ -35,42 +33,37 @@ def test_wilson_inverts_the_score_test(case, level):
         assert (successes / n - end) ** 2 == pytest.approx(z * z * end * (1 - end) / n, abs=1e-9)
 
 
-def test_bootstrap_median_has_the_bootstrap_distribution():
-    for l0 in ([1, 2, 4], [1, 2, 4, INF], [3, 5]):
-        medians = [metrics.median(sample) for sample in itertools.product(l0, repeat=len(l0))]
-        ordered = sorted(medians)
-        for level in (0.3, 0.5, 0.8, 0.95):
-            got = intervals.bootstrap_median(l0, level, resamples=40_000)
-            for end, tail in zip(got, ((1 - level) / 2, (1 + level) / 2), strict=True):
-                # The end lies where all resamples, counted out, have their quantile, up to the noise of drawing.
-                below = sum(value < end for value in ordered) / len(ordered)
-                upto = sum(value <= end for value in ordered) / len(ordered)
-                assert below - 0.01 <= tail <= upto + 0.01
+@given(st.lists(st.one_of(st.integers(0, 30), st.just(INF)), min_size=1, max_size=60), st.floats(0.5, 0.999))
+def test_median_interval_leaves_out_what_coins_rarely_show(l0, level):
+    low, high = intervals.median_interval(l0, level)
+    ordered, n = sorted(l0), len(l0)
+    rare = [sum(math.comb(n, k) for k in range(m + 1)) / 2**n <= (1 - level) / 2 for m in range(n // 2)]
+    beyond = max(sum(rare) - 1, 0)
+    assert (low, high) == (ordered[beyond], ordered[n - 1 - beyond])
 
 
-@given(L0, st.integers(0, 5))
-@settings(max_examples=50)
-def test_bootstrap_median_is_deterministic_and_ordered(l0, seed):
-    low, high = intervals.bootstrap_median(l0, 0.9, seed, 500)
-    assert (low, high) == intervals.bootstrap_median(list(reversed(l0)), 0.9, seed, 500)
-    assert min(l0) <= low <= high <= max(l0)
+def test_paired_difference_covers_the_truth_and_turns_its_sign():
+    n = 14
+    for up, down in ((0.1, 0.1), (0.3, 0.1), (0.5, 0.0), (0.2, 0.4)):
+        covered = 0.0
+        for gained, lost in itertools.product(range(n + 1), repeat=2):
+            same = n - gained - lost
+            if same < 0:
+                continue
+            before, after = [0] * gained + [1] * lost + [1] * same, [1] * gained + [0] * lost + [1] * same
+            low, high = intervals.paired_difference(before, after)
+            assert intervals.paired_difference(after, before) == pytest.approx((-high, -low))
+            chance = math.comb(n, gained) * math.comb(n - gained, lost) * up**gained * down**lost
+            covered += chance * (1 - up - down) ** same * (low <= up - down <= high)
+        assert covered > 0.9, (up, down)
 
 
-def test_bootstrap_median_of_one_value_and_of_failures():
-    assert intervals.bootstrap_median([7]) == (7, 7)
-    assert intervals.bootstrap_median([INF] * 4) == (INF, INF)
-    low, high = intervals.bootstrap_median([1] * 50 + [INF] * 50)
-    assert (low, high) == (1, INF)
-
-
-def test_bad_intervals_are_named():
+def test_bad_intervals_are_refused_by_value():
     for successes, n in ((3, 2), (-1, 2), (0, 0)):
         with pytest.raises(ValueError, match=f"{successes} successes of {n}"):
             intervals.wilson(successes, n)
     for level in (0, 1, 95):
         with pytest.raises(ValueError, match=f"level={level}"):
-            intervals.wilson(1, 2, level)
-        with pytest.raises(ValueError, match=f"level={level}"):
-            intervals.bootstrap_median([1], level)
-    with pytest.raises(ValueError, match="resamples=0"):
-        intervals.bootstrap_median([1], resamples=0)
+            intervals.median_interval([1, 2], level)
+    with pytest.raises(ValueError, match="one or more"):
+        intervals.median_interval([])

@@ -1,4 +1,4 @@
-"""How sure a figure is: intervals for shares and medians, from the samples alone."""
+"""Confidence intervals, from the samples alone: of a share, of a median, and of differences between paired runs."""
 
 from __future__ import annotations
 
@@ -8,59 +8,81 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sigmazero.core.metrics import Floats, checked
+from sigmazero.core.metrics import checked
 
 Interval = tuple[float, float]
+LEVEL = 0.95
 
 
-def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
-    """Wilson's score interval for a share.
+def wilson(successes: int, n: int, level: float = LEVEL) -> Interval:
+    """Return Wilson's score interval of a share.
 
     >>> [round(end, 4) for end in wilson(81, 263)]
     [0.2553, 0.3662]
     """
     if not 0 <= successes <= n or n < 1:
-        raise ValueError(f"{successes} successes of {n}: there must be one sample or more, and 0 to n successes")
-    z = NormalDist().inv_cdf(1 - _tail(level))
+        raise ValueError(f"{successes} successes of {n} samples: give at least one sample and 0 to n successes")
+    z = _quantile(level)
     share, spread = successes / n, z * z / n
     centre = (share + spread / 2) / (1 + spread)
     half = z / (1 + spread) * math.sqrt(share * (1 - share) / n + spread / (4 * n))
     return (0.0 if successes == 0 else centre - half), (1.0 if successes == n else centre + half)
 
 
-def bootstrap_median(l0: ArrayLike, level: float = 0.95, seed: int = 0, resamples: int = 10_000) -> Interval:
-    """Bootstrap interval of the median, by percentiles; an end is infinite where the median may be.
+def median_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
+    """Return the interval of a median by order statistics, which holds whatever the distribution is.
 
-    >>> bootstrap_median([1, 2, 3, 4, 5, np.inf, np.inf])
-    (2.0, inf)
+    The ends are values that occur, so they may be infinite. With five values or fewer they are the extremes, which
+    cover the median with less than 95 %.
+
+    >>> median_interval(range(100)), median_interval([1, 2, 3, 4, 5, 6, 7, np.inf, np.inf])
+    ((39.0, 60.0), (2.0, inf))
     """
-    ordered = np.sort(checked(l0))
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
     n = len(ordered)
-    low, high = (n - 1) // 2, n // 2
-    rng = _rng(seed, resamples)
-    # A resample is n uniform draws of a place in `ordered`; its median needs only the middle ones of them. The j-th
-    # smallest of n uniforms has a beta distribution, and so has the gap to the next: nothing of size n is drawn.
-    first = rng.beta(low + 1, n - low, resamples)
-    second = first + (1 - first) * rng.beta(1, n - low - 1, resamples) if high > low else first
-    places = [np.minimum((u * n).astype(np.int64), n - 1) for u in (first, second)]
-    return _percentiles((ordered[places[0]] + ordered[places[1]]) / 2, level)
+    if not n:
+        raise ValueError("no values have no median; give one or more")
+    rank = _rank(n, _tail(level))
+    return float(ordered[rank]), float(ordered[n - 1 - rank])
+
+
+def _rank(n: int, tail: float) -> int:
+    """Return how many values may be left out at each end: so many heads of n coins are rarer than `tail`."""
+    below, rank = 0.0, -1
+    while rank < (n - 1) // 2:
+        heads = rank + 1
+        # By logarithms: 2**n is too large for n in the thousands.
+        below += math.exp(math.lgamma(n + 1) - math.lgamma(heads + 1) - math.lgamma(n - rank) - n * math.log(2))
+        if below > tail:
+            break
+        rank = heads
+    return max(rank, 0)
+
+
+def paired_difference(before: ArrayLike, after: ArrayLike, level: float = LEVEL) -> Interval:
+    """Return the interval of a difference of shares, after less before, on the same samples (Agresti and Min).
+
+    >>> [round(end, 3) for end in paired_difference([1, 1, 0, 0, 0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1, 0, 0, 0, 0])]
+    [0.021, 0.646]
+    """
+    first, second = (np.asarray(each, dtype=bool) for each in (before, after))
+    n = len(first) + 2
+    gained, lost = (float((one & ~other).sum()) + 0.5 for one, other in ((second, first), (first, second)))
+    centre = (gained - lost) / n
+    half = _quantile(level) * math.sqrt(gained + lost - (gained - lost) ** 2 / n) / n
+    return max(centre - half, -1.0), min(centre + half, 1.0)
+
+
+def _quantile(level: float) -> float:
+    return NormalDist().inv_cdf(1 - _tail(level))
 
 
 def _tail(level: float) -> float:
-    """What an interval leaves out on either side."""
     if not 0 < level < 1:
-        raise ValueError(f"level={level}: it must lie between 0 and 1, such as 0.95")
+        raise ValueError(f"level={level} must lie between 0 and 1, such as 0.95")
     return (1 - level) / 2
 
 
-def _rng(seed: int, resamples: int) -> np.random.Generator:
-    if resamples < 1:
-        raise ValueError(f"resamples={resamples}: it must be 1 or more")
-    return np.random.default_rng(seed)
-
-
-def _percentiles(values: Floats, level: float) -> Interval:
-    """The ends between which a share of `level` lies, each a value that occurs: between infinities is no mean."""
-    ordered = np.sort(values)
-    low = math.floor(_tail(level) * (len(ordered) - 1))
-    return float(ordered[low]), float(ordered[len(ordered) - 1 - low])
+def bootstrap_median(l0: ArrayLike, level: float = LEVEL) -> Interval:
+    """Return the interval of the median of numbers of changes."""
+    return median_interval(checked(l0), level)

@@ -1,0 +1,469 @@
+"""Load the runs of a store, group those that compete, and compute their figures.
+
+A `Run` is one cell of a store with its facts. A `Group` holds the runs that answer the same question about the same
+model: its tables, curves and pages compare them. `load` makes the runs, `groups` the groups, `summary` the figures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sigmazero.core import metrics
+from sigmazero.core.messages import digest
+from sigmazero.core.metrics import Floats, Metric, Samples, checked
+from sigmazero.report.intervals import median_interval, wilson
+from sigmazero.store.facts import CellInfo, Facts, Integers
+from sigmazero.store.store import Store
+
+Record = dict[str, str | float | None]
+
+COST = "cost"  # the unit of runs whose changes are counted by what they cost
+TRANSFER = "transfer"  # in the origin of a cell whose points were found on another model: the key of that cell
+NAMES = ("model", "dataset", "attack", "version", "steps", "unit", "goal", "budget", "seed", "precision", "space")
+VARYING = ("steps", "seed", "precision", "version", "space")  # what may tell apart two runs of one attack
+# What may not differ within a table, and among which runs: those alike in that, or all.
+ALIKE = {"version": "attack", "precision": None, "unit": None, "data_hash": "dataset", "model_sha256": "model"}
+MAX_VALUES = 5  # keys that an error shows
+MAX_PROVED = 2  # numbers of changes at which tables give proved shares
+DIGITS = 2  # to which the numbers of changes of a table are rounded
+NEARLY, STRETCH, MARGIN = 0.95, 3.0, 1.05  # see `Group.end`
+
+
+class MixtureError(ValueError):
+    """Report runs that do not compare and may not share a table."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One attack against one model: what its cell asks, and what is stored of its samples.
+
+    facts  one entry per sample, without perturbations; `perturbed` reads those too
+    least  the number of changes that each sample is proved to need, 0 where nothing is proved; None without proofs
+    unit   "feature", "pixel" or "cost": what `changes` counts
+    name   what to call the run within its group: its attack, and what tells it from others of that attack
+    store  where the run was read from
+    """
+
+    info: CellInfo
+    facts: Facts
+    least: Integers | None = None
+    unit: str = "feature"
+    name: str = ""
+    store: Store | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        """Return the number of stored samples."""
+        return len(self.facts)
+
+    @property
+    def budget(self) -> int | None:
+        """Return the number of changes that the run was limited to."""
+        return self.info.budget
+
+    @property
+    def code(self) -> str:
+        """Return a short hash of the model's source code; empty where the cell does not know it."""
+        code = self.info.identity.get("model", {})
+        return digest(code["code"])[:8] if isinstance(code, dict) and "code" in code else ""
+
+    @cached_property
+    def changes(self) -> Floats:
+        """Return the changes of each sample in the run's unit, infinite where it was not fooled."""
+        facts = self.facts
+        if self.unit == COST:
+            return np.where(np.isnan(facts.cost), facts.l0, facts.cost)
+        return np.asarray(facts.l0_pixel if self.unit == "pixel" else facts.l0, dtype=np.float64)
+
+    @cached_property
+    def lower(self) -> Floats | None:
+        """Return the changes that each sample needs at least; None where nothing is proved.
+
+        Without a proof a sample that is classified correctly needs one change, and any other none.
+        """
+        if self.least is None or self.unit == COST:
+            return None
+        right = self.facts.clean_prediction == self.facts.label
+        return np.where(right, np.maximum(self.least, 1), 0).astype(np.float64)
+
+    @cached_property
+    def samples(self) -> Samples:
+        """Return the arrays that metrics are computed from."""
+        facts = self.facts
+        return Samples(
+            changes=self.changes,
+            outcome=facts.outcome,
+            forwards=facts.forwards,
+            backwards=facts.backwards,
+            seconds=facts.seconds,
+            clean_prediction=facts.clean_prediction,
+            label=facts.label,
+            returned=None if np.isnan(facts.returned).all() else facts.returned,
+            least=self.lower,
+        )
+
+    @cached_property
+    def perturbed(self) -> Facts:
+        """Read the facts with their perturbations, in the same order; the store must still be open."""
+        if self.store is None:
+            raise ValueError(f"{self.info.attack} on {self.info.model} was not read from a store; use report.runs.load")
+        return self.store.facts(self.info.key)
+
+    @property
+    def priced(self) -> bool:
+        """Return whether changes have costs of their own."""
+        return not bool(np.isnan(self.facts.cost).all())
+
+    def places(self, rows: Integers) -> Integers:
+        """Return where these rows of the data set are among the samples; the run must have them all."""
+        order = np.argsort(self.facts.row, kind="stable")
+        return np.asarray(order[np.searchsorted(self.facts.row[order], rows)], dtype=np.int64)
+
+
+def load(store: Store, keys: Collection[str] | None = None) -> list[Run]:
+    """Return the runs that have samples, with what is proved about them.
+
+    Left out are points found on other models (`bench.transfer`) and, unless `keys` names them, superseded cells.
+    """
+    old = store.superseded()
+    infos = [info for info in store.cells() if (info.key not in old if keys is None else info.key in keys)]
+    runs = [
+        Run(info, store.facts(info.key, perturbations=False), store.proved(info.key), info.unit, info.attack, store)
+        for info in infos
+        if TRANSFER not in info.origin
+    ]
+    return [run for run in runs if len(run)]
+
+
+def by_cost(runs: Iterable[Run]) -> list[Run]:
+    """Return the runs that have costs, with changes counted by what they cost.
+
+    Runs with a budget are left out: a budget counts changes, so the cheapest ones were not looked for.
+    """
+    return [replace(run, unit=COST) for run in runs if run.budget is None and run.priced]
+
+
+def named(runs: Sequence[Run]) -> list[Run]:
+    """Give each run its attack's name, and what tells it from others of that attack and budget.
+
+    >>> named([])
+    []
+    """
+    names = []
+    for run in runs:
+        same = [other.info for other in runs if (other.info.attack, other.budget) == (run.info.attack, run.budget)]
+        differ = [name for name in VARYING if len({getattr(info, name) for info in same}) > 1]
+        names.append(", ".join([run.info.attack, *(f"{name} {getattr(run.info, name)}" for name in differ)]))
+    return [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
+
+
+# Groups ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best of several runs for each row: its changes, and the place of the run that found it (−1: none)."""
+
+    rows: Integers
+    changes: Floats
+    winner: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Runs that compete: the same model, rows, goal, unit and space.
+
+    `runs` begin with the strongest, those with a budget come last; `title` tells the group from others of its store.
+    """
+
+    title: str
+    runs: tuple[Run, ...]
+
+    @property
+    def unit(self) -> str:
+        """Return what changes are counted in."""
+        return self.runs[0].unit
+
+    @property
+    def info(self) -> CellInfo:
+        """Return the cell of the first run, for what all runs share."""
+        return self.runs[0].info
+
+    @cached_property
+    def free(self) -> tuple[Run, ...]:
+        """Return the runs without a budget."""
+        return tuple(run for run in self.runs if run.budget is None)
+
+    @cached_property
+    def fixed(self) -> tuple[Run, ...]:
+        """Return the runs with a budget."""
+        return tuple(run for run in self.runs if run.budget is not None)
+
+    @property
+    def strongest(self) -> Run:
+        """Return the run with the lowest median, or the largest budget where all have budgets."""
+        return self.runs[0]
+
+    @cached_property
+    def rows(self) -> Integers:
+        """Return the rows that all runs have, those without a budget if there are any."""
+        return reduce(np.intersect1d, [run.facts.row for run in self.free or self.runs])
+
+    @cached_property
+    def best(self) -> Best:
+        """Return the fewest changes found for each of `rows`, by runs without a budget if there are any."""
+        return envelope(self.free or self.runs, self.rows)
+
+    @cached_property
+    def lower(self) -> Floats | None:
+        """Return the changes that each of `rows` is proved to need; None where nothing is proved."""
+        known = [run.lower[run.places(self.rows)] for run in self.free or self.runs if run.lower is not None]
+        return np.max(known, axis=0) if known and len(self.rows) else None
+
+    @property
+    def count(self) -> str:
+        """Return how many samples the runs have, such as "n = 100"."""
+        sizes = sorted({len(run) for run in self.runs})
+        return f"n = {sizes[0]}" if len(sizes) == 1 else f"n = {sizes[0]} to {sizes[-1]}"
+
+    @cached_property
+    def end(self) -> float:
+        """Return where the axis of a curve ends, so that one slow attack does not squeeze the others.
+
+        That is where nearly all samples of the slowest attack are fooled, but at most three times as far as for the
+        middle attack. Attacks that fool less than half as many samples as the best one do not count.
+        """
+        found = [run.changes[np.isfinite(run.changes)] for run in self.free]
+        most = max((len(each) for each in found), default=0)
+        reach = sorted(float(np.quantile(each, NEARLY, method="higher")) for each in found if 0 < len(each) >= most / 2)
+        wanted = min(reach[-1], STRETCH * reach[(len(reach) - 1) // 2]) if reach else 0.0
+        return MARGIN * max([1.0, wanted, *(float(run.budget or 0) for run in self.fixed)])
+
+    @property
+    def cut(self) -> dict[str, float]:
+        """Return the runs whose curve goes on beyond `end`, and how far."""
+        last = {run.name: float(run.changes[np.isfinite(run.changes)].max(initial=0)) for run in self.free}
+        return {name: k for name, k in last.items() if k > self.end}
+
+
+def groups(runs: Sequence[Run], mix: bool = False) -> list[Group]:
+    """Return the runs of each question together, in the order of first appearance.
+
+    Runs that do not compare are refused, as `refuse_mixture` says, unless `mix` allows them.
+    """
+    if not runs:
+        raise ValueError("the store has no samples yet; run a plan into it first")
+    if not mix:
+        refuse_mixture(run.info for run in runs)
+    found: dict[tuple[str, ...], list[Run]] = {}
+    for run in runs:
+        found.setdefault(question(run), []).append(run)
+    parts = [sorted(named(part), key=weakness) for part in found.values()]
+    return [Group(title, tuple(part)) for title, part in zip(_titles([part[0] for part in parts]), parts, strict=True)]
+
+
+def question(run: Run) -> tuple[str, ...]:
+    """Return what runs have in common that compete with each other."""
+    info = run.info
+    same = (info.model, info.dataset, info.goal, info.origin.get("target"), info.model_sha256, run.code, info.data_hash)
+    return (*map(str, same), info.space, run.unit)
+
+
+def weakness(run: Run) -> tuple[float, ...]:
+    """Return what runs are sorted by, the strongest first: the median, then the height of the curve.
+
+    Runs with a budget come last, the largest budget first.
+    """
+    if run.budget is not None:
+        return (1.0, -run.budget, -float(run.facts.success.sum()))
+    last = run.changes[np.isfinite(run.changes)].max(initial=1.0)
+    return (
+        0.0,
+        metrics.median(run.changes),
+        float(-np.isfinite(run.changes).mean()),
+        float(np.minimum(run.changes, last).mean()),
+    )
+
+
+def _titles(firsts: Sequence[Run]) -> list[str]:
+    """Return what to call each group: its model, data and goal, and what tells apart groups with one name."""
+    plain = [_title(run.info) for run in firsts]
+    titles = []
+    for title, run in zip(plain, firsts, strict=True):
+        twins = [other for name, other in zip(plain, firsts, strict=True) if name == title]
+        parts = {one: _parts(one) for one in twins}
+        differ = [word for word in parts[run] if len({each[word] for each in parts.values()}) > 1]
+        titles.append(", ".join([title, *(f"{word} {parts[run][word]}" for word in differ)]))
+    return titles
+
+
+def _title(info: CellInfo) -> str:
+    target = info.origin.get("target")
+    goal = "" if info.goal == "untargeted" else f", {info.goal}" if target is None else f", target {target}"
+    return f"{info.model} on {info.dataset}{goal}"
+
+
+def _parts(run: Run) -> dict[str, str]:
+    info = run.info
+    return {
+        "space": info.space,
+        "rows": info.data_hash[:8],
+        "weights": info.model_sha256[:8],
+        "code": run.code,
+        "unit": run.unit,
+    }
+
+
+def envelope(runs: Sequence[Run], rows: Integers) -> Best:
+    """Return the best of several runs for each row, all of which must have these rows."""
+    if not len(rows):
+        return Best(rows, np.zeros(0), np.zeros(0, np.int64))
+    found = np.stack([run.changes[run.places(rows)] for run in runs])
+    first = found.argmin(axis=0)
+    best = found.min(axis=0)
+    return Best(rows, best, np.where(np.isfinite(best), first, -1))
+
+
+# Figures --------------------------------------------------------------------------------------------------------------
+
+
+def curve(changes: ArrayLike) -> tuple[Floats, Floats]:
+    """Return the k where the success rate jumps, 0 first, and the rate from each of them on.
+
+    >>> [each.tolist() for each in curve([3, 3, 7, np.inf])]
+    [[0.0, 3.0, 7.0], [0.0, 0.5, 0.75]]
+    """
+    values = checked(changes)
+    ks, counts = np.unique(values[np.isfinite(values)], return_counts=True)
+    if not len(ks) or ks[0] > 0:
+        ks, counts = np.insert(ks, 0, 0.0), np.insert(counts, 0, 0)
+    return ks, np.cumsum(counts) / len(values)
+
+
+def band(changes: ArrayLike) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the curve with the ends of its 95 % interval: where it jumps, the rate, the low end, the high end."""
+    ks, rates = curve(changes)
+    n = len(np.asarray(changes))
+    low, high = np.array([wilson(round(rate * n), n) for rate in rates]).T
+    return ks, rates, low, high
+
+
+def choose_ks(found: Iterable[Floats]) -> list[float]:
+    """Return the numbers of changes that tables give success rates at: the quartiles of the strongest attacks.
+
+    `found` has the changes of the strongest attack on each model. The quartiles are of all samples that it fools by a
+    change, together, rounded to two digits.
+
+    >>> choose_ks([np.array([0, 1, 4, 9, 30, np.inf])]), choose_ks([np.array([137.0] * 3)]), choose_ks([])
+    ([1.0, 4.0, 9.0], [140.0], [1.0])
+    """
+    every = np.concatenate([np.zeros(0), *found])
+    fooled = every[np.isfinite(every) & (every > 0)]
+    if not len(fooled):
+        return [1.0]
+    return sorted({_rounded(float(k)) for k in np.quantile(fooled, (0.25, 0.5, 0.75), method="inverted_cdf")})
+
+
+def _rounded(k: float) -> float:
+    """Round to two digits; a whole number stays one."""
+    return round(k, DIGITS - 1 - math.floor(math.log10(k)))
+
+
+def table_ks(runs: Sequence[Run]) -> list[float]:
+    """Return where tables and pages give success rates: what `choose_ks` says, and where there are proofs."""
+    free = [run for run in runs if run.budget is None]
+    strongest = [group.strongest.changes for group in groups(free, mix=True)] if free else []
+    return sorted({*choose_ks(strongest), *proved_ks(runs)})
+
+
+def proved_ks(runs: Iterable[Run]) -> list[float]:
+    """Return the first and the last number of changes at which something is proved beyond the clean prediction.
+
+    >>> proved_ks([])
+    []
+    """
+    most = max((int(run.lower.max()) for run in runs if run.lower is not None), default=0)
+    return sorted({float(k) for k in np.linspace(1, most - 1, MAX_PROVED).round()}) if most > 1 else []
+
+
+def summary(run: Run, ks: Sequence[float], level: float | None = None) -> dict[str, float | None]:
+    """Return the figures of a run; with `level` also the ends of the intervals of success rates and median.
+
+    A run with a budget stops at its budget, so it gives the success rate there and nothing else: below, there is only a
+    lower bound. Its other figures are None, never a bound in disguise.
+    """
+    figures: dict[str, float | None] = {"samples": len(run), "missing": run.info.rows - len(run)}
+    for each in metrics.asked(
+        "store", sorted({*map(float, ks), math.inf, *([] if run.budget is None else [float(run.budget)])})
+    ):
+        value = each.value(run.samples) if each.known(run.budget) else None
+        figures[each.name] = None if value is None or math.isnan(value) else value
+        if level is not None and (each.name == "median_l0" or each.k is not None):
+            low, high = (None, None) if value is None else interval(each, run, value, level)
+            figures |= {f"{each.name}_low": low, f"{each.name}_high": high}
+    return figures
+
+
+def interval(metric: Metric, run: Run, value: float, level: float) -> tuple[float, float]:
+    """Return the interval of a share or of the median."""
+    if metric.kind == "share":
+        return wilson(round(value * len(run)), len(run), level)
+    return median_interval(run.changes, level)
+
+
+def records(
+    runs: Sequence[Run], ks: Sequence[float] | None = None, mix: bool = False, level: float | None = None
+) -> list[Record]:
+    """Return what identifies each run, and its figures, with the same keys for all.
+
+    Success rates are those at `ks`, by default the quartiles of the strongest attack, and at every budget.
+    """
+    if not mix:
+        refuse_mixture(run.info for run in runs)
+    budgets = [run.budget for run in runs if run.budget is not None]
+    asked = [*(table_ks(runs) if ks is None else ks), *budgets]
+    return [
+        {
+            "cell": run.info.key,
+            **{name: getattr(run.info, name) for name in NAMES},
+            "unit": run.unit,
+            **summary(run, asked, level),
+        }
+        for run in runs
+    ]
+
+
+def refuse_mixture(infos: Iterable[CellInfo]) -> None:
+    """Raise where cells differ in what a reader takes to be the same in one table.
+
+    That is the version of an attack, the precision, the unit, the rows of a data set and the weights of a model. Steps,
+    budgets, goals and seeds may differ: a table shows them.
+    """
+    every = list(infos)
+    for name, among in ALIKE.items():
+        parts: dict[str, list[CellInfo]] = {}
+        for info in every:
+            parts.setdefault(f"{among} {getattr(info, among)}" if among else "the cells", []).append(info)
+        for part, members in parts.items():
+            values: dict[str, list[str]] = {}
+            for info in members:
+                values.setdefault(str(getattr(info, name))[:16], []).append(info.key[:12])
+            if len(values) > 1:
+                shown = "; ".join(f"{value}: cells {few(keys)}" for value, keys in values.items())
+                fix = "leave all but one out, or give mix=True (--mix) to have them side by side"
+                raise MixtureError(f"{part}: more than one {name} in a table ({shown}); {fix}")
+
+
+def few(items: Sequence[object]) -> str:
+    """Return the first of many items as text, for an error.
+
+    >>> few([1, 2]), few(range(9)), few([])
+    ('1, 2', '0, 1, 2, 3, 4 and 4 more', 'none')
+    """
+    more = f" and {len(items) - MAX_VALUES} more" if len(items) > MAX_VALUES else ""
+    return (", ".join(map(str, items[:MAX_VALUES])) or "none") + more

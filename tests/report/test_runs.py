@@ -1,0 +1,110 @@
+"""Runs of a store, the groups they compete in, and the numbers of changes that tables show."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sigmazero.report import runs as module
+from sigmazero.report.runs import MixtureError, Run, by_cost, choose_ks, groups, load, named, records, summary, table_ks
+from sigmazero.store import Store
+from tests.helpers.stores import BOXES, COSTS, SPACE, write_store
+
+
+@pytest.fixture(scope="module")
+def boxes(tmp_path_factory) -> list[Run]:
+    with Store(write_store(tmp_path_factory.mktemp("runs") / "s.db", BOXES)) as store:
+        return load(store)
+
+
+def change(run: Run, **fields) -> Run:
+    return replace(run, info=replace(run.info, **fields))
+
+
+def test_groups_hold_what_competes_with_the_strongest_first(boxes):
+    first, second = groups(boxes)
+    assert [first.title, second.title] == ["first on digits", "second on digits"]
+    assert [run.name for run in first.runs] == ["sigma-zero", "ead-paper", "sparse-rs", "sparse-rs"]
+    assert [run.budget for run in first.runs] == [None, None, 5, 2]
+    assert first.count == "n = 8"
+    assert first.best.changes.tolist() == [0, 1, 2, 4, 9, 12, 31, np.inf]
+    assert first.best.winner.tolist() == [0, 0, 0, 0, 0, 0, 0, -1]
+
+
+def test_rows_in_another_order_are_joined_by_their_numbers(boxes):
+    run, other = boxes[:2]
+    turned = replace(other, facts=other.facts.take(np.arange(8)[::-1]))
+    (group,) = groups([run, turned])
+    (plain,) = groups([run, other])
+    assert group.best.changes.tolist() == plain.best.changes.tolist()
+    some = replace(other, facts=other.facts.take(np.array([6, 2])))
+    assert groups([run, some])[0].rows.tolist() == [2, 6]
+
+
+def test_models_of_one_name_with_other_code_or_weights_stay_apart(boxes):
+    run = boxes[0]
+    code = change(run, key="b", identity={"model": {"code": {"sources": "edited"}}})
+    titles = [group.title for group in groups([run, code])]
+    assert titles[1].endswith(f", code {code.code}")
+    assert code.code != run.code == ""
+    weights = change(run, key="c", model_sha256="another")
+    with pytest.raises(MixtureError, match="model_sha256"):
+        groups([run, weights])
+    assert groups([run, weights], mix=True)[1].title == "first on digits, weights another"
+
+
+def test_runs_of_one_attack_are_named_by_what_differs(boxes):
+    run = boxes[0]
+    longer = change(run, key="b", steps=300)
+    assert [each.name for each in named([run, longer])] == ["sigma-zero, steps 100", "sigma-zero, steps 300"]
+
+
+@pytest.mark.parametrize("field", ["version", "precision", "unit", "data_hash", "model_sha256"])
+def test_what_does_not_compare_is_refused_by_name(boxes, field):
+    other = change(boxes[0], key="b", **{field: 7 if field == "version" else "other"})
+    with pytest.raises(MixtureError, match=field):
+        records([boxes[0], other])
+    assert len(records([boxes[0], other], mix=True)) == 2
+
+
+def test_a_budget_gives_its_own_rate_alone(boxes):
+    run = next(run for run in boxes if run.budget == 2)
+    figures = summary(run, [5.0], level=0.95)
+    assert figures["asr_2"] == 0.5
+    assert figures["asr_2_low"] < 0.5 < figures["asr_2_high"]
+    assert {figures[name] for name in ("asr_5", "asr_inf", "median_l0", "median_l0_low")} == {None}
+
+
+def test_tables_show_the_quartiles_of_the_strongest_attacks(boxes):
+    fooled = [1, 2, 4, 9, 12, 31, 3, 3, 11, 26]  # by sigma-zero, on both models
+    assert table_ks(boxes) == sorted({float(sorted(fooled)[at]) for at in (2, 4, 7)})
+    assert choose_ks([np.array([1234.0, 0.0, np.inf])]) == [1200.0]
+    assert choose_ks([np.array([0.0, np.inf])]) == [1.0]
+
+
+def test_costs_replace_counts_only_where_there_are_costs(tmp_path, boxes):
+    assert by_cost(boxes) == []
+    with Store(write_store(tmp_path / "s.db", COSTS, SPACE)) as store:
+        priced = by_cost(load(store))
+    assert priced[0].changes.tolist() == COSTS[0].cost
+    assert priced[0].lower is None
+
+
+@pytest.mark.parametrize(("slow", "end"), [(60.0, 30.0), (25.0, 25.0)])
+def test_one_slow_attack_does_not_stretch_the_axis(boxes, slow, end):
+    fast = [replace(run, facts=replace(run.facts, l0=np.full(8, 10.0))) for run in (boxes[0], boxes[1])]
+    last = change(boxes[1], key="b", attack="fmn")
+    (group,) = groups([*fast, replace(last, facts=replace(last.facts, l0=np.full(8, slow)))])
+    assert group.end == pytest.approx(1.05 * end)
+    assert group.cut == ({"fmn": 60.0} if slow == 60 else {})
+
+
+def test_superseded_and_transferred_cells_are_left_out_unless_named(tmp_path):
+    path = write_store(tmp_path / "s.db", BOXES[:2])
+    with Store(path, write=True) as store:
+        first, second = store.cell_keys()
+        store.supersede(first, second)
+    with Store(path) as store:
+        assert [run.info.key for run in load(store)] == [second]
+        assert [run.info.key for run in load(store, [first])] == [first]
+    assert module.TRANSFER == "transfer"
