@@ -73,20 +73,25 @@ def movable(d: Domain) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class MinimumNorm(Attack):
-    """The search for the smallest budget, in `steps` steps of the attack altogether.
+    """Run an attack within a budget again and again: a search by halves finds the smallest budget at which it succeeds.
+    All tries share the steps.
 
-    rounds        a try has steps / rounds steps, whatever the attack's own number
-    first_budget  the first budget to try; in a run with a budget that one
-    persistent    whether a sample with no budget left to try spends its remaining steps on further tries with one
-                  change less than its best: they draw other random numbers. Fair in a comparison at equal steps
+    In a run with a budget, the first budget to try is that one. `persistent` is fair in a comparison at equal steps:
+    further tries draw other random numbers.
     """
 
     name: str
-    attack: Annotated[BudgetAttack, Kind(BudgetAttack, "an attack that searches within a fixed budget")]
-    steps: Count = 1000
-    rounds: Count = 10
-    first_budget: Count = 100
-    persistent: bool = False
+    attack: Annotated[
+        BudgetAttack,
+        Kind(BudgetAttack, "an attack that searches within a fixed budget"),
+        "the attack within a budget that is run",
+    ]
+    steps: Annotated[Count, "steps of the attack inside, over all tries"] = 1000
+    rounds: Annotated[Count, "a try has steps / rounds steps"] = 10
+    first_budget: Annotated[Count, "the first budget to try"] = 100
+    persistent: Annotated[bool, "spend steps that are left on more tries at one change less"] = False
+
+    asks: ClassVar[str] = "as its attack, `steps` steps in all"
 
     def __post_init__(self) -> None:
         """What is said of the attack holds for the search."""

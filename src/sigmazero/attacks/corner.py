@@ -19,7 +19,7 @@ points get one more change each, again by rank, until one succeeds.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -55,19 +55,17 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Corner(Attack):
-    """Exhaustive over single changes, guided after them.
-
-    width  points per step; a step costs so many queries
-    pairs  steps for pairs of the best singles
-    beam   points that get one more change in each step after the pairs
+    """Ask about every single change, then about pairs of the best ones, then go on greedily. For few features that is
+    close to trying everything.
     """
 
     name: str = "corner"
     steps: Count = 1000
-    width: Count = 32
-    pairs: Count = 8
-    beam: Count = 4
+    width: Annotated[Count, "points per step"] = 32
+    pairs: Annotated[Count, "steps for pairs of the best single changes"] = 8
+    beam: Annotated[Count, "points that get one more change in each step after the pairs"] = 4
 
+    asks: ClassVar[str] = "`width` queries a step"
     paper: ClassVar[str] = "docs/spaces.md"
     version: ClassVar[int] = 2
     needs: ClassVar[Ability] = "scores"
@@ -225,10 +223,8 @@ class Corner(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class CornerAt(Corner):
-    """The same within a budget of k changes: no point with more is asked about.
-
-    With k = 1 the answer is exact over what is tried: no single change to an end of the box fools a sample that it does
-    not fool.
+    """Do the same within a budget: ask about no point with more changes. With one change the answer is exact over what
+    is tried: no single change to an end of the box fools a sample that it does not fool.
     """
 
     name: str = "corner-at"

@@ -17,7 +17,7 @@ a search over c: a round that finds an adversarial point lowers c, one that find
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -49,24 +49,27 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class EAD(Attack):
-    """EAD. The paper has two rules for which adversarial point to return: smallest l1 norm or smallest elastic net.
+    """Add the l1 norm of the changes to the loss (the elastic net) and search for the weight of the loss. The l1 norm
+    makes changes sparse without counting them.
 
-    The default is "l1", the sparser one; the σ-zero paper measured "elastic-net". `own` follows the rule, the result
-    itself is as always the sparsest point queried. In pixel unit the l1 norm adds up the l2 norms of the pixels.
+    The paper has two rules for which adversarial point to return. The default is "l1", the sparser one; the σ-zero
+    paper measured "elastic-net". `own` follows the rule; the result itself is as always the sparsest point asked about.
+    In pixel unit the l1 norm adds up the l2 norms of the pixels.
     """
 
     name: str = "ead"
     steps: Count = 1000
-    rule: Literal["l1", "elastic-net"] = "l1"
-    binary_search_steps: Count = 9
-    initial_const: Positive = 1e-3
-    regularization: NotNegative = 0.01
-    step_size: Positive = 0.01
-    confidence: NotNegative = 0.0
-    abort_early: bool = True
+    rule: Annotated[Literal["l1", "elastic-net"], "the norm whose smallest point the method returns"] = "l1"
+    binary_search_steps: Annotated[Count, "rounds of the search for the weight of the loss"] = 9
+    initial_const: Annotated[Positive, "the first weight of the loss"] = 1e-3
+    regularization: Annotated[NotNegative, "weight of the l1 norm"] = 0.01
+    step_size: Annotated[Positive, "length of a step at first; it falls to 0"] = 0.01
+    confidence: Annotated[NotNegative, "by how much the logits must be wrong"] = 0.0
+    abort_early: Annotated[bool, "end a round that improves no more"] = True
 
     keeps_own: ClassVar[bool] = True
     spaces: ClassVar[bool] = False
+    asks: ClassVar[str] = "3 queries a step, `binary_search_steps` times"
     paper: ClassVar[str] = "https://arxiv.org/abs/1709.04114"
 
     @property

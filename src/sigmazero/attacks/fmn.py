@@ -39,19 +39,21 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class FMN(Attack):
-    """FMN for the l0 norm. In pixel unit ε counts pixels, and those with the largest l2 change are kept.
+    """Move along the gradient inside an l0 ball that shrinks while the sample is fooled and grows while it is not. It
+    is fast, and was the usual choice before σ-zero.
 
-    Step size and budget rate fall along a cosine to `step_size_end` and `budget_rate_end` times themselves.
+    In pixel unit ε counts pixels, and those with the largest l2 change are kept. Both rates fall along a cosine.
     """
 
     name: str = "fmn"
     steps: Count = 1000
-    step_size: Positive = 1.0
-    step_size_end: Positive = 0.01
-    budget_rate: Annotated[float, Range(least=0, below=1)] = 0.05
-    budget_rate_end: Annotated[float, Range(least=0, most=1)] = 0.02
+    step_size: Annotated[Positive, "length of a step, in units of the box"] = 1.0
+    step_size_end: Annotated[Positive, "what is left of the step size at the end, as a share"] = 0.01
+    budget_rate: Annotated[float, Range(least=0, below=1), "share by which the ball shrinks and grows at first"] = 0.05
+    budget_rate_end: Annotated[float, Range(least=0, most=1), "what is left of that rate at the end, as a share"] = 0.02
     loss: LossName = "margin"  # not clipped at 0: the descent goes on past the boundary
 
+    asks: ClassVar[str] = "2 queries a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/2102.12827"
     aliases: ClassVar[dict[str, str]] = {"α_init": "step_size", "γ_init": "budget_rate"}
 

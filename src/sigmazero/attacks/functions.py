@@ -15,13 +15,13 @@ from typing import Any, Literal, ParamSpec, Unpack
 import torch
 from torch import Tensor
 
-from sigmazero.attacks import words
-from sigmazero.attacks.registry import ATTACKS, get, no_parameter
+from sigmazero.attacks.registry import ATTACKS, get, idea, no_parameter
 from sigmazero.attacks.swap.search import SwapSearch
 from sigmazero.attacks.swap.sigma_swap import SigmaSwap
 from sigmazero.core.attack import Attack, RunOptions
 from sigmazero.core.inputs import Array
 from sigmazero.core.ops import per_row
+from sigmazero.core.parameters import meaning
 
 P = ParamSpec("P")
 ARRAYS = ("model", "inputs", "labels")
@@ -121,13 +121,13 @@ def attacked(attack: Attack, title: str, given: dict[str, Any]) -> Tensor:
 
 def _explained(attack: Attack, function: str, title: str, remark: str) -> str:
     """Return the docstring of an attack's function."""
-    rows = [(name, words.meaning(attack, name)) for name in attack.parameters()]
+    rows = [(name, meaning(type(attack), name)) for name in attack.parameters()]
     wrapped = [textwrap.fill(f"  {name:<19} {text}", 110, subsequent_indent=" " * 22) for name, text in rows]
     others = ", ".join(f"{other} for {here}" for other, here in (ALIASES | attack.aliases).items())
     free, kind = attack.kind == "minimum-norm", type(attack).__name__
     text = TEXT.format(
         title=title,
-        idea=textwrap.fill(words.idea(attack), 110),
+        idea=textwrap.fill(idea(attack), 110),
         returned=textwrap.fill(RETURNED.format(within="" if free else " within the budget", kind=kind), 110),
         meanings="\n".join(wrapped).replace("`", ""),
         function=function,

@@ -20,7 +20,7 @@ the weight between both is a dual variable that rises while the point is not adv
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -45,30 +45,33 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class PDPGD(Attack):
-    """PDPGD for the l0 norm.
+    """Treat the wish for few changes and the wish to fool as two players, and take primal and dual steps in turn. A
+    proximal operator sets small changes to zero.
 
     The default is the authors' choice for l0: the l2/3 proximal operator, feature by feature, from a random start.
     Their second run at a hundredth of the step size is left out; the step size decays that far within the run, as in
-    adv-lib. "l0-pixel" without a random start is adv-lib's default, which the σ-zero paper measured: it keeps or
-    drops all channels of a position together even where features count. In pixel unit every operator does.
-    Both step sizes fall to their `_end` times themselves.
+    adv-lib. "l0-pixel" without a random start is adv-lib's default, which the σ-zero paper measured: it keeps or drops
+    all channels of a position together even where features count. In pixel unit every operator does.
     """
 
     name: str = "pdpgd"
     steps: Count = 1000
-    proximal: Literal["l2/3", "l0", "l0-pixel"] = "l2/3"
-    random_start: NotNegative = 0.25
-    step_size: Positive = 0.1
-    step_size_end: Positive = 0.01
-    dual_ratio: Positive = 0.01
-    dual_ratio_min: Share = 1e-6
-    dual_step_size: NotNegative = 0.1
-    dual_step_size_end: NotNegative = 0.1
-    dual_momentum: Momentum = 0.9
-    proximal_steps: Count = 5
-    proximal_tolerance: NotNegative = 1e-2
+    proximal: Annotated[Literal["l2/3", "l0", "l0-pixel"], "which operator sets small changes to zero"] = "l2/3"
+    random_start: Annotated[NotNegative, "how far from the input a run begins, in units of the box; 0 at the input"] = (
+        0.25
+    )
+    step_size: Annotated[Positive, "length of a step, in units of the box"] = 0.1
+    step_size_end: Annotated[Positive, "what is left of the step size at the end, as a share"] = 0.01
+    dual_ratio: Annotated[Positive, "weight of the distance beside the loss at first"] = 0.01
+    dual_ratio_min: Annotated[Share, "the least such weight"] = 1e-6
+    dual_step_size: Annotated[NotNegative, "length of a dual step"] = 0.1
+    dual_step_size_end: Annotated[NotNegative, "what is left of it at the end, as a share"] = 0.1
+    dual_momentum: Annotated[Momentum, "weight of the past in the dual variable"] = 0.9
+    proximal_steps: Annotated[Count, "inner steps of the proximal operator at most"] = 5
+    proximal_tolerance: Annotated[NotNegative, "change below which these inner steps end"] = 1e-2
 
     spaces: ClassVar[bool] = False
+    asks: ClassVar[str] = "2 queries a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/2106.01538"
 
     @cached_property

@@ -22,7 +22,7 @@ k sites that gain most. Points where the code that the σ-zero paper ran differs
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -45,19 +45,21 @@ class State(budget.State):
 
 @dataclass(frozen=True, kw_only=True)
 class PGDL0(budget.BudgetAttack):
-    """PGD-l0, `steps` in each of its restarts.
+    """Take gradient steps within a budget: after each, undo all but the k largest changes. Begin again at random
+    points.
 
-    group="pixel" lets k pixels change with all their channels even where the run counts features: so the σ-zero
-    paper ran it, which discards part of its successes on colour images.
+    group="pixel" lets k pixels change with all their channels even where the run counts features: so the σ-zero paper
+    ran it, which discards part of its successes on colour images.
     """
 
     name: str = "pgd-l0"
     steps: Count = 100
-    restarts: Count = 5
-    step_size: Positive = 120000 / 255
+    restarts: Annotated[Count, "how often it begins anew"] = 5
+    step_size: Annotated[Positive, "length of a step, in units of the box"] = 120000 / 255
     loss: LossName = "cross-entropy"
-    group: Literal["unit", "pixel"] = "unit"
+    group: Annotated[Literal["unit", "pixel"], "what the budget counts: as the run does, or pixels"] = "unit"
 
+    asks: ClassVar[str] = "2 queries a step, `restarts` times"
     paper: ClassVar[str] = "https://arxiv.org/abs/1909.05040"
     keeps_own: ClassVar[bool] = True
 

@@ -1,6 +1,7 @@
 """The registry: one name per attack or preset, each a ready instance to run or to vary."""
 
 import difflib
+import inspect
 import re
 from dataclasses import replace
 from typing import Any
@@ -25,6 +26,7 @@ from sigmazero.attacks.swap.sigma_swap import SigmaSwap
 from sigmazero.attacks.vfga import VFGA
 from sigmazero.core import model as models
 from sigmazero.core.attack import Attack
+from sigmazero.core.parameters import meaning
 
 ATTACKS: dict[str, Attack] = {
     attack.name: attack
@@ -134,3 +136,29 @@ def register(attack: Attack) -> None:
         raise ValueError(f"there is an attack called {attack.name!r} already; give this one another name")
     ATTACKS[attack.name] = attack
     models.NEEDS[attack.name], models.TAKES[attack.name] = attack.needs, attack.takes
+
+
+def idea(attack: Attack) -> str:
+    """Return what an attack does: the first paragraph of its class's docstring."""
+    return " ".join(inspect.cleandoc(type(attack).__doc__ or "").partition("\n\n")[0].split())
+
+
+def parameter_rows(attack: Attack) -> list[dict[str, str]]:
+    """Return a row for each parameter: its default and what it means."""
+    return [
+        {"parameter": name, "default": _shown(value), "meaning": meaning(type(attack), name)}
+        for name, value in attack.parameters().items()
+    ]
+
+
+def _shown(value: object) -> str:
+    """Return a default as one would write it; of an attack inside another what differs from the registry's.
+
+    >>> _shown(ATTACKS["sparse-rs-min"].parameters()["attack"])
+    'sparse-rs'
+    """
+    if not isinstance(value, Attack):
+        return repr(value)
+    usual = ATTACKS[value.name].parameters()
+    differing = ", ".join(f"{key}={held!r}" for key, held in value.parameters().items() if held != usual[key])
+    return f"{value.name}({differing})" if differing else value.name

@@ -43,12 +43,17 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Saliency(Attack):
-    """Greedy by the gradient; a point with k changes is asked about in step k, so `steps` − 1 changes are the most."""
+    """Change one site after the other, each time the one whose gradient promises most. It is one of the oldest sparse
+    attacks, and a baseline.
+
+    A point with k changes is asked about in step k, so `steps` − 1 changes are the most.
+    """
 
     name: str = "saliency"
     steps: Count = 1000
     loss: LossName = "margin"
 
+    asks: ClassVar[str] = "2 queries a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/1511.07528"
     finite_box: ClassVar[bool] = True
 

@@ -20,7 +20,7 @@ code in several points; docs/adr/0002 lists each with what is done here.
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -47,31 +47,34 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class SigmaZero(Attack):
-    """σ-zero. Turning a switch off, or the optimiser to "sgd", gives the paper's ablations.
+    """Descend on the loss plus a smooth count of the changed features, and set small changes to zero after every step.
+    The threshold for that rises while a sample is fooled and falls while it is not.
 
-    order="paper" with optimizer="sgd" is the pseudo-code to the letter: the first projection uses the initial
-    threshold, the threshold is not clamped, and the last iterate is evaluated too.
-    The step size falls along a cosine to `step_size_end` times itself; with 1 it stays. `beta2` is Adam's.
-    `normalize` divides the gradient by its norm, the one that `grad_norm` names: "inf" or a number above 0.
+    Turning a switch off, or the optimiser to "sgd", gives the paper's ablations. `order="paper"` with `optimizer="sgd"`
+    is the pseudo-code to the letter: the first projection uses the initial threshold, the threshold is not clamped, and
+    the last iterate is evaluated too. The step size falls along a cosine.
     """
 
     name: str = "sigma-zero"
     steps: Count = 1000
-    step_size: Positive = 1.0
-    step_size_end: Positive = 0.1
-    beta2: Momentum = 0.999
+    step_size: Annotated[Positive, "length of a step, in units of the box"] = 1.0
+    step_size_end: Annotated[Positive, "what is left of the step size at the end, as a share"] = 0.1
+    beta2: Annotated[Momentum, "Adam's weight of past squared gradients"] = 0.999
     loss: LossName = "hinge"
-    smoothing: Positive = 1e-3
-    threshold: NotNegative = 0.3
-    threshold_rate: NotNegative = 0.01
-    normalize: bool = True
-    grad_norm: Positive | Literal["inf"] = "inf"
-    adaptive_threshold: bool = True
-    projection: bool = True
-    l0_term: bool = True
-    optimizer: Literal["adam", "sgd"] = "adam"
-    order: Literal["released", "paper"] = "released"
+    smoothing: Annotated[Positive, "how smooth the stand-in for the count is; smaller is closer to the count"] = 1e-3
+    threshold: Annotated[NotNegative, "changes below it are set to zero, at first"] = 0.3
+    threshold_rate: Annotated[NotNegative, "how fast the threshold rises and falls"] = 0.01
+    normalize: Annotated[bool, "divide gradients by their norm"] = True
+    grad_norm: Annotated[Positive | Literal["inf"], "which norm: inf for the largest entry, or a p such as 2"] = "inf"
+    adaptive_threshold: Annotated[bool, "let the threshold follow success; off for an ablation"] = True
+    projection: Annotated[bool, "set changes below the threshold to zero; off for an ablation"] = True
+    l0_term: Annotated[bool, "add the stand-in for the count to the loss; off for an ablation"] = True
+    optimizer: Annotated[Literal["adam", "sgd"], "how steps follow gradients: adam or sgd"] = "adam"
+    order: Annotated[Literal["released", "paper"], "released: as the authors' code; paper: as their pseudo-code"] = (
+        "released"
+    )
 
+    asks: ClassVar[str] = "2 queries a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/2402.01879"
     version: ClassVar[int] = 2
     aliases: ClassVar[dict[str, str]] = {

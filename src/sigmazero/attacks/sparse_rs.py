@@ -22,7 +22,7 @@ fresh values; the change stays if the loss fell. Points where the released code 
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -49,16 +49,18 @@ class State(budget.State):
 
 @dataclass(frozen=True, kw_only=True)
 class SparseRS(budget.BudgetAttack):
-    """Sparse-RS for the l0 norm; `steps` is its number of queries.
+    """Search at random within a budget: exchange some of the k changed sites and keep what is better. It needs no
+    gradients, so it shows whether gradients mislead.
 
-    initial_share is what the paper calls α_init: 0.8 in the released class, 0.3 in its ImageNet runs.
+    The paper calls `initial_share` α_init: 0.8 in the released class, 0.3 in its ImageNet runs.
     """
 
     name: str = "sparse-rs"
-    steps: Count = 10_000
-    initial_share: Share = 0.8
+    steps: Annotated[Count, "queries"] = 10_000
+    initial_share: Annotated[Share, "share of the changed sites that are exchanged at first"] = 0.8
     loss: LossName = "margin"
 
+    asks: ClassVar[str] = "1 query a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/2006.12834"
     version: ClassVar[int] = 2
     needs: ClassVar[Ability] = "scores"
@@ -147,9 +149,8 @@ class SparseRS(budget.BudgetAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class InnerRS(SparseRS):
-    """Sparse-RS with values from anywhere in the box.
-
-    A defence that throws away the largest and smallest inputs throws away corners; it keeps values between them.
+    """Run Sparse-RS with values from anywhere in the box. A defence that throws away the largest and smallest inputs
+    throws away corners, and keeps values between them.
     """
 
     name: str = "sparse-rs-inner"

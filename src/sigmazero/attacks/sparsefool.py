@@ -124,21 +124,23 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class SparseFool(Attack):
-    """SparseFool; `pull` is λ. A step is a whole DeepFool run, a walk and a test.
+    """Take the boundary for flat near the input and walk to it along single coordinates. It needs few steps, each of
+    them a whole DeepFool run, a walk and a test.
 
-    Counting: each DeepFool step costs two forwards and a backward per class looked at; the torchattacks code shares
-    a forward between the test and the next step. Unlike it, the last point is tested too.
+    Each DeepFool step costs two forwards and a backward for each class that it looks at; the torchattacks code shares a
+    forward between the test and the next step. Unlike it, the last point is tested too.
     """
 
     name: str = "sparsefool"
     steps: Count = 20
-    pull: Positive = 3.0
-    overshoot: NotNegative = 0.02
-    inner_steps: Count = 50
-    classes: Annotated[int, Range(least=2)] | None = 10
-    variant: Literal["published", "torchattacks"] = "published"
+    pull: Annotated[Positive, "how fast it walks towards the boundary, the paper's λ"] = 3.0
+    overshoot: Annotated[NotNegative, "how far beyond the boundary a step aims"] = 0.02
+    inner_steps: Annotated[Count, "steps of the DeepFool inside at most"] = 50
+    classes: Annotated[Annotated[int, Range(least=2)] | None, "how many classes DeepFool looks at; None for all"] = 10
+    variant: Annotated[Literal["published", "torchattacks"], "whose code it follows"] = "published"
 
     spaces: ClassVar[bool] = False
+    asks: ClassVar[str] = "a DeepFool run a step: dozens of queries"
     paper: ClassVar[str] = "https://arxiv.org/abs/1811.02248"
     goals: ClassVar[tuple[GoalName, ...]] = ("untargeted",)
     capturable: ClassVar[bool] = False

@@ -25,7 +25,7 @@ that does not change any more is drawn anew. Points where the released code diff
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -50,17 +50,22 @@ class State(budget.State):
 
 @dataclass(frozen=True, kw_only=True)
 class SparsePGD(budget.BudgetAttack):
-    """sPGD. gradient="projected" moves the magnitude at the chosen sites only, "unprojected" at every site."""
+    """Learn a mask of k sites and the values there, each by gradient steps, within a budget. A mask that stays the same
+    for long is drawn anew.
+    """
 
     name: str = "spgd-unprojected"
     steps: Count = 10_000
-    gradient: Literal["projected", "unprojected"] = "unprojected"
-    step_size: Positive = 0.25
-    mask_step_size: Positive = 0.25
-    patience: Count = 3
-    patience_counts: Literal["consecutive", "total"] = "consecutive"
+    gradient: Annotated[Literal["projected", "unprojected"], "move values at chosen sites, or at all"] = "unprojected"
+    step_size: Annotated[Positive, "length of a step, in units of the box"] = 0.25
+    mask_step_size: Annotated[Positive, "length of a step of the mask"] = 0.25
+    patience: Annotated[Count, "steps without a new mask before it is drawn anew"] = 3
+    patience_counts: Annotated[Literal["consecutive", "total"], "whether these steps must be consecutive"] = (
+        "consecutive"
+    )
     loss: LossName = "cross-entropy"
 
+    asks: ClassVar[str] = "2 queries a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/2405.05075"
 
     @property

@@ -19,7 +19,7 @@ features one by one, and positions are counted.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -42,15 +42,17 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class VFGA(Attack):
-    """VFGA; a step asks about 2 · samples + 1 points. A row ends when it is fooled or has no feature left.
+    """Change one more feature in every step, by a random amount that is the best of several. A sample ends when it is
+    fooled or has no feature left.
 
     The reference changes one feature of an input that is already wrong; here such inputs never reach the attack.
     """
 
     name: str = "vfga"
     steps: Count = 1000
-    samples: Count = 10
+    samples: Annotated[Count, "random amounts tried for each of the two features"] = 10
 
+    asks: ClassVar[str] = "2 × `samples` + 2 queries a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/2011.12423"
     aliases: ClassVar[dict[str, str]] = {"n_samples": "samples"}
     keeps_own: ClassVar[bool] = True

@@ -5,7 +5,6 @@
 
 from sigmazero import models
 from sigmazero.attacks import ATTACKS
-from sigmazero.attacks import words as attack_words
 from sigmazero.core.attack import Attack
 from sigmazero.core.model import Ability
 from sigmazero.data import DATASETS
@@ -24,7 +23,7 @@ def attack_rows(needs: Ability | None = None) -> list[dict[str, str]]:
             "kind": f"{attack.kind} of pixels" if counts_pixels(attack) else attack.kind,
             "goals": ", ".join(attack.goals),
             "needs": attack.needs,
-            "cost": attack_words.cost(attack).replace("`", ""),
+            "cost": attack.asks.replace("`", ""),
             "paper": attack.paper,
         }
         for attack in ATTACKS.values()

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypedDict, Unpack, cast
 
 from torch import Tensor, nn
 
@@ -54,7 +54,7 @@ class Attack(ABC):
     """
 
     name: str
-    steps: Count
+    steps: Annotated[Count, "most steps of a sample"]
 
     kind: ClassVar[Literal["minimum-norm", "budget"]] = "minimum-norm"
     goals: ClassVar[tuple[GoalName, ...]] = ("untargeted", "targeted")
@@ -65,6 +65,7 @@ class Attack(ABC):
     spaces: ClassVar[bool] = True  # whether it copes with an oracle that asks about the nearest legal point
     takes: ClassVar[frozenset[str]] = frozenset()  # which of `start` and `pool` it begins from; others are refused
     unroll: ClassVar[int] = 5  # steps recorded together: the launch and the copies around a recording are shared
+    asks: ClassVar[str] = ""  # how many queries a step costs, in words
     paper: ClassVar[str]
     version: ClassVar[int] = 1
     aliases: ClassVar[dict[str, str]] = {}  # what other libraries call its parameters; sz.NAME(...) takes these names

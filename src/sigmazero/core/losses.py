@@ -18,7 +18,7 @@ from sigmazero.core.parameters import OneOf
 Loss = Callable[[Tensor, Goal], Tensor]
 
 LOSSES: dict[str, Loss] = {}
-LossName = Annotated[str, OneOf(LOSSES)]
+LossName = Annotated[str, OneOf(LOSSES), "what the attack descends on"]
 
 
 def loss(function: Loss) -> Loss:

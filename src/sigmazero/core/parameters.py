@@ -2,8 +2,9 @@
 
     steps: Count = 1000                                   momentum: Momentum = 0.9
     classes: Annotated[int, Range(least=2)] | None = 10   order: Literal["released", "paper"] = "released"
+    pull: Annotated[Positive, "how fast it walks towards the boundary"] = 3.0
 
-A number is always finite. Types that several attacks need have names below.
+A number is always finite. A text says what the parameter means. Types that several attacks need have names below.
 """
 
 import math
@@ -126,6 +127,20 @@ def checked(owner: type, name: str, value: Any) -> Any:
     raise ValueError(f"{name}={shown!r} {verb} {words}")
 
 
+def meaning(owner: type, name: str) -> str:
+    """Return the text of a parameter: of its field, or of the same field of the nearest class above.
+
+    >>> from sigmazero.attacks.fmn import FMN
+    >>> meaning(FMN, "steps")
+    'most steps of a sample'
+    """
+    for each in owner.__mro__:
+        hint = get_type_hints(each, include_extras=True).get(name)
+        if texts := [extra for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, str)]:
+            return texts[-1]
+    return ""
+
+
 def takes_model(owner: type, name: str) -> bool:
     """Whether a parameter of an attack is a network, which plans and commands name."""
     return any(kind is NamedModel for kind, _ in alternatives(types(owner)[name]))
@@ -136,7 +151,8 @@ def alternatives(hint: Any) -> list[tuple[Any, tuple[Any, ...]]]:
     if get_origin(hint) in (Union, UnionType):
         return [one for part in get_args(hint) for one in alternatives(part)]
     if get_origin(hint) is Annotated:
-        base, *limits = get_args(hint)
+        base, *extras = get_args(hint)
+        limits = [extra for extra in extras if not isinstance(extra, str)]
         return [(kind, (*inner, *limits)) for kind, inner in alternatives(base)]
     if get_origin(hint) is Literal:
         words = get_args(hint)

@@ -53,27 +53,29 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class BrendelBethge(Attack):
-    """Brendel & Bethge. `start_from` says where starting points come from; points passed to `run` are taken instead.
+    """Start at an adversarial point far away and follow the decision boundary towards the input. Each step solves a
+    small optimisation problem.
 
-    radius is the first trust radius per feature and sample of a batch of `radius_batch`; it is multiplied by
-    radius_decay about radius_decays times during a run. The reference's radius grows with its batch; 32 is the batch of
-    the published comparisons, and with 1 so few features move per step that short runs end far from the boundary.
+    Points passed to `run` as `start` come before those of `start_from`. The radius is multiplied by `radius_decay`
+    about `radius_decays` times during a run. The reference's radius grows with its batch; 32 is the batch of the
+    published comparisons, and with 1 so few features move per step that short runs end far from the boundary.
     """
 
     name: str = "bb"
     steps: Count = 1000
-    overshoot: Annotated[float, Range(least=1, below=2)] = 1.1
-    radius: Positive = 1e-3
-    radius_batch: Count = 32
-    radius_decay: Positive = 0.5
-    radius_decays: Count = 20
-    momentum: Momentum = 0.8
-    halvings: Whole = 10
-    tolerance: NotNegative = 1e-4
-    start_from: Literal["noise", "pool"] = "noise"
-    directions: Count = 1000
-    blends: Count = 1000
+    overshoot: Annotated[float, Range(least=1, below=2), "how far beyond the boundary a step aims"] = 1.1
+    radius: Annotated[Positive, "the first trust radius per feature"] = 1e-3
+    radius_batch: Annotated[Count, "the batch for which the reference chose its radius"] = 32
+    radius_decay: Annotated[Positive, "what the radius is multiplied by when it shrinks"] = 0.5
+    radius_decays: Annotated[Count, "how often it shrinks in a run"] = 20
+    momentum: Annotated[Momentum, "weight of the past in the running gradient"] = 0.8
+    halvings: Annotated[Whole, "halvings of the way from the start to the input"] = 10
+    tolerance: Annotated[NotNegative, "changes this small, as a share of the box, are undone"] = 1e-4
+    start_from: Annotated[Literal["noise", "pool"], "noise: random points; pool: inputs of other classes"] = "noise"
+    directions: Annotated[Count, "random points that are tried as a start at most"] = 1000
+    blends: Annotated[Count, "places between the input and a start that are tried"] = 1000
 
+    asks: ClassVar[str] = "2 queries a step, and a start"
     paper: ClassVar[str] = "https://arxiv.org/abs/1907.01003"
     keeps_own: ClassVar[bool] = True
     finite_box: ClassVar[bool] = True

@@ -23,7 +23,7 @@ for fewer changes.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -51,20 +51,18 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Genetic(Attack):
-    """Genetic search; `steps` are generations, and each costs `population` queries.
-
-    parents    points that the children of the next generation come from
-    mutations  how many changed sites of a child mutate, and how many others, on average
-    penalty    what changing every site would count, where the clean input's whole margin counts 1
+    """Breed sets of changes from the better half of a population, by the scores of a model. It is known from attacks on
+    malware detectors, and a baseline.
     """
 
     name: str = "genetic"
-    steps: Count = 100
-    population: Count = 50
-    parents: Count = 25
-    mutations: Positive = 2.0
-    penalty: NotNegative = 1.0
+    steps: Annotated[Count, "generations"] = 100
+    population: Annotated[Count, "points of a generation, each of them a query"] = 50
+    parents: Annotated[Count, "points that the next generation comes from"] = 25
+    mutations: Annotated[Positive, "how many changed sites of a child mutate, and how many others, on average"] = 2.0
+    penalty: Annotated[NotNegative, "what changing every site would count, where the clean margin counts 1"] = 1.0
 
+    asks: ClassVar[str] = "`population` queries a step"
     paper: ClassVar[str] = "https://github.com/pralab/elsa-cybersecurity"
     version: ClassVar[int] = 2
     needs: ClassVar[Ability] = "scores"

@@ -17,7 +17,7 @@ query exchanges a changed site for another: the number of changes stays, and oth
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -50,15 +50,15 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelSwap(Attack):
-    """Put back, exchange, put back; a step is a query.
-
-    radius  how near a new site is to a changed one, every other time, for inputs with positions
+    """Start far away and put changes back, or exchange them, as long as the class stays wrong. It needs no more of a
+    model than a class.
     """
 
     name: str = "label-swap"
-    steps: Count = 2000
-    radius: Whole = 1
+    steps: Annotated[Count, "queries of the search"] = 2000
+    radius: Annotated[Whole, "how far “near” reaches, for inputs with positions"] = 1
 
+    asks: ClassVar[str] = "1 query a step"
     paper: ClassVar[str] = "docs/blackbox.md"
     version: ClassVar[int] = 2
     needs: ClassVar[Ability] = "labels"

@@ -14,7 +14,7 @@ network is at hand that resembles the model, pass it as `surrogate`: the search 
 """
 
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -127,7 +127,7 @@ class QuerySearch(SwapSearch):
     takes: ClassVar[frozenset[str]] = frozenset()
 
     @property
-    def asks(self) -> int:
+    def step_cost(self) -> int:
         """Queries of a step."""
         return self.proposals
 
@@ -175,21 +175,20 @@ class QuerySearch(SwapSearch):
 
 @dataclass(frozen=True, kw_only=True)
 class QuerySwap(QuerySearch):
-    """Swap search without gradients; parameters that are not listed here are those of swap search.
+    """Run a swap search with the scores of a model alone. It learns from its own queries which sites matter, and may
+    begin with what fools a network that resembles the model (`surrogate`).
 
-    steps      queries of the search, all of them forward passes, where `queries` does not limit them
-    queries    the most a sample may ask, clean check and verification included; None for `steps` and these checks
-    share      part of the queries for a look at all sites, in tiles
-    openings   whole choices after that
-    surrogate  a network that resembles the model, with gradients; in plans and commands its name
+    The limit `queries` includes the clean check and the verification. Parameters that are not listed here are those of
+    swap search.
     """
 
     name: str = "query-swap"
-    steps: Count = 2000
-    share: Share = 0.05
-    openings: Whole = 20
-    surrogate: Surrogate | None = None
+    steps: Annotated[Count, "queries of the search"] = 2000
+    share: Annotated[Share, "part of the queries for a first look at all sites, in tiles"] = 0.05
+    openings: Annotated[Whole, "whole choices that are tried after the first look"] = 20
+    surrogate: Annotated[Surrogate | None, "a network that resembles the model; in a command its name"] = None
 
+    asks: ClassVar[str] = "1 query a step"
     paper: ClassVar[str] = "docs/blackbox.md"
     version: ClassVar[int] = 2
 

@@ -110,32 +110,25 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SwapSearch(Attack):
-    """Swap search from the points passed as `start`, or from the best point known.
+    """Make an adversarial example sparser by exchanging the sites it changes. The search starts from points that are
+    given, or from the best point known; `sz.refine` runs it.
 
-    proposals  points per step; the last one asks for a gradient too, so a step costs one query more
-    radius     how far "near" reaches, for inputs with positions; for blind draws twice as far
-    sharpness  power of the gain by which sites anywhere are drawn
-    choices    what a whole new choice is expected to save at first, in units of an exchange; 0 for no such choices
-    trust      how many proposals the first expectation of a place is worth
-    heat       share of its margin that a stuck point may lose, on average, at the start of a long search
-    momentum   weight of the past in the running gradient, at first
-    jitter     largest relative noise on a gain in a whole new choice
-    queries    the most a sample may ask, forwards and backwards, clean check and verification included; None for no
-               limit
+    The limit `queries` includes the clean check and the verification.
     """
 
     name: str = "swap-search"
     steps: Count = 200
-    proposals: Count = 5
-    radius: Whole = 1
-    sharpness: Whole = 2
-    choices: NotNegative = 5.0
-    trust: Positive = 10.0
-    heat: NotNegative = 0.2
-    momentum: Momentum = 0.7
-    jitter: NotNegative = 0.25
-    queries: Annotated[int, Range(least=LEAST)] | None = None
+    proposals: Annotated[Count, "points per step; the last one asks for a gradient too where there is one"] = 5
+    radius: Annotated[Whole, "how far “near” reaches, for inputs with positions"] = 1
+    sharpness: Annotated[Whole, "power of the gain by which sites are drawn"] = 2
+    choices: Annotated[NotNegative, "what a whole new choice saves at first, in exchanges; 0 for none"] = 5.0
+    trust: Annotated[Positive, "how many proposals the first expectation of a place is worth"] = 10.0
+    heat: Annotated[NotNegative, "share of its margin that a stuck point may lose at the start of a long search"] = 0.2
+    momentum: Annotated[Momentum, "weight of the past in the running gradient"] = 0.7
+    jitter: Annotated[NotNegative, "largest relative noise on a gain in a whole new choice"] = 0.25
+    queries: Annotated[Annotated[int, Range(least=LEAST)] | None, "most that a sample may ask, both ways"] = None
 
+    asks: ClassVar[str] = "`proposals` + 1 queries a step"
     paper: ClassVar[str] = "docs/stronger.md"
     version: ClassVar[int] = 2
     unroll: ClassVar[int] = 1
@@ -148,7 +141,7 @@ class SwapSearch(Attack):
         return self.queries
 
     @property
-    def asks(self) -> int:
+    def step_cost(self) -> int:
         """Queries of a step."""
         return self.proposals + 1
 
@@ -206,12 +199,12 @@ class SwapSearch(Attack):
             wins=tries * torch.stack([usual] * PLACES + [choice], 1),
             tries=tries,
             luck=noise.source(oracle.problem.seed, oracle.problem.ids, stream=1),
-            done=sites.finished(oracle, self.asks, self.queries),
+            done=sites.finished(oracle, self.step_cost, self.queries),
         )
 
     def spent(self, incumbents: Incumbents) -> Tensor | None:
         """Rows for which another step could exceed the limit of queries."""
-        return None if self.queries is None else sites.spent(incumbents, self.asks, self.queries)
+        return None if self.queries is None else sites.spent(incumbents, self.step_cost, self.queries)
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Make the proposals one after the other, the last one with a gradient."""
@@ -371,7 +364,7 @@ class SwapSearch(Attack):
             stuck=gain.amax(1) == 0,
             wins=known.wins,
             tries=known.tries,
-            done=sites.finished(oracle, self.asks, self.queries),
+            done=sites.finished(oracle, self.step_cost, self.queries),
         )
 
 

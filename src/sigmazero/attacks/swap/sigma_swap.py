@@ -32,30 +32,30 @@ SigmaZeroLike = Annotated[Attack, Kind(Walker, "sigma-zero or a variant of it")]
 
 @dataclass(frozen=True, kw_only=True)
 class SigmaSwap(SwapSearch):
-    """σ-swap within a limit of queries; parameters that are not listed here are those of the search.
+    """Find a fair example by a short σ-zero. Then exchange changed sites for others, one change below the best, until
+    the queries are spent.
 
-    queries  the most a sample may ask, forwards and backwards, clean check and verification included; with None as
-             many as sigma-zero asks in `steps` steps
-    share    part of the queries for the first phase
-    warm_up  fewest steps of the first phase; they may take half of the queries, or 30 steps where that is more
-    first    the σ-zero of the first phase; its number of steps follows from the above
+    The limit `queries` includes the clean check and the verification; without it there are as many queries
+    as σ-zero asks in `steps` steps. The first phase may take half of them, or 30 steps where that is more.
 
     A problem is hard if one class alone is the goal or the input is large. Then σ-zero needs more steps to come near
-    the fewest changes, and whole choices do not pay: `warm_up_hard` and `first_hard` hold instead, the warm-up may
+    the fewest changes, and whole choices do not pay: `warm_up_hard` and `first_hard` hold instead, the first phase may
     take all queries, and no whole choices are made.
 
-    Where most features are binary σ-zero meets every legal value on its way, and finds other sets of features for long:
-    it gets six tenths of the queries and `first_hard` holds; no whole choices are made, and no worse point is kept.
+    Where most features are binary, σ-zero meets every legal value on its way, and finds other sets of features for
+    long: it gets six tenths of the queries and `first_hard` holds; no whole choices are made, and no worse point is
+    kept.
     """
 
     name: str = "sigma-swap"
     steps: Count = 1000
-    share: Share = 0.2
-    warm_up: Whole = 50
-    first: SigmaZeroLike = FIRST
-    warm_up_hard: Whole = 250
-    first_hard: SigmaZeroLike = FIRST_HARD
+    share: Annotated[Share, "part of the queries for the first phase"] = 0.2
+    warm_up: Annotated[Whole, "fewest steps of the first phase"] = 50
+    first: Annotated[SigmaZeroLike, "the σ-zero of the first phase"] = FIRST
+    warm_up_hard: Annotated[Whole, "the same for hard problems: large inputs, or a target class"] = 250
+    first_hard: Annotated[SigmaZeroLike, "the σ-zero of the first phase of hard problems"] = FIRST_HARD
 
+    asks: ClassVar[str] = "at most `queries`, or 2 × steps"
     paper: ClassVar[str] = "docs/stronger.md"
     takes: ClassVar[frozenset[str]] = frozenset()
 

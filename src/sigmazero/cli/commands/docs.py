@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from sigmazero.attacks import ATTACKS
-from sigmazero.attacks import words as attack_words
+from sigmazero.attacks.registry import idea, parameter_rows
 from sigmazero.bench import plan_file
 from sigmazero.cli.catalogue import attack_rows, counts_pixels, dataset_rows, model_rows, without
 from sigmazero.cli.console import show_path, tell
@@ -107,9 +107,9 @@ def _attack_sections() -> Iterator[str]:
     )
     for attack in ATTACKS.values():
         yield f"## {attack.name}"
-        yield f"{attack_words.idea(attack)} {_paper(attack.paper, 'Paper', 'More')}."
-        yield _describe(attack)
-        yield markdown([row | _as_code(row) for row in attack_words.parameter_rows(attack)])
+        yield f"{idea(attack)} {_paper(attack.paper, 'Paper', 'More')}."
+        yield from _describe(attack)
+        yield markdown([row | _as_code(row) for row in parameter_rows(attack)])
 
 
 def _as_code(row: dict[str, str]) -> dict[str, str]:
@@ -124,13 +124,14 @@ def _paper(place: str, paper: str = "", page: str = "") -> str:
     return f"[{page or 'our own'}]({own})" if own != place else f"[{f'{paper}: {words}' if paper else words}]({place})"
 
 
-def _describe(attack: Attack) -> str:
-    """The docstring of an attack; for a preset, the attack it is a preset of."""
+def _describe(attack: Attack) -> Iterator[str]:
+    """Yield what follows in the docstring of an attack; for a preset, the attack it is a preset of."""
     base = next(field.default for field in fields(attack) if field.name == "name")
     if base in ATTACKS and base != attack.name:
         pixels = " Its budget counts pixels, each with all its channels, also where a run counts features."
-        return f"[{base}](#{base}) with other parameters." + (pixels if counts_pixels(attack) else "")
-    return inspect.cleandoc(type(attack).__doc__ or "")
+        yield f"[{base}](#{base}) with other parameters." + (pixels if counts_pixels(attack) else "")
+    elif more := inspect.cleandoc(type(attack).__doc__ or "").partition("\n\n")[2]:
+        yield more
 
 
 def _command_sections(command: Any, path: str) -> Iterator[str]:

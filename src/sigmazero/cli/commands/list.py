@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import sigmazero as sz
-from sigmazero.attacks import words as attack_words
+from sigmazero.attacks.registry import idea, parameter_rows
 from sigmazero.cli.catalogue import WORDS, attack_rows, dataset_rows, model_rows, without
 from sigmazero.cli.console import out, say
 from sigmazero.core.model import ABILITIES, Ability
@@ -51,11 +51,11 @@ def attacks(name: AttackWanted = None, needs: Needs = None) -> None:
 def _describe(attack: sz.Attack) -> None:
     """Print what there is to know of an attack before one uses it."""
     say(attack.name, style="bold")
-    out().print(attack_words.idea(attack))
+    out().print(idea(attack))
     goals = " and ".join(attack.goals)
-    say(f"{attack.kind}, {goals}; needs {attack.needs}; {attack_words.cost(attack)}".replace("`", "").rstrip("; "))
+    say(f"{attack.kind}, {goals}; needs {attack.needs}; {attack.asks}".replace("`", "").rstrip("; "))
     say(attack.paper)
-    out().print(rich_table(attack_words.parameter_rows(attack), left=("parameter", "default", "meaning")))
+    out().print(rich_table(parameter_rows(attack), left=("parameter", "default", "meaning")))
     say(f"change one with: --set KEY=VALUE, or in Python sz.get({attack.name!r}, KEY=VALUE)")
 
 
