@@ -12,7 +12,7 @@ from sigmazero.cli.console import out, say
 from sigmazero.cli.fitting import show_rows
 from sigmazero.cli.plans import show_missing
 from sigmazero.report.html.summary import count
-from sigmazero.report.tables.status import duration
+from sigmazero.report.status import duration
 from sigmazero.report.tables.text import LEFT, number
 from sigmazero.store.store import Store
 

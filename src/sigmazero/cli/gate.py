@@ -22,7 +22,7 @@ from sigmazero.core.files import replacing, same_file, writable
 from sigmazero.core.findings import Finding
 from sigmazero.core.metrics import median
 from sigmazero.data import Rows
-from sigmazero.report.tables.status import duration
+from sigmazero.report.status import duration
 from sigmazero.report.tables.text import interval, number, rich_table
 
 FailUnder = Annotated[

@@ -167,7 +167,7 @@ def named(runs: Sequence[Run]) -> list[Run]:
 
 @dataclass(frozen=True)
 class Best:
-    """The best of several runs for each row: its changes, and the place of the run that found it (−1: none)."""
+    """The best of a pool of runs for each row: its changes, and the place of the run that found it (−1: none)."""
 
     rows: Integers
     changes: Floats
@@ -210,20 +210,28 @@ class Group:
         return self.runs[0]
 
     @cached_property
+    def pool(self) -> tuple[Run, ...]:
+        """Return the runs whose best counts: those without a budget if there are any, or one if they share no row."""
+        runs = self.free or self.runs
+        return runs if len(reduce(np.intersect1d, [run.facts.row for run in runs])) else runs[:1]
+
+    @cached_property
     def rows(self) -> Integers:
-        """Return the rows that all runs have, those without a budget if there are any."""
-        return reduce(np.intersect1d, [run.facts.row for run in self.free or self.runs])
+        """Return the rows that all runs of the pool have."""
+        return reduce(np.intersect1d, [run.facts.row for run in self.pool])
 
     @cached_property
     def best(self) -> Best:
-        """Return the fewest changes found for each of `rows`, by runs without a budget if there are any."""
-        return envelope(self.free or self.runs, self.rows)
+        """Return the fewest changes that the pool found for each of `rows`."""
+        found = np.stack([run.changes[run.places(self.rows)] for run in self.pool])
+        fewest = found.min(axis=0)
+        return Best(self.rows, fewest, np.where(np.isfinite(fewest), found.argmin(axis=0), -1))
 
     @cached_property
     def lower(self) -> Floats | None:
         """Return the changes that each of `rows` is proved to need; None where nothing is proved."""
-        known = [run.lower[run.places(self.rows)] for run in self.free or self.runs if run.lower is not None]
-        return np.max(known, axis=0) if known and len(self.rows) else None
+        known = [run.lower[run.places(self.rows)] for run in self.pool if run.lower is not None]
+        return np.max(known, axis=0) if known else None
 
     @property
     def count(self) -> str:
@@ -317,16 +325,6 @@ def _parts(run: Run) -> dict[str, str]:
         "code": run.code,
         "unit": run.unit,
     }
-
-
-def envelope(runs: Sequence[Run], rows: Integers) -> Best:
-    """Return the best of several runs for each row, all of which must have these rows."""
-    if not len(rows):
-        return Best(rows, np.zeros(0), np.zeros(0, np.int64))
-    found = np.stack([run.changes[run.places(rows)] for run in runs])
-    first = found.argmin(axis=0)
-    best = found.min(axis=0)
-    return Best(rows, best, np.where(np.isfinite(best), first, -1))
 
 
 # Figures --------------------------------------------------------------------------------------------------------------

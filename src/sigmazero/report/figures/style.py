@@ -34,6 +34,18 @@ COLOURS = {
     "genetic": "#4D9221",
     "saliency": "#2B8CBE",
 }
+DARK = {  # the same colours on dark paper, where those would not be seen
+    "#0072B2": "#147DB8",
+    "#882255": "#A96085",
+    "#332288": "#7A6FB2",
+    "#AA4499": "#B255A2",
+    "#117733": "#2E874B",
+    "#661100": "#9F695E",
+    "#B2182B": "#C55260",
+    "#7B61C4": "#8067C6",
+    "#6B6B6B": "#777777",
+    "#8C6D31": "#917339",
+}
 VARIANTS = ("-paper", "-min", "-at", "-inner")  # ends of names that share the colour of the name before them
 OTHERS = tuple(COLOURS.values())[:13]  # a fixed list, so that a name that is not known keeps its colour
 LESS, MORE = "#5E3C99", "#B35806"  # of a value that became less, and more; apart for colour-blind readers
@@ -57,6 +69,18 @@ def colour(attack: str) -> str:
     for end in VARIANTS:
         base = base.removesuffix(end)
     return COLOURS[base] if base in COLOURS else OTHERS[_number(base) % len(OTHERS)]
+
+
+def pair(attack: str) -> tuple[str, str]:
+    """Return an attack's colour on light and on dark paper."""
+    light = colour(attack)
+    return light, DARK.get(light, light)
+
+
+def css_dash(attack: str) -> str:
+    """Return the dashes of an attack's line for SVG; empty for a solid one."""
+    found = dash(attack)
+    return "" if isinstance(found, str) else " ".join(f"{2 * length:g}" for length in found[1])
 
 
 def known_colour(label: str | None) -> str | None:

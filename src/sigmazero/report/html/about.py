@@ -7,7 +7,7 @@ from typing import Any
 
 from sigmazero.report.html.shell import Html, element, join
 from sigmazero.report.html.tables import HtmlCell, HtmlTable
-from sigmazero.report.tables.status import duration
+from sigmazero.report.status import duration
 from sigmazero.report.tables.text import number
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import CellStatus

@@ -7,7 +7,7 @@ from typing import Any
 
 from sigmazero.report.html.shell import Html, asset, document, element, join
 from sigmazero.report.html.tables import HtmlCell, HtmlTable, render
-from sigmazero.report.tables.status import running, status_rows
+from sigmazero.report.status import running, status_rows
 from sigmazero.store.store import CellStatus, Failure, Store
 
 WORDS = ("state", "model", "data", "attack")

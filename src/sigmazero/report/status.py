@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sigmazero.report.tables.text import number
+from sigmazero.report.formats import number
 from sigmazero.store.store import CellStatus
 
 ORDER = ("failed", "running", "begun", "waiting", "done")

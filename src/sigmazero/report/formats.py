@@ -1,0 +1,275 @@
+"""Write figures as text: numbers, and tables for the terminal, Markdown and CSV (LaTeX is in `latex`)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from sigmazero.core import metrics
+from sigmazero.core.messages import harmless, visible
+from sigmazero.core.result import Result
+from sigmazero.report.intervals import wilson
+from sigmazero.report.runs import choose_ks
+from sigmazero.report.table import ENDS, Column, Line, Table, best, difference, ends
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+TextRow = Mapping[str, str]
+Text = Callable[[str], str]
+
+NONE = "–"
+# Headings of columns of words in the tables of a store.
+LEFT = ("model", "data", "attack", "goal", "unit", "state", "precision", "space")
+QUERIES = "the paper's queries leave out the clean check and the final verification."
+CAVEAT = f"In brackets ours less the paper's; {QUERIES}"
+FEW = 500  # samples below which a difference from the paper is likely to be chance
+
+
+# Numbers --------------------------------------------------------------------------------------------------------------
+
+
+def percent(share: float | None) -> str:
+    """Return a share as a percentage with one decimal, a dash where there is none.
+
+    >>> percent(0.656), percent(float("nan"))
+    ('65.6 %', '–')
+    """
+    return NONE if share is None or math.isnan(share) else f"{100 * share:.1f} %"
+
+
+def interval(low: float, high: float) -> str:
+    """Return where a share lies, in words.
+
+    >>> interval(0.5, 0.75), interval(0.5, 0.5)
+    ('between 50.0 % and 75.0 %', 'exactly 50.0 %')
+    """
+    return f"exactly {percent(low)}" if low == high else f"between {percent(low)} and {percent(high)}"
+
+
+def number(value: float | None, decimals: int = 2) -> str:
+    """Return a number without zeros at its end; infinity as its sign, no value as a dash.
+
+    >>> number(15.0), number(21.154), number(float("inf")), number(None)
+    ('15', '21.15', '∞', '–')
+    """
+    if value is None or math.isnan(value):
+        return NONE
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    text = f"{value:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def count(many: int, what: str) -> str:
+    """Return a number of things.
+
+    >>> count(1, "model"), count(2, "model")
+    ('1 model', '2 models')
+    """
+    return f"{many} {what}{'' if many == 1 else 's'}"
+
+
+def figure(value: float | None, column: Column) -> str:
+    """Return a figure of a table; shares in percent, without the sign."""
+    if value is None:
+        return NONE
+    if column.kind == "share":
+        return f"{100 * value:.1f}"
+    if column.kind == "l0" or math.isinf(value):
+        return number(value, 1)
+    # Two decimals are not enough for small networks.
+    return f"{value:.2f}" if value >= 0.1 or value == 0 else f"{value:.2g}"
+
+
+def ends_text(line: Line, column: Column) -> str:
+    """Return the 95 % interval of a figure in brackets, nothing where it has none."""
+    found = ends(line, column)
+    return "" if found is None else f"({figure(found[0], column)}–{figure(found[1], column)})"
+
+
+def difference_text(line: Line, column: Column) -> str:
+    """Return ours less the paper's with its sign, nothing where there is no difference to give."""
+    gap = difference(line.figures[column.name], line.paper.get(column.name))
+    return "" if gap is None else f"{'−' if gap < 0 else '+'}{figure(abs(gap), column)}"
+
+
+# Rows of text ---------------------------------------------------------------------------------------------------------
+
+
+def rows(table: Table, *, word: Text = str, strong: Text = str) -> list[dict[str, str]]:
+    """Return one dictionary of texts per line.
+
+    `word` is applied to names, headings and numbers, `strong` to the best figure of each group.
+    """
+    made = []
+    for block in table.blocks:
+        for line in block:
+            row = {word(name): word(line.words[name]) for name in table.words}
+            for column in table.columns:
+                value = line.figures[column.name]
+                text = figure(value, column)
+                if table.intervals and (between := ends_text(line, column)):
+                    text = f"{text} {between}"
+                text = word(text)
+                row[word(column.heading)] = strong(text) if value is not None and value == best(block, column) else text
+                if table.compared:
+                    row[word(f"{column.heading} paper")] = word(_paper(line, column))
+            made.append(row)
+    return made
+
+
+def _paper(line: Line, column: Column) -> str:
+    theirs = line.paper.get(column.name)
+    gap = difference_text(line, column)
+    return figure(theirs, column) + (f" ({gap})" if gap else "")
+
+
+def beside_paper(table: Table) -> list[dict[str, str]]:
+    """Return a row per run and figure, with the paper's figure beside ours: fits a terminal."""
+    made: list[dict[str, str]] = []
+    for line in (line for block in table.blocks for line in block):
+        for place, column in enumerate(table.columns):
+            made.append(
+                {
+                    **{name: line.words[name] if place == 0 else "" for name in table.words},
+                    "figure": column.heading,
+                    "ours": figure(line.figures[column.name], column),
+                    "95 %": ends_text(line, column),
+                    "paper": figure(line.paper.get(column.name), column),
+                    "less paper": difference_text(line, column) or NONE,
+                }
+            )
+    return made
+
+
+def caution(table: Table) -> str:
+    """Return why the paper's figures do not compare, or how little few samples say; nothing where all is well."""
+    lines = [line for block in table.blocks for line in block]
+    if not any(line.paper for line in lines):
+        return "The paper has no figures for these runs: models, data, attacks and steps must be those of experiments/."
+    fewest = min(int(line.figures.get("samples") or line.run.info.rows) for line in lines)
+    if fewest >= FEW:
+        return ""
+    low, high = wilson(fewest // 2, fewest)
+    wide = f"a rate of 50 % is known to within {100 * (high - low) / 2:.0f} points"
+    return f"Caution: with n = {fewest} samples {wide}; most smaller differences from the paper are chance."
+
+
+def result_row(
+    result: Result, labels: Tensor | None, ks: Sequence[float] | None = None, costs: Sequence[float] = ()
+) -> dict[str, str]:
+    """Return the figures of one result as texts.
+
+    labels  the true classes, also after a targeted attack; None where they are not known
+    ks      numbers of changes to give success rates at; by default the quartiles
+    costs   costs to give success rates at, where changes have some
+
+    With a budget only the rate there is known: a sample ends with the first point within it.
+    """
+    samples, budget = result.samples(labels), result.budget
+    asked = choose_ks([samples.changes]) if ks is None else sorted(ks)
+    row = {"samples": f"{len(result)}"}
+    for each in metrics.asked("run", [*asked, math.inf] if budget is None else [budget]):
+        value = each.value(samples)
+        if each.known(budget) and (not each.hidden or (each.seldom and value is not None)):
+            counted = each.kind == "l0" or (each.k is not None and budget is not None)
+            unit = " (pixels)" if counted and result.unit == "pixel" else ""
+            row[each.title + unit] = percent(value) if each.kind == "share" else number(value, each.decimals)
+    if budget is None and len(costs):
+        row |= {f"ASR at cost {number(cost)}": percent(result.asr_at_cost(cost)) for cost in costs}
+        row |= {"median cost": number(metrics.median(result.cost.double().cpu().numpy()))}
+    return row
+
+
+def headings(lines: Sequence[TextRow]) -> list[str]:
+    """Return every heading of these rows, in the order of first use."""
+    return list(dict.fromkeys(name for row in lines for name in row))
+
+
+# Formats --------------------------------------------------------------------------------------------------------------
+
+
+def rich_table(lines: Sequence[TextRow], left: Sequence[str] = (), *, down: bool = False) -> RichTable:
+    """Return a table for the terminal, one row per line; `left` names the columns of words.
+
+    With `down` every row becomes a column under its first text, which suits many figures of a few runs.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    names = headings(lines)
+    cells = [[row.get(name, "") for name in names] for row in lines]
+    if down:
+        turned = list(zip(names, *cells, strict=True))
+        names, cells, left = list(turned[0]), [list(line) for line in turned[1:]], turned[0][:1]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for place, name in enumerate(names):
+        justify = "left" if name in left else "right"
+        table.add_column(Text(visible(name)), justify=justify, overflow="fold", no_wrap=place == 0)  # type: ignore[arg-type]
+    for line in cells:
+        table.add_row(*(Text(visible(text).replace("\n", "\\n")) for text in line))
+    return table
+
+
+def markdown(lines: Sequence[TextRow]) -> str:
+    r"""Return rows as a Markdown table, one per line.
+
+    >>> print(markdown([{"attack": "sigma-zero", "median l0": "15"}]))
+    | attack | median l0 |
+    | --- | --- |
+    | sigma-zero | 15 |
+    """
+    names = headings(lines)
+    cells = [names, ["---"] * len(names), *([row.get(name, "") for name in names] for row in lines)]
+    return "\n".join(
+        "| " + " | ".join(" ".join(text.replace("|", "\\|").split()) for text in line) + " |" for line in cells
+    )
+
+
+def escape_markdown(text: str) -> str:
+    r"""Return a text that Markdown shows as it is; `markdown` takes care of bars.
+
+    >>> escape_markdown("a_b&<script>")
+    'a\\_b&amp;&lt;script&gt;'
+    """
+    plain = re.sub(r"([\\`*_{}\[\]#!~$])", r"\\\1", text)
+    return re.sub("[&<>]", lambda mark: {"&": "&amp;", "<": "&lt;", ">": "&gt;"}[mark.group()], plain)
+
+
+def to_markdown(table: Table) -> str:
+    """Return a caption and a Markdown table, the best of each group in bold."""
+    made = markdown(rows(table, word=escape_markdown, strong=lambda text: f"**{text}**"))
+    parts = [escape_markdown(table.caption) + ".", made, *([CAVEAT] if table.compared else [])]
+    return "\n\n".join(parts) + "\n"
+
+
+def to_csv(table: Table) -> str:
+    """Return every line with all its settings and every digit of its figures.
+
+    Success rates are shares, infinity is `inf`, and what is not known is empty.
+    """
+    lines = [line for block in table.blocks for line in block]
+    names = list(dict.fromkeys(name for line in lines for name in line.words))
+    columns = (*table.constant, *table.columns)
+    kinds = ["", "_paper", "_difference"] if table.compared else [""]
+    bounds = list(ENDS) if table.intervals else []
+    file = io.StringIO()
+    out = csv.writer(file, lineterminator="\n")
+    out.writerow([*names, *(column.name + kind for column in columns for kind in (*kinds, *bounds))])
+    for line in lines:
+        numbers: list[float | None] = []
+        for column in columns:
+            ours, theirs = line.figures[column.name], line.paper.get(column.name)
+            numbers += [ours, theirs, difference(ours, theirs)][: len(kinds)]
+            numbers += [line.figures.get(column.name + end) for end in bounds]
+        words = [harmless(line.words[name]) for name in names]
+        out.writerow([*words, *("" if value is None else repr(float(value)) for value in numbers)])
+    return file.getvalue()

@@ -1,0 +1,414 @@
+"""Make the page of a store: the answer in a sentence, tables, curves, samples, details, and where it all comes from."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from sigmazero.core import metrics
+from sigmazero.core.findings import CODES
+from sigmazero.core.messages import class_name
+from sigmazero.report import analysis, spaces
+from sigmazero.report import table as tables
+from sigmazero.report.findings import CellFindings, findings
+from sigmazero.report.formats import CAVEAT, ends_text, figure, interval, number, percent, to_csv, to_markdown
+from sigmazero.report.intervals import median_interval, wilson
+from sigmazero.report.latex import to_latex
+from sigmazero.report.pages import samples
+from sigmazero.report.pages.curve import BEST, PROVED, group_chart
+from sigmazero.report.pages.render import Cell, Column, PageTable, render
+from sigmazero.report.runs import COST, Group, Run, by_cost, groups, load, proved_ks, table_ks
+from sigmazero.report.status import duration
+from sigmazero.store.store import CellStatus, Store
+
+Compare = Callable[[tables.Table], tables.Table]
+
+STRIP, RECORDS = 8, 3  # samples above the table: pictures, or records of a table
+MAX_STRIPS = 3  # groups with samples above the table; with more of them the table comes first
+MAX_FEATURES = 20  # lines of the table of features
+MAX_STATES = 5  # incomplete runs that the top of the page lists
+USUAL_KS = (1, 5, 10, 24, 50, 100, 250, 500, 1000)  # of the table under a chart, as far as the axis goes
+SOFTWARE = {
+    "sigmazero": "sigmazero",
+    "commit": "Commit",
+    "torch": "PyTorch",
+    "numpy": "NumPy",
+    "python": "Python",
+    "device": "Device",
+    "threads": "Threads",
+    "began": "Began",
+}
+
+
+def make_page(
+    store: Store,
+    clean: samples.Clean,
+    *,
+    ks: Sequence[float] | None = None,
+    mix: bool = False,
+    compare: Compare | None = None,
+    limit: int | None = None,
+) -> str:
+    """Return the text of the page.
+
+    clean    gives the inputs of a cell, to show what was changed
+    ks       numbers of changes that tables give success rates at; by default the quartiles of the strongest attack
+    compare  puts the paper's figures beside those of a table
+    limit    samples of each data set on the page; by default what 5 MB hold
+    """
+    runs, states = load(store), store.status()
+    found = groups(runs, mix)
+    priced = groups(costly, mix) if (costly := by_cost(runs)) else []
+    packed = samples.build(found, clean, limit)
+    made = [*_tables(found, priced, ks, compare)]
+    charts = [
+        {**group_chart(group, f"curve-{at}"), "numbers": _numbers(group, f"curve-{at}")}
+        for at, group in enumerate(found)
+    ]
+    charts += [
+        {**group_chart(group, f"cost-{at}"), "numbers": _numbers(group, f"cost-{at}")}
+        for at, group in enumerate(priced)
+    ]
+    notes = _findings(found, findings(store, runs))
+    maps: dict[str, Any] = {}
+    return render(
+        "report.html",
+        title=store.path.stem,
+        store=store.path.name,
+        incomplete=_incomplete(states),
+        answers=[_answer(group, at, packed, strip=len(found) <= MAX_STRIPS) for at, group in enumerate(found)],
+        tables=made,
+        charts=charts,
+        sample_notes=packed.notes,
+        pictures=any("images" in each for each in packed.data["sets"]),
+        transfer=[_grid(each, f"transfer-{at}", each.title) for at, each in enumerate(analysis.transfer(store, runs))],
+        details=[_details(group, at, maps) for at, group in enumerate(found)],
+        findings=notes,
+        examined=bool(store.findings()),
+        software=_software(runs),
+        uncommitted=any(True in _listed(run.info.provenance.get("dirty")) for run in runs),
+        runs=[_cells(states), _parameters(runs)],
+        data={
+            "charts": {chart["name"]: chart["data"] for chart in charts},
+            "samples": packed.data,
+            "outcomes": {int(outcome): text for outcome, text in samples.OUTCOMES.items()},
+            "copies": {each.name: each.copies for each in made},
+            "maps": maps,
+        },
+    )
+
+
+# The answer -----------------------------------------------------------------------------------------------------------
+
+
+def _answer(group: Group, place: int, packed: samples.Samples, strip: bool) -> dict[str, Any]:
+    """Return what the sentence about a group needs, and the samples shown below it."""
+    changes, n, first = group.best.changes, len(group.rows), group.pool[0]
+    answer: dict[str, Any] = {
+        "title": group.title,
+        "unit": group.unit,
+        "features": _sites(first),
+        "n": n,
+        "runs": len(group.pool),
+        "by": first.name,
+        "clean": percent(metrics.clean_accuracy(first.samples)),
+        "proved": _proved(group),
+        **(_examples(group, place, packed) if strip else {"strip": [], "records": []}),
+    }
+    median = metrics.median(changes)
+    if not group.free:
+        k = float(first.budget or 0)  # the largest budget, and the best run there
+        return answer | {
+            "kind": "rate",
+            "k": number(k),
+            "n": len(first),
+            **_share(metrics.asr(first.changes, k), len(first)),
+        }
+    if math.isinf(median):
+        return answer | {"kind": "none", **_share(metrics.asr(changes), n)}
+    low, high = median_interval(changes)
+    return answer | {"kind": "median", "median": number(median, 1), "ends": f"{number(low, 1)} to {number(high, 1)}"}
+
+
+def _share(rate: float, n: int) -> dict[str, str]:
+    low, high = wilson(round(rate * n), n)
+    return {"rate": percent(rate), "ends": f"{percent(low)} to {percent(high)}"}
+
+
+def _sites(run: Run) -> int:
+    """Return how many things can change in an input; 0 if that is not known."""
+    shape = run.info.about.get("shape")
+    if shape is None:
+        return 0
+    costs = spaces.site_costs(run.info)
+    pixels = run.unit == "pixel" and len(shape) > 1
+    return len(costs) if costs is not None else math.prod(shape[1:] if pixels else shape)
+
+
+def _proved(group: Group) -> str:
+    """Return what is known of the truth: the share that stays correct, from below by proofs and from above."""
+    ks = proved_ks(group.pool)
+    if group.lower is None or not ks:
+        return ""
+    lower, found = group.lower, group.best.changes
+    shares = [f"at k = {k:g} {interval(metrics.robust(lower, k), metrics.robust(found, k))}" for k in ks]
+    return f"Robust {', '.join(shares)}; the lower ends are proved."
+
+
+def _examples(group: Group, place: int, packed: samples.Samples) -> dict[str, Any]:
+    """Return some samples from the easiest to the hardest: pictures, or records of what changed."""
+    best, shown = group.best, packed.rows[place]
+    usable = np.isfinite(best.changes) & (best.changes > 0) & np.isin(best.rows, shown)
+    order = np.flatnonzero(usable)[np.argsort(best.changes[usable], kind="stable")]
+    pictures = "images" in packed.data["sets"][packed.data["groups"][place]["set"]]
+    many = min(STRIP if pictures else RECORDS, len(order))
+    strip, records = [], []
+    for at in order[np.linspace(0, len(order) - 1, many).round().astype(int)] if many else ():
+        row, winner = int(best.rows[at]), int(best.winner[at])
+        run = group.pool[winner]
+        facts = run.facts.take(run.places(np.array([row])))
+        classes = run.info.about.get("classes")
+        before, after = (class_name(classes, int(each[0])) for each in (facts.clean_prediction, facts.prediction))
+        one = {"row": row, "before": before, "after": after, "changes": number(best.changes[at])}
+        one |= {"link": f"#sample-{place}-{row}", "key": f"{place} {row} {group.runs.index(run)}"}
+        if pictures:
+            strip.append(one)
+        elif words := packed.words.get(run.info.key):
+            records.append({**one, "fields": words[row]})
+    return {"strip": strip, "records": records}
+
+
+# Tables and numbers ---------------------------------------------------------------------------------------------------
+
+
+def _tables(
+    found: Sequence[Group], priced: Sequence[Group], ks: Sequence[float] | None, compare: Compare | None
+) -> Iterator[PageTable]:
+    """Yield the table of the runs without a budget, of those with, and one over costs, where there are such runs."""
+    free = [group for group in found if group.free]
+    made = [("minimum-norm", tables.minimum_norm(free, ks))] if free else []
+    fixed = [group for group in found if group.fixed]
+    made += [("fixed-budget", tables.fixed_budget(fixed))] if fixed else []
+    for name, table in made:
+        yield _page_table(name, table if compare is None else compare(table))
+    if priced:
+        yield _page_table("by-cost", tables.minimum_norm(priced))
+
+
+def _page_table(name: str, table: tables.Table) -> PageTable:
+    """Return a table whose first column has the attack, and below it the model where there are several."""
+    words = [word for word in table.words if word not in ("attack", "model")]
+    columns = [Column("attack"), *map(Column, words)]
+    for column in table.columns:
+        columns.append(Column(column.heading, True, column.help))
+        columns += [Column(f"{column.heading} paper", True)] if table.compared else []
+    rows = []
+    for block in table.blocks:
+        for line in block:
+            model = line.words["model"] if "model" in table.words else ""
+            row = [Cell(line.words["attack"], small=model), *(_word(line.words[word]) for word in words)]
+            for column in table.columns:
+                value = line.figures[column.name]
+                best = value is not None and value == tables.best(block, column)
+                row.append(Cell(figure(value, column), value, ends_text(line, column), best))
+                if table.compared:
+                    theirs = line.paper.get(column.name)
+                    row.append(Cell(figure(theirs, column), theirs))
+            rows.append(row)
+    copies = {"LaTeX": to_latex(table), "CSV": to_csv(table), "Markdown": to_markdown(table)}
+    return PageTable(name, table.caption + (f". {CAVEAT}" if table.compared else ""), columns, rows, copies)
+
+
+def _word(text: str) -> Cell:
+    return Cell(text, float(text)) if text.isdecimal() else Cell(text)
+
+
+def _numbers(group: Group, name: str) -> PageTable:
+    """Return the table under a chart: the rates of its curves at some k, with their intervals."""
+    lines = {run.name: run.changes for run in group.free}
+    lines |= {BEST: group.best.changes} if len(group.pool) > 1 and group.free else {}
+    lines |= {PROVED: group.lower} if group.lower is not None else {}
+    usual = () if group.unit == COST else USUAL_KS
+    ks = [*sorted({0.0, *table_ks(group.runs), *(float(k) for k in usual if k < group.end)}), math.inf]
+    rows = []
+    for label, changes in lines.items():
+        shares = [metrics.asr(changes, k) for k in ks]
+        rows.append([Cell(label), *(_percent(rate, len(changes)) for rate in shares)])
+    heads = ["∞" if math.isinf(k) else f"{k:g}" for k in ks]
+    caption = f"Share fooled in % at {'cost' if group.unit == COST else 'k'}, with 95 % intervals"
+    return PageTable(f"{name}-numbers", caption, [Column("attack"), *(Column(head, True) for head in heads)], rows)
+
+
+def _percent(rate: float, n: int) -> Cell:
+    low, high = wilson(round(rate * n), n)
+    return Cell(f"{100 * rate:.1f}", rate, f"({100 * low:.1f}–{100 * high:.1f})")
+
+
+# Details --------------------------------------------------------------------------------------------------------------
+
+
+def _details(group: Group, place: int, maps: dict[str, Any]) -> dict[str, Any]:
+    """Return what the samples of a group have in common: classes, changed pixels or features, who needs fewer."""
+    run = group.strongest
+    made: dict[str, Any] = {"title": group.title, "attack": run.name, "classes": _classes(run, place)}
+    confusion = analysis.confusion(run)
+    left = f"; {confusion.left_out} rarer classes are left out" if confusion.left_out else ""
+    caption = f"Which class (across) the examples of each class (down) are taken for, in %, by {run.name}{left}"
+    made["confusion"] = _grid(confusion, f"confusion-{place}", caption) if len(confusion.rows) else None
+    wins = analysis.wins(group)
+    caption = "On which share of the samples the attack in the row needs fewer changes than the one in the column, in %"
+    made["wins"] = _grid(wins, f"wins-{place}", caption) if len(wins.rows) > 1 else None
+    made["maps"] = [*_maps(group, place, maps)]
+    made["features"] = _features(group, place) if spaces.is_table(run.info) else None
+    return made
+
+
+def _classes(run: Run, place: int) -> PageTable:
+    names = run.info.about.get("classes")
+    rows = []
+    for line in analysis.by_class(run):
+        becomes = "–" if line.becomes is None else f"{class_name(names, line.becomes)} ({percent(line.share)})"
+        rows.append(
+            [
+                Cell(class_name(names, line.label), float(line.label)),
+                Cell(str(line.samples), line.samples),
+                Cell(percent(line.clean), line.clean),
+                Cell(number(line.median, 1), line.median),
+                Cell(percent(line.fooled), line.fooled),
+                Cell(becomes, line.share),
+            ]
+        )
+    heads = ("samples", "clean accuracy", "median changes", "fooled", "mostly taken for")
+    return PageTable(
+        f"classes-{place}",
+        f"True classes under {run.name}, the strongest attack",
+        [Column("class"), *(Column(head, True) for head in heads)],
+        rows,
+    )
+
+
+def _grid(grid: analysis.Grid, name: str, caption: str) -> PageTable:
+    """Return shares as a table whose cells are as dark as they are large."""
+    rows = [
+        [
+            Cell(label),
+            *(Cell("–") if math.isnan(each) else Cell(f"{100 * each:.0f}", each, shade=each) for each in shares),
+        ]
+        for label, shares in zip(grid.rows, grid.shares.tolist(), strict=True)
+    ]
+    return PageTable(name, caption, [Column(""), *(Column(head, True) for head in grid.columns)], rows)
+
+
+def _maps(group: Group, place: int, maps: dict[str, Any]) -> Iterator[dict[str, str]]:
+    """Yield the maps of changed pixels, all on one scale; their values go to the script."""
+    shares = {run: share for run in group.runs if (share := analysis.changed_pixels(run)) is not None}
+    top = max([float(share.max()) for share in shares.values()], default=0.0)
+    for at, (run, share) in enumerate(shares.items() if top else ()):
+        name = f"map-{place}-{at}"
+        eight = np.round(255 * share / top).astype(np.uint8)
+        maps[name] = {"width": share.shape[1], "values": base64.b64encode(eight.tobytes()).decode()}
+        label = run.name if run.budget is None else f"{run.name} within {run.budget}"
+        yield {"name": name, "label": label, "most": percent(float(share.max())), "top": percent(top)}
+
+
+def _features(group: Group, place: int) -> PageTable | None:
+    """Return which features the attacks change most often."""
+    shares = np.stack([analysis.changed_sites(run) for run in group.runs])
+    names = [site.name for site in spaces.named_sites(group.info)]
+    order = np.argsort(-shares.mean(axis=0), kind="stable")
+    shown = [k for k in order.tolist() if shares[:, k].max() > 0][:MAX_FEATURES]
+    rows = [
+        [Cell(names[k]), *(Cell(f"{100 * each:.1f}", each, shade=each) for each in shares[:, k].tolist())]
+        for k in shown
+    ]
+    heads = [run.name if run.budget is None else f"{run.name} within {run.budget}" for run in group.runs]
+    caption = f"In how many % of the examples found each feature is changed ({len(shown)} of {len(names)} features)"
+    columns = [Column("feature"), *(Column(head, True) for head in heads)]
+    return PageTable(f"features-{place}", caption, columns, rows) if shown else None
+
+
+# Provenance -----------------------------------------------------------------------------------------------------------
+
+
+def _findings(found: Sequence[Group], by_cell: CellFindings) -> list[dict[str, str]]:
+    """Return every finding once for each model, errors first."""
+    seen = {
+        (group.title, finding.code, finding.detail): finding
+        for group in found
+        for run in group.runs
+        for finding in by_cell.get(run.info.key, ())
+    }
+    order = sorted(seen.items(), key=lambda each: each[1].severity != "error")
+    return [
+        {**vars(finding), "title": CODES.get(finding.code, finding.title), "where": where}
+        for (where, *_), finding in order
+    ]
+
+
+def _incomplete(states: Sequence[CellStatus]) -> list[str]:
+    """Return what is missing or failed, a line for each run."""
+    notes = []
+    for one in states:
+        if one.state != "done":
+            why = (
+                f"failed: {one.error.strip().splitlines()[-1]}"
+                if one.error
+                else f"{one.done} of {one.cell.rows} rows done"
+            )
+            notes.append(f"{one.cell.attack} against {one.cell.model} on {one.cell.dataset} {why}.")
+    more = [f"{len(notes) - MAX_STATES} more runs are not complete."] if len(notes) > MAX_STATES else []
+    return notes[:MAX_STATES] + more
+
+
+def _software(runs: Sequence[Run]) -> dict[str, str]:
+    """Return what the runs were made with; several values where they differ."""
+    made = {}
+    for name, heading in SOFTWARE.items():
+        values = [str(value) for run in runs for value in _listed(run.info.provenance.get(name))]
+        short = [
+            value[:12] if name == "commit" else value.replace("T", " ") if name == "began" else value
+            for value in values
+        ]
+        if short:
+            made[heading] = ", ".join(dict.fromkeys(short))
+    return made
+
+
+def _listed(value: Any) -> list[Any]:
+    return [] if value is None else value if isinstance(value, list) else [value]
+
+
+def _cells(states: Sequence[CellStatus]) -> PageTable:
+    """Return every cell of the store: how far it is, and the hashes that identify what it is about."""
+    heads = ("attack", "model", "data", "state", "budget", "seed", "samples", "time", "weights", "rows", "cell")
+    numbers = ("budget", "seed", "samples", "time")
+    rows = []
+    for one in states:
+        info = one.cell
+        done = f"{one.done}" if one.done == info.rows else f"{one.done} of {info.rows}"
+        rows.append(
+            [
+                *map(Cell, (info.attack, info.model, info.dataset, one.state)),
+                Cell(number(info.budget), info.budget),
+                Cell(str(info.seed), info.seed),
+                Cell(done, one.done),
+                Cell(duration(one.seconds), one.seconds),
+                *map(Cell, (info.model_sha256[:8], info.data_hash[:8], info.key[:12])),
+            ]
+        )
+    caption = "Each run is an attack against a model on some rows; the hashes are those of weights, rows and question"
+    return PageTable("cells", caption, [Column(head, head in numbers) for head in heads], rows)
+
+
+def _parameters(runs: Sequence[Run]) -> PageTable:
+    """Return every attack with all its parameters."""
+    lines = {
+        (run.info.attack, str(run.info.version), ", ".join(f"{k}={v}" for k, v in run.info.parameters.items()))
+        for run in runs
+    }
+    columns = [Column("attack"), Column("version"), Column("parameters")]
+    return PageTable("parameters", "Parameters of the attacks", columns, [[*map(Cell, line)] for line in sorted(lines)])

@@ -1,0 +1,203 @@
+"""Pack the samples of a page: clean inputs as bytes, and for each run what it changed, for the script to draw.
+
+Values are rounded to 8 bits; which features changed is exact.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sigmazero.core.metrics import Outcome
+from sigmazero.report import spaces
+from sigmazero.report.pages.curve import colour
+from sigmazero.report.runs import Group, Run
+from sigmazero.store.facts import CellInfo, Facts
+
+ROOM = 3_500_000  # bytes for the samples of a page, which is to stay under 5 MB
+WORDS, NUMBERS = 60, 24  # bytes of a change in words, and of the numbers of a sample of a run, about
+OUTCOMES = {
+    Outcome.ALREADY: "wrong already",
+    Outcome.FOUND: "fooled",
+    Outcome.NOT_FOUND: "not fooled",
+    Outcome.NON_FINITE: "NaN or Inf",
+    Outcome.UNVERIFIED: "not confirmed",
+    Outcome.NO_START: "no start",
+    Outcome.STOPPED: "not done",
+    Outcome.BEYOND_BUDGET: "fooled beyond the budget",
+}
+
+
+class CleanRows(Protocol):
+    """All rows of a cell in its order: the inputs, and their numbers in the data set."""
+
+    @property
+    def images(self) -> Tensor:
+        """Return the inputs as they were attacked."""
+
+    @property
+    def ids(self) -> Tensor:
+        """Return the number of each row in its data set."""
+
+
+Clean = Callable[[CellInfo], CleanRows]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What the script draws, what the page says above it, and the rows that each group shows.
+
+    words  for tables, the changes of each run by its key: [name, before, after, cost] for each shown row
+    """
+
+    data: dict[str, Any]
+    notes: list[str]
+    rows: list[NDArray[np.int64]]
+    words: dict[str, dict[int, list[list[Any]]]]
+
+
+def build(found: Sequence[Group], clean: Clean, limit: int | None = None) -> Samples:
+    """Pack at most `limit` samples of each data set, or as many as there is room for."""
+    if limit is not None and limit < 0:
+        raise ValueError(f"{limit} samples: give 0 or more")
+    hashes = list(dict.fromkeys(group.info.data_hash for group in found))
+    made = Samples({"sets": [], "groups": []}, [], [], {})
+    chosen = {}
+    for name in hashes:
+        runs = [run for group in found if group.info.data_hash == name for run in group.runs]
+        inputs, lack = _inputs(clean, runs[0].info)
+        rows, total = _choose(runs, inputs, limit, ROOM // len(hashes))
+        chosen[name] = rows, inputs
+        made.data["sets"].append(_set(runs, inputs, rows))
+        some = "" if len(rows) == total else f"{len(rows)} of {total} samples of {runs[0].info.dataset}, evenly spread."
+        made.notes.extend(text for text in (some, lack) if text)
+    for group in found:
+        rows, inputs = chosen[group.info.data_hash]
+        packed = [_run(run, rows, inputs, made.words) for run in group.runs]
+        place = hashes.index(group.info.data_hash)
+        made.data["groups"].append({"title": group.title, "set": place, "unit": group.unit, "runs": packed})
+        made.rows.append(rows)
+    return made
+
+
+def _inputs(clean: Clean, info: CellInfo) -> tuple[CleanRows | None, str]:
+    """Return the clean inputs if they can be read and shown, otherwise why not."""
+    table = spaces.is_table(info)
+    try:
+        inputs = clean(info)
+    except (OSError, ImportError, ValueError, LookupError) as error:
+        return None, f"{'Changes are not shown' if table else 'No pictures'}: {error}"
+    if table or is_image(inputs.images):
+        return inputs, ""
+    return None, f"Inputs of shape {'×'.join(map(str, inputs.images.shape[1:]))} are not images, so none are shown."
+
+
+def is_image(x: Tensor) -> bool:
+    """Return whether a batch can be shown: (N, 1 or 3 channels, height, width)."""
+    return x.ndim == 4 and x.shape[1] in (1, 3) and min(x.shape[2:]) > 1
+
+
+def _choose(
+    runs: Sequence[Run], inputs: CleanRows | None, limit: int | None, room: int
+) -> tuple[NDArray[np.int64], int]:
+    """Return the rows that fit, evenly spread, and how many there are."""
+    rows = np.unique(np.concatenate([run.facts.row for run in runs]))
+    each: float = NUMBERS * len(runs)
+    if inputs is not None:  # base64 takes four bytes for three
+        changes = sum(len(run.perturbed.index) for run in runs) / len(rows)
+        features = inputs.images[0].numel()
+        words = WORDS * changes
+        packed = 4 / 3 * (features + (5 if features > 2**16 else 3) * changes)
+        each += words if spaces.is_table(runs[0].info) else packed
+    return spread(rows, int(room / each) if limit is None else limit), len(rows)
+
+
+def spread(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return at most `count` of the rows, evenly spread.
+
+    >>> spread(np.arange(10), 3).tolist()
+    [0, 4, 9]
+    """
+    return rows[np.unique(np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64))]
+
+
+def _set(runs: Sequence[Run], inputs: CleanRows | None, rows: NDArray[np.int64]) -> dict[str, Any]:
+    """Pack what all runs on some rows share: their classes and, of images, their values."""
+    info = runs[0].info
+    labels = {int(row): int(label) for run in runs for row, label in zip(run.facts.row, run.facts.label, strict=True)}
+    made: dict[str, Any] = {"rows": rows.tolist(), "labels": [labels[row] for row in rows.tolist()]}
+    if classes := info.about.get("classes"):
+        made["classes"] = list(classes)
+    if inputs is not None and not spaces.is_table(info):
+        images = inputs.images[_places(inputs.ids.numpy(), rows)]
+        eight: NDArray[np.uint8] = (images.clamp(0, 1) * 255).round().byte().numpy()
+        made |= {"shape": list(images.shape[1:]), "images": _base64(eight)}
+    return made
+
+
+def _run(run: Run, rows: NDArray[np.int64], inputs: CleanRows | None, words: dict[str, Any]) -> dict[str, Any]:
+    """Pack a run's facts for the chosen rows that it has done."""
+    done = rows[np.isin(rows, run.facts.row)]
+    at = run.places(done)
+    facts = run.facts.take(at)
+    name = run.name if run.budget is None else f"{run.name} within {run.budget}"
+    made: dict[str, Any] = {
+        "name": name,
+        "colour": colour(run.info.attack),
+        "rows": done.tolist(),
+        "before": facts.clean_prediction.tolist(),
+        "after": facts.prediction.tolist(),
+        "outcome": facts.outcome.tolist(),
+        "changes": [None if np.isinf(k) else int(k) for k in run.changes[at]],
+        "queries": (facts.forwards + facts.backwards).tolist(),
+        "step": facts.step_found.tolist(),
+    }
+    if run.info.goal == "targeted":
+        made["target"] = facts.target.tolist()
+    if run.priced:
+        made["cost"] = [float(each) if np.isfinite(each) else None for each in facts.cost]
+    if run.least is not None:
+        made["least"] = run.least[at].tolist()
+    if inputs is None:
+        return made
+    changed = run.perturbed.take(at)
+    if spaces.is_table(run.info):
+        made["words"] = _words(run, changed, inputs)
+        words[run.info.key] = dict(zip(done.tolist(), made["words"], strict=True))
+        return made
+    wide = np.uint32 if len(changed.index) and changed.index.max() >= 2**16 else np.uint16
+    return made | {
+        "counts": np.diff(changed.offsets).tolist(),
+        "wide": wide is np.uint32,
+        "index": _base64(changed.index.astype(np.dtype(wide).newbyteorder("<"))),
+        "value": _base64(np.clip(np.round(255 * changed.value), 0, 255).astype(np.uint8)),
+    }
+
+
+def _words(run: Run, facts: Facts, inputs: CleanRows) -> list[list[list[Any]]]:
+    """Return what changed in each row, in the user's words and units: [name, before, after, cost] each."""
+    sites = spaces.named_sites(run.info)
+    clean = inputs.images[_places(inputs.ids.numpy(), facts.row)]
+    before, after = (each.flatten(1).tolist() for each in (clean, facts.rebuild(clean)))
+    return [
+        [
+            [c.site.name, c.before, c.after, c.site.cost if run.priced and not c.site.derived else None]
+            for c in spaces.changes_of(sites, *pair)
+        ]
+        for pair in zip(before, after, strict=True)
+    ]
+
+
+def _places(ids: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    order = np.argsort(ids, kind="stable")
+    return np.asarray(order[np.searchsorted(ids[order], rows)], dtype=np.int64)
+
+
+def _base64(values: NDArray[Any]) -> str:
+    return base64.b64encode(values.tobytes()).decode()

@@ -1,0 +1,293 @@
+"""Lay out the paper's two tables: which runs, which figures, in which order, and which are best.
+
+A `Table` holds numbers; `formats`, `latex` and the page make texts of them. Success rates are shares of all samples,
+and infinity stands for what was not found.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from sigmazero.core import metrics
+from sigmazero.core.metrics import FigureKind, Metric
+from sigmazero.report.intervals import LEVEL
+from sigmazero.report.runs import COST, Group, Run, groups, proved_ks, summary, table_ks
+
+GB = 2**30
+ENDS = ("_low", "_high")
+MEMORY = "memory_gb"
+# What tells lines apart besides the attack; where it is the same in all of them, the caption has it.
+SETTINGS = (
+    "model",
+    "data",
+    "steps",
+    "goal",
+    "unit",
+    "seed",
+    "precision",
+    "version",
+    "weights",
+    "code",
+    "rows",
+    "space",
+    "samples",
+)
+# These are shown only where they differ among the lines of one attack, model or data set.
+WITHIN = {"version": "attack", "weights": "model", "code": "model", "rows": "data", "space": "data"}
+TABLES = ("minimum-norm", "fixed-budget")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A figure of a table: its name in CSV files, its heading, what it means, and the fields of `core.metrics.Metric`.
+
+    Where `better` is 0 no line is called best: an attack that gives up at once is cheap.
+    """
+
+    name: str
+    heading: str
+    kind: FigureKind
+    better: int = 0
+    k: float | None = None
+    help: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: its run (that of the smallest budget), its settings as words, and its figures."""
+
+    run: Run
+    words: dict[str, str]
+    figures: dict[str, float | None]
+    paper: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with one block of lines per group, the strongest first; `words` are the columns before the figures.
+
+    constant   figures that all lines share: the caption has them
+    compared   whether the paper's figures stand beside ours
+    intervals  show the ends of the 95 % intervals, which are in the figures as NAME_low and NAME_high
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    words: tuple[str, ...]
+    blocks: tuple[tuple[Line, ...], ...]
+    constant: tuple[Column, ...] = ()
+    compared: bool = False
+    intervals: bool = False
+
+    @property
+    def lines(self) -> list[Line]:
+        """Return all lines."""
+        return [line for block in self.blocks for line in block]
+
+    @property
+    def caption(self) -> str:
+        """Return the title, and what all lines share."""
+        first = self.lines[0]
+        common = [name for name in SETTINGS if name not in self.words and name not in WITHIN]
+        shared = [f"{name} {first.words[name]}" for name in common]
+        shared += [f"clean accuracy {100 * (first.figures[column.name] or 0):.1f} %" for column in self.constant]
+        return ", ".join([self.title, *shared])
+
+
+def build(name: str, runs: Sequence[Run], ks: Sequence[float] | None = None, mix: bool = False) -> Table:
+    """Return the table of that name, of the runs that belong in it.
+
+    name  "minimum-norm" for runs without a budget, "fixed-budget" for the others
+    ks    numbers of changes to give success rates at; by default the quartiles of the strongest attack
+    """
+    if name not in TABLES:
+        raise ValueError(f"there is no table {name!r}; choose one of {', '.join(TABLES)}")
+    fixed = name == "fixed-budget"
+    chosen = [run for run in runs if (run.budget is not None) == fixed]
+    if not runs:
+        raise ValueError("the store has no samples yet; run a plan into it first")
+    if not chosen:
+        other = next(table for table in TABLES if table != name)
+        raise ValueError(f"the store has no runs {'with' if fixed else 'without'} a budget; ask for the table {other}")
+    found = groups(chosen, mix)
+    return fixed_budget(found) if fixed else minimum_norm(found, ks)
+
+
+def kinds(runs: Iterable[Run]) -> list[str]:
+    """Return which tables these runs fill."""
+    budgets = {run.budget is not None for run in runs}
+    return [name for name, fixed in zip(TABLES, (False, True), strict=True) if fixed in budgets]
+
+
+def minimum_norm(found: Sequence[Group], ks: Sequence[float] | None = None) -> Table:
+    """Return per group and attack: success rates at ks and ∞, the median, and the cost."""
+    runs = [run for group in found for run in group.free]
+    asked = sorted({float(k) for k in (table_ks(runs) if ks is None else ks)})
+    # The ends of what is proved are enough where no other ks were asked for.
+    proved = [k for k in proved_ks(runs) if k in asked] or asked
+    by_cost = all(run.unit == COST for run in runs)
+    columns = [CLEAN, *comparable([*asked, math.inf], by_cost=by_cost), *bounds(proved), *costs()]
+    blocks = [[Line(run, words(run), figures(run, asked)) for run in group.free] for group in found]
+    return _lay_out("Minimum-cost attacks" if by_cost else "Minimum-norm attacks", columns, blocks)
+
+
+def fixed_budget(found: Sequence[Group]) -> Table:
+    """Return per group and attack: the success rate of the run at each budget, and the cost at the smallest."""
+    budgets = sorted({float(run.budget) for group in found for run in group.fixed if run.budget is not None})
+    columns = [CLEAN, *comparable(budgets, budgeted=True), *bounds(budgets), *costs()]
+    blocks = []
+    for group in found:
+        same: dict[str, list[Run]] = {}
+        for run in group.fixed:  # the parameters too: two settings of an attack may have one name
+            key = json.dumps([run.name, {**words(run), "samples": ""}, run.info.parameters], sort_keys=True)
+            same.setdefault(key, []).append(run)
+        lines = [_budget_line(some, columns) for some in same.values()]
+        smallest = min(line.run.budget or 0 for line in lines)
+        fair = [line if line.run.budget == smallest else _without_cost(line, columns) for line in lines]
+        rated = [column.name for column in columns if column.k is not None and column.better]
+        blocks.append(sorted(fair, key=lambda line: [-(line.figures[name] or -1.0) for name in reversed(rated)]))
+    return _lay_out("Fixed-budget attacks", columns, blocks)
+
+
+def _lay_out(title: str, columns: Sequence[Column], blocks: Iterable[Sequence[Line]]) -> Table:
+    """Choose the columns: of settings those that differ, of figures those that are known."""
+    kept = tuple(tuple(block) for block in blocks)
+    lines = [line for block in kept for line in block]
+    known = [column for column in columns if any(line.figures.get(column.name) is not None for line in lines)]
+    clean = {line.figures[CLEAN.name] for line in lines}
+    constant = [CLEAN] if CLEAN in known and len(clean) == 1 else []
+    differ = [name for name in SETTINGS if _differs(lines, name)]
+    shown = tuple(column for column in known if column not in constant)
+    words = [*(["model"] if "model" in differ else []), "attack", *(name for name in differ if name != "model")]
+    return Table(title, shown, tuple(words), kept, tuple(constant))
+
+
+def _differs(lines: Sequence[Line], name: str) -> bool:
+    among = WITHIN.get(name)
+    pairs = {(line.words[among] if among else "", line.words[name]) for line in lines}
+    return len(pairs) > len({group for group, _ in pairs})
+
+
+def ends(line: Line, column: Column) -> tuple[float, float] | None:
+    """Return the ends of the 95 % interval of a figure; None where it has none."""
+    low, high = (line.figures.get(f"{column.name}{end}") for end in ENDS)
+    return None if low is None or high is None else (low, high)
+
+
+def best(block: Sequence[Line], column: Column) -> float | None:
+    """Return the best figure of a block; None where nothing competes, or more than half of the lines have it."""
+    found = [value for line in block if (value := line.figures[column.name]) is not None]
+    if not column.better or len(found) < 2:
+        return None
+    first = max(found) if column.better > 0 else min(found)
+    return first if 2 * found.count(first) <= len(found) else None
+
+
+def difference(ours: float | None, theirs: float | None) -> float | None:
+    """Return ours less theirs; None if both are infinite or one is absent.
+
+    >>> difference(12.0, 11.0), difference(math.inf, 11.0), difference(None, 1.0), difference(math.inf, math.inf)
+    (1.0, inf, None, None)
+    """
+    if ours is None or theirs is None or (math.isinf(ours) and math.isinf(theirs)):
+        return None
+    return ours - theirs
+
+
+# Columns --------------------------------------------------------------------------------------------------------------
+
+CLEAN = Column("clean_accuracy", "clean", "share", help="Share classified correctly without any change, in %.")
+HELP = {
+    "median_l0": "Median number of changes; a sample that was not fooled counts as ∞.",
+    "median_least": "Median of the changes proved to be needed; the truth lies between it and the median found.",
+    "asr_inf": "Share of all samples fooled by any number of changes, in %.",
+}
+
+
+def comparable(ks: Sequence[float], budgeted: bool = False, by_cost: bool = False) -> list[Column]:
+    """Return the figures by which attacks are compared; with `budgeted`, those that runs with a budget give."""
+    found = [each for each in metrics.asked("store", ks) if each.better and not each.hidden]
+    return [_column(each, each.better, by_cost) for each in found if not (budgeted and each.free) or each.k is not None]
+
+
+def bounds(ks: Sequence[float]) -> list[Column]:
+    """Return the figures of what is proved, whatever the attack."""
+    return [
+        _column(each, 0) for each in metrics.asked("store", ks) if each.name.startswith(("median_least", "proved_"))
+    ]
+
+
+def costs() -> list[Column]:
+    """Return what a run took per sample; memory is that of the device, known for CUDA alone."""
+    queries = "Thousands of forward and backward passes per sample, the clean check and the verification included."
+    seconds = "Seconds per sample: the time of a batch divided by its samples, on the device named under Provenance."
+    return [
+        Column("kqueries", "kqueries", "number", help=queries),
+        Column("seconds", "s", "number", help=seconds),
+        Column(MEMORY, "memory GB", "number", help="Peak memory on the device."),
+    ]
+
+
+def _column(metric: Metric, better: int, by_cost: bool = False) -> Column:
+    text = HELP.get(metric.name, metric.title)
+    if metric.name not in HELP and metric.name.startswith("asr_"):
+        limit = f"that cost at most {metric.k:g}" if by_cost else f"with at most {metric.k:g} changes"
+        text = f"Share of all samples fooled {'by changes ' if by_cost else ''}{limit}, in %."
+    elif metric.name.startswith("proved_"):
+        text = f"Share of all samples proved to stay correct whichever {metric.k:g} values change, in %."
+    return Column(metric.name, metric.heading, metric.kind, better, metric.k, text)
+
+
+# Lines ----------------------------------------------------------------------------------------------------------------
+
+
+def figures(run: Run, ks: Sequence[float]) -> dict[str, float | None]:
+    """Return the figures of a run with the ends of their intervals, and its memory."""
+    peak = run.info.provenance.get("peak_memory_device")
+    return {**summary(run, ks, LEVEL), MEMORY: None if peak is None else peak / GB}
+
+
+def words(run: Run) -> dict[str, str]:
+    """Return the settings of a run in words; the samples too if it is not complete."""
+    info, target = run.info, run.info.origin.get("target")
+    return {
+        "model": info.model,
+        "attack": info.attack,
+        "data": info.dataset,
+        "steps": str(info.steps),
+        "goal": info.goal if target is None else f"{info.goal} ({target})",
+        "unit": info.unit,
+        "seed": str(info.seed),
+        "precision": info.precision,
+        "version": str(info.version),
+        "weights": info.model_sha256[:8],
+        "code": run.code,
+        "rows": info.data_hash[:8],
+        "space": info.space,
+        "samples": f"{len(run)}" if len(run) == info.rows else f"{len(run)} of {info.rows}",
+    }
+
+
+def _budget_line(runs: Sequence[Run], columns: Sequence[Column]) -> Line:
+    """Merge the runs of an attack: a figure at k is of the run with that budget, the rest of the smallest budget."""
+    ordered = sorted(runs, key=lambda run: run.budget or 0)
+    found = {run.budget: figures(run, ()) for run in ordered}
+    first = ordered[0]
+    values: dict[str, float | None] = {"samples": found[first.budget]["samples"]}
+    for column in columns:
+        source = found[first.budget] if column.k is None else found.get(int(column.k), {})
+        values |= {f"{column.name}{end}": source.get(f"{column.name}{end}") for end in ("", *ENDS)}
+    peaks = [peak for each in found.values() if (peak := each[MEMORY]) is not None]
+    done = dict.fromkeys(words(run)["samples"] for run in ordered)
+    return Line(first, words(first) | {"samples": ", ".join(done)}, values | {MEMORY: max(peaks, default=None)})
+
+
+def _without_cost(line: Line, columns: Sequence[Column]) -> Line:
+    """Leave out what a line without the group's smallest budget took: at another budget it does not compare."""
+    other: dict[str, float | None] = {
+        column.name: None for column in columns if column.k is None and column.name not in (MEMORY, CLEAN.name)
+    }
+    return replace(line, figures=line.figures | other)
