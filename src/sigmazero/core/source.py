@@ -50,22 +50,22 @@ def hash_sources(things: Iterable[Any]) -> list[str]:
 
 def _defining(thing: Any) -> Iterator[Path]:
     if isinstance(thing, Path):
-        yield from [thing.resolve()] if _own(thing) else []
+        yield from [thing.resolve()] if is_own(thing) else []
         return
     for part in inspect.getmro(thing) if isinstance(thing, type) else (inspect.unwrap(thing),):
         try:
             file = inspect.getsourcefile(part)
         except TypeError:  # builtin, or typed in at a prompt
             continue
-        if file and _own(Path(file)):
+        if file and is_own(Path(file)):
             yield Path(file).resolve()
 
 
-def _own(file: Path) -> bool:
-    """Return whether a file is code of the user's project."""
+def is_own(file: Path) -> bool:
+    """Return whether a file is code of the user's project, and of no installed package."""
     place = file.resolve()
     outside = any(place.is_relative_to(folder) for folder in (*_INSTALLED, _OURS))
-    return place.suffix == ".py" and place.is_file() and not outside and "site-packages" not in place.parts
+    return place.suffix == ".py" and place.is_file() and not outside and not {"site-packages", "dist-packages"} & set(place.parts)
 
 
 def _imported(file: Path) -> Iterator[Path]:
@@ -97,7 +97,7 @@ def _module_files(file: Path, name: str, level: int) -> Iterator[Path]:
         for end in range(1, len(parts) + 1):
             place = base.joinpath(*parts[:end])
             for candidate in (place.with_suffix(".py"), place / "__init__.py"):
-                if _own(candidate):
+                if is_own(candidate):
                     yield candidate.resolve()
 
 
@@ -224,7 +224,7 @@ def _theirs(thing: Any) -> bool:
         return False
     module = sys.modules.get(name)
     file = getattr(module, "__file__", None)
-    return _own(Path(file)) if file else top not in ("builtins", "torch", "numpy", "sigmazero")
+    return is_own(Path(file)) if file else top not in ("builtins", "torch", "numpy", "sigmazero")
 
 
 def without_addresses(text: str) -> str:
