@@ -140,11 +140,11 @@ def test_merged_stores_keep_the_best_of_each_row_in_any_order(store_path, tmp_pa
         assert proved(tmp_path / "all.db") == [[1, 2, 1, 0, 2, 1]] * 2
         with Store(tmp_path / "all.db") as store:
             assert store.damage() == []
-            first = store._ask("SELECT * FROM proofs ORDER BY 1, 2, 3, 4, 5")
+            first = store._read("SELECT * FROM proofs ORDER BY 1, 2, 3, 4, 5")
         (tmp_path / "all.db").unlink()
     merge([two, store_path, one, one], tmp_path / "again.db")
     with Store(tmp_path / "again.db") as store:
-        assert store._ask("SELECT * FROM proofs ORDER BY 1, 2, 3, 4, 5") == first
+        assert store._read("SELECT * FROM proofs ORDER BY 1, 2, 3, 4, 5") == first
 
 
 def test_export_knows_them(store_path, tmp_path):

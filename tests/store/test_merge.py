@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from sigmazero.store import Store, StoreBusy, StoreError
 from sigmazero.store.merge import merge
@@ -163,3 +164,32 @@ def test_killed_it_leaves_nothing_or_all(children, tmp_path, point):
     assert merge(paths, new).rows == 12
     with Store(new) as store:
         same(store.facts("one"), TRUTH["one"])
+
+
+def test_stores_of_two_models_under_one_key_are_not_merged(tmp_path):
+    """An attribute is not part of a model's key; its answers tell the two apart."""
+    paths = [fill(tmp_path / f"{i}.db", [("one", range(4 * i, 4 * i + 4), "a")]) for i in range(2)]
+    for path, scale in zip(paths, (1.0, 1.01), strict=True):
+        with Store(path, write=True) as store:
+            store.keep_answers("one", scale * torch.tensor([[3.0, -2.0]]))
+    with pytest.raises(StoreError, match=r"cell one: its model answers differently in .*1\.db"):
+        merge(paths, tmp_path / "all.db")
+    assert not (tmp_path / "all.db").exists()
+    merge(paths[:1], tmp_path / "all.db")
+    with pytest.raises(StoreError, match="answers differently"):
+        merge(paths[1:], tmp_path / "all.db")
+
+
+def test_chosen_cells_are_merged_with_their_arrays_alone(tmp_path):
+    path = fill(tmp_path / "1.db", [("one", range(4), "a"), ("two", range(6), "b")])
+    with Store(path, write=True) as store:
+        store.register([cell("one", ROWS, data_hash="rows of one"), cell("two", ROWS, data_hash="rows of two")])
+        for name in ("rows of one", "rows of two", "answers one", "answers two"):
+            store.keep_arrays(name, logits=np.zeros((1, 2)))
+    done = merge([path], tmp_path / "all.db", keys=["two"])
+    assert (done.cells, done.rows) == (1, 6)
+    with Store(tmp_path / "all.db") as store:
+        same(store.facts("two"), TRUTH["two"].take(slice(0, 6)))
+        held = {n: store.arrays(n) is not None for n in ("rows of one", "rows of two", "answers one", "answers two")}
+        assert held == {"rows of one": False, "rows of two": True, "answers one": False, "answers two": True}
+        assert store.damage() == []

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from sigmazero.store.facts import COLUMNS, KINDS, Facts
-from sigmazero.store.store import APPLICATION, VERSION, Store, StoreBusy, StoreError
+from sigmazero.store.file import APPLICATION, VERSION
+from sigmazero.store.store import Store, StoreBusy, StoreError
 from sigmazero.store.trace import Trace
 from tests.store.making import cell, fill, made, same
 

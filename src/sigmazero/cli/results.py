@@ -16,7 +16,7 @@ from sigmazero.report.figures.images import is_image
 from sigmazero.report.figures.picture import save_picture
 from sigmazero.report.tables.overview import run_row
 from sigmazero.report.tables.text import rich_table
-from sigmazero.store.results import as_record, save_result
+from sigmazero.store.results import save_result
 
 
 def show_figures(result: Result, rows: Rows, attack: Attack, title: str, problem: Problem) -> None:
@@ -47,7 +47,7 @@ def write_result(
     """Write the result, and its picture if the inputs are images, to be called before anything is printed of it."""
     if path is None:
         return []
-    save_result(path, result, labels=rows.labels, targets=targets, **({} if record is None else as_record(record)))
+    save_result(path, result, labels=rows.labels, targets=targets, record=record)
     if not is_image(rows.images):
         return [path]
     picture = path.with_suffix(".png")

@@ -72,8 +72,7 @@ class Keeper:
             labels=self.rows.labels[here],
             targets=None if self.targets is None else self.targets.cpu()[here],
             places=here,
-            seconds=torch.tensor(result.seconds, dtype=torch.float64, device="cpu"),
-            **{MARK: asked},
+            unfinished=asked,
         )
         tell(f"stopped; {len(places)} of {count} rows are kept in {self.path}. To go on: {again()}")
 

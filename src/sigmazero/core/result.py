@@ -224,9 +224,11 @@ class Result:
 
     def save(self, path: str | Path) -> Path:
         """Write everything to an `.npz` file; `sz.load_result` reads it."""
-        from sigmazero.store.results import keep_result
+        from sigmazero.store.results import save_result
 
-        return keep_result(Path(path), self)
+        place = Path(path) if Path(path).suffix else Path(path).with_suffix(".npz")
+        save_result(place, self)
+        return place
 
     @staticmethod
     def load(path: str | Path) -> "Result":

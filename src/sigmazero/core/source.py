@@ -65,7 +65,12 @@ def is_own(file: Path) -> bool:
     """Return whether a file is code of the user's project, and of no installed package."""
     place = file.resolve()
     outside = any(place.is_relative_to(folder) for folder in (*_INSTALLED, _OURS))
-    return place.suffix == ".py" and place.is_file() and not outside and not {"site-packages", "dist-packages"} & set(place.parts)
+    return (
+        place.suffix == ".py"
+        and place.is_file()
+        and not outside
+        and not {"site-packages", "dist-packages"} & set(place.parts)
+    )
 
 
 def _imported(file: Path) -> Iterator[Path]:

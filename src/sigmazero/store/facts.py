@@ -1,4 +1,4 @@
-"""What is known of each sample of a cell, and what a cell is: the rows that every report is made from."""
+"""Facts about each sample of a cell, and the description of a cell: every report is made from these."""
 
 from __future__ import annotations
 
@@ -39,19 +39,32 @@ KINDS: dict[str, Any] = {
     "returned": np.float64,
 }
 COLUMNS = tuple(KINDS)
+ROUNDING = 1e-4  # of the largest logit: two machines may differ by this much, and two models differ by more
+
+
+def same_answers(stored: Tensor, fresh: Tensor) -> bool:
+    """Return whether logits are those of the same model, up to rounding."""
+    if stored.shape != fresh.shape:
+        return False
+    finite = fresh[fresh.isfinite()].abs()
+    scale = max(float(finite.max()) if len(finite) else 1.0, 1.0)
+    return torch.allclose(stored.double(), fresh.double(), rtol=0, atol=ROUNDING * scale, equal_nan=True)
 
 
 @dataclass(frozen=True)
 class Facts:
-    """One entry per sample in each column; sample i changed the features index[offsets[i]:offsets[i + 1]].
+    """Hold one entry per sample in each column; sample i changed the features index[offsets[i]:offsets[i + 1]].
 
-    `row` is the row's number in its data set, `target` −1 in an untargeted run, `l0` and `l0_pixel` infinite where
-    nothing was found, `seconds` the batch's time divided by its samples, `given_up` the records that did not hold,
-    `cost` what the changes cost together in a space with costs (infinite where nothing was found) and NaN elsewhere.
-    `returned` is the number of changes, in the unit of the cell, of the point that the method returns by its own rule:
-    infinite where it does not hold, NaN for a method whose point is always the sparsest it found.
-    `value` is what a changed feature became, not by how much: the adversarial input is rebuilt exactly (only the
-    sign of a zero may differ).
+    row            number of the row in its data set
+    target         class to reach; −1 in an untargeted run
+    l0, l0_pixel   numbers of changes; infinite where nothing was found
+    seconds        time of the batch, divided by its samples
+    given_up       points that were confirmed in the search and not afterwards
+    cost           cost of all changes in a space with costs, infinite where nothing was found; NaN in other spaces
+    returned       changes of the point that the method returns by its own rule, in the unit of the cell: infinite if
+                   that point does not hold, NaN for a method that always returns the sparsest point it found
+    value          new value of a changed feature, so that the adversarial input is rebuilt exactly (only the sign of
+                   a zero may differ)
     """
 
     row: Integers
@@ -82,26 +95,26 @@ class Facts:
             raise ValueError(f"facts of {n} samples have columns of other lengths: {', '.join(wrong) or 'the changes'}")
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
         return len(self.row)
 
     @property
     def success(self) -> NDArray[np.bool_]:
-        """Whether the goal is reached within the budget: by the clean input already, or by a verified point."""
+        """Return whether the goal is reached within the budget: by the clean input already, or by a verified point."""
         return np.isin(self.outcome, (Outcome.ALREADY, Outcome.FOUND))
 
     @property
     def found(self) -> NDArray[np.bool_]:
-        """Whether there is a verified adversarial point: each success, and each point beyond the budget."""
+        """Return whether there is a verified adversarial point: each success, and each point beyond the budget."""
         return np.isin(self.outcome, (Outcome.ALREADY, Outcome.FOUND, Outcome.BEYOND_BUDGET))
 
     @staticmethod
     def from_result(
         result: Result, labels: Tensor, targets: Tensor | None, x: Tensor, *, priced: bool = False
     ) -> Facts:
-        """The facts of a run on inputs x with these true classes (and, if targeted, classes to reach).
+        """Return the facts of a run on inputs x with these true classes (and, if targeted, classes to reach).
 
-        `priced` says that not every change costs 1, so that what they cost is a fact of its own.
+        priced   whether changes have costs of their own, so that `cost` is a fact
         """
         changed = (result.x_adv != x).flatten(1).cpu()
         count = changed.sum(1).numpy()
@@ -123,7 +136,7 @@ class Facts:
         )
 
     def to_result(self, x: Tensor, info: CellInfo) -> Result:
-        """The result that these facts were made from, given the clean inputs of these samples in this order."""
+        """Return the result that these facts were made from; x are the clean inputs of these samples."""
         unknown = {"seconds"} if np.isfinite(self.cost).any() else {"seconds", "cost"}
         names = [name for name in COLUMNS if name in {f.name for f in fields(Result)} - unknown]
         columns: dict[str, Any] = {name: torch.from_numpy(getattr(self, name).copy()) for name in names}
@@ -139,7 +152,7 @@ class Facts:
 
     @staticmethod
     def empty() -> Facts:
-        """No samples."""
+        """Return the facts of no samples."""
         columns: dict[str, Any] = {name: np.zeros(0, kind) for name, kind in KINDS.items()}
         return Facts(
             **columns, offsets=np.zeros(1, np.int64), index=np.zeros(0, np.int64), value=np.zeros(0, np.float32)
@@ -147,7 +160,7 @@ class Facts:
 
     @staticmethod
     def join(parts: Sequence[Facts]) -> Facts:
-        """The facts of several batches, one after the other."""
+        """Return the facts of several batches, one after the other."""
         if not parts:
             return Facts.empty()
         names = [f.name for f in fields(Facts) if f.name != "offsets"]
@@ -156,7 +169,7 @@ class Facts:
         return Facts(**joined, offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
 
     def take(self, samples: NDArray[Any] | slice) -> Facts:
-        """The facts of some samples, by position or by a mask."""
+        """Return the facts of some samples, by position or by a mask."""
         chosen = np.arange(len(self))[samples]
         counts = np.diff(self.offsets)[chosen]
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
@@ -166,9 +179,9 @@ class Facts:
         return replace(self, **columns, offsets=offsets, index=self.index[places], value=self.value[places])
 
     def impossible(self, steps: int) -> list[tuple[NDArray[np.bool_], str]]:
-        """Return what no attack of so many steps can have counted, as pairs of a mask over the samples and a sentence.
+        """Return counts that no attack with this many steps can have: pairs of a mask over the samples and a text.
 
-        `verify` needs it for what asking the model again cannot show.
+        Asking the model again cannot show these.
         """
         late = np.maximum(self.forwards, steps)  # a step asks at least once, and some attacks count steps of restarts
         return [
@@ -183,7 +196,7 @@ class Facts:
         ]
 
     def rebuild(self, x: Tensor) -> Tensor:
-        """The adversarial inputs, from the clean inputs of these samples in this order."""
+        """Return the adversarial inputs, given the clean inputs of these samples in this order."""
         if len(x) != len(self):
             raise ValueError(
                 f"{len(x)} inputs were given for the facts of {len(self)} samples; give one each, in order"
@@ -200,14 +213,18 @@ def _array(values: Tensor, kind: Any) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class CellInfo:
-    """What one cell asks.
+    """Describe one cell: the question and its names.
 
-    `identity` is all that determines the answer, and `key` its hash. `parameters`
-    has all of the attack's (`steps` among them), `precision` names the numbers of the search, `bounds` is the box,
-    a success holds by `margin` at least, `origin` says how to load model and data again. `provenance` is filled
-    when a store is read: versions, device and commit of the runs that made the facts (a list where they differ),
-    seconds, peak memory over all batches. `about` has what reports call things: `shape` of an input, `names` of the
-    features and `classes`, where the data has such names.
+    key          hash of `identity`
+    identity     all that determines the answer
+    parameters   all parameters of the attack, `steps` among them
+    precision    number format of the search
+    bounds       the box
+    margin       least margin in the logits by which a success must hold
+    origin       how to load model and data again
+    about        names for reports, where the data has them: `shape` of an input, `names` of features, `classes`
+    provenance   filled when a store is read: versions, device and commit of the runs that made the facts (a list
+                 where they differ), seconds, and peak memory over all batches
     """
 
     key: str
@@ -234,25 +251,35 @@ class CellInfo:
 
     @property
     def space_text(self) -> str | None:
-        """The space that the question is asked in, as the text of its file; None where there is none."""
-        said = self.identity.get("space")
-        return None if said is None else str(said["text"])
+        """Return the space of the question as the text of its file; None where there is none."""
+        space = self.identity.get("space")
+        return None if space is None else str(space["text"])
 
     @property
     def space(self) -> str:
-        """A short name for what may change, other than everything from 0 to 1; a dash for that."""
-        said = [list(self.bounds), self.identity.get("mask"), self.identity.get("space")]
-        if said == [[0.0, 1.0], None, None]:
+        """Return a short name for what may change; a dash where everything may, from 0 to 1."""
+        allowed = [list(self.bounds), self.identity.get("mask"), self.identity.get("space")]
+        if allowed == [[0.0, 1.0], None, None]:
             return "–"
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:8]
+        return hashlib.sha256(json.dumps(allowed, sort_keys=True).encode()).hexdigest()[:8]
+
+    @property
+    def arrays(self) -> list[str]:
+        """Return the names under which a store may keep arrays of this cell: rows, mask, bounds, answers, digests."""
+        hashes = [self.data_hash, self.identity.get("mask"), *self.identity.get("bounds", ())]
+        return [
+            *(each for each in hashes if isinstance(each, str)),
+            f"answers {self.key}",
+            f"digests {self.data_hash}",
+        ]
 
     def text(self) -> str:
-        """As a store keeps it."""
+        """Return the JSON text that a store keeps."""
         return json.dumps({name: value for name, value in asdict(self).items() if name != "provenance"}, sort_keys=True)
 
     @staticmethod
     def parse(text: str) -> CellInfo:
-        """From what a store keeps."""
+        """Read the text that a store keeps."""
         known = json.loads(text)
         known["bounds"] = tuple(known["bounds"])
         # A forged name must not write lines of its own where it is printed.

@@ -2,7 +2,7 @@
 
 Each store is attached and taken over by SQL, so the time grows with the number of samples alone. Where two stores have
 a sample from two runs, the first store's is kept and the others are counted: two machines may round differently. One
-run with two values for a sample is an error.
+run with two values for a sample is an error, and so are two models that answer differently under one key.
 """
 
 from __future__ import annotations
@@ -10,35 +10,26 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sigmazero.core.files import replacing, same_file, writable
-from sigmazero.store.store import (
-    ABOUT,
-    BOUND,
-    REMEMBER,
-    SCHEMA,
-    VALUES,
-    Store,
-    StoreBusy,
-    StoreError,
-    WriterLock,
-    address,
-    explained,
-    open_reading,
-)
+from torch import Tensor
 
-# Of every sample of the attached store: its cell here (c), its run here (r), and the sample held here already (m).
+from sigmazero.core.files import replacing, same_file, writable
+from sigmazero.store.facts import CellInfo, same_answers
+from sigmazero.store.file import StoreBusy, StoreError, WriterLock, address, explained, open_reading
+from sigmazero.store.store import CELL, PROVE, SCHEMA, VALUES, Store
+
+# The samples of the attached store (o), with their cells (c) and runs (r) here.
 THEIRS = (
-    "FROM other.cells oc JOIN cells c ON c.key = oc.key CROSS JOIN other.samples o ON o.cell = oc.id "
+    "FROM taken c JOIN other.cells oc ON oc.key = c.key CROSS JOIN other.samples o ON o.cell = oc.id "
     "JOIN other.runs orun ON orun.id = o.run JOIN runs r ON r.name = orun.name "
 )
-BOTH = f"{THEIRS} JOIN samples m ON m.cell = c.id AND m.position = o.position "
+BOTH = f"{THEIRS} JOIN samples m ON m.cell = c.id AND m.position = o.position "  # those that are here (m) already
 SAME = " AND ".join(f"m.{name} IS o.{name}" for name in VALUES if name != "seconds")
-DONE = "(SELECT count(*) FROM samples s WHERE s.cell = {0} AND s.position >= {1} AND s.position < {2}) = {2} - {1}"
+DONE = "(SELECT count(*) FROM samples WHERE cell = failures.cell AND position >= start AND position < stop)"
 
 
 @dataclass(frozen=True)
@@ -68,19 +59,23 @@ class Merged:
     repeated: list[Repeated] = field(default_factory=list)
 
 
-def merge(paths: Sequence[Path], new: Path) -> Merged:
-    """Write what some stores have to one; what it has already, if it exists, stays. It is written whole or not."""
+def merge(paths: Sequence[Path], new: Path, keys: Collection[str] | None = None) -> Merged:
+    """Write what some stores have to one; what it has already, if it exists, stays. It is written whole or not.
+
+    keys   take these cells alone
+    """
     if both := next((path for path in paths if same_file(path, new)), None):
         raise StoreError(f"{both} is to be read and to be written; name another file for what is merged")
     writable(new)
     for path in paths:
         _refuse_unfit(path)
+    _refuse_other_models([new, *paths] if new.exists() else paths)
     with _alone(new), replacing(new) as part:
         done = Merged()
         with explained(new), closing(_copy(new, part)) as base:
             for path in paths:
-                _take(base, path, done)
-            whole = Store.over(new, base)
+                _take(base, path, keys, done)
+        with Store(part) as whole:
             for status in whole.status():
                 done.cells, done.rows = done.cells + 1, done.rows + status.done
                 done.lacking += status.cell.rows - status.done
@@ -93,15 +88,29 @@ def merge(paths: Sequence[Path], new: Path) -> Merged:
 def _refuse_unfit(path: Path) -> None:
     """Refuse a store that is being filled, and one that is not as it was written."""
     with Store(path) as store:
-        if who := store.writer():
-            raise StoreBusy(f"{path} is being written by {who}; wait for it to end")
+        if writer := store.writer():
+            raise StoreBusy(f"{path} is being written by {writer}; wait for it to end")
         if flaws := store.damage():
             raise StoreError(f"{path}: {flaws[0].what}; restore a copy, or run again what is damaged")
 
 
+def _refuse_other_models(paths: Sequence[Path]) -> None:
+    """Refuse stores whose models answer differently in the same cell: no figure may mix the two."""
+    known: dict[str, Tensor] = {}
+    for path in paths:
+        with Store(path) as store:
+            for key in store.cell_keys():
+                answers = store.answers(key)
+                if answers is not None and not same_answers(known.setdefault(key, answers), answers):
+                    raise StoreError(
+                        f"cell {key[:12]}: its model answers differently in {path} than in another store; merge "
+                        "without one of them"
+                    )
+
+
 @contextmanager
 def _alone(new: Path) -> Iterator[None]:
-    """Keep other writers out of the new store; one that is there is closed in order first."""
+    """Keep other writers out of the new store; fold the log of a killed writer into it first."""
     if new.exists():
         Store(new, write=True).close()
         if new.with_name(f"{new.name}-wal").exists():
@@ -122,11 +131,11 @@ def _copy(new: Path, part: Path) -> sqlite3.Connection:
     return base
 
 
-def _take(base: sqlite3.Connection, path: Path, done: Merged) -> None:
+def _take(base: sqlite3.Connection, path: Path, keys: Collection[str] | None, done: Merged) -> None:
     """Take over all that a store has and this one lacks."""
     base.execute("ATTACH ? AS other", (address(path),))
     base.execute("BEGIN")
-    _take_cells(base, path)
+    _take_cells(base, path, keys)
     base.execute("INSERT OR IGNORE INTO runs (name, provenance) SELECT name, provenance FROM other.runs ORDER BY id")
     for key, position in base.execute(
         f"SELECT c.key, o.position {BOTH} WHERE m.run = r.id AND m.checksum IS NOT o.checksum LIMIT 1"
@@ -136,27 +145,26 @@ def _take(base: sqlite3.Connection, path: Path, done: Merged) -> None:
         f"SELECT c.key, count(*), total(NOT ({SAME})) {BOTH} WHERE m.run <> r.id GROUP BY c.id"
     ):
         done.repeated.append(Repeated(path, key, rows, int(differ)))
-    names = ", ".join(f"o.{name}" for name in ("batch", *VALUES, "checksum"))
+    names = ", ".join(f"o.{name}" for name in ("batch", *VALUES, "checksum", "peak_device", "peak_process"))
     base.execute(f"INSERT OR IGNORE INTO samples SELECT c.id, o.position, r.id, {names} {THEIRS}")
-    cell = "FROM other.{0} o JOIN other.cells oc ON oc.id = o.cell JOIN cells c ON c.key = oc.key"
-    known = "JOIN other.runs orun ON orun.id = o.run JOIN runs r ON r.name = orun.name"
-    base.execute(
-        REMEMBER.format(f"SELECT c.id, r.id, o.peak_device, o.peak_process {cell.format('memory')} {known} WHERE true")
-    )
-    base.execute(
-        f"INSERT OR IGNORE INTO failures SELECT c.id, o.start, o.stop, o.tries, o.error {cell.format('failures')}"
-    )
-    base.execute(f"DELETE FROM failures WHERE {DONE.format('failures.cell', 'failures.start', 'failures.stop')}")
-    base.execute(f"INSERT OR IGNORE INTO traces SELECT c.id, o.position, o.npz {cell.format('traces')}")
-    base.execute("INSERT OR IGNORE INTO arrays SELECT * FROM other.arrays")
-    base.execute(BOUND.format("SELECT * FROM other.proofs WHERE true"))
+    for table, columns in (("failures", "o.start, o.stop, o.tries, o.error"), ("traces", "o.position, o.npz")):
+        base.execute(
+            f"INSERT OR IGNORE INTO {table} SELECT c.id, {columns} FROM other.{table} o "
+            "JOIN other.cells oc ON oc.id = o.cell JOIN taken c ON c.key = oc.key"
+        )
+    base.execute(f"DELETE FROM failures WHERE {DONE} = stop - start")
+    if keys is None:
+        base.execute(PROVE.format("SELECT * FROM other.proofs WHERE true"))
+    base.execute("DROP TABLE taken")
     base.execute("COMMIT")
     base.execute("DETACH other")
 
 
-def _take_cells(base: sqlite3.Connection, path: Path) -> None:
-    """Take over the cells, and unite what the doctor found of those that are in both stores."""
-    names = ", ".join((*ABOUT, "findings", "superseded_by"))
+def _take_cells(base: sqlite3.Connection, path: Path, keys: Collection[str] | None) -> None:
+    """Take over cells and their arrays, list them in `taken`, and unite the doctor's findings about them."""
+    names = ", ".join((*CELL, "findings", "superseded_by"))
+    chosen = "true" if keys is None else "key IN (SELECT value FROM json_each(:keys))"
+    base.execute("CREATE TEMP TABLE taken (id INTEGER PRIMARY KEY, key TEXT)")
     shared = "FROM cells c JOIN other.cells o ON o.key = c.key"
     for key, mine, theirs in base.execute(f"SELECT c.key, c.rows, o.rows {shared} WHERE c.rows <> o.rows"):
         raise StoreError(f"cell {key[:12]} has {theirs} rows in {path} and {mine} elsewhere; merge without it")
@@ -170,4 +178,16 @@ def _take_cells(base: sqlite3.Connection, path: Path) -> None:
         "UPDATE cells SET superseded_by = (SELECT o.superseded_by FROM other.cells o WHERE o.key = cells.key) "
         "WHERE superseded_by IS NULL"
     )
-    base.execute(f"INSERT OR IGNORE INTO cells ({names}) SELECT {names} FROM other.cells ORDER BY id")
+    only = {"keys": json.dumps(list(keys or ()))}
+    base.execute(
+        f"INSERT OR IGNORE INTO cells ({names}) SELECT {names} FROM other.cells WHERE {chosen} ORDER BY id", only
+    )
+    base.execute(
+        f"INSERT INTO taken SELECT id, key FROM cells WHERE {chosen} AND key IN (SELECT key FROM other.cells)", only
+    )
+    if keys is None:
+        base.execute("INSERT OR IGNORE INTO arrays SELECT * FROM other.arrays")
+        return
+    for (text,) in base.execute("SELECT info FROM cells JOIN taken USING (id)").fetchall():
+        for name in CellInfo.parse(text).arrays:
+            base.execute("INSERT OR IGNORE INTO arrays SELECT * FROM other.arrays WHERE name = ?", (name,))

@@ -2,37 +2,24 @@
 
 A cell is one attack against one model on some rows; a sample is one of its rows, found by its position in the cell.
 A batch is committed before `append` returns, so a run may be killed at any moment and the same command goes on. One
-process writes at a time; any number may read meanwhile. The table `samples` has one row per sample, and the view
-`results` adds the names of its cell: `sqlite3`, Datasette and pandas read both without this package.
+process writes at a time; any number may read meanwhile.
 
-    with Store(path, write=True) as store:                 # Store(path) reads; StoreBusy names who writes
-        store.register([info, ...])                        # CellInfo of each cell; again: the newest description wins
-        run = store.begin(provenance)                      # a new run; its number goes with what it appends
-        store.append(key, positions, facts, run=run)       # idempotent: stored samples stay; positions or the first one
-        store.fail(key, error, span, tries); store.retry(key)
-        store.diagnose(key, findings); store.supersede(key, by)
-        store.append_trace(key, position, trace); store.keep_arrays(name, **arrays)
-        store.keep_digests(data_hash, digests); store.prove(proof_key, proofs)
-        store.note_progress(state)
-        with store.together(): ...                         # one transaction for all that is written inside
+    with Store(path, write=True) as store:
+        store.register([info, ...])
+        run = store.begin(provenance)
+        store.append(info.key, positions, facts, run=run)
+    with Store(path) as store:
+        facts = store.facts(info.key)
 
-    store.cell_keys(), cells(), cell(key), status(), failures(), progress(), writer()
-    store.stored(key) -> mask; positions(key); facts(key, perturbations=True) -> Facts; batches(key)
-    store.findings(), superseded(), traced(key), trace(key, position), arrays(name)
-    store.proofs(proof_key), proof_keys(), digests(data_hash), proved(key)
-    store.damage() -> [Flaw]                               # SQLite's integrity_check, and the checksum of each sample
+The table `samples` has one row for each sample, and the view `results` adds the names of its cell: `sqlite3`, Datasette
+and pandas read both without this package.
 """
 
 from __future__ import annotations
 
-import getpass
 import io
 import json
-import os
-import socket
 import sqlite3
-import sys
-import time
 import uuid
 import zipfile
 import zlib
@@ -54,13 +41,28 @@ from sigmazero.core import faults
 from sigmazero.core.messages import one_line
 from sigmazero.core.metrics import Outcome
 from sigmazero.store.facts import COLUMNS, KINDS, CellInfo, Facts, Integers
+from sigmazero.store.file import (
+    APPLICATION,
+    RESTORE,
+    VERSION,
+    StoreBusy,
+    StoreError,
+    WriterLock,
+    explained,
+    is_locked,
+    open_reading,
+    open_writing,
+    this_process,
+)
 from sigmazero.store.proofs import Proof, ProofKey, contradictions
 from sigmazero.store.trace import Trace
 
-APPLICATION, VERSION = 0x516D615A, 1  # mark a SQLite file as a store, and its tables as these
+__all__ = ["CellStatus", "Failure", "Flaw", "Store", "StoreBusy", "StoreError", "WriterLock"]
+
 CHUNK = 50_000  # samples that are converted at a time
 VALUES = (*COLUMNS, "changed", "became")  # of a sample; its checksum covers them and its position
-ABOUT = ("key", "info", "model", "dataset", "attack", "budget", "unit", "rows")  # of a cell, readable without its JSON
+CELL = ("key", "info", "model", "dataset", "attack", "budget", "unit", "rows")  # of a cell; `info` is all of it as JSON
+UNREADABLE = (ValueError, TypeError, KeyError, OSError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 
 SCHEMA = f"""
 CREATE TABLE cells (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, info TEXT NOT NULL, model TEXT NOT NULL,
@@ -70,10 +72,8 @@ CREATE TABLE runs (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, provenance
 CREATE TABLE samples (cell INTEGER NOT NULL REFERENCES cells, position INTEGER NOT NULL,
     run INTEGER NOT NULL REFERENCES runs, batch INTEGER NOT NULL,
     {", ".join(f"{name} {'REAL' if kind is np.float64 else 'INTEGER NOT NULL'}" for name, kind in KINDS.items())},
-    changed BLOB NOT NULL, became BLOB NOT NULL, checksum BLOB NOT NULL,
+    changed BLOB NOT NULL, became BLOB NOT NULL, checksum BLOB NOT NULL, peak_device INTEGER, peak_process INTEGER,
     PRIMARY KEY (cell, position)) WITHOUT ROWID;
-CREATE TABLE memory (cell INTEGER NOT NULL REFERENCES cells, run INTEGER NOT NULL REFERENCES runs,
-    peak_device INTEGER, peak_process INTEGER, PRIMARY KEY (cell, run));
 CREATE TABLE failures (cell INTEGER NOT NULL REFERENCES cells, start INTEGER NOT NULL, stop INTEGER NOT NULL,
     tries INTEGER NOT NULL, error TEXT NOT NULL, PRIMARY KEY (cell, start));
 CREATE TABLE traces (cell INTEGER NOT NULL REFERENCES cells, position INTEGER NOT NULL, npz BLOB NOT NULL,
@@ -89,16 +89,13 @@ CREATE VIEW results AS SELECT key, model, dataset, attack, budget, unit,
 PRAGMA application_id={APPLICATION};
 PRAGMA user_version={VERSION};
 """
+# Add bounds; of two for a row the higher one stays. The braces take what to insert.
+PROVE = (
+    "INSERT INTO proofs {} ON CONFLICT (model, code, unit, space, row) DO UPDATE SET least = excluded.least, "
+    "method = excluded.method, version = excluded.version, seconds = excluded.seconds WHERE excluded.least > least"
+)
 
 Stage = Literal["done", "running", "begun", "waiting", "failed"]
-
-
-class StoreError(RuntimeError):
-    """Report a store that cannot be used as asked; the message says why and what to do."""
-
-
-class StoreBusy(StoreError):
-    """Report that another process writes to the store."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +119,7 @@ class CellStatus:
 
 @dataclass(frozen=True)
 class Failure:
-    """Rows of a cell, from `start` up to `stop`, that could not be run, how often that was tried, and why not."""
+    """Rows of a cell, from `start` up to `stop`, that failed after so many tries, and the error."""
 
     key: str
     start: int
@@ -134,34 +131,26 @@ class Failure:
 class Store:
     """Read and write facts on disk.
 
-    write   open the file to write, and make it if it is not there; this is the only writer while it is open
-    wait    seconds to wait for another writer to end before giving up
+    write   open the file to write, and make it if it is not there; no other process may write until it is closed
+    wait    seconds to wait for another writer before giving up
     """
 
     def __init__(self, path: str | PathLike[str], *, write: bool = False, wait: float = 0.0) -> None:
-        self.path, self._lock = Path(path), None
+        self.path = Path(path)
+        self._lock: WriterLock | None = None
         if not write:
             self._base = open_reading(self.path)
             return
         if self.path.exists():
             with closing(open_reading(self.path, empty=True)):
-                pass  # another program's file is refused before anything is written beside it
+                pass  # refuse another program's file before anything is written beside it
         self._lock = WriterLock(self.path, wait)
         try:
-            self._base = _open_writing(self.path)
-            self._note("writer", _myself())
+            self._base = open_writing(self.path, SCHEMA)
+            self._note("writer", this_process())
         except BaseException:
             self._lock.close()
             raise
-
-    _lock: WriterLock | None
-
-    @classmethod
-    def over(cls, path: Path, base: sqlite3.Connection) -> Store:
-        """Return a reader of an open connection; errors name `path`."""
-        store = cls.__new__(cls)
-        store.path, store._base, store._lock = path, base, None
-        return store
 
     def __enter__(self) -> Store:
         return self
@@ -174,8 +163,8 @@ class Store:
         if self._lock is not None:
             faults.reach("store.closing")
             self._base.execute("PRAGMA busy_timeout=500")
-            with suppress(sqlite3.OperationalError):  # a reader is at work or the disk is full: the log stays
-                self._base.execute("PRAGMA journal_mode=DELETE")  # at rest a store is one file
+            with suppress(sqlite3.OperationalError):  # a process is reading or the disk is full: the log stays
+                self._base.execute("PRAGMA journal_mode=DELETE")  # a closed store is one file
         self._base.close()
         if self._lock is not None:
             self._lock.close()
@@ -185,7 +174,7 @@ class Store:
         """Write all or nothing; inside another transaction, as a part of it."""
         if self._lock is None:
             raise StoreError(f"{self.path} is open for reading; open it with Store(path, write=True)")
-        if self._open():
+        if self._in_transaction():
             yield
             return
         with explained(self.path):
@@ -197,31 +186,29 @@ class Store:
                 self._base.execute("COMMIT")
                 faults.reach("store.committed")
             except BaseException:
-                if self._open():
+                if self._in_transaction():
                     self._base.execute("ROLLBACK")
                 raise
 
-    def _open(self) -> bool:
+    def _in_transaction(self) -> bool:
         return self._base.in_transaction
 
     def together(self) -> AbstractContextManager[None]:
         """Store everything that is written inside in one transaction: a commit takes its time, whatever its size."""
         return self._transaction()
 
-    def _ask(self, query: str, *values: Any) -> list[Any]:
+    def _read(self, query: str, *values: Any) -> list[Any]:
         with explained(self.path):
             return self._base.execute(query, values).fetchall()
 
-    def _write(self, statement: str, *values: Any) -> None:
-        with self._transaction(), explained(self.path):
-            self._base.execute(statement, values)
+    def _write(self, statement: str, *values: Any) -> int:
+        """Execute a statement and return the number of the row that it inserted."""
+        with self._transaction():
+            return self._base.execute(statement, values).lastrowid or 0
 
-    def _note(self, name: str, text: str) -> None:
-        self._write("REPLACE INTO notes VALUES (?, ?)", name, text)
-
-    def _noted(self, name: str) -> str | None:
-        found = self._ask("SELECT text FROM notes WHERE name = ?", name)
-        return found[0][0] if found else None
+    def _write_all(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        with self._transaction():
+            self._base.executemany(statement, rows)
 
     def _damaged(self, what: str, key: str | None, error: BaseException | str) -> StoreError:
         place = self.path if key is None else f"{self.path}, cell {key[:12]}"
@@ -230,35 +217,37 @@ class Store:
     # Cells and runs --------------------------------------------------------------------------------------------------
 
     def register(self, cells: Sequence[CellInfo]) -> None:
-        """Note which cells there are to be, so that a status can count what has not begun; the newest names win."""
-        with self._transaction(), explained(self.path):
-            newest = ", ".join(f"{name} = excluded.{name}" for name in ABOUT)
-            self._base.executemany(
-                f"INSERT INTO cells ({', '.join(ABOUT)}) VALUES ({', '.join('?' * len(ABOUT))}) "
-                f"ON CONFLICT (key) DO UPDATE SET {newest}",
-                [[cell.text() if name == "info" else getattr(cell, name) for name in ABOUT] for cell in cells],
-            )
+        """Note cells before they are run, so that a status can count those that have not begun.
+
+        A cell that is registered again keeps its samples and takes the new names.
+        """
+        newest = ", ".join(f"{name} = excluded.{name}" for name in CELL)
+        self._write_all(
+            f"INSERT INTO cells ({', '.join(CELL)}) VALUES ({', '.join('?' * len(CELL))}) "
+            f"ON CONFLICT (key) DO UPDATE SET {newest}",
+            [[cell.text() if name == "info" else getattr(cell, name) for name in CELL] for cell in cells],
+        )
 
     def begin(self, provenance: dict[str, Any]) -> int:
         """Note a run (versions, device, commit) and return its number, which goes with the samples it appends.
 
         Its random name tells it from every other run when stores are merged.
         """
-        self._write(
-            "INSERT INTO runs (name, provenance) VALUES (?, ?)",
-            uuid.uuid4().hex,
-            json.dumps(provenance, sort_keys=True),
-        )
-        return int(self._ask("SELECT max(id) FROM runs")[0][0])
+        text = json.dumps(provenance, sort_keys=True)
+        return self._write("INSERT INTO runs (name, provenance) VALUES (?, ?)", uuid.uuid4().hex, text)
 
     def cell_keys(self) -> list[str]:
         """Return the keys of all cells, in the order they were registered."""
-        return [str(key) for (key,) in self._ask("SELECT key FROM cells ORDER BY id")]
+        return [str(key) for (key,) in self._read("SELECT key FROM cells ORDER BY id")]
+
+    def cell(self, key: str) -> CellInfo:
+        """Return what a cell asks, without the provenance of its facts."""
+        return self._cell(key)[1]
 
     def _cell(self, key: str) -> tuple[int, CellInfo]:
-        found = self._ask("SELECT id, info FROM cells WHERE key = ?", key)
+        found = self._read("SELECT id, info FROM cells WHERE key = ?", key)
         if not found:
-            raise KeyError(f"{self.path} has no cell {key!r}; its cell_keys() are all there are")
+            raise KeyError(f"{self.path} has no cell {key!r}; cell_keys() lists all of them")
         return found[0][0], self._parse(key, found[0][1])
 
     def _parse(self, key: str, text: str) -> CellInfo:
@@ -267,70 +256,54 @@ class Store:
         except (ValueError, TypeError, KeyError) as error:
             raise self._damaged("its description", str(key), error) from error
 
-    def cell(self, key: str) -> CellInfo:
-        """Return what a cell asks, without the provenance of its facts."""
-        return self._cell(key)[1]
-
-    def _made(self) -> dict[int, list[tuple[Any, ...]]]:
-        """Return by cell the runs that filled it: provenance, samples, seconds, and both peaks of memory."""
-        made: dict[int, list[tuple[Any, ...]]] = {}
-        for cell, *rest in self._ask(
-            "SELECT s.cell, r.provenance, s.count, s.seconds, m.peak_device, m.peak_process FROM "
-            "(SELECT cell, run, count(*) count, ifnull(total(seconds), 0.0) seconds FROM samples GROUP BY 1, 2) s "
-            "LEFT JOIN runs r ON r.id = s.run LEFT JOIN memory m ON m.cell = s.cell AND m.run = s.run ORDER BY 1, s.run"
-        ):
-            made.setdefault(cell, []).append(tuple(rest))
-        return made
-
     def cells(self) -> list[CellInfo]:
-        """Return every cell, in the order they were registered, with the provenance of what is stored of it."""
+        """Return every cell, in the order they were registered, with the provenance of its samples."""
         return [status.cell for status in self.status()]
 
     def status(self) -> list[CellStatus]:
-        """Return how far every cell is; those are running that the process which writes here says it is at."""
-        wrong = {failure.key: failure.error for failure in self.failures()}
-        made, at_work, found = self._made(), set(self.progress().get("cells", ())), []
-        for number, key, text in self._ask("SELECT id, key, info FROM cells ORDER BY id"):
-            parts = made.get(number, [])
+        """Return how far every cell is; those are running that the process which writes here works on."""
+        errors = {failure.key: failure.error for failure in self.failures()}
+        running = set(self.progress().get("cells", ()))
+        runs: dict[int, list[Any]] = {}  # by cell: the provenance of each run, its samples, seconds and peaks of memory
+        for cell, *run in self._read(
+            "SELECT s.cell, r.provenance, count(*), total(s.seconds), max(s.peak_device), max(s.peak_process) "
+            "FROM samples s JOIN runs r ON r.id = s.run GROUP BY s.cell, s.run ORDER BY s.cell, s.run"
+        ):
+            runs.setdefault(cell, []).append(run)
+        found = []
+        for number, key, text in self._read("SELECT id, key, info FROM cells ORDER BY id"):
             try:
-                about = _provenance(parts)
+                provenance = _joined(runs.get(number, []))
             except (ValueError, TypeError, AttributeError) as error:
                 raise self._damaged("the provenance of its runs", str(key), error) from error
-            info, done = replace(self._parse(key, text), provenance=about), sum(part[1] for part in parts)
-            stage: Stage = "running" if key in at_work else "begun" if done else "waiting"
-            stage = "failed" if key in wrong else "done" if done >= info.rows else stage
-            found.append(CellStatus(info, done, about.get("seconds", 0.0), wrong.get(key), stage))
+            info, done = replace(self._parse(key, text), provenance=provenance), sum(r[1] for r in runs.get(number, []))
+            state: Stage = "running" if key in running else "begun" if done else "waiting"
+            state = "failed" if key in errors else "done" if done >= info.rows else state
+            found.append(CellStatus(info, done, provenance.get("seconds", 0.0), errors.get(key), state))
         return found
 
     def fail(self, key: str, error: str, span: tuple[int, int] | None = None, tries: int = 1) -> None:
-        """Note why some rows of a cell could not be run, by default all that it lacks; see `retry`."""
+        """Note why rows of a cell failed, by default all of them; `retry` forgets it."""
         number, info = self._cell(key)
         start, stop = span or (0, info.rows)
         self._write("REPLACE INTO failures VALUES (?, ?, ?, ?, ?)", number, int(start), int(stop), tries, error)
 
     def retry(self, key: str) -> None:
         """Forget the failures of a cell, since it is run again."""
-        number, _ = self._cell(key)
-        if self._ask("SELECT 1 FROM failures WHERE cell = ?", number):
-            self._write("DELETE FROM failures WHERE cell = ?", number)
+        self._write("DELETE FROM failures WHERE cell = ?", self._cell(key)[0])
 
     def failures(self) -> list[Failure]:
-        """Return every span of rows that failed when it was last tried, in the order of cells and rows."""
-        return [
-            Failure(*row)
-            for row in self._ask(
-                "SELECT key, start, stop, tries, error FROM failures JOIN cells ON id = cell ORDER BY id, start"
-            )
-        ]
+        """Return the rows that failed when they were last tried, in the order of cells and rows."""
+        query = "SELECT key, start, stop, tries, error FROM failures JOIN cells ON id = cell ORDER BY id, start"
+        return [Failure(*row) for row in self._read(query)]
 
     def diagnose(self, key: str, findings: list[dict[str, str]]) -> None:
-        """Note what the doctor said of a cell's model on its rows; an empty list says that all is well."""
-        number, _ = self._cell(key)
-        self._write("UPDATE cells SET findings = ? WHERE id = ?", json.dumps(findings), number)
+        """Note the doctor's findings about a cell's model on its rows; an empty list means that it found none."""
+        self._write("UPDATE cells SET findings = ? WHERE id = ?", json.dumps(findings), self._cell(key)[0])
 
     def findings(self) -> dict[str, list[dict[str, str]]]:
-        """Return what the doctor said, by cell key; cells that it was not asked about are not in it."""
-        found = self._ask("SELECT key, findings FROM cells WHERE findings IS NOT NULL ORDER BY id")
+        """Return the doctor's findings by cell; cells that it did not examine are left out."""
+        found = self._read("SELECT key, findings FROM cells WHERE findings IS NOT NULL ORDER BY id")
         try:
             return {key: json.loads(text) for key, text in found}
         except (ValueError, TypeError) as error:
@@ -342,15 +315,22 @@ class Store:
 
     def superseded(self) -> dict[str, str]:
         """Return the cells that others replace, with the keys of those."""
-        return dict(self._ask("SELECT key, superseded_by FROM cells WHERE superseded_by IS NOT NULL"))
+        return dict(self._read("SELECT key, superseded_by FROM cells WHERE superseded_by IS NOT NULL"))
+
+    def _note(self, name: str, text: str) -> None:
+        self._write("REPLACE INTO notes VALUES (?, ?)", name, text)
+
+    def _noted(self, name: str) -> str | None:
+        found = self._read("SELECT text FROM notes WHERE name = ?", name)
+        return found[0][0] if found else None
 
     def note_progress(self, state: dict[str, Any]) -> None:
-        """Note how far the run at work is, for others to see; see `progress`."""
+        """Note how far the present run is, so that other processes can show it; see `progress`."""
         self._note("progress", json.dumps(state))
 
     def progress(self) -> dict[str, Any]:
-        """Return how far the run is that writes here now, as `bench.progress` tells it; nothing where none does."""
-        if self._lock is None and not is_held(self.path):
+        """Return how far the run is that writes here now (`bench.progress`); nothing if there is none."""
+        if self._lock is None and not is_locked(self.path):
             return {}
         try:
             return dict(json.loads(self._noted("progress") or "{}"))
@@ -359,7 +339,7 @@ class Store:
 
     def writer(self) -> str | None:
         """Return the process that writes here now, in words."""
-        return self._noted("writer") if is_held(self.path) else None
+        return self._noted("writer") if is_locked(self.path) else None
 
     # Samples ---------------------------------------------------------------------------------------------------------
 
@@ -373,14 +353,14 @@ class Store:
         peak_device: int | None = None,
         peak_process: int | None = None,
     ) -> None:
-        """Store a batch of a cell's samples; those that are stored already stay as they are.
+        """Store a batch of a cell's samples; samples that are stored already stay as they are.
 
-        positions   where the rows stand in the cell: the first, if they follow each other, or all of them
+        positions   where the rows are in the cell: all of them, or the first if they follow each other
+        peak_...    the most memory, in bytes, that the batch took
         """
         number, info = self._cell(key)
-        if isinstance(positions, int | np.integer):
-            positions = np.arange(positions, positions + len(facts))
         places = np.asarray(positions)
+        places = places + np.arange(len(facts)) if places.ndim == 0 else places
         if places.shape != (len(facts),) or (len(places) and places.dtype.kind not in "iu"):
             raise ValueError(f"facts of {len(facts)} rows need as many positions, or the first one; got {positions!r}")
         if not len(places):
@@ -389,18 +369,15 @@ class Store:
             raise StoreError(f"cell {key[:12]} has {info.rows} rows; {places.min()} to {places.max()} do not fit")
         if len(np.unique(places)) < len(places):
             raise ValueError(f"the positions {positions!r} name a row twice; give each row once")
-        rows, first = _rows(places.tolist(), facts), int(places.min())
-        with self._transaction(), explained(self.path):
-            self._base.executemany(
-                f"INSERT OR IGNORE INTO samples VALUES ({', '.join('?' * (len(VALUES) + 5))})",
-                [(number, row[0], run, first, *row[1:], checksum(key, row)) for row in rows],
-            )
-            if (peak_device, peak_process) != (None, None):
-                self._base.execute(REMEMBER.format("VALUES (?, ?, ?, ?)"), (number, run, peak_device, peak_process))
+        batch, peaks = int(places.min()), (peak_device, peak_process)
+        self._write_all(
+            f"INSERT OR IGNORE INTO samples VALUES ({', '.join('?' * (len(VALUES) + 7))})",
+            [(number, row[0], run, batch, *row[1:], checksum(key, row), *peaks) for row in _rows(places, facts)],
+        )
 
     def positions(self, key: str) -> Integers:
         """Return the positions of the samples that `facts` gives, in the same order."""
-        found = self._ask("SELECT position FROM samples WHERE cell = ? ORDER BY position", self._cell(key)[0])
+        found = self._read("SELECT position FROM samples WHERE cell = ? ORDER BY position", self._cell(key)[0])
         return np.fromiter((place for (place,) in found), np.int64, len(found))
 
     def stored(self, key: str) -> NDArray[np.bool_]:
@@ -412,14 +389,19 @@ class Store:
             raise self._damaged("its samples", key, error) from error
         return done
 
-    def facts(self, key: str, perturbations: bool = True) -> Facts:
-        """Return what is stored of a cell, in the order of its rows; without perturbations all seem unchanged."""
-        names = ", ".join(VALUES if perturbations else COLUMNS)
-        query = f"SELECT {names} FROM samples WHERE cell = ? ORDER BY position"
-        number, _ = self._cell(key)
-        parts = []
+    def facts(self, key: str, perturbations: bool = True, positions: Sequence[int] | Integers | None = None) -> Facts:
+        """Return what is stored of a cell, in the order of its rows.
+
+        perturbations   whether to read the changes too; otherwise all samples seem unchanged
+        positions       read these samples alone
+        """
+        query, values = "cell = ?", list[Any]([self._cell(key)[0]])
+        if positions is not None:
+            query += " AND position IN (SELECT value FROM json_each(?))"
+            values.append(json.dumps(np.asarray(positions, np.int64).tolist()))
+        names, parts = ", ".join(VALUES if perturbations else COLUMNS), []
         with explained(self.path):
-            found = self._base.execute(query, (number,))
+            found = self._base.execute(f"SELECT {names} FROM samples WHERE {query} ORDER BY position", values)
             while rows := found.fetchmany(CHUNK):
                 try:
                     parts.append(_facts(rows, perturbations))
@@ -430,17 +412,16 @@ class Store:
     def batches(self, key: str) -> list[tuple[Integers, dict[str, Any]]]:
         """Return the positions of each batch of a cell, and the provenance of the run that made it."""
         found: dict[tuple[int, int], list[int]] = {}
-        for run, batch, place in self._ask(
-            "SELECT run, batch, position FROM samples WHERE cell = ? ORDER BY position", self._cell(key)[0]
-        ):
+        query = "SELECT run, batch, position FROM samples WHERE cell = ? ORDER BY position"
+        for run, batch, place in self._read(query, self._cell(key)[0]):
             found.setdefault((run, batch), []).append(place)
-        runs = {run: json.loads(text) for run, text in self._ask("SELECT id, provenance FROM runs")}
+        runs = {run: json.loads(text) for run, text in self._read("SELECT id, provenance FROM runs")}
         return [(np.array(places), runs.get(run, {})) for (run, _), places in found.items()]
 
     # Traces and arrays -----------------------------------------------------------------------------------------------
 
     def append_trace(self, key: str, position: int, trace: Trace) -> None:
-        """Keep what a search asked about the cell's row at a position, in place of an older trace of it."""
+        """Keep the queries of the search at a position of a cell, in place of an older trace of it."""
         number, info = self._cell(key)
         if not 0 <= position < info.rows:
             raise StoreError(f"cell {key[:12]} has {info.rows} rows; a trace of row {position} does not fit")
@@ -451,13 +432,12 @@ class Store:
         """Return which positions of a cell have a trace, as a mask."""
         number, info = self._cell(key)
         done = np.zeros(info.rows, np.bool_)
-        done[[place for (place,) in self._ask("SELECT position FROM traces WHERE cell = ?", number)]] = True
+        done[[place for (place,) in self._read("SELECT position FROM traces WHERE cell = ?", number)]] = True
         return done
 
     def trace(self, key: str, position: int) -> Trace:
-        """Return what a search asked about the cell's row at a position."""
-        number, _ = self._cell(key)
-        found = self._ask("SELECT npz FROM traces WHERE cell = ? AND position = ?", number, position)
+        """Return the queries of the search at a position of a cell."""
+        found = self._read("SELECT npz FROM traces WHERE cell = ? AND position = ?", self._cell(key)[0], position)
         if not found:
             raise KeyError(
                 f"{self.path} has no trace of row {position} of cell {key[:12]}; write trace = true in its plan"
@@ -468,12 +448,12 @@ class Store:
             raise self._damaged(f"the trace of row {position}", key, error) from error
 
     def keep_arrays(self, name: str, **arrays: NDArray[Any]) -> None:
-        """Keep arrays that cannot be loaded again (rows, masks, bounds) by the hash of their content; see `arrays`."""
+        """Keep arrays that cannot be loaded again (rows, masks, bounds) under the hash of their content."""
         self._write("INSERT OR IGNORE INTO arrays VALUES (?, ?)", name, _npz(arrays))
 
     def arrays(self, name: str) -> dict[str, NDArray[Any]] | None:
         """Return the arrays kept under a name; None where there are none."""
-        found = self._ask("SELECT npz FROM arrays WHERE name = ?", name)
+        found = self._read("SELECT npz FROM arrays WHERE name = ?", name)
         return self._arrays(found[0][0], f"the arrays {name[:24]}") if found else None
 
     def _arrays(self, npz: bytes, what: str) -> dict[str, NDArray[Any]]:
@@ -484,7 +464,7 @@ class Store:
             raise self._damaged(what, None, error) from error
 
     def keep_answers(self, key: str, logits: Tensor) -> None:
-        """Keep the model's logits for a few clean rows of a cell, to recognise the model by; see `answers`."""
+        """Keep the model's logits for a few clean rows of a cell, by which the model is recognised."""
         self.keep_arrays(f"answers {key}", logits=logits.detach().cpu().double().numpy())
 
     def answers(self, key: str) -> Tensor | None:
@@ -495,43 +475,43 @@ class Store:
     # Proofs ----------------------------------------------------------------------------------------------------------
 
     def keep_digests(self, data_hash: str, digests: Sequence[str]) -> None:
-        """Keep by what each row is found that has this hash together with the others; see `proofs.row_digests`."""
+        """Keep the digests of rows (`proofs.row_digests`) under the hash of all of them together."""
         self.keep_arrays(f"digests {data_hash}", rows=np.array(digests, np.str_))
 
     def digests(self, data_hash: str) -> list[str] | None:
-        """Return the digests of the rows that have this hash together, in their order; None where none were kept."""
+        """Return the digests of the rows with this hash, in their order; None where none were kept."""
         held = self.arrays(f"digests {data_hash}")
         return None if held is None else [str(each) for each in held.get("rows", ())]
 
     def prove(self, key: ProofKey, proofs: Mapping[str, Proof]) -> None:
-        """Keep what is proved of rows, by their digests; a bound that says no more than the one held is left out.
+        """Keep bounds of rows, by the digests of the rows; of two bounds for a row the higher one stays.
 
-        Refused, all of it, if a cell held here has a verified point below its bound.
+        Refuse all of them if a verified point of a stored cell needs fewer changes than its bound.
         """
         rows = [
             (*key, row, one.least, one.method, one.version, one.seconds) for row, one in proofs.items() if one.least
         ]
-        with self._transaction(), explained(self.path):
-            self._base.executemany(BOUND.format("VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"), rows)
+        with self._transaction():
+            self._write_all(PROVE.format("VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"), rows)
             for name in self.cell_keys():
                 if ProofKey.of_cell(self.cell(name)) == key:
                     self.proved(name)
 
     def proofs(self, key: ProofKey) -> dict[str, Proof]:
-        """Return what is proved about a model, by the digests of the rows."""
+        """Return the bounds about a model, by the digests of the rows."""
         where = "model = ? AND code = ? AND unit = ? AND space = ?"
-        found = self._ask(f"SELECT row, least, method, version, seconds FROM proofs WHERE {where}", *key)
+        found = self._read(f"SELECT row, least, method, version, seconds FROM proofs WHERE {where}", *key)
         return {row: Proof(*rest) for row, *rest in found}
 
     def proof_keys(self) -> list[ProofKey]:
-        """Return what there are proofs about, in the order of the alphabet."""
-        found = self._ask("SELECT DISTINCT model, code, unit, space FROM proofs ORDER BY 1, 2, 3, 4")
+        """Return the models, units and spaces that there are bounds about, in alphabetical order."""
+        found = self._read("SELECT DISTINCT model, code, unit, space FROM proofs ORDER BY 1, 2, 3, 4")
         return [ProofKey(*row) for row in found]
 
     def proved(self, key: str) -> Integers | None:
-        """Return for each stored row of a cell the changes that are proved to be needed, in the order of `facts`.
+        """Return how many changes each stored row of a cell is proved to need, in the order of `facts`.
 
-        0 where nothing is proved, None where that is so of all. A verified point below its bound is refused.
+        A row without a proof has 0; None if no row has one. Refuse a verified point below its bound.
         """
         info = self.cell(key)
         about = ProofKey.of_cell(info)
@@ -550,12 +530,11 @@ class Store:
     def damage(self) -> list[Flaw]:
         """Return what SQLite finds wrong with the file, and everything that is not as it was written.
 
-        Checksums are made against accidents and careless edits. A sample that was deleted is "not stored yet"; one
-        that was forged with a new checksum is noticed only by asking the model again (`sigmazero.bench.verify`).
+        Checksums guard against accidents and careless edits. A deleted sample is one that is not stored yet; a forged
+        one with a new checksum is noticed only by asking the model again (`sigmazero.bench.verify`).
         """
-        checks = (self._broken, self._altered, self._unreadable)
         found: list[Flaw] = []
-        for check in checks:
+        for check in (self._broken, self._altered, self._unreadable):
             try:
                 found += check()
             except (StoreError, sqlite3.DatabaseError) as error:
@@ -563,22 +542,19 @@ class Store:
         return found
 
     def _broken(self) -> Iterator[Flaw]:
-        for (text,) in self._ask("PRAGMA integrity_check(20)"):
+        for (text,) in self._read("PRAGMA integrity_check(20)"):
             if text != "ok":
                 yield Flaw(f"SQLite finds the file damaged: {text}")
-        for (table,) in self._ask('SELECT DISTINCT "table" FROM pragma_foreign_key_check'):
+        for (table,) in self._read('SELECT DISTINCT "table" FROM pragma_foreign_key_check'):
             yield Flaw(f"the table {table} names cells or runs that are not in the store")
 
     def _altered(self) -> Iterator[Flaw]:
         names = ", ".join(("position", *VALUES, "checksum"))
-        for number, key, rows in self._ask("SELECT id, key, rows FROM cells"):
+        for number, key, rows in self._read("SELECT id, key, rows FROM cells"):
             found, wrong = self._base.execute(f"SELECT {names} FROM samples WHERE cell = ?", (number,)), []
-            while chunk := found.fetchmany(CHUNK):
-                wrong += [
-                    row[0]
-                    for row in chunk
-                    if checksum(key, row[:-1]) != row[-1] or not isinstance(rows, int) or not 0 <= row[0] < rows
-                ]
+            for *row, kept in found:
+                if checksum(key, row) != kept or not isinstance(rows, int) or not 0 <= row[0] < rows:
+                    wrong.append(row[0])
             if wrong:
                 more = f" and {len(wrong) - 1} more" if wrong[1:] else ""
                 yield Flaw(f"the sample at position {wrong[0]}{more}: not as written; delete and run again", str(key))
@@ -586,9 +562,9 @@ class Store:
     def _unreadable(self) -> Iterator[Flaw]:
         self.status()
         self.findings()
-        for (name,) in self._ask("SELECT name FROM arrays"):
+        for (name,) in self._read("SELECT name FROM arrays"):
             self.arrays(name)
-        for key, place in self._ask("SELECT key, position FROM traces JOIN cells ON id = cell"):
+        for key, place in self._read("SELECT key, position FROM traces JOIN cells ON id = cell"):
             self.trace(key, place)
         yield from ()
 
@@ -596,7 +572,7 @@ class Store:
 # Samples as rows of the table ----------------------------------------------------------------------------------------
 
 
-def checksum(key: str, row: tuple[Any, ...]) -> bytes:
+def checksum(key: str, row: Sequence[Any]) -> bytes:
     """Return the checksum of a sample: its position, all its values, and the key of the cell it belongs to."""
     *values, changed, became = row
     whole = repr((key, values)).encode(errors="surrogateescape")
@@ -605,22 +581,18 @@ def checksum(key: str, row: tuple[Any, ...]) -> bytes:
     return blake2b(whole, digest_size=8).digest()
 
 
-def _rows(positions: list[int], facts: Facts) -> Iterator[tuple[Any, ...]]:
+def _rows(positions: NDArray[Any], facts: Facts) -> Iterator[tuple[Any, ...]]:
     """Yield position, columns and changes of each sample as SQLite gives them back: NaN is NULL, −0.0 is 0.0."""
-    columns: list[list[Any]] = [positions]
+    columns: list[list[Any]] = [positions.tolist()]
     for name, kind in KINDS.items():
         values = getattr(facts, name)
-        if kind is np.float64:
-            plain = (values + 0.0).tolist()
-            columns.append([None if value != value else value for value in plain] if np.isnan(values).any() else plain)
-        else:
-            columns.append(values.tolist())
-    wide = facts.value.dtype.itemsize > 4
-    changed, became = facts.index.astype("<u4").tobytes(), facts.value.astype("<f8" if wide else "<f4").tobytes()
-    ends, size = facts.offsets.tolist(), 8 if wide else 4
-    blobs = [(changed[4 * start : 4 * stop], became[size * start : size * stop]) for start, stop in pairwise(ends)]
-    for row, pair in zip(zip(*columns, strict=True), blobs, strict=True):
-        yield *row, *pair
+        plain = (values + 0.0 if kind is np.float64 else values).tolist()
+        columns.append([None if value != value else value for value in plain] if np.isnan(values).any() else plain)
+    size = 8 if facts.value.dtype.itemsize > 4 else 4
+    changed, became = facts.index.astype("<u4").tobytes(), facts.value.astype(f"<f{size}").tobytes()
+    spans = pairwise(facts.offsets.tolist())
+    for row, (start, stop) in zip(zip(*columns, strict=True), spans, strict=True):
+        yield *row, changed[4 * start : 4 * stop], became[size * start : size * stop]
 
 
 def _facts(rows: list[tuple[Any, ...]], perturbations: bool) -> Facts:
@@ -631,7 +603,7 @@ def _facts(rows: list[tuple[Any, ...]], perturbations: bool) -> Facts:
     changed, became = columns[-2:] if perturbations else ((b"",) * len(rows),) * 2
     counts = np.array([len(blob) // 4 for blob in changed])
     wide = np.array([len(blob) for blob in became]) == 8 * counts
-    if wide[counts > 0].any():  # each row has its own width: 4 bytes a value, or 8
+    if wide[counts > 0].any():  # a value takes 4 or 8 bytes, row by row
         parts = [np.frombuffer(blob, "<f8" if w else "<f4") for blob, w in zip(became, wide, strict=True)]
         value = np.concatenate(parts, dtype=np.float64)
     else:
@@ -650,172 +622,21 @@ def _npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     return file.getvalue()
 
 
-def _provenance(made: list[tuple[Any, ...]]) -> dict[str, Any]:
-    """Join what the runs that filled a cell have in common, lists of values where they differ, and what they took."""
-    if not made:
+def _joined(runs: list[Any]) -> dict[str, Any]:
+    """Join the provenance of the runs that filled a cell: lists of values where they differ, and what they took."""
+    if not runs:
         return {}
-    about = [json.loads(text) for text, *_ in made]
-    merged: dict[str, Any] = {}
-    for name in dict.fromkeys(name for one in about for name in one):
+    provenance = [json.loads(text) for text, *_ in runs]
+    joined: dict[str, Any] = {}
+    for name in dict.fromkeys(name for one in provenance for name in one):
         values: list[Any] = []
-        for one in about:
+        for one in provenance:
             values += [] if one.get(name) in values else [one.get(name)]
-        merged[name] = values[0] if len(values) == 1 else values
-    peaks = [[part[place] for part in made if part[place] is not None] for place in (3, 4)]
-    return merged | {
-        "runs": len(made),
-        "seconds": sum(seconds for *_, seconds, _, _ in made),
-        "peak_memory_device": max(peaks[0], default=None),
-        "peak_memory_process": max(peaks[1], default=None),
+        joined[name] = values[0] if len(values) == 1 else values
+    _, _, seconds, device, process = zip(*runs, strict=True)
+    return joined | {
+        "runs": len(runs),
+        "seconds": sum(seconds),
+        "peak_memory_device": max((peak for peak in device if peak is not None), default=None),
+        "peak_memory_process": max((peak for peak in process if peak is not None), default=None),
     }
-
-
-UNREADABLE = (ValueError, TypeError, KeyError, OSError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
-
-# Statements that merging shares; the braces take what is to be inserted.
-REMEMBER = (
-    "INSERT INTO memory {} ON CONFLICT (cell, run) DO UPDATE SET "
-    "peak_device = max(ifnull(peak_device, excluded.peak_device), ifnull(excluded.peak_device, peak_device)), "
-    "peak_process = max(ifnull(peak_process, excluded.peak_process), ifnull(excluded.peak_process, peak_process))"
-)
-BOUND = (
-    "INSERT INTO proofs {} ON CONFLICT (model, code, unit, space, row) DO UPDATE SET least = excluded.least, "
-    "method = excluded.method, version = excluded.version, seconds = excluded.seconds WHERE excluded.least > least"
-)
-
-# The file ------------------------------------------------------------------------------------------------------------
-
-RESTORE = "restore a copy, or run again into another file (`sqlite3 FILE .recover` saves what it can)"
-ADVICE = {
-    "malformed": f"the file is damaged: {RESTORE}",
-    "not a database": "the file is damaged or no store; restore a copy, or name another file",
-    "decode": f"the file is damaged: {RESTORE}",
-    "no such": f"the file is a damaged store: {RESTORE}",
-    "full": "nothing more can be written (is the disk full?). All finished batches are kept: make room, run again",
-    "I/O": "nothing more can be written (is the disk full?). All finished batches are kept: make room, run again",
-    "readonly": "it cannot be written; check the rights of the file and its folder",
-    "unable to open": "it cannot be opened; check that its folder exists and may be written to",
-    "locked": "another process is using it; try again when it has finished",
-}
-
-
-@contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Explain SQLite's errors; a transaction that fails is undone, so what was stored before stays."""
-    try:
-        yield
-    except (sqlite3.Error, UnicodeError) as error:
-        reason = one_line(error)
-        advice = next((text for word, text in ADVICE.items() if word in reason), "what was stored before is kept")
-        raise StoreError(f"{path}: {advice} ({reason})") from error
-
-
-def open_reading(path: Path, *, empty: bool = False) -> sqlite3.Connection:
-    """Open a store so that nothing can be changed; it may be read while another process writes. `empty` may it be?"""
-    if path.is_dir():
-        raise StoreError(f"{path} is a folder; name a file in it, such as {path / 'run.db'}")
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no store {path}; a run into it makes one")
-    with explained(path):
-        base = sqlite3.connect(address(path), uri=True, isolation_level=None, timeout=30)
-        try:
-            if _is_empty(base, path) and not empty:
-                raise StoreError(f"{path} is empty: no run has stored anything in it yet")
-        except BaseException:
-            base.close()
-            raise
-    return base
-
-
-def address(path: Path) -> str:
-    """Return the address by which SQLite opens a store for reading."""
-    # A store at rest in a folder that may not be written to cannot change, and SQLite must be told so.
-    frozen = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
-    return f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if frozen else ''}"
-
-
-def _open_writing(path: Path) -> sqlite3.Connection:
-    with explained(path):
-        base = sqlite3.connect(path, isolation_level=None, timeout=30)
-        try:
-            empty = _is_empty(base, path)
-            base.execute("PRAGMA journal_mode=WAL")  # readers see whole batches while we write
-            base.execute("PRAGMA synchronous=FULL")  # a committed batch survives a power cut
-            if empty:
-                base.executescript(f"BEGIN;{SCHEMA}COMMIT;")
-        except BaseException:
-            base.close()
-            raise
-    return base
-
-
-def _is_empty(base: sqlite3.Connection, path: Path) -> bool:
-    """Return whether nothing was ever stored in a file; anything but a store of ours is refused."""
-    tables = base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    application, version = (base.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-    if (tables, application, version) == (0, 0, 0):
-        return True  # a new file, or one whose maker was killed before its first commit
-    if application != APPLICATION:
-        raise StoreError(f"{path} is a SQLite file of another program, no store of sigmazero; name another file")
-    if version != VERSION:
-        raise StoreError(
-            f"{path} was written by another version of sigmazero (its schema is {version}, this one reads {VERSION}); "
-            "use that version, or run into another file"
-        )
-    return False
-
-
-class WriterLock:
-    """Let one process at a time write to a store; the lock ends with the process, however it ends.
-
-    It is the lock of a second, empty SQLite file beside the store: SQLite's locks work on every system, and one on the
-    store itself would keep readers out.
-    """
-
-    def __init__(self, path: Path, wait: float) -> None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self.base = sqlite3.connect(path.with_name(f"{path.name}.lock"), isolation_level=None, timeout=wait)
-            self.base.execute("BEGIN EXCLUSIVE")
-        except (sqlite3.OperationalError, OSError) as error:
-            if "locked" not in str(error):
-                raise StoreError(
-                    f"{path}: nothing can be written to {path.parent} ({error}); name a store in another folder"
-                ) from error
-            raise StoreBusy(f"{path} is being written by {_holder(path)}; wait for it to end") from None
-
-    def close(self) -> None:
-        """Let the next one in; the empty file stays, because removing it could let two in."""
-        self.base.close()
-
-
-def is_held(path: Path) -> bool:
-    """Return whether some process writes to this store now."""
-    lock = path.with_name(f"{path.name}.lock")
-    if not lock.exists():
-        return False
-    try:
-        with closing(sqlite3.connect(f"{lock.absolute().as_uri()}?mode=ro", uri=True, timeout=0)) as base:
-            base.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError as error:
-        return "locked" in str(error)
-    return False
-
-
-def _holder(path: Path) -> str:
-    """Return who writes to a store, in words."""
-    try:
-        with Store(path) as store:
-            return store._noted("writer") or "another process"
-    except (FileNotFoundError, StoreError):
-        return "another process"
-
-
-def _myself() -> str:
-    """Return this process, for the message that another one gets."""
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):  # a container may run as a number without a name
-        user = f"user {os.getuid()}"
-    began = time.strftime("%Y-%m-%d %H:%M:%S")
-    return f"process {os.getpid()} of {user} on {socket.gethostname()} since {began} ({Path(sys.argv[0]).name})"
