@@ -62,7 +62,7 @@ def found(attack, net, question, captured: bool, frames: list[Noted] | None = No
     frames = frames or [Noted(phase) for phase in attack.phases()]
     phases = [noted if captured else Phase(noted.attack) for noted in frames]
     with torch.no_grad():
-        return search(phases, Oracle(net, question), True, None, lambda _: None).incumbents, frames
+        return search(phases, Oracle(net, question), True, lambda _: None).incumbents, frames
 
 
 @pytest.fixture(autouse=True)

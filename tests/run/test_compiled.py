@@ -68,7 +68,7 @@ def question(net, budget):
 def found(net, budget, compiled=None, attack=ATTACK):
     phases = [Captures(phase, ROWS, Deviceless(), compiled) for phase in attack.phases()]
     with torch.no_grad():
-        return search(phases, Oracle(net, question(net, budget)), True, None, lambda _: None).incumbents
+        return search(phases, Oracle(net, question(net, budget)), True, lambda _: None).incumbents
 
 
 def same(one, two) -> None:

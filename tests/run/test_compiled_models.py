@@ -9,6 +9,9 @@ from sigmazero.run.precision import Numbers
 from sigmazero.run.search_model import is_compiled, uncompiled
 from sigmazero.run.verify import Verifier
 
+# torch's compiler looks at the `grad` of what it is given, and hides the warning unless warnings are errors.
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+
 
 class Network(nn.Module):
     """Two layers."""

@@ -175,14 +175,13 @@ def test_every_success_holds_in_both_numbers(as_on_cuda, precision):
     coarse, strict = wrong_in(net, result.x_adv, y)
     assert (coarse & strict)[result.success].all()
     assert result.success.float().mean() > 0.9
-    assert int(result.given_up.sum()) > 0
-    assert "given up" in str(result)
+    # The search aims beyond the goal by what the formats may disagree: almost nothing it finds fails in one of them.
+    assert int(result.given_up.sum()) <= 2
+    assert (result.forwards == 100 + 2 + 2).float().mean() > 0.95  # clean check and verification ask in both formats
     # In strict numbers alone some of the points would have been believed.
     with STRICT.applied():
         alone = sz.get("sigma-zero", steps=100).run(net, x, y)
     assert not wrong_in(net, alone.x_adv, y)[0][alone.success].all()
-    assert int(alone.given_up.sum()) == 0
-    assert "given up" not in str(alone)
 
 
 def test_the_search_computes_as_the_caller_does(as_on_cuda):

@@ -76,12 +76,7 @@ class Points(Attack):
         found = domain.from_user(self.points[places].to(domain.x))
         count = domain.l0(found)
         good = domain.inside(found) & (count > 0)
-        incumbents.points[:, 0] = torch.where(good.view(-1, *[1] * (found.ndim - 1)), found, incumbents.points[:, 0])
-        incumbents.counts[:, 0] = torch.where(good, count, incumbents.counts[:, 0])
-        incumbents.step_found[:, 0] = torch.where(good, 0, incumbents.step_found[:, 0])
-        if domain.weighted:
-            worth = oracle.problem.rank(domain.cost(found), count)
-            incumbents.worth[:, 0] = torch.where(good, worth, incumbents.worth[:, 0])
+        incumbents.push(good, found, count, oracle.worth(found), torch.zeros_like(count))
         return State(torch.zeros_like(incumbents.alive))
 
     def step(self, i: Tensor, state: State, oracle: Oracle) -> State:

@@ -10,7 +10,6 @@ from sigmazero.core.domain import Unit
 from sigmazero.core.findings import render
 from sigmazero.core.goal import GoalName
 from sigmazero.core.hardware import Hardware
-from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.inputs import Array, Bounds, as_inputs, as_labels, follow, hint, make_problem
 from sigmazero.core.messages import warn_caller
 from sigmazero.core.model import TAKES, Ability
@@ -203,6 +202,11 @@ class Attack(ABC):
         """The most queries a sample may ask, forwards and backwards, whatever happens; None for no limit."""
         return None
 
+    @property
+    def step_cost(self) -> int:
+        """The most queries of one step, where there is a limit."""
+        return 1
+
     def phases(self, problem: Problem | None = None) -> "tuple[Attack, ...]":
         """What happens, one after the other, each beginning where the one before left off."""
         del problem
@@ -216,11 +220,6 @@ class Attack(ABC):
         """The state before the first step, as a phase after another one, which ended in the state `before`."""
         del before
         return self.init(oracle)
-
-    def spent(self, incumbents: Incumbents) -> Tensor | None:
-        """Rows for which another step could exceed `limit`; None if there is no limit."""
-        del incumbents
-        return None
 
     @abstractmethod
     def step(self, i: Tensor, state: Any, oracle: Oracle) -> Any:

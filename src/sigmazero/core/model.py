@@ -9,7 +9,7 @@ gradients. Each ability has what those after it have: a model with gradients als
 ('scores', True, False)
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, get_args
 
@@ -90,6 +90,11 @@ def _described(answer: Any) -> str:
     if isinstance(answer, Mapping):
         return f"{kind} with the keys {', '.join(map(str, list(answer)[:5])) or 'none'}"
     return kind
+
+
+def ask(model: Callable[[Tensor], Any], x: Tensor) -> Tensor:
+    """Return a model's logits. It gets a copy of x, since some models write to their input."""
+    return logits_in(model(x.clone()))
 
 
 class Stopped(RuntimeError):

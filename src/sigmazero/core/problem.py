@@ -10,6 +10,8 @@ from torch import Tensor
 from sigmazero.core.domain import Domain, Unit
 from sigmazero.core.goal import Goal
 
+RECORDS = 2  # points that a search keeps of each sample, all of which may have to be verified
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -19,7 +21,8 @@ class Problem:
     budget  stop a sample at the first success with at most this many changes; None for the fewest
     start   a starting point per sample, in the user's units
     pool    inputs to look for a starting point in: all of the run's, so that it does not depend on the batch
-    checks  how often the model is asked about a point that is checked: twice where the caller's numbers are not strict
+    clean   how often the model is asked about a clean input: once in each kind of numbers that is used
+    checks  how often it is asked to verify a point: twice where the caller's numbers are not strict
     """
 
     goal: Goal
@@ -29,6 +32,7 @@ class Problem:
     seed: int = 0
     start: Tensor | None = None
     pool: Tensor | None = None
+    clean: int = 1
     checks: int = 1
 
     def __len__(self) -> int:
@@ -54,6 +58,16 @@ class Problem:
     def sites(self) -> int:
         """Return how many things can change."""
         return self.domain.sites
+
+    @property
+    def reserve(self) -> int:
+        """Return the most queries that the verification of a sample takes."""
+        return RECORDS * self.checks
+
+    @property
+    def overhead(self) -> int:
+        """Return the most queries that the clean check and the verification of a sample take."""
+        return self.clean + self.reserve
 
     def within_budget(self, changes: Tensor) -> Tensor:
         """Return which numbers of changes the budget allows; any, if there is none."""

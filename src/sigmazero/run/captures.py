@@ -222,7 +222,7 @@ class Captures(Phase):
         self._frames[size] = frame
         return frame
 
-    def _steps(self, oracle: Oracle, state: Any) -> Steps:
+    def steps(self, oracle: Oracle, state: Any) -> Steps:
         """Replay a captured step; where it cannot be captured, log why and step eagerly."""
         if self.works:
             try:
@@ -232,7 +232,7 @@ class Captures(Phase):
                     raise
                 self.works = False
                 log.warning("stepping eagerly: the step could not be captured (%s)", error)
-        return super()._steps(oracle, state)
+        return super().steps(oracle, state)
 
 
 class CapturedSteps(Steps):
@@ -263,7 +263,7 @@ class CapturedSteps(Steps):
         """Take some steps."""
         self.frame.go(steps)
 
-    def worth(self, alive: int, rows: int) -> bool:
+    def pays(self, alive: int, rows: int) -> bool:
         """Return whether a smaller frame holds the rows that are left."""
         return self.captures.bucket(alive) < self.frame.rows
 
@@ -271,7 +271,7 @@ class CapturedSteps(Steps):
         """Move some of the rows to a smaller frame."""
         mine, state = self.oracle, take(self.state, keep)
         mine.take(keep)
-        return self.captures._steps(mine, state)
+        return self.captures.steps(mine, state)
 
 
 def _owned(problem: Problem) -> Problem:

@@ -74,7 +74,7 @@ def check(
     numbers = Numbers.strict(problem.x.device) if double else Numbers.current(problem.x.device)
     network = as_model(model, problem.x)
     verifier = Verifier(network, numbers)
-    problem = replace(problem, checks=verifier.checks)
+    problem = replace(problem, clean=verifier.checks, checks=verifier.checks)
     _warn_outside(problem)
     parts = torch.split(torch.arange(len(problem), device=problem.x.device), batch_size)
     with turn(network, problem.x.device, numbers):
@@ -100,14 +100,12 @@ def _checked(verifier: Verifier, problem: Problem) -> Result:
     answers = torch.stack([check_logits(each, problem) for each in asked], 1)
     clean, finite = answers[:, 0], answers.isfinite().flatten(1).all(1)
     already = torch.stack([problem.goal.reached(each) for each in answers.unbind(1)]).all(0) & finite
-    incumbents = Incumbents.start(problem, depth=1)
+    incumbents = Incumbents.start(problem)
     incumbents.broken = ~finite
     changes = problem.domain.count(problem.start).sites
-    allowed = problem.domain.within(problem.start) & (changes > 0) & finite
-    counts = torch.where(allowed, changes, problem.sites + 1)
-    incumbents.points, incumbents.counts = problem.start[:, None], torch.where(already, 0, counts)[:, None]
-    incumbents.points = torch.where(already.view(-1, *[1] * problem.x.ndim), problem.x[:, None], incumbents.points)
-    incumbents.step_found = torch.zeros_like(incumbents.step_found)
+    claimed = ~already & problem.domain.within(problem.start) & (changes > 0) & finite
+    incumbents.push(claimed, problem.start, changes, changes, torch.zeros_like(changes))
+    incumbents.push(already, problem.x, *[torch.zeros_like(changes)] * 3)
     settled, asking = already.nonzero().squeeze(1), (~already).nonzero().squeeze(1)
     parts = []
     for rows, report in ((settled, verifier.settle), (asking, verifier.report)):

@@ -20,11 +20,11 @@ class FirstLook:
         self.counts: Tensor | None = None
         self._seen: tuple[Tensor, Tensor, Tensor] | None = None  # ids, whether it is the clean input, logits
 
-    def note(self, problem: Problem, point: Tensor, logits: Tensor, slope: Tensor, grad: Tensor, alive: Tensor) -> None:
+    def __call__(
+        self, problem: Problem, point: Tensor, logits: Tensor, slope: Tensor, grad: Tensor, alive: Tensor
+    ) -> None:
         """Look at the gradients of a loss with respect to logits and inputs; only the first call counts."""
-        if torch.compiler.is_compiling() or (grad.is_cuda and torch.cuda.is_current_stream_capturing()):
-            return
-        if self.counts is not None:
+        if self.counts is not None or (grad.is_cuda and torch.cuda.is_current_stream_capturing()):
             return
         asked = alive & slope.flatten(1).any(1)
         self.counts = torch.stack([(asked & ~grad.flatten(1).any(1)).sum(), asked.sum()])

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
-from sigmazero.core.model import logits_in
+from sigmazero.core.model import ask
 
 _NORMS: dict[type[nn.Module], type[nn.Module]] = {
     nn.Conv1d: nn.BatchNorm1d,
@@ -63,9 +63,7 @@ def _pairs(model: nn.Module, x: Tensor) -> Iterator[tuple[nn.Module, Any]]:
 
     with _watched(model, leave, enter), torch.enable_grad():
         point = x.detach().clone().requires_grad_()
-        logits = logits_in(
-            model(point.clone())
-        )  # a model may write to its input, which a leaf of autograd does not allow
+        logits = ask(model, point)
     uses = _uses(logits.grad_fn)
     places = Counter(module for _, module in model.named_modules(remove_duplicate=False))
     for layer, norm, node in found:

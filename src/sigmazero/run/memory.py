@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from sigmazero.core.hardware import Precision
-from sigmazero.core.model import logits_in
+from sigmazero.core.model import ask
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, integer
 from sigmazero.run.precision import Numbers, search_numbers
@@ -123,8 +123,6 @@ def _pass(model: Model, problem: Problem, rows: int) -> None:
     """Ask about points of no sample, so that it is nobody's query."""
     with torch.enable_grad():
         point = torch.zeros_like(problem.x[:rows]).requires_grad_()
-        logits = logits_in(
-            model(point.clone())
-        )  # a model may write to its input, which a leaf of autograd does not allow
+        logits = ask(model, point)
         if logits.requires_grad:
             torch.autograd.grad(logits.sum(), point)

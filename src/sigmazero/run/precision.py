@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import nn
 
-from sigmazero.core.hardware import Hardware, Precision
+from sigmazero.core.hardware import Precision
 from sigmazero.core.model import in_eval_mode
 from sigmazero.core.oracle import Model
 
@@ -225,11 +225,6 @@ def search_numbers(precision: Precision | None, caller: Numbers) -> Numbers:
     if precision is None:
         return caller
     return Numbers.strict(caller.device) if precision == "fp32" else Numbers.tf32(caller.device)
-
-
-def searches_strictly(hardware: Hardware, caller: Numbers) -> bool:
-    """Return whether the search itself computes in the inputs' own precision, for a caller with these numbers."""
-    return hardware.precision in (None, "fp32") and search_numbers(hardware.precision, caller).strictly
 
 
 @contextmanager

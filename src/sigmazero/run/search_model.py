@@ -8,7 +8,8 @@ convolutions that is searched in TF32 or bf16 is compiled where rows times steps
 
 import copy
 import logging
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -17,12 +18,13 @@ from torch import Tensor, nn
 
 from sigmazero.core.attack import Attack
 from sigmazero.core.hardware import Hardware, Precision, Prepare
-from sigmazero.core.model import Ability, ability_of, logits_in
+from sigmazero.core.messages import one_line
+from sigmazero.core.model import Ability, ability_of, ask, logits_in
 from sigmazero.core.oracle import Model, Oracle
 from sigmazero.core.problem import Problem
 from sigmazero.run.captures import Captures, GraphPool
 from sigmazero.run.fold import fold, foldable
-from sigmazero.run.precision import Numbers, search_numbers, searches_strictly
+from sigmazero.run.precision import Numbers, search_numbers
 from sigmazero.run.search import Phase
 
 log = logging.getLogger(__name__)
@@ -62,23 +64,35 @@ class Prepared:
         self._pool: GraphPool | None = None
         self._phases: dict[Hashable, list[Phase]] = {}
 
-    def protect(self) -> None:
-        """Give the model copies of its inputs from now on: it writes to them."""
-        if not isinstance(self.model, OwnCopy):
-            self.close()
-            self.model = OwnCopy(self.model)
-
     def compute_in(self, numbers: Numbers) -> None:
-        """Take these for the caller's numbers from now on; what was made for others is dropped."""
+        """Take these for the caller's float32 settings from now on; drop what was made for others."""
         if numbers != self.numbers:
             self.close()
             self.numbers = numbers
+
+    def search_numbers(self, device: torch.device) -> Numbers:
+        """Return the float32 settings of a search: the caller's, unless the hardware options name others."""
+        return search_numbers(self.hardware.precision, self.numbers or Numbers.current(device))
+
+    def flags(self, device: torch.device) -> AbstractContextManager[None]:
+        """Set the float32 settings of a search for a while."""
+        return self.search_numbers(device).flags()
+
+    def computes_otherwise(self, device: torch.device) -> bool:
+        """Return whether a search computes neither in strict fp32 nor as the caller does."""
+        numbers = self.search_numbers(device)
+        return self.hardware.precision == "bf16" or not (numbers.strictly or numbers == self.numbers)
+
+    def searches_strictly(self, device: torch.device) -> bool:
+        """Return whether searches ask the model itself, in strict fp32; ask after the first one."""
+        own = self._copy is None or self._copy is self.model
+        return own and self.hardware.precision != "bf16" and self.search_numbers(device).strictly
 
     def copy(self, problem: Problem) -> Model:
         """Return the model as the search asks it; it is made at the first call, while the model must be quiet."""
         if self._copy is None:
             hardware, x = self.hardware, problem.x
-            numbers = self._search_numbers(x.device)
+            numbers = self.search_numbers(x.device)
             with numbers.flags():
                 self._copy = search_copy(
                     self.model, x, numbers, bf16=hardware.precision == "bf16", prepare=hardware.prepare
@@ -87,28 +101,15 @@ class Prepared:
                 log.info("nothing is compiled: that is for steps captured on a CUDA device")
         return self._copy
 
-    def _search_numbers(self, device: torch.device) -> Numbers:
-        return search_numbers(self.hardware.precision, self.numbers or Numbers.current(device))
-
     @property
-    def searches_a_copy(self) -> bool:
-        """Return whether a search has asked something else than the model itself."""
-        return self._copy is not None and self._copy is not self.model
-
-    @property
-    def recordings(self) -> int:
+    def captured(self) -> int:
         """Return how many steps were captured, and are still held."""
         return 0 if self._pool is None else self._pool.made
 
     def oracle(self, problem: Problem, size: int, shows: Ability = "gradients") -> Oracle:
         """Make the oracle of one batch of a problem cut into batches of `size`; `shows` limits what the attack sees."""
         # Forward-only queries need less memory than the batch with its backward pass: twice the rows at once.
-        return Oracle(self.copy(problem), problem, exact=self.exact, chunk=2 * size, shows=shows)
-
-    @property
-    def exact(self) -> bool:
-        """Return whether a search computes in the very numbers in which its records are checked, and in no others."""
-        return self.numbers is None or (self.numbers.strictly and searches_strictly(self.hardware, self.numbers))
+        return Oracle(self.copy(problem), problem, chunk=2 * size, shows=shows)
 
     def phases(self, attack: Attack, problem: Problem, size: int, rows: int) -> Sequence[Phase]:
         """Return the phases of an attack on a problem cut into batches of `size`; its question has `rows` rows."""
@@ -122,12 +123,12 @@ class Prepared:
         """Return whether a search of `work` rows times steps asks a compiled copy."""
         if self.hardware.prepare != "auto":
             return self.hardware.prepare == "compile"
-        numbers, device = self._search_numbers(problem.x.device), problem.x.device.type
+        numbers = self.search_numbers(problem.x.device)
         coarse: Precision = "tf32" if numbers.conv == "tf32" else "fp32"
         if self.hardware.precision == "bf16" or numbers.autocast is not None:
             coarse = "bf16"
         layers = map(type, self.model.modules()) if isinstance(self.model, nn.Module) else ()
-        return pays_to_compile(device, layers, coarse, work)
+        return pays_to_compile(problem.x.device.type, layers, coarse, work)
 
     def _phase(self, attack: Attack, problem: Problem, size: int, compiled: bool) -> Phase:
         if self.hardware.capture and not attack.capturable:
@@ -143,13 +144,13 @@ class Prepared:
             self._compiled = torch.compile(self.copy(problem), dynamic=False, fullgraph=True)
         return Captures(attack, size, self._pool, self._compiled if compiled else None)
 
-    def forget_recordings(self) -> None:
+    def drop_captures(self) -> None:
         """Let go of every captured step and of the memory they share; others are made when they are needed."""
         self._phases, self._pool = {}, None
 
     def close(self) -> None:
         """Let go of everything but the model itself."""
-        self.forget_recordings()
+        self.drop_captures()
         self._copy = self._compiled = None
 
 
@@ -167,28 +168,15 @@ def _question(problem: Problem) -> Hashable:
     x, goal = problem.domain.x, problem.goal
     least = "per sample" if isinstance(goal.least, Tensor) else goal.least
     started = problem.start is not None
-    plain = (goal.name, least, problem.budget, problem.seed, problem.checks, started)
+    plain = (goal.name, least, problem.budget, problem.seed, problem.clean, problem.checks, started)
     return (x.dtype, x.device, plain, problem.domain.key())
-
-
-class OwnCopy(nn.Module):
-    """A model that writes to its input, given a copy of each: what was asked about stays as it was."""
-
-    def __init__(self, model: Model) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Ask about a copy."""
-        return self.model(x.clone())
 
 
 class Copy(nn.Module):
     """A model in another number format and layout, taking and giving single precision."""
 
-    def __init__(self, model: nn.Module, dtype: torch.dtype, channels_last: bool, folded: int = 0) -> None:
+    def __init__(self, model: nn.Module, dtype: torch.dtype, channels_last: bool) -> None:
         super().__init__()
-        self.folded = folded  # batch norms, for the record
         self.model, self.dtype, self.channels_last = model.requires_grad_(False).to(dtype), dtype, channels_last
         for parameter in self.model.parameters() if channels_last else ():
             if parameter.ndim == 4:
@@ -215,57 +203,44 @@ class Cast(nn.Module):
 
 
 def search_copy(model: Model, x: Tensor, numbers: Numbers, *, bf16: bool, prepare: Prepare) -> Model:
-    """The model as a search in these numbers, or in bf16, asks it; itself where a copy gains nothing or cannot be made.
+    """Return the model as a search in these numbers, or in bf16, asks it; itself where no copy helps or can be made.
 
     To be called while the model is quiet, under the flags of these numbers; `x` holds some clean inputs.
     """
-    inner, lowered = unwrapped(model), Cast(model, replace(numbers, autocast=torch.bfloat16))
+    inner, folds = unwrapped(model), prepare != "none"
+    own = model if bf16 or numbers.autocast is None else Cast(model, numbers)
+    lowered: Model = Cast(model, replace(numbers, autocast=torch.bfloat16))
     if not isinstance(inner, nn.Module):
-        return lowered if bf16 else _cast(model, numbers)
-    own = model if bf16 else _cast(model, numbers)
-    strict, folds = numbers == Numbers.strict(numbers.device), prepare != "none"
-    layout = folds and x.ndim == 4 and _pays(inner, x.device, strict)
-    for channels_last in dict.fromkeys((layout, False)):
+        return lowered if bf16 else own
+    makers: list[Callable[[], Model | None]] = []
+    for channels_last in (True, False) if folds and _pays(inner, x, numbers) else (False,):
+        makers.append(lambda last=channels_last: _made(inner, x, bf16, folds, last))  # type: ignore[misc]
+    if bf16:
+        makers.append(lambda: lowered)
+    failures: list[str] = []
+    for make in makers:
         try:
-            made = _made(inner, x, bf16, folds, channels_last)
+            made = make()
             if made is None:
                 return own
-            copied = made if bf16 else _cast(made, numbers)
+            copied = made if bf16 or numbers.autocast is None else Cast(made, numbers)
             difference = tried(copied, own, x)
         except Exception as error:  # whatever a model's own code makes of being copied: the model itself can be asked
-            failure = _first_line(error)
-        else:
-            return own if _differs(made, difference, own, x) else copied
-    return _as_it_is(own, lowered if bf16 else None, x, failure)
-
-
-def _cast(model: Model, numbers: Numbers) -> Model:
-    """A model under the autocast of the caller's numbers, if there is one."""
-    return model if numbers.autocast is None else Cast(model, numbers)
-
-
-def _as_it_is(own: Model, lowered: Cast | None, x: Tensor, failure: str) -> Model:
-    """The model itself, under autocast where a search in bf16 is wanted and it can be asked so."""
-    if lowered is not None:
-        try:
-            good = tried(lowered, own, x) <= BOUNDS[torch.bfloat16]
-        except Exception as error:
-            failure = f"{failure}; under autocast: {_first_line(error)}"
-        else:
-            if good:
-                log.warning("the model is searched in bf16 by autocast: no copy of it could be made (%s)", failure)
-                return lowered
-    log.warning("the model is searched as it is: no copy of it could be made (%s)", failure)
+            failures.append(one_line(error))
+            continue
+        if not _agrees(difference, BOUNDS[torch.bfloat16 if bf16 else torch.float32], own, x):
+            return own
+        if made is lowered:
+            log.warning("the model is searched in bf16 by autocast: no copy of it could be made (%s)", failures[0])
+        return copied
+    log.warning("the model is searched as it is: no copy of it could be made (%s)", "; ".join(failures))
     return own
 
 
-def _differs(made: Copy, difference: float, own: Model, x: Tensor) -> bool:
-    """Whether a copy's answers are too far from the model's own; said, as is what was folded in one that is used."""
-    bound = BOUNDS[made.dtype]
+def _agrees(difference: float, bound: float, own: Model, x: Tensor) -> bool:
+    """Return whether a copy's answers are near enough to the model's own; warn where they are not."""
     if difference <= bound:
-        if made.folded:
-            log.info("%d batch norms are folded for the search", made.folded)
-        return False
+        return True
     random = deviation(own, own, x[:2]) > bound / 10
     log.warning(
         "SZ016 the model is searched as it is: the logits of a copy made for speed differ from its own by %.2g of the "
@@ -273,30 +248,30 @@ def _differs(made: Copy, difference: float, own: Model, x: Tensor) -> bool:
         *(difference, bound),
         "and so do its own from call to call: is dropout on?" if random else "prepare='none' makes none",
     )
-    return True
+    return False
 
 
 def _made(model: nn.Module, x: Tensor, bf16: bool, folds: bool, channels_last: bool) -> Copy | None:
-    """A copy, or None where it would gain nothing."""
-    obstacle = _obstacle(model, x)
-    if obstacle is not None and folds:
+    """Return a copy, or None where it would gain nothing."""
+    obstacle = _obstacle(model, x) if folds else None
+    if obstacle is not None:
         log.info("no batch norms are folded: %s", obstacle)
-    if not bf16 and (obstacle is not None or not folds):
-        return None
-    folds = folds and obstacle is None and foldable(model)
-    if not (bf16 or channels_last or folds):
+    folds = folds and obstacle is None
+    if not (bf16 or (folds and (channels_last or foldable(model)))):
         return None
     own = copy.deepcopy(model)
     if _parts(own) & _parts(model):  # how a class is copied is for the class to say
         raise TypeError(f"what {type(model).__name__} calls a deep copy shares parts with it")
-    folded = fold(own, x[:2]) if folds else 0
+    folded = fold(own, x[:2]) if folds and foldable(model) else 0
     if not (bf16 or channels_last or folded):
         return None
-    return Copy(own, torch.bfloat16 if bf16 else torch.float32, channels_last, folded)
+    if folded:
+        log.info("%d batch norms are folded for the search", folded)
+    return Copy(own, torch.bfloat16 if bf16 else torch.float32, channels_last)
 
 
 def _obstacle(model: nn.Module, x: Tensor) -> str | None:
-    """Why a model is not to be taken apart."""
+    """Return why a model is not to be taken apart."""
     if x.dtype != torch.float32:
         return f"the inputs are {x.dtype}"
     if isinstance(model, torch.jit.ScriptModule):
@@ -311,36 +286,30 @@ def _obstacle(model: nn.Module, x: Tensor) -> str | None:
     return None
 
 
-def _pays(model: nn.Module, device: torch.device, strict: bool) -> bool:
-    """Whether convolutions are faster with channels last: on tensor cores, and on a processor where there are many."""
-    convolutions = sum(isinstance(module, nn.Conv2d) for module in model.modules())
-    return convolutions > 0 and not strict if device.type == "cuda" else convolutions >= _DEEP
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def _pays(model: nn.Module, x: Tensor, numbers: Numbers) -> bool:
+    """Return whether channels last are faster: on tensor cores, and on a processor where there are many convolutions."""
+    convolutions = sum(isinstance(module, nn.Conv2d) for module in model.modules()) if x.ndim == 4 else 0
+    return convolutions > 0 and not numbers.strictly if x.is_cuda else convolutions >= _DEEP
 
 
 def tried(made: Model, own: Model, x: Tensor) -> float:
-    """How far a copy's answers are from the model's own, as `deviation` says.
+    """Return how far a copy's answers are from the model's own, as `deviation` says.
 
     It must find a way back too: code that only runs backwards may not take the copy's layout or number format.
     """
     with torch.enable_grad():
         point = x[:2].clone().requires_grad_()
-        logits = logits_in(
-            made(point.clone())
-        )  # a model may write to its input, which a leaf of autograd does not allow
+        logits = ask(made, point)
         if logits.requires_grad:
             torch.autograd.grad(logits.sum(), point)
     return deviation(made, own, x[:_COMPARED])
 
 
 def deviation(made: Model, model: Model, x: Tensor) -> float:
-    """By which share of the largest logit the answers of two models differ; infinite where only one has an answer."""
+    """Return by which share of the largest logit two models differ; infinite where only one has an answer."""
     with torch.no_grad():
-        own = logits_in(model(x.clone())).clone()  # some models give the same memory again each time
-        other = logits_in(made(x.clone()))
+        own = ask(model, x).clone()  # some models return the same memory each time
+        other = ask(made, x)
     finite = own.isfinite().all(1)
     own, other = own[finite].double(), other[finite].double()
     if not len(own):
@@ -353,26 +322,24 @@ def _parts(model: nn.Module) -> set[int]:
     return {id(part) for part in (*model.modules(), *model.parameters(), *model.buffers())}
 
 
+# Models that the user compiled or wrapped
+
+
 def is_compiled(model: Model) -> bool:
-    """Whether a model, or a module in it, is a compiled one."""
+    """Return whether a model, or a module in it, is a compiled one."""
     if isinstance(model, nn.Module):
         return any(_inside(part) is not None for part in model.modules())
     return _inside(model) is not None
 
 
 def uncompiled(model: Model) -> Model:
-    """The model as it was before it was compiled; itself if it never was, or if only parts of it were."""
-    if isinstance(model, OwnCopy):
-        inner = uncompiled(model.model)
-        return model if inner is model.model else OwnCopy(inner)
+    """Return the model as it was before it was compiled; itself if it never was, or if only parts of it were."""
     found = _inside(model)
     return model if found is None else found
 
 
 def unwrapped(model: Model) -> Model:
-    """The network itself, for a copy that is run otherwise."""
-    if isinstance(model, OwnCopy):
-        return OwnCopy(unwrapped(model.model))
+    """Return the network itself, for a copy that is run otherwise."""
     if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         return unwrapped(model.module)
     inside = getattr(model, "_orig_mod", None)
@@ -380,7 +347,7 @@ def unwrapped(model: Model) -> Model:
 
 
 def _inside(model: Any) -> Model | None:
-    """What torch.compile(model), torch.compile(function) or model.compile() has compiled; None if nothing was."""
+    """Return what torch.compile(model), torch.compile(function) or model.compile() has compiled, if anything was."""
     if getattr(model, "_compiled_call_impl", None) is not None:
         return model._call_impl  # type: ignore[no-any-return]
     found: Model | None = getattr(model, "_orig_mod", None) or getattr(model, "_torchdynamo_orig_callable", None)

@@ -1,8 +1,8 @@
-"""Nothing is reported that fresh answers have not confirmed and a recount has not counted.
+"""Verification: fresh answers about everything that a search claims, and a recount of the changes.
 
-A point must hold twice: as the caller's process runs the model, and in strict fp32. Where both are the same, one answer
-is both. What an attack without gradients has found is asked about once more, in another order and in smaller batches:
-a model may answer at random, or by the place in the batch, and no gradient shows that in passing.
+A point must hold twice: in strict fp32 and in the float32 settings of the caller's process. Where both are the same,
+one answer is both. A point found without gradients is asked about once more, in another order and in smaller batches: a
+model may answer at random, or by the place in the batch, and no gradient shows that in passing.
 """
 
 import math
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sigmazero.core.findings import ROUNDING
 from sigmazero.core.incumbents import Incumbents
-from sigmazero.core.model import logits_in
+from sigmazero.core.model import ask
 from sigmazero.core.oracle import Model, widened
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
@@ -22,19 +22,18 @@ from sigmazero.run.precision import Numbers
 from sigmazero.run.search import Found
 from sigmazero.run.search_model import is_compiled, uncompiled
 
-# How many times the difference of the two answers a point must hold by in both: coarse kernels differ from one batch
-# size to the next, and a success must survive being asked again at another one. A record that was confirmed so needs
-# less the second time, or the last answer would refute, at another number of rows, what nobody else would.
-GUARD, LAST_GUARD = 2.0, 1.0
+# How many times the difference of its two answers a point must hold by in both: kernels differ from one batch size to
+# the next, and a success must survive being asked again at another one.
+GUARD = 2.0
 # By which share of the largest logit two answers to one point may differ: a model may compute in bf16 inside, which
 # rounds otherwise in another batch.
 COARSE = 2.0**-6
 
 
 class Verifier:
-    """Asks the model itself, in strict numbers and in the caller's; these questions are counted too.
+    """Asks the model itself, in strict fp32 and in the caller's settings; these queries are counted too.
 
-    A compiled model is asked as it is, always about `rows` rows, and the model inside it in strict numbers.
+    A compiled model is asked as it is, always about `rows` rows, and the model inside it in strict fp32.
     """
 
     def __init__(self, model: Model, caller: Numbers, rows: int = 0) -> None:
@@ -46,17 +45,16 @@ class Verifier:
         self.missed: list[Tensor] = []  # by how much records missed the goal, in the same
 
     def ask(self, x: Tensor, pad: bool = False) -> list[Tensor]:
-        """Logits in strict numbers and, where they may differ, in the caller's, whatever the search around it uses.
+        """Return logits in strict fp32 and, where they may differ, in the caller's settings.
 
         On a device `pad` rounds the number of rows up to a quarter, a half or all of a batch. For a number that it has
         not met before its library looks for kernels, which takes longer than the answer; and for few rows it may choose
         kernels that round less, so that the two answers would seem closer than they are in the end.
         """
-        own = x.clone() if self.checks > 1 else x  # a model may write to its input
         answers = [self._ask_strictly(x, pad)]
         if self.checks > 1:
             with self.caller.applied():
-                answers.append(self._padded(self.model, own, pad, self._compiled))
+                answers.append(self._padded(self.model, x, pad, self._compiled))
         return answers
 
     def _ask_strictly(self, x: Tensor, pad: bool) -> Tensor:
@@ -64,24 +62,23 @@ class Verifier:
             return self._padded(self._plain, x, pad, self._compiled and self._plain is self.model)
 
     def _padded(self, model: Model, x: Tensor, pad: bool, whole: bool) -> Tensor:
-        """Ask about some more rows than given; the answer is a copy, as some models give the same memory again."""
+        """Ask about some more rows than given; the answer is a copy, as some models return the same memory again."""
         # A compiled model would be compiled anew for each number of rows.
         rows = self.rows if whole else self._rounded(len(x)) if pad and x.is_cuda else 0
         more = max(0, rows - len(x))
         points = torch.cat([x, x[:1].expand(more, *x.shape[1:])]) if more else x
-        answer = logits_in(model(points))
-        return (answer[: len(x)] if more else answer).clone()
+        return ask(model, points)[: len(x) if more else None].clone()
 
     def _rounded(self, count: int) -> int:
-        """So many rows, or some more."""
+        """Return a quarter, a half or all of a batch, whichever holds the rows first."""
         return next((rows for rows in (self.rows // 4, self.rows // 2) if rows >= count), max(self.rows, count))
 
-    def confirm(self, problem: Problem, points: Tensor, guard: float = GUARD) -> tuple[Tensor, Tensor]:
-        """Return which user points are legal and reach the goal in every answer, and their logits in strict numbers."""
-        asked = self.ask(points.clone(), pad=True)  # a model may write to its input, and the points are reported
-        answers = [widened(logits, problem.x) for logits in asked]
-        apart = guard * _apart(asked) if len(asked) > 1 else 0.0  # one answer is taken at its word
+    def confirm(self, problem: Problem, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Return which user points are legal and reach the goal in every answer, and their logits in strict fp32."""
+        answers = self.ask(points, pad=True)
+        apart = GUARD * _apart(answers) if len(answers) > 1 else 0.0  # one answer is taken at its word
         good = points.isfinite().flatten(1).all(1) & problem.domain.legal(points)  # a box may have no ends
+        answers = [widened(logits, problem.x) for logits in answers]
         for logits in answers:
             good = good & logits.isfinite().all(1) & problem.goal.reached(logits, apart)
         return good, answers[0]
@@ -89,7 +86,7 @@ class Verifier:
     def holds_again(self, problem: Problem, points: Tensor, first: Tensor) -> Tensor:
         """Ask about user points once more, the last one first and in two halves; return which reach the goal again.
 
-        `first` has the answers in strict numbers before. How far they are apart is kept: by rounding a success may be
+        `first` has the answers in strict fp32 before. How far they are apart is kept: by rounding a success may be
         lost, but not by more than that.
         """
         halves = [self._ask_strictly(part, pad=True) for part in points.flip(0).chunk(2)]
@@ -101,73 +98,29 @@ class Verifier:
         self.apart.append((share.double() / allowed).nan_to_num(math.inf).max())
         return good
 
-    def recheck(self, problem: Problem, incumbents: Incumbents) -> None:
-        """Confirm new records of a coarse search, in place: rows go on from their best confirmed point."""
-        assert incumbents.confirmed is not None
-        assert incumbents.confirmed_l0 is not None
-        assert incumbents.confirmed_step is not None
-        assert incumbents.previous is not None
-        assert incumbents.previous_l0 is not None
-        assert incumbents.previous_step is not None
-        nothing, depth = problem.sites + 1, incumbents.counts.shape[1]
-        worth, confirmed_worth = incumbents.worth, incumbents.confirmed_worth
-        for k in range(depth):
-            rows = ((worth[:, k] < confirmed_worth) & (incumbents.counts[:, k] < nothing)).nonzero().squeeze(1)
-            if not len(rows):
-                break
-            part = problem.take(rows)
-            good, _ = self.confirm(part, part.domain.to_user(incumbents.points[rows, k]))
-            incumbents.forwards[rows] += self.checks
-            incumbents.given_up[rows[~good]] += 1
-            better = rows[good]
-            # Should the last answer contradict the one now, the one before is there.
-            incumbents.previous[better], incumbents.confirmed[better] = (
-                incumbents.confirmed[better],
-                incumbents.points[better, k],
-            )
-            incumbents.previous_l0[better], incumbents.confirmed_l0[better] = (
-                incumbents.confirmed_l0[better],
-                incumbents.counts[better, k],
-            )
-            incumbents.previous_step[better], incumbents.confirmed_step[better] = (
-                incumbents.confirmed_step[better],
-                incumbents.step_found[better, k],
-            )
-            if problem.domain.weighted:
-                confirmed_worth[better] = worth[better, k]
-        refuted = worth[:, 0] < confirmed_worth
-        incumbents.points[:, 0], incumbents.counts[:, 0], incumbents.step_found[:, 0] = (
-            incumbents.confirmed,
-            incumbents.confirmed_l0,
-            incumbents.confirmed_step,
-        )
-        incumbents.counts[:, 1:] = nothing
-        if problem.domain.weighted:
-            incumbents.worth[:, 0], incumbents.worth[:, 1:] = confirmed_worth, problem.domain.nothing
-        # A row may have stopped because of the record it lost; if it stopped for another reason, it stops again.
-        incumbents.alive |= refuted
-
     def settle(self, problem: Problem, found: Found, clean: Tensor) -> Result:
-        """What the clean check, which was a fresh forward pass, has decided: nothing is asked again."""
-        settled = found.incumbents.best_l0 == 0
-        best = self._report(problem, *_records(found.incumbents), found.incumbents, clean, settled)
+        """Report what the clean check, which was a fresh forward pass, has decided: nothing is asked again."""
+        best = self._report(problem, found.incumbents, clean, settled=True)
         return best if found.own is None else replace(best, own=best)
 
     def report(self, problem: Problem, found: Found, clean: Tensor, again: float = 0) -> Result:
-        """Ask afresh about every record, best first; a record that fails gives way to the one before it.
+        """Ask afresh about every record, best first; a record that fails gives way to the one behind it.
 
         A record that holds is asked about once more, as long as its sample has asked fewer than `again` times.
         """
         incumbents = found.incumbents
-        nobody = torch.zeros_like(incumbents.broken)
-        best = self._report(problem, *_records(incumbents), incumbents, clean, nobody, again)
+        best = self._report(problem, incumbents, clean, again=again)
         if found.own is None:
             return best
         domain = problem.domain
         claims = torch.where(domain.within(found.own), domain.count(found.own).sites, domain.sites + 1)
         # A point without changes is no answer, unless the clean input was one.
         claims = torch.where((claims == 0) & (incumbents.best_l0 > 0), problem.sites + 1, claims)
-        own = self._report(problem, found.own[:, None], claims[:, None], None, incumbents, clean, nobody, again)
+        unknown = torch.full_like(claims, -1)  # the step that found it
+        mine = replace(
+            incumbents, points=found.own[:, None], counts=claims[:, None], step_found=unknown[:, None], worth=claims
+        )
+        own = self._report(problem, mine, clean, again=again, records=False)
         spent: dict[str, Any] = {"forwards": best.forwards + own.forwards - incumbents.forwards}
         if best.judged is not None and own.judged is not None:
             spent["judged"] = best.judged + own.judged
@@ -176,30 +129,27 @@ class Verifier:
     def _report(
         self,
         problem: Problem,
-        points: Tensor,
-        claims: Tensor,
-        found_at: Tensor | None,
         incumbents: Incumbents,
         clean: Tensor,
-        settled: Tensor,
+        *,
+        settled: bool = False,
         again: float = 0,
+        records: bool = True,
     ) -> Result:
-        """`found_at` has the steps at which the points were records, if they were: an own answer's is not known."""
+        """Check the points and make the report; those that are not `records` need not have reached the goal before."""
+        points, claims = incumbents.points, incumbents.counts
         x_adv, logits = problem.x.clone(), clean.clone()
-        forwards, steps = incumbents.forwards.clone(), torch.full_like(incumbents.forwards, -1)
-        given_up = incumbents.given_up.clone()
+        forwards, given_up = incumbents.forwards.clone(), torch.zeros_like(incumbents.forwards)
         accept = problem.domain.accept
         judged = None if accept is None else torch.zeros_like(given_up)
-        steps[settled] = 0
-        claimed = claims[:, 0] <= problem.sites
-        confirmed = settled.clone()
-        guard = GUARD if found_at is None or incumbents.confirmed is None else LAST_GUARD
+        confirmed = (claims[:, 0] == 0) & settled
+        steps = torch.where(confirmed, 0, -1)
         for k in range(claims.shape[1]):
-            rows = (claimed & ~confirmed & (claims[:, k] <= problem.sites)).nonzero().squeeze(1)
+            rows = (~confirmed & (claims[:, k] <= problem.sites)).nonzero().squeeze(1)
             if not len(rows):
-                continue  # the previous record comes after empty places
-            good, fresh = self.confirm(problem.take(rows), points[rows, k], guard)
-            if found_at is not None:
+                break
+            good, fresh = self.confirm(problem.take(rows), points[rows, k])
+            if records:
                 margin = problem.goal.take(rows).margin(fresh) / fresh.abs().amax(1).clamp_min(1.0)
                 self.missed.append((margin.double() / COARSE).nan_to_num(0.0).max())
             if accept is not None and judged is not None:
@@ -214,8 +164,7 @@ class Verifier:
             given_up[rows[~good]] += 1
             held = rows[good]
             x_adv[held], logits[held], confirmed[held] = points[held, k], fresh[good].to(logits.dtype), True
-            if found_at is not None:
-                steps[held] = found_at[held, k]
+            steps[held] = incumbents.step_found[held, k]
         # In float32, whatever torch's default is: half of that would not hold the counts.
         failed = torch.zeros_like(confirmed, dtype=torch.float32).masked_fill(~confirmed, torch.inf)
         already = confirmed & (x_adv == problem.x).flatten(1).all(1)
@@ -242,20 +191,8 @@ class Verifier:
         )
 
 
-def _records(incumbents: Incumbents) -> tuple[Tensor, Tensor, Tensor]:
-    """The records, best first, with their changes and steps; the previous one is the last."""
-    if incumbents.previous is None or incumbents.previous_l0 is None or incumbents.previous_step is None:
-        return incumbents.points, incumbents.counts, incumbents.step_found
-    previous = (incumbents.previous, incumbents.previous_l0, incumbents.previous_step)
-    points, counts, steps = (
-        torch.cat([held, older[:, None]], 1)
-        for held, older in zip((incumbents.points, incumbents.counts, incumbents.step_found), previous, strict=True)
-    )
-    return points, counts, steps
-
-
 def _apart(answers: list[Tensor]) -> Tensor:
-    """How far another kernel might be from two answers about each sample: as they are from each other.
+    """Return how far another kernel might be from two answers about each sample: as they are from each other.
 
     And by the last digit of the coarser format: a logit in bf16 is known to three digits, and may be off by one.
     """
@@ -276,7 +213,7 @@ def _outcomes(incumbents: Incumbents, given_up: Tensor, confirmed: Tensor, succe
 
 
 def check_logits(logits: Tensor, problem: Problem) -> Tensor:
-    """The logits of clean inputs, if they are logits and the labels fit them."""
+    """Return the logits of clean inputs; refuse what are none, and labels that do not fit them."""
     n = len(problem)
     if not isinstance(logits, Tensor):
         raise TypeError(f"the model returned a {type(logits).__name__}, not a tensor of logits")

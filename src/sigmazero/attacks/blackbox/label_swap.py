@@ -107,7 +107,7 @@ class LabelSwap(Attack):
             b=self._next(s, kept, exchange, oracle.l0(a)),
             need=torch.where((kept & exchange)[:, None], 0.5 * need, need),
             luck=s.luck,
-            done=sites.finished(oracle, 1, None),
+            done=sites.finished(oracle),
         )
 
     def _back(self, s: State, d: Domain, changed: Tensor, wave: Tensor, b: Tensor, close: Tensor) -> Tensor:

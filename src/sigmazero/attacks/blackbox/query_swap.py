@@ -28,7 +28,6 @@ from sigmazero.attacks.swap import search, sites
 from sigmazero.attacks.swap.search import CHECKS, Judged, SwapSearch
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
-from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.model import Ability
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, NamedModel, Share, Whole
@@ -65,6 +64,11 @@ class Probe(Attack):
     needs: ClassVar[Ability] = "scores"
     unroll: ClassVar[int] = 1
 
+    @property
+    def limit(self) -> int | None:
+        """The most queries of a sample."""
+        return self.queries
+
     def init(self, oracle: Oracle) -> ProbeState:
         """Ask nothing yet."""
         p, d = oracle.problem, oracle.domain
@@ -74,10 +78,6 @@ class Probe(Attack):
             low=d.x.new_full((len(p),), FIRST / 2),
             luck=noise.source(p.seed, p.ids),
         )
-
-    def spent(self, incumbents: Incumbents) -> Tensor | None:
-        """Rows for which another step could exceed the limit of queries."""
-        return None if self.queries is None else sites.spent(incumbents, 1, self.queries)
 
     def step(self, i: Tensor, s: ProbeState, oracle: Oracle) -> ProbeState:
         """Ask about the clean input, a tile, or a whole choice."""
@@ -202,7 +202,7 @@ class QuerySwap(QuerySearch):
     def phases(self, problem: Problem | None = None) -> tuple[Attack, ...]:
         """A look at all sites, which also gets the queries that do not fill a step of the search; then the search."""
         assert not isinstance(self.surrogate, NamedModel)  # as checked
-        checks = CHECKS * (1 if problem is None else problem.checks)
+        checks = CHECKS if problem is None else problem.overhead
         queries = self.steps if self.queries is None else self.queries - checks
         most = max(16, int(self.share * queries))
         tiles = (most + 1 if problem is None else slopes.probes(problem.domain, most)) - 1

@@ -20,7 +20,6 @@ from sigmazero.attacks.swap import sites
 from sigmazero.core import noise
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
-from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.model import Ability, logits_in
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Kind, NamedModel
@@ -77,6 +76,11 @@ class Transfer(Attack):
     needs: ClassVar[Ability] = "scores"
     unroll: ClassVar[int] = 1
 
+    @property
+    def limit(self) -> int | None:
+        """The most queries of a sample."""
+        return self.queries
+
     def init(self, oracle: Oracle) -> State:
         """Ask about the clean input, and the surrogate about everything else."""
         p, d, net = oracle.problem, oracle.domain, self.surrogate
@@ -103,10 +107,6 @@ class Transfer(Attack):
             low=d.x.new_full((len(p),), first(d)),
             luck=noise.source(p.seed, p.ids),
         )
-
-    def spent(self, incumbents: Incumbents) -> Tensor | None:
-        """Rows for which another step could exceed the limit of queries."""
-        return None if self.queries is None else sites.spent(incumbents, 1, self.queries)
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask about the first sites of a way, or a tile; where no way is long enough, about a whole choice."""

@@ -18,7 +18,6 @@ from sigmazero.attacks.swap import sites
 from sigmazero.attacks.swap.sites import Sources
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
-from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.oracle import Oracle
 
 COST = 2  # queries of a step
@@ -56,6 +55,16 @@ class Opening(Attack):
     paper: ClassVar[str] = "docs/stronger.md"
     unroll: ClassVar[int] = 1
 
+    @property
+    def limit(self) -> int:
+        """The most queries of a sample."""
+        return self.queries
+
+    @property
+    def step_cost(self) -> int:
+        """Queries of a step."""
+        return COST
+
     def init(self, oracle: Oracle) -> State:
         """Start as σ-zero does."""
         g = torch.zeros_like(oracle.domain.by_site(oracle.domain.x))
@@ -66,18 +75,14 @@ class Opening(Attack):
             g,
             sites.USUAL * self.choices * tries,
             tries,
-            sites.finished(oracle, COST, self.queries),
+            sites.finished(oracle),
         )
-
-    def spent(self, incumbents: Incumbents) -> Tensor:
-        """Rows for which another step could exceed the limit of queries."""
-        return sites.spent(incumbents, COST, self.queries)
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask about σ-zero's point, or about a whole new choice, each sample as it pays."""
         if not self.choices:
             walk, g = self._asked(i, s, s.walk.a, oracle)
-            return replace(s, walk=walk, g=g, done=sites.finished(oracle, COST, self.queries))
+            return replace(s, walk=walk, g=g, done=sites.finished(oracle))
         d, best = oracle.domain, oracle.incumbents.best_cost
         u = noise.drawn(s.luck, i, d.sites + 2, d.x.dtype)
         wave, size, turn = torch.split(u, [d.sites, 1, 1], 1)
@@ -97,7 +102,7 @@ class Opening(Attack):
             g=g,
             wins=known.wins,
             tries=known.tries,
-            done=sites.finished(oracle, COST, self.queries),
+            done=sites.finished(oracle),
         )
 
     def _asked(self, i: Tensor, s: State, point: Tensor, oracle: Oracle) -> tuple[Any, Tensor]:

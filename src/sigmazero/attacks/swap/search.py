@@ -41,7 +41,6 @@ from sigmazero.attacks.swap.opening import State as Opened
 from sigmazero.attacks.swap.sites import Ends, Sources
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
-from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, Momentum, NotNegative, Positive, Range, Whole
 from sigmazero.core.problem import Problem
@@ -148,11 +147,11 @@ class SwapSearch(Attack):
     def check(self, problem: Problem) -> None:
         """Refuse a limit that the checks alone would use up."""
         super().check(problem)
-        least = LEAST + CHECKS * (problem.checks - 1)
+        least = LEAST - CHECKS + problem.overhead
         if self.limit is not None and self.limit < least:
             raise ValueError(
-                f"queries={self.limit} are too few: points are checked in {problem.checks} kinds of numbers here, and "
-                f"{least} are needed at least"
+                f"queries={self.limit} are too few: {problem.overhead} may be spent on checking the clean input and "
+                f"what is found, in {problem.clean} number formats; pass queries={least} or more"
             )
 
     @cached_property
@@ -180,7 +179,7 @@ class SwapSearch(Attack):
     def follow(self, oracle: Oracle, before: Opened) -> State:
         """Begin at the best point known, with what the opening learnt about the gradient and about whole choices."""
         state = self._begin(oracle, before.g, (before.wins / before.tries)[:, 0])
-        oracle.retire(state.done)  # a step here costs more queries than one of the opening
+        oracle.retire(state.done)
         return state
 
     def _begin(self, oracle: Oracle, g: Tensor, choice: Tensor) -> State:
@@ -190,7 +189,7 @@ class SwapSearch(Attack):
         tries[:, CHOICE] /= 5  # a few failures are enough to do without whole choices
         usual = torch.full_like(choice, sites.USUAL)
         return State(
-            a=best.clone(),  # a search in a coarse number format may correct the record in place
+            a=best,
             count=oracle.domain.l0(best),
             g=g,
             m=torch.full_like(choice, torch.inf),
@@ -199,12 +198,8 @@ class SwapSearch(Attack):
             wins=tries * torch.stack([usual] * PLACES + [choice], 1),
             tries=tries,
             luck=noise.source(oracle.problem.seed, oracle.problem.ids, stream=1),
-            done=sites.finished(oracle, self.step_cost, self.queries),
+            done=sites.finished(oracle),
         )
-
-    def spent(self, incumbents: Incumbents) -> Tensor | None:
-        """Rows for which another step could exceed the limit of queries."""
-        return None if self.queries is None else sites.spent(incumbents, self.step_cost, self.queries)
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Make the proposals one after the other, the last one with a gradient."""
@@ -364,7 +359,7 @@ class SwapSearch(Attack):
             stuck=gain.amax(1) == 0,
             wins=known.wins,
             tries=known.tries,
-            done=sites.finished(oracle, self.step_cost, self.queries),
+            done=sites.finished(oracle),
         )
 
 

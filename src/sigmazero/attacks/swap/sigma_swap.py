@@ -73,7 +73,7 @@ class SigmaSwap(SwapSearch):
 
     def phases(self, problem: Problem | None = None) -> tuple[Attack, ...]:
         """The opening, which also gets the queries that do not fill a step of the search; then the search."""
-        checks = CHECKS * (1 if problem is None else problem.checks)
+        checks = CHECKS if problem is None else problem.overhead
         left, cost = self.limit - checks, self.proposals + 1
         hard = problem is not None and (problem.goal.narrow or problem.sites > LARGE)
         binary = problem is not None and problem.domain.mostly_binary

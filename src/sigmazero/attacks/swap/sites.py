@@ -12,10 +12,8 @@ from torch import Tensor
 
 from sigmazero.core import noise, ops
 from sigmazero.core.domain import Domain
-from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.oracle import Oracle
 
-SPARE = {True: 2, False: 9}  # checks of the verification at most, after an exact search and after a coarse one
 FADE = 0.98  # weight of the proposal before, where the current one has weight 1
 USUAL = 0.1  # how many changes a proposal is expected to save, before anything is known
 FAVOUR = 2  # sources are asked in proportion to this power of what they save
@@ -121,17 +119,9 @@ def fewer(oracle: Oracle, draw: Tensor) -> Tensor:
     return best - 1 - (draw * (best - FEW).clamp(min=0) / 4).long()
 
 
-def finished(oracle: Oracle, cost: int, queries: int | None) -> Tensor:
-    """Which rows end: those with one change, or the cheapest, which cannot become none, and those `spent` names."""
-    incumbents = oracle.incumbents
-    done = incumbents.best_cost <= oracle.domain.least(1)
-    return done if queries is None else done | spent(incumbents, cost, queries)
-
-
-def spent(incumbents: Incumbents, cost: int, queries: int) -> Tensor:
-    """Rows in which a step of `cost` queries, together with the verification, could exceed the limit."""
-    spare = incumbents.checks * SPARE[incumbents.confirmed is None]
-    return incumbents.forwards + incumbents.backwards > queries - cost - spare
+def finished(oracle: Oracle) -> Tensor:
+    """Return which rows end: those with one change, or the cheapest, which cannot become none."""
+    return oracle.incumbents.best_cost <= oracle.domain.least(1)
 
 
 def saved(before: Tensor, after: Tensor) -> Tensor:
