@@ -287,7 +287,7 @@ def _obstacle(model: nn.Module, x: Tensor) -> str | None:
 
 
 def _pays(model: nn.Module, x: Tensor, numbers: Numbers) -> bool:
-    """Return whether channels last are faster: on tensor cores, and on a processor where there are many convolutions."""
+    """Return whether channels last are faster: on tensor cores, and on a processor with many convolutions."""
     convolutions = sum(isinstance(module, nn.Conv2d) for module in model.modules()) if x.ndim == 4 else 0
     return convolutions > 0 and not numbers.strictly if x.is_cuda else convolutions >= _DEEP
 
