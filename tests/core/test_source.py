@@ -109,6 +109,18 @@ def test_closures_defaults_and_partials_count(first):
     assert code_hash(parts[0]) != code_hash(parts[1])
 
 
+@pytest.mark.parametrize("kind", [list, tuple, dict])
+@pytest.mark.parametrize("changed", range(6))
+def test_every_value_inside_a_value_counts(kind, changed):
+    def made(values):
+        held = dict(enumerate(values)) if kind is dict else kind(values)
+        return lambda x: x * held[0]
+
+    values = [[float(i)] for i in range(6)]
+    other = [[9.0] if i == changed else [float(i)] for i in range(6)]
+    assert code_hash(made(values)) == code_hash(made([[float(i)] for i in range(6)])) != code_hash(made(other))
+
+
 def test_code_of_others_is_not_looked_into():
     assert not source_files([FMN])
     assert not source_files([importlib.import_module("torch").nn.Linear])

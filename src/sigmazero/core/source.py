@@ -1,4 +1,4 @@
-"""Know code by its content: the files it stands in, and what is loaded of it.
+"""Know code by its content: the files that define it, and what is loaded of it.
 
 `source_files` finds the files behind classes and functions, with the files of the same project that these import.
 `code_hash` describes a class or function as it is in memory, with the values that it can see: it needs no file, and
@@ -25,7 +25,7 @@ from torch import Tensor
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _INSTALLED = tuple(Path(sysconfig.get_paths()[name]).resolve() for name in ("stdlib", "purelib", "platlib"))
 _OURS = Path(__file__).resolve().parents[1]
-MAX_DEPTH = 6  # of values inside values
+MAX_DEPTH = 8  # of values inside values
 
 
 def source_files(things: Iterable[Any]) -> list[Path]:
@@ -33,12 +33,12 @@ def source_files(things: Iterable[Any]) -> list[Path]:
 
     A path stands for the code in that file.
     """
-    found: dict[Path, None] = {}
+    found: set[Path] = set()
     waiting = [file for thing in things for file in _defining(thing)]
     while waiting:
-        file = waiting.pop()
-        if file not in found:
-            found[file] = None
+        file = waiting.pop().resolve()
+        if file not in found and is_own(file):
+            found.add(file)
             waiting += _imported(file)
     return sorted(found)
 
@@ -49,32 +49,29 @@ def hash_sources(things: Iterable[Any]) -> list[str]:
 
 
 def _defining(thing: Any) -> Iterator[Path]:
+    """Yield the files that define a thing, and the bases of a class."""
     if isinstance(thing, Path):
-        yield from [thing.resolve()] if is_own(thing) else []
+        yield thing
         return
     for part in inspect.getmro(thing) if isinstance(thing, type) else (inspect.unwrap(thing),):
         try:
             file = inspect.getsourcefile(part)
         except TypeError:  # builtin, or typed in at a prompt
-            continue
-        if file and is_own(Path(file)):
-            yield Path(file).resolve()
+            file = None
+        if file:
+            yield Path(file)
 
 
 def is_own(file: Path) -> bool:
     """Return whether a file is code of the user's project, and of no installed package."""
     place = file.resolve()
     outside = any(place.is_relative_to(folder) for folder in (*_INSTALLED, _OURS))
-    return (
-        place.suffix == ".py"
-        and place.is_file()
-        and not outside
-        and not {"site-packages", "dist-packages"} & set(place.parts)
-    )
+    installed = outside or bool({"site-packages", "dist-packages"} & set(place.parts))
+    return place.suffix == ".py" and place.is_file() and not installed
 
 
 def _imported(file: Path) -> Iterator[Path]:
-    """Yield the files of the same project that a file imports, wherever in it the import stands."""
+    """Yield the files that may be what a file imports, anywhere in it."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):  # loaded before it was broken: the file itself counts all the same
@@ -90,20 +87,18 @@ def _imported(file: Path) -> Iterator[Path]:
 
 
 def _module_files(file: Path, name: str, level: int) -> Iterator[Path]:
-    """Yield the files of a module, its packages included: beside the importing file, as loaded, or as found."""
-    parts = name.split(".")
-    folders = [file.parents[level - 1]] if level else [file.parent]
-    loaded = () if level else (sys.modules.get(parts[0]),)
-    folders += [Path(each.__file__).parent for each in loaded if getattr(each, "__file__", None)]  # type: ignore[union-attr, arg-type]
-    if not level and not any((folder / parts[0]).exists() for folder in folders) and parts[0] not in sys.modules:
+    """Yield the files of a module and its packages: beside the importing file, as loaded, or as Python would find it."""
+    first, *_ = parts = name.split(".")
+    folders = [file.parents[max(level - 1, 0)]]
+    if level == 0 and (loaded := getattr(sys.modules.get(first), "__file__", None)):
+        folders.append(Path(loaded).parent)
+    if level == 0 and first not in sys.modules and not (folders[0] / first).exists():
         folders += [Path(entry or ".") for entry in sys.path]
     for folder in folders:
-        base = folder.parent if folder.name == parts[0] and (folder / "__init__.py").is_file() else folder
+        base = folder.parent if folder.name == first and (folder / "__init__.py").is_file() else folder
         for end in range(1, len(parts) + 1):
             place = base.joinpath(*parts[:end])
-            for candidate in (place.with_suffix(".py"), place / "__init__.py"):
-                if is_own(candidate):
-                    yield candidate.resolve()
+            yield from (place.with_suffix(".py"), place / "__init__.py")
 
 
 def code_hash(thing: type | Callable[..., Any]) -> str:
@@ -113,97 +108,79 @@ def code_hash(thing: type | Callable[..., Any]) -> str:
     False
     """
     found = hashlib.sha256()
-    for part in _described(thing, set(), 0, top=True):
-        found.update(f"{part}\n".encode(errors="backslashreplace"))
+    seen: dict[int, Any] = {}  # the values too: an address alone could be that of another one later
+
+    def walk(value: Any, depth: int) -> None:
+        if id(value) in seen or depth > MAX_DEPTH:
+            return
+        if not isinstance(value, _PLAIN):
+            seen[id(value)] = value
+        text, inside = _described(value, top=depth == 0)
+        found.update(f"{text}\n".encode(errors="backslashreplace"))
+        for each in inside:
+            walk(each, depth + 1)
+
+    walk(thing, 0)
     return found.hexdigest()
 
 
-def _described(value: Any, seen: set[int], depth: int, top: bool = False) -> Iterator[str]:
-    """Yield texts that tell one value from another; code of others and what is nested too deep by its name."""
-    if isinstance(value, _PLAIN) or depth > MAX_DEPTH:
-        yield f"{type(value).__qualname__} {value!r}" if isinstance(value, _PLAIN) else type(value).__qualname__
-        return
-    if id(value) in seen:
-        return
-    seen.add(id(value))
+def _described(value: Any, top: bool) -> tuple[str, Iterable[Any]]:
+    """Return a text that tells a value from others, and the values inside it; code of others is known by its name."""
+    kind = type(value).__qualname__
+    if isinstance(value, _PLAIN):
+        return f"{kind} {value!r}", ()
     if isinstance(value, Tensor | np.ndarray):
         array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
-        yield f"{array.dtype} {array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}"
-    elif isinstance(value, type):
-        yield from _class(value, seen, depth, top)
-    elif isinstance(value, FunctionType | MethodType | functools.partial | ModuleType):
-        yield from _callable(value, seen, depth, top)
-    else:
-        yield from _held(value, seen, depth)
-
-
-def _held(value: Any, seen: set[int], depth: int) -> Iterator[str]:
-    """Describe a container, or the attributes of an object."""
-    yield type(value).__qualname__
-    items: Iterable[Any] = ()
+        return f"{array.dtype} {array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}", ()
+    if isinstance(value, type):
+        return f"class {value.__module__}.{value.__qualname__}", _members(value) if top or _theirs(value) else ()
+    if isinstance(value, functools.partial):
+        return kind, (value.func, value.args, value.keywords)
+    if isinstance(value, MethodType):
+        return kind, (value.__func__, value.__self__)
+    if isinstance(value, FunctionType):
+        function = inspect.unwrap(value)
+        looked_into = top or _theirs(function)
+        return f"function {function.__module__}.{function.__qualname__}", _visible(function) if looked_into else ()
+    if isinstance(value, ModuleType):
+        return f"module {value.__name__}", ()
     if isinstance(value, dict):
-        items = value.items()
-    elif isinstance(value, list | tuple):
-        items = value
-    elif isinstance(value, set | frozenset):
-        items = sorted(value, key=repr)
-    elif _theirs(type(value)) or is_dataclass(value):
-        yield from _described(type(value), seen, depth + 1)
-        items = sorted(getattr(value, "__dict__", {}).items())
-    for item in items:
-        yield from _described(item, seen, depth + 1)
+        return kind, value.items()
+    if isinstance(value, list | tuple):
+        return kind, value
+    if isinstance(value, set | frozenset):
+        return kind, sorted(value, key=repr)
+    looked_into = _theirs(type(value)) or is_dataclass(value)
+    return kind, (type(value), sorted(getattr(value, "__dict__", {}).items())) if looked_into else ()
 
 
-def _class(kind: type, seen: set[int], depth: int, top: bool) -> Iterator[str]:
-    yield f"class {kind.__module__}.{kind.__qualname__}"
-    if not (top or _theirs(kind)):
-        return
-    for base in kind.__bases__:
-        yield from _described(base, seen, depth)
+def _members(kind: type) -> Iterator[Any]:
+    """Yield the bases of a class, and its attributes with their names."""
+    yield from kind.__bases__
     for name, value in sorted(vars(kind).items()):
         inner = getattr(value, "__func__", getattr(value, "fget", value))
         if not name.startswith("__") or isinstance(inner, FunctionType):
-            yield name
-            yield from _described(inner, seen, depth + 1)
+            yield from (name, inner)
 
 
-def _callable(value: Any, seen: set[int], depth: int, top: bool) -> Iterator[str]:
-    """Describe a function, a method, a partial; a module is known by its name here, its values where they are used."""
-    if isinstance(value, ModuleType):
-        yield f"module {value.__name__}"
-        return
-    if isinstance(value, functools.partial):
-        for part in (value.func, value.args, value.keywords):
-            yield from _described(part, seen, depth + 1)
-        return
-    if isinstance(value, MethodType):
-        yield from _described(value.__func__, seen, depth)
-        yield from _described(value.__self__, seen, depth + 1)
-        return
-    function = inspect.unwrap(value)
-    yield f"function {function.__module__}.{function.__qualname__}"
-    if not (top or _theirs(function)):
-        return
-    yield _instructions(function.__code__, function.__doc__)
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    known = {name: _content(cell) for name, cell in cells}
-    names = sorted(_names(function.__code__))
-    known |= {name: function.__globals__[name] for name in names if name in function.__globals__}
-    known |= {"": (function.__defaults__, function.__kwdefaults__)}
-    for name, each in known.items():
+def _visible(function: Any) -> Iterator[Any]:
+    """Yield the instructions of a function, its defaults, and what its names stand for."""
+    code = function.__code__
+    yield _instructions(code, function.__doc__)
+    yield function.__defaults__, function.__kwdefaults__
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         yield name
-        if isinstance(each, ModuleType) and _theirs(each):
-            for attribute in names:
-                if hasattr(each, attribute):
-                    yield from _described(getattr(each, attribute), seen, depth + 1)
-        yield from _described(each, seen, depth + 1)
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return None
+        try:
+            yield cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    names = sorted(_names(code))
+    for name in names:
+        if name in function.__globals__:
+            value = function.__globals__[name]
+            yield from (name, value)
+            if isinstance(value, ModuleType) and _theirs(value):
+                yield from (getattr(value, attribute) for attribute in names if hasattr(value, attribute))
 
 
 def _names(code: CodeType) -> set[str]:
@@ -227,8 +204,7 @@ def _theirs(thing: Any) -> bool:
     top = name.partition(".")[0]
     if top in sys.stdlib_module_names and top != "__main__":
         return False
-    module = sys.modules.get(name)
-    file = getattr(module, "__file__", None)
+    file = getattr(sys.modules.get(name), "__file__", None)
     return is_own(Path(file)) if file else top not in ("builtins", "torch", "numpy", "sigmazero")
 
 

@@ -24,7 +24,7 @@ from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.inputs import Bounds, make_problem
 from sigmazero.core.messages import warn_caller
 from sigmazero.core.ops import take
-from sigmazero.core.problem import Problem, integer
+from sigmazero.core.problem import RECORDS, Problem, integer
 from sigmazero.core.result import Result
 from sigmazero.run.precision import Numbers, turn
 from sigmazero.run.search import Found
@@ -100,8 +100,8 @@ def _checked(verifier: Verifier, problem: Problem) -> Result:
     answers = torch.stack([check_logits(each, problem) for each in asked], 1)
     clean, finite = answers[:, 0], answers.isfinite().flatten(1).all(1)
     already = torch.stack([problem.goal.reached(each) for each in answers.unbind(1)]).all(0) & finite
-    incumbents = Incumbents.start(problem)
-    incumbents.broken = ~finite
+    # In the user's units, as the verifier takes them.
+    incumbents = replace(Incumbents.start(problem), points=torch.stack([problem.x] * RECORDS, 1), broken=~finite)
     changes = problem.domain.count(problem.start).sites
     claimed = ~already & problem.domain.within(problem.start) & (changes > 0) & finite
     incumbents.push(claimed, problem.start, changes, changes, torch.zeros_like(changes))
