@@ -87,7 +87,7 @@ def _imported(file: Path) -> Iterator[Path]:
 
 
 def _module_files(file: Path, name: str, level: int) -> Iterator[Path]:
-    """Yield the files of a module and its packages: beside the importing file, as loaded, or as Python would find it."""
+    """Yield the files of a module and its packages: beside the importing file, as loaded, or as Python finds it."""
     first, *_ = parts = name.split(".")
     folders = [file.parents[max(level - 1, 0)]]
     if level == 0 and (loaded := getattr(sys.modules.get(first), "__file__", None)):
@@ -144,14 +144,14 @@ def _described(value: Any, top: bool) -> tuple[str, Iterable[Any]]:
         return f"function {function.__module__}.{function.__qualname__}", _visible(function) if looked_into else ()
     if isinstance(value, ModuleType):
         return f"module {value.__name__}", ()
-    if isinstance(value, dict):
-        return kind, value.items()
-    if isinstance(value, list | tuple):
-        return kind, value
-    if isinstance(value, set | frozenset):
-        return kind, sorted(value, key=repr)
+    if isinstance(value, dict | list | tuple | set | frozenset):
+        return kind, value.items() if isinstance(value, dict) else _ordered(value)
     looked_into = _theirs(type(value)) or is_dataclass(value)
     return kind, (type(value), sorted(getattr(value, "__dict__", {}).items())) if looked_into else ()
+
+
+def _ordered(values: Iterable[Any]) -> Iterable[Any]:
+    return sorted(values, key=repr) if isinstance(values, set | frozenset) else values
 
 
 def _members(kind: type) -> Iterator[Any]:
