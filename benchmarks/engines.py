@@ -78,7 +78,7 @@ def timed(plan: str, store: str, device: str, workers: int | None) -> dict[str, 
         done = execute(cells, opened, loader, engine=engine)
         seconds = time.perf_counter() - began
     assert not done.failed, done.failed
-    return {"rows": done.rows, "seconds": seconds, "writing": done.writing}
+    return {"rows": done.rows, "seconds": seconds}
 
 
 def side_by_side(rows: int, steps: int, rounds: int, out: Path | None) -> None:

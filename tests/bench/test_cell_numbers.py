@@ -6,7 +6,8 @@ import torch
 from sigmazero.bench.cells import expand
 from sigmazero.bench.evaluate import evaluate
 from sigmazero.bench.plan import parse_plan
-from sigmazero.bench.verify import Verification, rerun, verify
+from sigmazero.bench.rerun import rerun
+from sigmazero.bench.verify import Verification, verify
 from sigmazero.core.toml import TomlError
 from sigmazero.run.precision import Numbers
 from sigmazero.store.store import Store

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from sigmazero.bench.rerun import rerun
 from sigmazero.bench.transfer import transfer
-from sigmazero.bench.verify import rerun, verify
+from sigmazero.bench.verify import verify
 from sigmazero.cli import app
 from sigmazero.core.metrics import Outcome
 from sigmazero.core.model import logits_in
@@ -40,6 +41,18 @@ def test_every_point_is_judged_by_the_other_model_and_kept(folder):
         assert (done.rows, done.disagreements, done.skipped) == (4 * 24, [], [])
         assert rerun(store, loader, 1.0, done) > 0  # attacks are run again, and nothing else
         assert (done.disagreements, done.skipped) == ([], [])
+
+
+def test_cells_of_code_that_was_edited_are_left_out(folder):
+    """Two codes never share a figure, and the old one cannot be asked any more."""
+    run(TWO, folder / "a.db")
+    source = folder / "net.py"
+    source.write_text(source.read_text().replace("sum(2)", "sum(2).tanh()"))
+    run(TWO, folder / "a.db")
+    with Store(folder / "a.db", write=True) as store:
+        present = {info.key for info in store.cells()[2:]}
+        assert transfer(store, trusting()) == 2 * 24
+        assert {info.origin[TRANSFER] for info in store.cells() if TRANSFER in info.origin} == present
 
 
 def origin_model(info):

@@ -1,6 +1,8 @@
 """A check of a store finds what was invented, and accuses no honest store."""
 
 import json
+import sys
+import types
 from dataclasses import replace
 
 import numpy as np
@@ -12,12 +14,13 @@ from sigmazero.bench import identity
 from sigmazero.bench.answers import probe, same_answers
 from sigmazero.bench.evaluate import evaluate
 from sigmazero.bench.loader import Loader
-from sigmazero.bench.verify import Verification, attack_of, rerun, verify
+from sigmazero.bench.rerun import attack_of, rerun
+from sigmazero.bench.verify import Verification, verify
 from sigmazero.core.result import Outcome
 from sigmazero.store.facts import Facts
 from sigmazero.store.store import Store
 from tests.helpers.networks import linear_problem
-from tests.plans import PLAN, run, trusting
+from tests.plans import NET, PLAN, run, trusting
 
 SHORT = PLAN.replace(', "fmn", "vfga"', "").replace(', "net.py:other"', "")
 
@@ -156,13 +159,49 @@ def test_a_description_that_does_not_fit_its_key_is_found(folder, changed):
     assert any(f"its {next(iter(changed))} does not fit its key" in str(one) for one in found)
 
 
-def test_other_weights_rows_and_answers_are_found(folder):
+def test_a_model_whose_code_was_edited_cannot_be_checked_and_accuses_nobody(folder):
     run(PLAN, "s.db")
     source, original = folder / "net.py", (folder / "net.py").read_text()
-    source.write_text(original.replace("sum(2)", "sum(2) * 1.01"))
-    assert len({one.cell.key for one in check().disagreements}) == 6
-    source.write_text(original.replace("return Net(0)", "return Net(1)"))
-    assert sum("other weights" in str(one) for one in check().disagreements) == 3
+    source.write_text(original + "\n# a comment changes no answer\n")
+    done = check()
+    assert (done.rows, done.disagreements, done.skipped) == (6 * 24, [], [])
+    for old, new, cells in (("sum(2)", "sum(2) * 1.01", 6), ("return Net(0)", "return Net(1)", 3)):
+        source.write_text(original.replace(old, new))
+        done = check()
+        assert done.disagreements == []
+        assert sum("its model have changed since" in str(one) for one in done.skipped) == cells
+
+
+def test_superseded_cells_are_not_asked_again(folder):
+    """Their model is no longer here."""
+    evaluated = {"data": "mine.npz", "store": "s.db", "steps": 5}
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(60, 4))
+    old = evaluate(model, **evaluated)
+    model.register_forward_hook(lambda module, args, out: -out)
+    new = evaluate(model, **evaluated, anew=True)
+    with Store("s.db") as store:
+        done = verify(store, new._loader)
+        assert rerun(store, new._loader, 1.0, done) == 24
+    assert (done.rows, done.disagreements, done.skipped) == (24, [], [])
+    assert old.keys[0][:12] in done.notes[0]
+    assert "superseded" in done.notes[0]
+
+
+def test_other_answers_and_rows_are_found(folder):
+    text = NET.replace("return (x", "import scale; return scale.factor() * (x")
+    (folder / "net.py").write_text(text)
+    scale = types.ModuleType("scale")
+    scale.factor = lambda: 1.0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "scale", scale)
+        run(PLAN, "s.db")
+        assert check().disagreements == []
+        scale.factor = lambda: 1.01
+        assert len({one.cell.key for one in check().disagreements}) == 6
+
+
+def test_other_rows_are_found(folder):
+    run(PLAN, "s.db")
     with np.load("mine.npz") as file:
         np.savez("mine.npz", images=file["images"][::-1], labels=file["labels"])
     assert sum("other content" in str(one) for one in check().disagreements) == 6

@@ -1,21 +1,26 @@
-"""From questions to cells: load models and rows, hash them, and give each question its key."""
+"""From questions to cells, which have a key, and from cells to their subjects: the network and the rows, loaded."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, cast
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from sigmazero.bench import identity
 from sigmazero.bench.constraints import Allowed
-from sigmazero.bench.loader import ABSENT, Loader
+from sigmazero.bench.constraints import recall as recall_constraints
+from sigmazero.bench.loader import ABSENT, GIVEN, Loader, origin, recall, refuse_untrusted
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question
+from sigmazero.core.domain import Unit
 from sigmazero.core.model import check_ability
+from sigmazero.core.problem import Problem
+from sigmazero.core.result import Result
 from sigmazero.data import Rows
 from sigmazero.run.precision import Numbers
-from sigmazero.store.facts import CellInfo
+from sigmazero.store.facts import CellInfo, Facts
+from sigmazero.store.store import Store
 
 
 @dataclass(frozen=True)
@@ -25,10 +30,15 @@ class Cell:
     info: CellInfo
     question: Question
 
+    @property
+    def batch_size(self) -> int:
+        """Return how many rows a batch has; a traced cell has batches of one row."""
+        return 1 if self.question.trace else self.question.batch_size
+
 
 @dataclass(frozen=True)
 class Missing:
-    """Questions that cannot be asked here; the error says what to fetch first."""
+    """Questions that cannot be run here; the error says what to fetch first."""
 
     what: str
     error: Exception
@@ -41,57 +51,59 @@ class Missing:
 
 
 def expand(questions: Sequence[Question], loader: Loader) -> tuple[list[Cell], list[Missing]]:
-    """Return cells, by data and model so that each is loaded once, and the questions that cannot be asked here."""
+    """Return cells, by data and model so that each is loaded once, and the questions that cannot be run here."""
     groups: dict[tuple[DataSpec, ModelSpec], list[Question]] = {}
     for question in questions:
         groups.setdefault((question.data, question.model), []).append(question)
     # Rows first: those of one data set stay loaded while its models come and go.
     order = {spec: place for place, spec in reversed(list(enumerate(q.data for q in questions)))}
-    cells: list[Cell] = []
-    absent: dict[tuple[str, str], Missing] = {}
+    cells: dict[str, Cell] = {}  # one question may be asked twice: of equal data by two names, or in equal spaces
+    missing: dict[tuple[str, str], Missing] = {}
+    known: dict[ModelSpec, dict[str, Any]] = {}
 
     def note(what: str, error: Exception, count: int) -> None:
-        known = absent.get((what, str(error)), Missing(what, error, 0))
-        absent[what, str(error)] = replace(known, questions=known.questions + count)
+        before = missing.get((what, str(error)), Missing(what, error, 0))
+        missing[what, str(error)] = replace(before, questions=before.questions + count)
 
-    known: dict[ModelSpec, tuple[str, dict[str, Any]]] = {}
-    for (spec, network), group in sorted(groups.items(), key=lambda item: order[item[0][0]]):
+    for (data, model), group in sorted(groups.items(), key=lambda item: order[item[0][0]]):
         try:
-            loader.rows(spec)
+            loader.rows(data)
         except ABSENT as error:
-            note(spec.name, error, len(group))
+            note(data.name, error, len(group))
             continue
         try:
-            if network not in known:
-                known[network] = identity.hash_weights(loader.model(network)), loader.code(network)
+            if model not in known:
+                weights = identity.hash_weights(loader.model(model))
+                known[model] = {"weights": weights, "code": loader.code(model)}
+            fitting: set[Any] = set()
             for question in group:
-                check_ability(question.label, question.attack.needs, loader.model(network))
-            cells += [_cell(question, loader, *known[network]) for question in group]
+                check_ability(question.label, question.attack.needs, loader.model(model))
+                cell = _cell(question, loader, known[model], fitting)
+                cells.setdefault(cell.info.key, cell)
         except ABSENT as error:
-            note(network.name, error, len(group))
-    # One question may be asked twice: of equal data by two names, or in equal spaces from two places.
-    return list({cell.info.key: cell for cell in reversed(cells)}.values())[::-1], list(absent.values())
+            note(model.name, error, len(group))
+    return list(cells.values()), list(missing.values())
 
 
-def _cell(question: Question, loader: Loader, weights: str, code: dict[str, Any]) -> Cell:
-    rows, goals = loader.asked(question.data, question.model, question.target, question.seed)
+def _cell(question: Question, loader: Loader, model: dict[str, Any], fitting: set[Any]) -> Cell:
+    rows, targets = loader.rows_and_targets(question.data, question.model, question.target, question.seed)
     precision = question.precision or Numbers.current(loader.runs_on).name
     # Resolved here: a worker may get the rows without what else the data knew.
     question = replace(question, allowed=question.allowed.on(rows))
-    shape = tuple(rows.images.shape[1:])
-    _refuse_misfit(question, rows, loader)
+    if (question.unit, question.allowed) not in fitting:
+        _refuse_misfit(question, rows)
+        fitting.add((question.unit, question.allowed))
     asked = identity.describe_cell(
         question.attack,
-        weights=weights,
-        code=code,
+        **model,
         rows=rows,
-        targets=goals,
+        targets=targets,
         unit=question.unit,
         budget=question.budget,
         seed=question.seed,
         precision=precision,
         margin=question.margin,
-        **question.allowed.identity(shape),
+        **question.allowed.identity(tuple(rows.images.shape[1:])),
         surrogate=loader.ready(question.attack).parameters().get("surrogate"),
     )
     info = CellInfo(
@@ -108,7 +120,7 @@ def _cell(question: Question, loader: Loader, weights: str, code: dict[str, Any]
         seed=question.seed,
         precision=precision,
         rows=len(rows),
-        model_sha256=weights,
+        model_sha256=model["weights"],
         data_hash=rows.content_hash,
         bounds=(asked["bounds"][0], asked["bounds"][1]),
         margin=question.margin,
@@ -120,26 +132,99 @@ def _cell(question: Question, loader: Loader, weights: str, code: dict[str, Any]
 
 
 def about(rows: Rows, allowed: Allowed) -> dict[str, Any]:
-    """Return the names of features and classes of some rows for reports, as far as they are known."""
-    space = allowed.space
-    names = rows.names or (None if space is None else space.names)
+    """Return the shape of some rows and the names of their features and classes, for reports."""
+    names = rows.names or (None if allowed.space is None else allowed.space.names)
     known = {"names": names, "classes": rows.classes}
     return {"shape": list(rows.images.shape[1:]), **{word: list(held) for word, held in known.items() if held}}
 
 
-def _refuse_misfit(question: Question, rows: Rows, loader: Loader) -> None:
+def _refuse_misfit(question: Question, rows: Rows) -> None:
     """Refuse inputs outside their own space before anything runs, and a mask that a target would cut."""
     allowed, shape = question.allowed, tuple(rows.images.shape[1:])
     if allowed.space is not None:
-        if (rows.content_hash, question.unit, allowed) in loader.checked:
-            return
         try:
             if len(allowed.space.columns(shape).rise) > 1:
                 raise ValueError("space: a store cannot hold directions per sample; give one per feature")
             allowed.pose(rows.images, rows.labels, unit=question.unit)
         except ValueError as error:
             raise ValueError(f"{question.data.name}: {error}") from None
-        loader.checked.add((rows.content_hash, question.unit, allowed))
     tensors = [each for each in (*allowed.bounds, allowed.mask) if isinstance(each, Tensor)]
     if isinstance(question.target, int) and any(each.ndim == 1 + len(shape) and len(each) > 1 for each in tensors):
         raise ValueError("a mask or bounds with a row per sample do not go with one target class; give one for all")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network and the problem of all rows of a cell, on the device and in the cell's number format.
+
+    loaded   the network as it was loaded, of which `network` may be a copy in double precision
+    """
+
+    loaded: nn.Module
+    network: nn.Module
+    problem: Problem
+    rows: Rows
+    targets: Tensor | None
+
+    @staticmethod
+    def of_cell(cell: Cell, loader: Loader) -> Subject:
+        """Load the subject of a cell."""
+        q = cell.question
+        return Subject._load(cell.info, loader, q.model, q.data, q.target, q.allowed)
+
+    @staticmethod
+    def of_store(store: Store, info: CellInfo, loader: Loader) -> Subject:
+        """Load the subject of a stored cell again."""
+        model, data, target = origin(info)
+        refuse_untrusted([spec for spec in (model, data) if not loader.has(spec)], loader.trust)
+        if model.spec == GIVEN and not loader.has(model):
+            raise LookupError(
+                f"{model.name} was a module, which a store does not hold; call verify() on what sz.evaluate(...) "
+                "returns, or give it a model that can be loaded again, such as file.py:build"
+            )
+        data = recall(store, info, loader)
+        return Subject._load(info, loader, model, data, target, recall_constraints(store, info, loader.spaces))
+
+    @staticmethod
+    def _load(
+        info: CellInfo,
+        loader: Loader,
+        model: ModelSpec,
+        data: DataSpec,
+        target: str | int | None,
+        allowed: Allowed,
+    ) -> Subject:
+        double = info.precision == "fp64"
+        rows, targets = loader.rows_and_targets(data, model, target, info.seed)
+        x = rows.images.to(loader.device)
+        problem = allowed.pose(
+            x.double() if double else x,
+            (rows.labels if targets is None else targets).to(loader.device),
+            targeted=targets is not None,
+            unit=cast(Unit, info.unit),
+            budget=info.budget,
+            seed=info.seed,
+            ids=rows.ids,
+            margin=info.margin,
+        )
+        return Subject(loader.model(model), loader.model(model, double), problem, rows, targets)
+
+    def take(self, positions: Tensor) -> Problem:
+        """Return the problem of some rows."""
+        return self.problem.take(positions.to(self.problem.x.device))
+
+    def facts(self, result: Result, positions: Tensor) -> Facts:
+        """Return the facts of a result about the rows at these positions."""
+        problem, places = self.take(positions), positions.cpu()
+        targets = None if self.targets is None else self.targets[places]
+        return Facts.from_result(result, self.rows.labels[places], targets, problem.x, priced=problem.domain.priced)
+
+    def differences(self, info: CellInfo) -> list[str]:
+        """Return how weights and rows differ from those that a cell is about."""
+        weights, content = identity.hash_weights(self.loaded), self.rows.content_hash
+        found = []
+        if weights != info.model_sha256:
+            found.append(f"the model here has other weights (sha256 {weights[:12]}, stored {info.model_sha256[:12]})")
+        if content != info.data_hash:
+            found.append(f"the rows here have other content (sha256 {content[:12]}, stored {info.data_hash[:12]})")
+        return found

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from sigmazero.bench import identity
+from sigmazero.core.domain import Domain
 from sigmazero.core.inputs import Bound, Bounds, make_problem
 from sigmazero.core.problem import Problem
 from sigmazero.core.source import code_hash
@@ -154,10 +155,9 @@ def space_key(said: Mapping[str, Any]) -> str:
     return identity.canonical(said)
 
 
-def judge_missing(info: CellInfo, allowed: Allowed) -> bool:
+def judge_missing(info: CellInfo, domain: Domain) -> bool:
     """Return whether a cell's space had a function `accept` that is not here."""
-    had = ACCEPT in (info.identity.get("space") or {}).get("code", {})
-    return had and (allowed.space is None or allowed.space.accept is None)
+    return domain.accept is None and ACCEPT in (info.identity.get("space") or {}).get("code", {})
 
 
 def _bound(store: Store, bound: float | str) -> Bound:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sigmazero.bench.plan import ModelSpec
 
 FORMAT = 1  # of the key; another one makes every stored cell a different one
+ANEW = "anew"  # in the code of a model: how often its facts were superseded
 PROGRAMS = (torch.fx.GraphModule, torch.jit.ScriptModule)  # modules that hold their code themselves
 
 

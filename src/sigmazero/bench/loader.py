@@ -3,7 +3,7 @@
 A plan or a store from a stranger names data, and may name code. Known models, data sets, arrays and weights run
 nothing. A Python file or module does, and so may an exported program: such code runs only where it is trusted.
 
-Tensors handed in from Python have no name to load them by, so the store keeps them, up to 64 MB.
+Tensors given in Python cannot be loaded by a name, so the store keeps them, up to 64 MB.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import importlib
-from collections.abc import Container, Hashable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sigmazero import data, models
@@ -33,11 +32,10 @@ from sigmazero.spaces.space import Space
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store, StoreError
 
-# What a folder, a file or an extra that is not here raises: such cells wait, the others run.
+# Errors for a folder, a file or an extra that is not here: such cells wait, the others run.
 ABSENT = (FileNotFoundError, ImportError)
-GIVEN = "given in Python"  # the source of rows that no file and no data set holds
+GIVEN = "given in Python"  # the source of models and rows that no file and no data set holds
 MAX_BYTES = 64 * 2**20  # of inputs that a store keeps of one data set
-LEVELS = 255  # of 8-bit images, which take a byte per feature instead of four
 # Code of ours that plans name. Whole names: a pattern could also fit a file in the current folder.
 BUNDLED = frozenset(
     {
@@ -59,10 +57,10 @@ EVERYTHING = Everything()
 
 
 class UntrustedCode(ValueError):
-    """Code that a plan or a store names, and that this run does not trust."""
+    """Report code that a plan or a store names and that this run does not trust."""
 
-    def __init__(self, named: Sequence[ModelSpec | DataSpec]) -> None:
-        what = ", ".join(dict.fromkeys(map(_place, named)))
+    def __init__(self, specs: Sequence[ModelSpec | DataSpec]) -> None:
+        what = ", ".join(dict.fromkeys(map(_source, specs)))
         super().__init__(
             f"the plan or store refers to Python code ({what}); pass --trust-code to run it (in Python: "
             "Loader(trust=[...]))"
@@ -75,32 +73,33 @@ def names_code(spec: ModelSpec | DataSpec) -> bool:
     >>> names_code(ModelSpec("M1", "M1")), names_code(ModelSpec("mine", "net.py:build"))
     (False, True)
     """
-    if isinstance(spec, DataSpec):
-        return is_code(spec.source) and spec.source not in BUNDLED
-    if spec.spec in BUNDLED or models.find(spec.spec) is not None:
+    source = _source(spec)
+    if source in BUNDLED:
         return False
-    if ":" not in spec.spec and spec.spec.lower().endswith(".onnx"):
-        return False  # read, and never run as code
-    return ":" in spec.spec or "." in spec.spec  # without either it is an unknown name, and loading says so
+    if isinstance(spec, DataSpec):
+        return is_code(source)
+    if models.find(source) is not None or (":" not in source and source.lower().endswith(".onnx")):
+        return False  # an .onnx file is read, and never run as code
+    return ":" in source or "." in source  # without either it is an unknown name, and loading says so
 
 
 def refuse_untrusted(specs: Sequence[ModelSpec | DataSpec], trust: Container[str]) -> None:
     """Raise if one of these names code that is not trusted."""
-    wrong = [each for each in specs if names_code(each) and _place(each) not in trust]
+    wrong = [spec for spec in specs if names_code(spec) and _source(spec) not in trust]
     if wrong:
         raise UntrustedCode(wrong)
 
 
-def _place(spec: ModelSpec | DataSpec) -> str:
+def _source(spec: ModelSpec | DataSpec) -> str:
     return spec.spec if isinstance(spec, ModelSpec) else spec.source
 
 
 class Loader:
     """Load models and rows, one of each at a time: a plan may name more than memory holds.
 
-    trust     the names of code (file.py:build, module:function, programs) that may run; `EVERYTHING` for all. Other
-              code raises `UntrustedCode`; known models, data sets and files of arrays need no trust
-    runs_on   the device that cells run on, if it is another one: it decides the number format of their searches
+    trust     names of code (file.py:build, module:function, programs) that may run; `EVERYTHING` for all. Other code
+              raises `UntrustedCode`; known models, data sets and files of arrays need no trust
+    runs_on   device that cells run on, if it is another one: it decides the number format of their searches
     """
 
     def __init__(
@@ -115,13 +114,13 @@ class Loader:
         self.runs_on = torch.device(device if runs_on is None else runs_on)
         self.device, self.model_dir = torch.device(device), model_dir
         self.data_dir = None if data_dir is None else Path(data_dir)
-        self._model: tuple[ModelSpec, nn.Module] | None = None
-        self._rows: tuple[DataSpec, Rows] | None = None
-        self._given_models: dict[ModelSpec, nn.Module] = {}
-        self._surrogates: dict[NamedModel, nn.Module] = {}
-        self._given_rows: dict[DataSpec, Rows] = {}
         self.spaces: dict[str, Space] = {}  # with functions, which a store does not hold; by `constraints.space_key`
-        self.checked: set[Hashable] = set()  # rows and spaces that fit
+        self._model: tuple[ModelSpec, nn.Module] | None = None
+        self._double: tuple[nn.Module, nn.Module] | None = None
+        self._rows: tuple[DataSpec, Rows] | None = None
+        self._surrogates: dict[ModelSpec, nn.Module] = {}
+        self._given_models: dict[ModelSpec, nn.Module] = {}
+        self._given_rows: dict[DataSpec, Rows] = {}
 
     def give_model(self, spec: ModelSpec, network: nn.Module) -> None:
         """Use this module for that name instead of loading one."""
@@ -140,37 +139,45 @@ class Loader:
         """Return whether a module or rows were given for that name."""
         return spec in self._given_models or spec in self._given_rows
 
-    def model(self, spec: ModelSpec) -> nn.Module:
-        """Return the network, on the device, in evaluation mode."""
+    def release(self) -> None:
+        """Let go of what was loaded; models and rows that were given stay."""
+        self._model, self._double, self._rows = None, None, None
+        self._surrogates.clear()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def model(self, spec: ModelSpec, double: bool = False) -> nn.Module:
+        """Return the network, on the device, in evaluation mode; or its copy in double precision."""
+        if double:
+            network = self.model(spec)
+            if self._double is None or self._double[0] is not network:
+                self._double = network, copy.deepcopy(network).double()
+            return self._double[1]
         if spec in self._given_models:
             return self._given_models[spec]
         if self._model is None or self._model[0] != spec:
-            refuse_untrusted([spec], self.trust)
-            self._model = None  # make room first
-            loaded = models.load(
-                spec.spec,
-                weights=spec.weights,
-                model_dir=self.model_dir,
-                normalize=spec.normalize,
-                device=self.device,
-            )
-            self._model = spec, loaded
+            self._model = self._double = None  # make room first
+            self._model = spec, self._load(spec)
         return self._model[1]
+
+    def _load(self, spec: ModelSpec) -> nn.Module:
+        refuse_untrusted([spec], self.trust)
+        more: dict[str, Any] = {"weights": spec.weights, "normalize": spec.normalize}
+        return models.load(spec.spec, model_dir=self.model_dir, device=self.device, **more)
 
     def ready(self, attack: Attack) -> Attack:
         """Return an attack with the network that it names, on the device; one that names none as it is."""
-        named = attack.parameters().get("surrogate")
-        if not isinstance(named, NamedModel):
+        spec = surrogate(attack)
+        if spec is None:
             return attack
-        if named not in self._surrogates:
-            refuse_untrusted([ModelSpec(named.name, named.name)], self.trust)
-            loaded = models.load(named.name, model_dir=self.model_dir, device=self.device)
-            self._surrogates[named] = loaded.requires_grad_(False)
-        changed: dict[str, Any] = {"surrogate": self._surrogates[named]}
+        if spec not in self._surrogates:
+            network = self._given_models[spec] if spec in self._given_models else self._load(spec)
+            self._surrogates[spec] = network.requires_grad_(False)
+        changed: dict[str, Any] = {"surrogate": self._surrogates[spec]}
         return replace(attack, **changed)
 
     def rows(self, spec: DataSpec) -> Rows:
-        """Return the rows, on the processor."""
+        """Return the rows, on the CPU."""
         if spec in self._given_rows:
             return self._given_rows[spec]
         if self._rows is None or self._rows[0] != spec:
@@ -183,17 +190,10 @@ class Loader:
         """Return what identifies the model besides its weights."""
         return describe_model(self.model(spec), None if spec in self._given_models else spec)
 
-    def release(self) -> None:
-        """Let go of what was loaded; models and rows that were given stay."""
-        self._model, self._rows = None, None
-        self._surrogates.clear()
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-
-    def asked(
+    def rows_and_targets(
         self, spec: DataSpec, model: ModelSpec, target: str | int | None, seed: int
     ) -> tuple[Rows, Tensor | None]:
-        """Return the rows of a question and the classes to reach, if targeted; rows of a fixed target stay out."""
+        """Return the rows of a question and the classes to reach; rows that are of a fixed target class stay out."""
         rows = self.rows(spec)
         if target is None:
             return rows, None
@@ -203,6 +203,12 @@ class Loader:
             raise ValueError(f"target = {target}: {model.name} knows classes 0 to {classes - 1}")
         rows = without_target(rows, target)
         return rows, targets(rows, target, classes, seed)
+
+
+def surrogate(attack: Attack) -> ModelSpec | None:
+    """Return the network that an attack names as its surrogate."""
+    named = attack.parameters().get("surrogate")
+    return ModelSpec(named.name, named.name) if isinstance(named, NamedModel) else None
 
 
 def load_rows(spec: DataSpec, data_dir: Path | None = None) -> Rows:
@@ -220,32 +226,8 @@ def load_rows(spec: DataSpec, data_dir: Path | None = None) -> Rows:
 
 
 def without_target(rows: Rows, target: str | int | None) -> Rows:
-    """Return the rows of a question: those that are of a fixed target class already stay out."""
+    """Leave out the rows that are of a fixed target class already."""
     return rows.select((rows.labels != target).nonzero().squeeze(1)) if isinstance(target, int) else rows
-
-
-class Origin(NamedTuple):
-    """The source of the model and rows of a stored cell."""
-
-    model: ModelSpec
-    data: DataSpec
-    target: str | int | None
-
-
-def origin(info: CellInfo) -> Origin:
-    """Return the source of model and rows of a stored cell, as a `Loader` takes them."""
-    try:
-        model, kept, target = (info.origin[name] for name in ("model", "data", "target"))
-        rows = kept.get("rows")
-        data = DataSpec(**{**kept, "rows": tuple(rows) if isinstance(rows, list) else rows})
-        found = Origin(ModelSpec(**model), data, target)
-        names = (found.model.name, found.model.spec, data.name, data.source)
-        others = (found.model.weights, found.model.normalize, data.limit, data.seed, target)
-        if not all(isinstance(each, str) for each in names) or any(isinstance(each, list | dict) for each in others):
-            raise TypeError("it holds values of other kinds")
-    except (LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"the store does not say where model and rows of this cell came from ({error})") from error
-    return found
 
 
 def targets(rows: Rows, rule: str | int, classes: int, seed: int) -> Tensor:
@@ -262,43 +244,69 @@ def targets(rows: Rows, rule: str | int, classes: int, seed: int) -> Tensor:
     return (rows.labels + step) % classes
 
 
-def in_format(network: nn.Module, x: Tensor, precision: str) -> tuple[nn.Module, Tensor]:
-    """Return model and inputs in the number format of a cell: as they are, or in double precision."""
-    return (copy.deepcopy(network).double(), x.double()) if precision == "fp64" else (network, x)
+class Origin(NamedTuple):
+    """Name the source of the model and rows of a stored cell."""
+
+    model: ModelSpec
+    data: DataSpec
+    target: str | int | None
+
+
+def origin(info: CellInfo) -> Origin:
+    """Return the source of model and rows of a stored cell, as a `Loader` takes them."""
+    try:
+        model, rows, target = (info.origin[name] for name in ("model", "data", "target"))
+        chosen = rows.get("rows")
+        spec = DataSpec(**{**rows, "rows": tuple(chosen) if isinstance(chosen, list) else chosen})
+        found = Origin(ModelSpec(**model), spec, target)
+        names = (found.model.name, found.model.spec, spec.name, spec.source)
+        others = (found.model.weights, found.model.normalize, spec.limit, spec.seed, target)
+        if not all(isinstance(each, str) for each in names) or any(isinstance(each, list | dict) for each in others):
+            raise TypeError("it holds values of other kinds")
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"the store does not say where model and rows of this cell came from ({error})") from error
+    return found
 
 
 def keep(store: Store, rows: Rows) -> bool:
-    """Keep rows given in Python, once for all cells about them; return False if they are too many to be kept."""
+    """Keep rows given in Python, once for all cells about them; return False if they are too many to be kept.
+
+    Images of 8 bits take a byte for each feature.
+    """
     if store.arrays(rows.content_hash) is not None:
         return True
     if rows.images.dtype not in (torch.float32, torch.float64):
         return False
-    images = rows.images.detach().cpu().numpy()
-    levels = np.rint(images * LEVELS)
-    whole = bool((levels >= 0).all() and (levels <= LEVELS).all() and _same(_scaled(levels, images.dtype), images))
-    values = levels.astype(np.uint8) if whole else images
-    if values.nbytes > MAX_BYTES:
+    images = rows.images.detach().cpu()
+    levels = (images * 255).round().clamp(0, 255).to(torch.uint8)
+    kept = levels if torch.equal(_scaled(levels, images.dtype), images) and not images.signbit().any() else images
+    if kept.nbytes > MAX_BYTES:
         return False
-    arrays = {"images": values, "labels": rows.labels.cpu().numpy(), "ids": rows.ids.cpu().numpy()}
+    arrays = {"images": kept.numpy(), "labels": rows.labels.cpu().numpy(), "ids": rows.ids.cpu().numpy()}
     store.keep_arrays(rows.content_hash, width=np.array(images.itemsize), **arrays)
     return True
 
 
 def kept(store: Store, info: CellInfo) -> Rows | None:
     """Return the rows of a cell that the store itself holds, if it does."""
-    held = store.arrays(info.data_hash)
-    if held is None:
+    arrays = store.arrays(info.data_hash)
+    if arrays is None:
         return None
     try:
-        values, kind = held["images"], np.dtype(f"f{int(held['width'])}")
-        images = torch.from_numpy(_scaled(values, kind) if values.dtype.kind == "u" else values)
-        return Rows(images, torch.from_numpy(held["labels"]), torch.from_numpy(held["ids"]), info.dataset)
+        images, labels, ids = (torch.from_numpy(arrays[name]) for name in ("images", "labels", "ids"))
+        if images.dtype == torch.uint8:
+            images = _scaled(images, torch.float64 if int(arrays["width"]) == 8 else torch.float32)
+        return Rows(images, labels, ids, info.dataset)
     except (ValueError, TypeError, KeyError) as error:
         raise StoreError(f"{store.path}: the inputs of {info.dataset} cannot be read ({error})") from error
 
 
+def _scaled(levels: Tensor, kind: torch.dtype) -> Tensor:
+    return levels.to(kind) / 255
+
+
 def recall(store: Store, info: CellInfo, loader: Loader) -> DataSpec:
-    """Return what to ask the loader for the rows of a cell; it is given those that only the store holds."""
+    """Return the name of a cell's rows for the loader, after giving it those that only the store holds."""
     spec = origin(info).data
     if spec.source != GIVEN:
         return spec
@@ -319,7 +327,7 @@ def clean_rows(store: Store, info: CellInfo, loader: Loader) -> Rows:
     try:
         rows = without_target(loader.rows(spec), origin(info).target)
     except DataError as error:
-        # Of the same kind: a file that is not here stays a FileNotFoundError.
+        # Of the same class: a file that is not here stays a FileNotFoundError.
         raise type(error)(f"the inputs of {info.dataset} cannot be loaded again: {error}") from error
     if rows.content_hash != info.data_hash:
         raise DataError(
@@ -327,14 +335,3 @@ def clean_rows(store: Store, info: CellInfo, loader: Loader) -> Rows:
             f"{info.data_hash[:12]}); give the folder that has the same files (data_dir)"
         )
     return rows
-
-
-def _scaled(levels: NDArray[Any], kind: np.dtype[np.floating]) -> NDArray[Any]:
-    """Return 8-bit values as they are when an image is divided by 255 in its own number format."""
-    scaled: NDArray[Any] = levels.astype(kind) / kind.type(LEVELS)
-    return scaled
-
-
-def _same(one: NDArray[Any], two: NDArray[Any]) -> bool:
-    """Compare bit by bit: a negative zero is not zero."""
-    return one.tobytes() == two.tobytes()

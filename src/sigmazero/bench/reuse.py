@@ -16,25 +16,22 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from sigmazero.bench.answers import probe, same_answers
-from sigmazero.bench.cells import Cell
-from sigmazero.bench.constraints import recall
-from sigmazero.bench.identity import digest
-from sigmazero.bench.loader import Loader, in_format
-from sigmazero.bench.verify import coarse_numbers, contradicted, load, pose
+from sigmazero.bench.cells import Cell, Subject
+from sigmazero.bench.identity import ANEW, digest
+from sigmazero.bench.loader import Loader
+from sigmazero.bench.verify import coarse_numbers, contradicted
 from sigmazero.run.precision import strictly
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 
 POINTS = 16  # stored samples that a model is asked about
-RANDOM = "SZ003"  # the finding of a model that answers differently when asked again
-ANEW = "anew"  # in the identity of a model: how often its facts were superseded
+RANDOM = "SZ003"  # the finding of a model whose answers change when it is asked again
 
 
 class ModelChanged(ValueError):
-    """The present model contradicts stored facts, although its weights and source files are the same."""
+    """Report that the present model contradicts stored facts, although its weights and source files are the same."""
 
     def __init__(self, store: Store, info: CellInfo, row: int | None, what: str) -> None:
         self.key = info.key
@@ -48,7 +45,7 @@ class ModelChanged(ValueError):
 
 @dataclass
 class Reused:
-    """What a check did: samples that models were asked about, and cells that were not checked, with the reason."""
+    """Count the samples that models were asked about; `skipped` are cells that were not checked, with the reason."""
 
     asked: int = 0
     skipped: dict[str, str] = field(default_factory=dict)
@@ -60,10 +57,10 @@ def check_same_models(store: Store, infos: Iterable[CellInfo], loader: Loader) -
     The points of a model are spread over its cells, at least one for each.
     """
     found = Reused()
-    diagnosed = store.findings()
+    findings = store.findings()
     groups: dict[str, list[CellInfo]] = {}
     for info in infos:
-        if any(each["code"] == RANDOM for each in diagnosed.get(info.key, [])):
+        if any(finding["code"] == RANDOM for finding in findings.get(info.key, [])):
             found.skipped[info.key] = f"{info.model} has random outputs ({RANDOM})"
         elif len(store.positions(info.key)):
             groups.setdefault(digest([info.origin.get("model"), info.identity.get("model")]), []).append(info)
@@ -75,26 +72,18 @@ def check_same_models(store: Store, infos: Iterable[CellInfo], loader: Loader) -
 
 def _check_cell(store: Store, info: CellInfo, loader: Loader, count: int) -> int:
     """Ask about some stored samples of a cell, evenly spread; return how many."""
-    network, rows, targets = load(store, info, loader)
-    network, images = in_format(network, rows.images, info.precision)
     positions = store.positions(info.key)
     some = np.unique(np.linspace(0, len(positions) - 1, min(count, len(positions))).round().astype(int))
-    facts, places = store.facts(info.key).take(some), torch.from_numpy(positions[some])
-    allowed = recall(store, info, loader.spaces)
-    problem = pose(info, allowed, images, rows, targets, loader.device).take(places.to(loader.device))
-    check_answers(store, info, network, images.to(loader.device))
-    with strictly(network, loader.device):
-        wrong = contradicted(network, problem, facts, coarse_numbers(info))
+    subject, facts = Subject.of_store(store, info, loader), store.facts(info.key, positions=positions[some])
+    answers = store.answers(info.key)
+    if answers is not None and not same_answers(answers, probe(subject.network, subject.problem.x)):
+        raise ModelChanged(store, info, None, "the logits of clean inputs differ")
+    with strictly(subject.network, loader.device):
+        problem = subject.take(torch.from_numpy(positions[some]))
+        wrong = contradicted(subject.network, problem, facts, coarse_numbers(info))
     if wrong:
         raise ModelChanged(store, info, *wrong[0])
     return len(some)
-
-
-def check_answers(store: Store, info: CellInfo, network: nn.Module, x: Tensor) -> None:
-    """Compare the model's logits for some clean inputs with the stored ones, where the store has them."""
-    stored = store.answers(info.key)
-    if stored is not None and not same_answers(stored, probe(network, x)):
-        raise ModelChanged(store, info, None, "the logits of clean inputs differ")
 
 
 def current(cells: Sequence[Cell], store: Store) -> list[Cell]:
@@ -121,24 +110,25 @@ def reuse(cells: Sequence[Cell], store: Store, loader: Loader, anew: bool = Fals
     anew   replace cells that a model contradicts: a new cell each, which supersedes the old one
     """
     cells = current(cells, store)
-    held = set(store.cell_keys())
-    known = [cell.info for cell in cells if cell.info.key in held]
+    held = {info.key: info for info in store.cells()}
+    found = [cell.info for cell in cells if cell.info.key in held]
+    # Where the facts were made in a coarser number format, the comparison must know it.
+    known = [replace(info, provenance=held[info.key].provenance) for info in found]
     if not anew:
         return cells, check_same_models(store, known, loader)
-    found = Reused()
+    reused = Reused()
     changed: set[str] = set()
     for info in known:
         try:
             part = check_same_models(store, [info], loader)
+            reused.asked += part.asked
+            reused.skipped |= part.skipped
         except ModelChanged as error:
             changed.add(error.key)
-            continue
-        found.asked += part.asked
-        found.skipped |= part.skipped
     made = [_successor(cell) if cell.info.key in changed else cell for cell in cells]
     with store.together():
-        store.register([new.info for new, old in zip(made, cells, strict=True) if new is not old])
+        store.register([cell.info for cell in made])
         for new, old in zip(made, cells, strict=True):
             if new is not old:
                 store.supersede(old.info.key, new.info.key)
-    return made, found
+    return made, reused

@@ -1,6 +1,6 @@
 """Run what is missing: cells to units, units to workers, facts into the store.
 
-Only this process writes the store. A unit is some whole batches of a cell; what a unit brings is stored in one
+Only this process writes the store. A unit is some whole batches of a cell; the facts of a unit are stored in one
 transaction. A unit that raises, or whose worker dies, is tried again batch by batch, `TRIES` times in all. Then its
 rows are noted as failed, and the other rows of its cell go on.
 """
@@ -11,7 +11,6 @@ import _thread
 import signal
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from contextlib import closing, contextmanager
@@ -28,7 +27,7 @@ from sigmazero.bench.loader import Loader
 from sigmazero.bench.progress import Progress, shown
 from sigmazero.bench.proofs import recognise_rows
 from sigmazero.bench.provenance import versions
-from sigmazero.bench.worker import Batch, Introduction, Unit, UnitResult, attack_unit, batch_rows, introduce
+from sigmazero.bench.worker import Introduction, Unit, UnitResult, attack_unit, introduce
 from sigmazero.bench.workers import Engine, Here, WorkerExecutor
 from sigmazero.core import faults
 from sigmazero.core.messages import one_line
@@ -46,20 +45,16 @@ PATIENCE = 60.0  # seconds without any worker until a message says so
 
 
 class NoWorkers(RuntimeError):
-    """No worker can be started, or none that may be used."""
+    """Report that no worker can be started, or none that may be used."""
 
 
 @dataclass
 class RunSummary:
-    """The outcome of a run: rows stored, cells that failed (with the error's first line), whether it was stopped.
-
-    writing   seconds spent storing
-    """
+    """The outcome of a run: rows stored, cells that failed (with the error's first line), whether it was stopped."""
 
     rows: int = 0
     failed: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
-    writing: float = 0.0
 
 
 def execute(
@@ -83,21 +78,25 @@ def execute(
     if only is not None:
         cells = [cell for cell in cells if only[cell.info.key].any()]
     store.register([cell.info for cell in cells])
-    recognise_rows(store, loader)  # where something is proved already, it stands beside these cells too
+    recognise_rows(store, loader)  # rows of these cells that something is proved about
     engine = Here(loader) if engine is None else engine
     with closing(engine):
         if engine.remote:
             _refuse_given(cells, loader)
-        masks = [~ready(cell, store) & (True if only is None else only[cell.info.key]) for cell in cells]
-        pending = [(cell, mask) for cell, mask in zip(cells, masks, strict=True) if mask.any()]
-        if not pending:
+        jobs: list[_Job] = []
+        for cell in cells:
+            stored = store.stored(cell.info.key)
+            missing = ~ready(cell, store) & (True if only is None else only[cell.info.key])
+            batches = np.unique(np.flatnonzero(missing) // cell.batch_size).tolist()
+            jobs += [_Job(len(jobs), cell, missing, stored, batches)] if batches else []
+        if not jobs:
             return RunSummary()
         if engine.remote:
             loader.release()  # workers need the memory of the device
         say = say or _quiet
-        counts = Progress([cell for cell, _ in pending], [int(mask.sum()) for _, mask in pending], engine.size)
+        counts = Progress([job.cell for job in jobs], [int(job.missing.sum()) for job in jobs], engine.size)
         with interruptible(say) as stop, shown(counts, title, progress, say) as update:
-            return _Run(pending, store, engine, counts, stop, update, say, about or {}).run()
+            return _Run(jobs, store, engine, counts, stop, update, say, about or {}).run()
 
 
 def _quiet(text: str) -> None:
@@ -121,76 +120,43 @@ def ready(cell: Cell, store: Store) -> Mask:
     return done & store.traced(cell.info.key) if cell.question.trace else done
 
 
-class Backlog:
-    """Batches that are still to be handed out, cell by cell.
+@dataclass
+class _Job:
+    """A cell that is run: its place in the progress, rows that are missing and stored, and batches to hand out."""
 
-    workers   how many share the work; a single one in this process gets batch by batch, in order
-    """
+    place: int
+    cell: Cell
+    missing: Mask
+    stored: Mask
+    batches: list[int]  # by number
+    begun: bool = False
+    examined: int = 0  # how often the doctor was sent
+    failures: int = 0  # units
+    succeeded: bool = False
+    retried: bool = False
 
-    def __init__(self, pending: Sequence[tuple[Cell, Mask]], progress: Progress, workers: int, here: bool) -> None:
-        self.cells, self.progress, self.workers, self.here = [cell for cell, _ in pending], progress, workers, here
-        self._batches = [
-            np.unique(np.flatnonzero(mask) // batch_rows(cell)).tolist() for cell, mask in pending
-        ]  # numbers of batches with missing rows
-        self._again: list[tuple[int, Unit]] = []
-        self._last: dict[int, int] = {}
-        self._begun: set[int] = set()
-
-    def take(self, worker: int) -> tuple[int, Unit] | None:
-        """Return the next unit for a worker, with the place of its cell; None if everything is handed out."""
-        if self._again:
-            return self._again.pop(0)
-        left = [place for place, batches in enumerate(self._batches) if batches]
-        if not left:
-            return None
-        place = left[0] if self.here else max(left, key=lambda each: self._worth(each, worker))
-        self._last[worker] = place
-        return place, self._cut(place)
-
-    def _worth(self, place: int, worker: int) -> tuple[int, float]:
-        """Rate a cell for a worker: first what it has loaded, then what takes long and has few workers."""
-        q, near, before = self.cells[place].question, 0, self._last.get(worker)
-        if before is not None:
-            had = self.cells[before].question
-            near = (before == place) + ((had.model, had.data) == (q.model, q.data)) + (had.model == q.model)
-        others = sum(self.cells[last].question.model == q.model for one, last in self._last.items() if one != worker)
-        seconds = self.progress.seconds_per_row(place) or float(q.attack.steps)
-        return near, self.progress.left[place] * seconds / (1 + others)
-
-    def _cut(self, place: int) -> Unit:
-        """Take consecutive batches: one of a new cell, later as many as take about ten seconds, but a fair share."""
-        cell, batches = self.cells[place], self._batches[place]
-        size, count = batch_rows(cell), 1
-        seconds = self.progress.seconds_per_row(place)
-        if not self.here and place in self._begun and seconds is not None:
-            count = max(1, min(int(UNIT_SECONDS / max(seconds * size, 1e-9)), -(-len(batches) // self.workers)))
-        while count > 1 and batches[count - 1] != batches[0] + count - 1:
+    def cut(self, count: int) -> Unit:
+        """Take up to so many consecutive batches."""
+        while count > 1 and self.batches[count - 1] != self.batches[0] + count - 1:
             count -= 1
-        self._begun.add(place)
-        unit = Unit(cell, batches[0] * size, min((batches[count - 1] + 1) * size, cell.info.rows))
-        del batches[:count]
-        return unit
+        size = self.cell.batch_size
+        start, stop = self.batches[0] * size, (self.batches[count - 1] + 1) * size
+        del self.batches[:count]
+        self.begun = True
+        return Unit(self.cell, start, min(stop, self.cell.info.rows))
 
-    def again(self, place: int, unit: Unit) -> None:
-        """Hand out a unit once more, a batch at a time, before anything else."""
-        parts = [replace(unit, start=rows.start, stop=rows.stop, tries=unit.tries + 1) for rows in unit.batches()]
-        self._again += [(place, part) for part in parts]
 
-    def drop(self, place: int) -> list[tuple[int, int]]:
-        """Hand out nothing more of a cell; return the spans of rows that are left out."""
-        cell, batches = self.cells[place], self._batches[place]
-        spans = [(unit.start, unit.stop) for at, unit in self._again if at == place]
-        self._again = [(at, unit) for at, unit in self._again if at != place]
-        if batches:
-            size = batch_rows(cell)
-            spans.append((batches[0] * size, min((batches[-1] + 1) * size, cell.info.rows)))
-        self._batches[place] = []
-        return spans
+@dataclass
+class _Worker:
+    """A worker: its executor, the versions it has once it is ready, and the unit that it attacks, if any."""
 
-    @property
-    def empty(self) -> bool:
-        """Whether everything is handed out."""
-        return not self._again and not any(self._batches)
+    number: int
+    executor: WorkerExecutor
+    provenance: dict[str, Any] | None = None
+    job: _Job | None = None  # that of its last unit
+    unit: Unit | None = None
+    deaths: int = 0  # before it was ready, in a row
+    errors: int = 0  # of units, in a row
 
 
 class _Run:
@@ -198,7 +164,7 @@ class _Run:
 
     def __init__(
         self,
-        pending: Sequence[tuple[Cell, Mask]],
+        jobs: list[_Job],
         store: Store,
         engine: Engine,
         progress: Progress,
@@ -207,224 +173,233 @@ class _Run:
         say: Say,
         about: Mapping[str, str],
     ) -> None:
-        self.store, self.engine, self.progress, self.about = store, engine, progress, about
+        self.jobs, self.store, self.engine, self.progress, self.about = jobs, store, engine, progress, about
         self.stop, self.update, self.say = stop, update, say
-        self.cells = [cell for cell, _ in pending]
-        self.missing = [mask.copy() for _, mask in pending]
-        self.stored = [store.stored(cell.info.key) for cell in self.cells]
-        self.backlog = Backlog(pending, progress, engine.size, not engine.remote)
         self.summary = RunSummary()
-        self.executors: dict[int, WorkerExecutor] = {}
-        self.idle: set[int] = set()
-        self.starting: dict[Future[Introduction], int] = {}
-        self.running: dict[Future[UnitResult], tuple[int, int, Unit]] = {}  # the worker, the place of the cell
-        self.provenance: dict[int, dict[str, Any]] = {}
-        self.runs: list[tuple[dict[str, Any], int]] = []
-        self.examined: Counter[int] = Counter()
-        self.starts: Counter[int] = Counter()  # how often a worker died before it was ready, in a row
-        self.errors: Counter[int] = Counter()  # how often a worker raised, in a row
-        self.failures: Counter[int] = Counter()  # units of a cell that failed
-        self.succeeded: set[int] = set()
-        self.retried: set[int] = set()
+        self.again: list[tuple[_Job, Unit]] = []  # units that failed, before anything else
+        self.workers: dict[int, _Worker] = {}
+        self.futures: dict[Future[Any], _Worker] = {}
+        self.runs: list[tuple[dict[str, Any], int]] = []  # provenance and number of each run that the store has
 
     def run(self) -> RunSummary:
         """Go on until everything is stored or has failed, or somebody asks to stop."""
         try:
-            for worker in range(self.engine.size):
-                self._start(worker)
+            for number in range(self.engine.size):
+                self._start(number)
             self._loop()
         except KeyboardInterrupt:
             self.stop.set()
         finally:
-            for executor in self.executors.values():
-                executor.end()
+            for worker in self.workers.values():
+                worker.executor.end()
         self.summary.interrupted = self.stop.is_set()
         self.store.note_progress({})
         return self.summary
 
     def _loop(self) -> None:
         patience = time.monotonic() + PATIENCE
-        while self.running or not (self.stop.is_set() or self.backlog.empty):
+        while self._at_work() or not (self.stop.is_set() or not (self.again or any(job.batches for job in self.jobs))):
             if not self.stop.is_set():
                 self._feed()
-            waiting: list[Future[Any]] = [*self.starting, *self.running]
-            done, _ = wait(waiting, timeout=TICK, return_when=FIRST_COMPLETED)
+            done, _ = wait(self.futures, timeout=TICK, return_when=FIRST_COMPLETED)
             for future in done:
-                self._hear(future)
-            if not self.provenance and time.monotonic() > patience:
+                self._hear(self.futures.pop(future), future)
+            if all(worker.provenance is None for worker in self.workers.values()) and time.monotonic() > patience:
                 self.say(f"no worker is ready yet: {self.engine.size} are starting, or wait for room on the cluster")
                 patience = float("inf")
 
-    def _start(self, worker: int) -> None:
-        self.idle.discard(worker)
-        self.executors[worker] = self.engine.start(worker)
-        self.starting[self.executors[worker].submit(introduce)] = worker
+    def _at_work(self) -> list[str]:
+        """Return the keys of the cells that workers attack."""
+        return [worker.unit.cell.info.key for worker in self.workers.values() if worker.unit is not None]
+
+    # Handing out units ----------------------------------------------------------------------------------------------
 
     def _feed(self) -> None:
         """Hand a unit to every idle worker, as long as there are any."""
-        for worker in sorted(self.idle):
-            taken = self.backlog.take(worker)
+        for worker in sorted(self.workers.values(), key=lambda worker: worker.number):
+            if worker.provenance is None or worker.unit is not None:
+                continue
+            taken = self._take(worker)
             if taken is None:
                 return
-            place, unit = taken
-            if not self.examined[place]:
+            job, unit = taken
+            if not job.examined:
                 self.store.retry(unit.cell.info.key)
             # The doctor runs once for a cell, and once more if its worker died, perhaps of it.
-            examine = self.examined[place] == 0 or (self.examined[place] == 1 and unit.tries > 0)
-            self.examined[place] += examine
-            self.idle.discard(worker)
-            self.progress.begin(place)
+            examine = job.examined == 0 or (job.examined == 1 and unit.tries > 0)
+            job.examined += examine
+            worker.job, worker.unit = job, replace(unit, examine=examine)
+            self.progress.begin(job.place)
             self.update()
-            unit = replace(unit, examine=examine)
             try:
-                self.running[self.executors[worker].submit(attack_unit, unit)] = worker, place, unit
+                self.futures[worker.executor.submit(attack_unit, worker.unit)] = worker
             except BrokenExecutor:  # it died while it was idle
-                self.backlog.again(place, replace(unit, tries=unit.tries - 1))
-                self.executors[worker].end()
+                worker.unit = None
+                self._again(job, unit, unit.tries)
                 self._replace(worker)
             faults.reach("unit.sent")
 
-    def _hear(self, future: Future[Any]) -> None:
-        faults.reach("unit.heard")
-        error = future.exception()
-        if future in self.starting:
-            worker = self.starting.pop(future)
-            if error is None:
-                self._accept(worker, future.result())
-            else:
-                self._start_again(worker, self.executors[worker].end() or one_line(error))
-            return
-        worker, place, unit = self.running.pop(future)
-        if isinstance(error, BrokenExecutor):
-            how = self.executors[worker].end()
-            self._failed(place, unit, how)
-            self._replace(worker)
-            return
-        # Any other error comes from sending the unit or its result.
-        result = future.result() if error is None else UnitResult(error=repr(error), line=one_line(error))
-        self._store(worker, place, result)
-        self.idle.add(worker)
-        if not result.error:
-            self.errors[worker] = 0
-            self.succeeded.add(place)
-            return
-        self.errors[worker] += 1
-        left = [rows.start for rows in unit.batches() if self.missing[place][rows].any()]
-        self._failed(place, replace(unit, start=min(left, default=unit.start)), result.line, result.error)
-        if self.errors[worker] > 1 and self.engine.remote:  # its device may be in a state in which everything fails
-            self.executors[worker].end()
-            self._replace(worker)
+    def _take(self, worker: _Worker) -> tuple[_Job, Unit] | None:
+        """Return the next unit for a worker and its cell; None if everything is handed out."""
+        if self.again:
+            return self.again.pop(0)
+        left = [job for job in self.jobs if job.batches]
+        if not left:
+            return None
+        if not self.engine.remote:
+            return left[0], left[0].cut(1)
+        job = max(left, key=lambda job: self._worth(job, worker))
+        # One batch of a new cell, to measure it; later as many as take about ten seconds, but a fair share.
+        count, seconds = 1, self.progress.seconds_per_row(job.place)
+        if job.begun and seconds is not None:
+            fair = -(-len(job.batches) // self.engine.size)
+            count = max(1, min(int(UNIT_SECONDS / max(seconds * job.cell.batch_size, 1e-9)), fair))
+        return job, job.cut(count)
 
-    def _accept(self, worker: int, found: Introduction) -> None:
-        """Let a worker in that has the versions of this process."""
-        self.starts[worker] = 0
-        if why := differences(found.provenance):
-            self._dismiss(worker, f"{why} (on {found.place})")
-            return
-        self.provenance[worker] = found.provenance
-        self.idle.add(worker)
+    def _worth(self, job: _Job, worker: _Worker) -> tuple[int, float]:
+        """Rate a cell for a worker: first what it has loaded, then what takes long and has few workers."""
+        q, near = job.cell.question, 0
+        if worker.job is not None:
+            last = worker.job.cell.question
+            near = (worker.job is job) + ((last.model, last.data) == (q.model, q.data)) + (last.model == q.model)
+        others = [other.job for other in self.workers.values() if other is not worker and other.job is not None]
+        same = sum(other.cell.question.model == q.model for other in others)
+        seconds = self.progress.seconds_per_row(job.place) or float(q.attack.steps)
+        return near, self.progress.left[job.place] * seconds / (1 + same)
 
-    def _start_again(self, worker: int, how: str) -> None:
-        """Start a worker that died before it was ready once more, or go on without it."""
-        self.starts[worker] += 1
-        if self.starts[worker] >= TRIES:
-            self._dismiss(worker, f"{how} before it was ready")
-            return
-        self.say(f"worker {worker}: {how} before it was ready; another one is started")
-        self._replace(worker)
+    def _again(self, job: _Job, unit: Unit, tries: int) -> None:
+        """Hand out a unit once more, a batch at a time, before anything else."""
+        parts = [replace(unit, start=rows.start, stop=rows.stop, tries=tries) for rows in unit.batches()]
+        self.again += [(job, part) for part in parts]
 
-    def _replace(self, worker: int) -> None:
-        self.provenance.pop(worker, None)
-        self.errors[worker] = 0
-        self._start(worker)
+    # Workers that come and go ---------------------------------------------------------------------------------------
+
+    def _start(self, number: int, deaths: int = 0) -> None:
+        worker = _Worker(number, self.engine.start(number), deaths=deaths)
+        self.workers[number] = worker
+        self.futures[worker.executor.submit(introduce)] = worker
+
+    def _replace(self, worker: _Worker) -> None:
+        """Start another worker in place of one that died or fails."""
+        worker.executor.end()
+        self._start(worker.number, worker.deaths)
         faults.reach("worker.replaced")
 
-    def _dismiss(self, worker: int, why: str) -> None:
+    def _dismiss(self, worker: _Worker, why: str) -> None:
         """Go on without a worker, if there is another one."""
-        self.executors.pop(worker).end()
-        self.say(f"worker {worker} is not used: {why}")
-        if not self.executors:
+        self.workers.pop(worker.number).executor.end()
+        self.say(f"worker {worker.number} is not used: {why}")
+        if not self.workers:
             raise NoWorkers(f"no worker can be used: {why}; every machine needs the versions of this run")
 
-    def _failed(self, place: int, unit: Unit, line: str, trace: str = "") -> None:
+    def _hear(self, worker: _Worker, future: Future[Any]) -> None:
+        faults.reach("unit.heard")
+        error, unit, job = future.exception(), worker.unit, worker.job
+        worker.unit = None
+        if unit is None or job is None:
+            self._introduced(worker, future)
+        elif isinstance(error, BrokenExecutor):
+            how = worker.executor.end()
+            self._failed(job, unit, how)
+            self._replace(worker)
+        else:  # any other error comes from sending the unit or its result
+            result = future.result() if error is None else UnitResult(error=repr(error), line=one_line(error))
+            self._store(worker, job, result)
+            self._judge(worker, job, unit, result)
+
+    def _introduced(self, worker: _Worker, future: Future[Introduction]) -> None:
+        """Let a worker in that has the versions of this process; start one that died before it was ready again."""
+        error = future.exception()
+        if error is None:
+            found = future.result()
+            if why := differences(found.provenance):
+                self._dismiss(worker, f"{why} (on {found.place})")
+            else:
+                worker.provenance, worker.deaths = found.provenance, 0
+            return
+        how, worker.deaths = worker.executor.end() or one_line(error), worker.deaths + 1
+        if worker.deaths >= TRIES:
+            self._dismiss(worker, f"{how} before it was ready")
+            return
+        self.say(f"worker {worker.number}: {how} before it was ready; another one is started")
+        self._replace(worker)
+
+    # Results --------------------------------------------------------------------------------------------------------
+
+    def _judge(self, worker: _Worker, job: _Job, unit: Unit, result: UnitResult) -> None:
+        """Go on after a unit: try it again if it raised."""
+        if not result.error:
+            worker.errors, job.succeeded = 0, True
+            return
+        worker.errors += 1
+        left = [rows.start for rows in unit.batches() if job.missing[rows].any()]
+        self._failed(job, replace(unit, start=min(left, default=unit.start)), result.line, result.error)
+        if worker.errors > 1 and self.engine.remote:  # its device may be in a state in which everything fails
+            self._replace(worker)
+
+    def _failed(self, job: _Job, unit: Unit, line: str, trace: str = "") -> None:
         """Try a unit again, or note that its rows failed; give a cell up of which nothing succeeds.
 
         trace   the traceback of an error; nothing for a worker that died
         """
-        rows = f"rows {unit.start} to {unit.stop}"
+        rows, info = f"rows {unit.start} to {unit.stop}", job.cell.info
         if unit.tries + 1 < TRIES:
-            self.backlog.again(place, unit)
-            if not trace or place not in self.retried:  # of an error that may be in every batch, say it once
-                self.say(f"{line} at {rows} of {_words(unit.cell)}; they are run again")
-            self.retried.add(place)
+            self._again(job, unit, unit.tries + 1)
+            if not trace or not job.retried:  # of an error that may be in every batch, say it once
+                self.say(f"{line} at {rows} of {info.attack} against {info.model}; they are run again")
+            job.retried = True
             return
         whole = f"{rows}: {line}, {TRIES} times"
         short = line if trace else whole
-        self._fail(place, unit.start, unit.stop, f"{trace}\n{whole}".strip(), short)
-        self.failures[place] += 1
-        if self.failures[place] >= GIVE_UP and place not in self.succeeded:
-            for start, stop in self.backlog.drop(place):
-                self._fail(place, start, stop, f"not tried, since {GIVE_UP} units of this cell failed: {line}", short)
+        self._fail(job, unit.start, unit.stop, f"{trace}\n{whole}".strip(), short)
+        job.failures += 1
+        if job.failures >= GIVE_UP and not job.succeeded:
+            lost = [other for held, other in self.again if held is job]
+            self.again = [(held, other) for held, other in self.again if held is not job]
+            while job.batches:
+                lost.append(job.cut(len(job.batches)))
+            for part in lost:
+                why = f"not tried, since {GIVE_UP} units of this cell failed: {line}"
+                self._fail(job, part.start, part.stop, why, short)
 
-    def _fail(self, place: int, start: int, stop: int, error: str, line: str) -> None:
-        key = self.cells[place].info.key
-        self.store.fail(key, error, (start, stop), TRIES)
-        self.summary.failed[key] = line
-        self.progress.drop(place, int(self.missing[place][start:stop].sum()))
+    def _fail(self, job: _Job, start: int, stop: int, error: str, line: str) -> None:
+        self.store.fail(job.cell.info.key, error, (start, stop), TRIES)
+        self.summary.failed[job.cell.info.key] = line
+        self.progress.drop(job.place, int(job.missing[start:stop].sum()))
 
-    def _store(self, worker: int, place: int, result: UnitResult) -> None:
-        """Store what a unit brought in one transaction: of its rows those that are missing."""
-        began, key = time.monotonic(), self.cells[place].info.key
-        run = self._run_of(worker, self.cells[place])
+    def _store(self, worker: _Worker, job: _Job, result: UnitResult) -> None:
+        """Store the facts of a unit in one transaction: of its rows those that are not stored."""
+        key, run = job.cell.info.key, self._run_of(worker, job.cell)
         with self.store.together():
             if result.findings is not None:
                 self.store.diagnose(key, result.findings)
                 if result.answers is not None and self.store.answers(key) is None:
                     self.store.keep_answers(key, torch.tensor(result.answers, device="cpu"))
-            new = [self._store_batch(run, place, batch) for batch in result.batches]
+            for batch in result.batches:
+                if batch.trace is not None:
+                    self.store.append_trace(key, int(batch.positions[0]), batch.trace)
+                new = np.flatnonzero(~job.stored[batch.positions])
+                peaks = {"peak_device": batch.peak_device, "peak_process": batch.peak_process}
+                self.store.append(key, batch.positions[new], batch.facts.take(new), run=run, **peaks)
             if self.progress.due():
-                self.store.note_progress(self.progress.note() | {"cells": [c.info.key for c in self._at_work()]})
-        for batch, rows in zip(result.batches, new, strict=True):
-            self.missing[place][batch.positions] = False
-            self.stored[place][batch.positions] = True
-            self.progress.add(place, rows, batch.seconds)
+                self.store.note_progress(self.progress.note() | {"cells": self._at_work()})
+        for batch in result.batches:
+            rows = int(job.missing[batch.positions].sum())
+            job.missing[batch.positions], job.stored[batch.positions] = False, True
+            self.progress.add(job.place, rows, batch.seconds)
             self.summary.rows += rows
-        self.summary.writing += time.monotonic() - began
         self.update()
 
-    def _store_batch(self, run: int, place: int, batch: Batch) -> int:
-        key, positions = self.cells[place].info.key, batch.positions
-        if batch.trace is not None:
-            self.store.append_trace(key, int(positions[0]), batch.trace)
-        lacking = np.flatnonzero(~self.stored[place][positions])
-        if len(lacking):
-            self.store.append(
-                key,
-                positions[lacking],
-                batch.facts.take(lacking),
-                run=run,
-                peak_device=batch.peak_device,
-                peak_process=batch.peak_process,
-            )
-        return int(self.missing[place][positions].sum())
-
-    def _at_work(self) -> list[Cell]:
-        return [unit.cell for _, _, unit in self.running.values()]
-
-    def _run_of(self, worker: int, cell: Cell) -> int:
+    def _run_of(self, worker: _Worker, cell: Cell) -> int:
         """Return the number of the run that facts go with: it says where and how they were computed."""
-        q, found = cell.question, self.provenance[worker]
-        how = {"prepare": "none" if q.trace else q.prepare, "batch_size": batch_rows(cell)}
+        q, found = cell.question, worker.provenance or {}
+        how = {"prepare": "none" if q.trace else q.prepare, "batch_size": cell.batch_size}
         made = {name: value for name, value in found.items() if name != "began"} | how
-        known = next((run for known, run in self.runs if known == made), None)
-        if known is None:
-            known = self.store.begin({**found, **how, **self.about})
-            self.runs.append((made, known))
-        return known
-
-
-def _words(cell: Cell) -> str:
-    return f"{cell.info.attack} against {cell.info.model}"
+        number = next((number for known, number in self.runs if known == made), None)
+        if number is None:
+            number = self.store.begin({**found, **how, **self.about})
+            self.runs.append((made, number))
+        return number
 
 
 def differences(provenance: Mapping[str, Any]) -> str:

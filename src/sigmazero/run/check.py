@@ -67,9 +67,14 @@ def check(
     x, y, x_adv = (torch.as_tensor(each) if isinstance(each, np.ndarray) else each for each in (x, y, x_adv))
     if isinstance(x, Tensor) and isinstance(x_adv, Tensor) and x_adv.shape != x.shape:
         raise ValueError(f"x_adv has shape {tuple(x_adv.shape)}, expected {tuple(x.shape)}: one point for each input")
-    began = time.perf_counter()
     asked = {"targeted": targeted, "bounds": bounds, "unit": unit, "mask": mask, "space": space}
     problem = make_problem(x, y, **asked, budget=budget, ids=ids, start=x_adv, margin=margin)  # type: ignore[arg-type]
+    return check_start(model, problem, batch_size)
+
+
+def check_start(model: object, problem: Problem, batch_size: int = ROWS) -> Result:
+    """Judge the starting points of a problem, as `check` does."""
+    began = time.perf_counter()
     double = problem.x.dtype == torch.float64
     numbers = Numbers.strict(problem.x.device) if double else Numbers.current(problem.x.device)
     network = as_model(model, problem.x)

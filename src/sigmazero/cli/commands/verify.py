@@ -6,6 +6,7 @@ import typer
 
 from sigmazero.bench import verify as recheck
 from sigmazero.bench.loader import Loader
+from sigmazero.bench.rerun import rerun as run_again
 from sigmazero.cli import options
 from sigmazero.cli.console import say, tell
 from sigmazero.store.store import Store
@@ -48,7 +49,7 @@ def verify(
         trust = options.trust(trust_code)
         loader = Loader(options.device(device), model_dir, data_dir, trust)
         verdict = recheck.verify(opened, loader, batch_size=batch_size, export_8bit=export_8bit)
-        compared = None if share is None else recheck.rerun(opened, loader, share, verdict, seed)
+        compared = None if share is None else run_again(opened, loader, share, verdict, seed)
     wrong = [*verdict.disagreements, *verdict.skipped]
     for lines in ([str(one) for one in wrong], [f"note: {note}" for note in verdict.notes]):
         for line in lines[:SHOWN]:
