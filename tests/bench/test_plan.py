@@ -37,7 +37,7 @@ GRID = '[[grid]]\nmodels = ["demo"]\ndata = ["digits-8x8"]\nattacks = ["sigma-ze
         (
             "[attacks.sigma-zero]\nparameters.threshold = 'a'\n[[grid]]\nmodels='demo'\ndata='mnist'",
             2,
-            ["threshold = 'a'", "a number"],
+            ["threshold='a'", "a finite number"],
         ),
         (
             "[attacks.sigma-zero]\n\nparameters = { smoothing = -1.0 }\n[[grid]]\nmodels='demo'\ndata='mnist'",

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sigmazero as sz
-from sigmazero.bench.cells import Cell
+from sigmazero.bench.cells import Cell, Shard
 from sigmazero.bench.forecast import queries
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question
-from sigmazero.bench.shards import Shard
 from sigmazero.store import CellInfo, Store
 from tests.cli.conftest import sigmazero  # noqa: F401
 from tests.plans import PLAN

@@ -37,7 +37,7 @@ class Mortal(Processes):
         super().__init__(loader, size)
         self.points, self.started = list(points), 0
 
-    def fault(self, number: int) -> str:
+    def fault(self) -> str:
         self.started += 1
         return self.points.pop(0) if self.points else ""
 
@@ -304,22 +304,29 @@ def test_the_driver_lets_go_of_its_model_before_workers_start(folder):
     assert seen == [None]
 
 
+V1, V2 = "5:memory:/job\n1:cpu,cpuacct:/job/step\n0::/\n", "0::/job/step\n"
+
+
 @pytest.mark.parametrize(
-    ("files", "quota"),
+    ("groups", "files", "quota"),
     [
-        ({"cpu.max": "max 100000"}, None),
-        ({"cpu.max": "150000 100000"}, 1),
-        ({"cpu.max": "50000 100000"}, 1),
-        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
-        ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3),
+        (V2, {"cpu.max": "max 100000"}, None),
+        (V2, {"cpu.max": "150000 100000"}, 1),
+        (V2, {"cpu.max": "50000 100000"}, 1),
+        (V2, {"cpu.max": "max 100000", "job/cpu.max": "300000 100000", "job/step/cpu.max": "max 100000"}, 3),
+        (V1, {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
+        (V1, {"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3),
+        (V1, {"cpu/job/step/cpu.cfs_quota_us": "400000", "cpu/job/step/cpu.cfs_period_us": "100000"}, 4),
+        (V1, {"memory/job/cpu.cfs_quota_us": "100000", "memory/job/cpu.cfs_period_us": "100000"}, None),
     ],
 )
-def test_workers_keep_to_the_quota_of_their_container(tmp_path, monkeypatch, files, quota):
+def test_workers_keep_to_the_quota_of_their_container(tmp_path, monkeypatch, groups, files, quota):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(64))
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name, text in {**files, "groups": groups}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(workers, "CGROUP", tmp_path)
+    monkeypatch.setattr(workers, "GROUPS", tmp_path / "groups")
     assert Processes(Loader()).size == (quota or 64)
 
 

@@ -35,7 +35,7 @@ OPTIONS = ("kind", "values", "lower", "upper", "around", "grid", "direction", "c
 class Allowed:
     """A box or a space, and a mask beside either; without anything, the box from 0 to 1 or what the data says.
 
-    Two are equal where they say the same.
+    Two are equal where their texts are.
     """
 
     bounds: Bounds = USUAL
@@ -52,19 +52,15 @@ class Allowed:
             )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Allowed) and self._said == other._said
+        return isinstance(other, Allowed) and self._text == other._text
 
     def __hash__(self) -> int:
-        return hash(self._said)
+        return hash(self._text)
 
     @cached_property
-    def _said(self) -> str:
-        return identity.canonical([*self._box(), None if self.space is None else described(self.space, None)])
-
-    @property
-    def words(self) -> str:
-        """Return the canonical text of the constraints; empty for the default box."""
-        return "" if self == Allowed() else self._said
+    def _text(self) -> str:
+        box = [*map(identity.plain_bound, self.bounds), identity.plain_mask(self.mask)]
+        return identity.canonical([*box, None if self.space is None else described(self.space, None)])
 
     @property
     def boxed(self) -> bool:
@@ -79,10 +75,6 @@ class Allowed:
     def pose(self, x: Tensor, y: Tensor, **how: Any) -> Problem:
         """Return the problem of some inputs, as `make_problem` makes it."""
         return make_problem(x, y, bounds=self.bounds, mask=self.mask, space=self.space, **how)
-
-    def _box(self) -> list[Any]:
-        mask = None if self.mask is None else identity.hash_tensors({"mask": self.mask})
-        return [*map(identity.plain_bound, self.bounds), mask]
 
     def identity(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """Return the constraints as `describe_cell` takes them; inputs have this shape."""
@@ -99,25 +91,20 @@ def described(space: Space, shape: tuple[int, ...] | None) -> dict[str, Any]:
         plain = replace(plain, names=[str(k) for k in range(prod(shape))])  # a file goes by names
     # Without a shape it is only told apart from others in this process.
     text = f"object {id(space)}" if plain.names is None and by_index else plain.to_toml()
-    code = {name: f"{_name(function)} {code_hash(function)}" for name, function in functions.items()}
+    code = {name: f"{identity.name_of(function)} {code_hash(function)}" for name, function in functions.items()}
     return {"text": text, "code": code} if code else {"text": text}
 
 
-def _name(function: Callable[..., Any]) -> str:
-    return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
-
-
 def functions_of(space: Space) -> dict[str, Callable[..., Any]]:
-    """Return the functions that a space was given in Python, by what they do."""
+    """Return the functions that a space was given in Python, by their use."""
     found: dict[str, Callable[..., Any]] = {} if space.accept is None else {ACCEPT: space.accept}
     return found | {f"derived {name}": how for name, how in space.derived.items() if callable(how)}
 
 
 def without_functions(space: Space) -> Space:
     """Return the same space, as far as a file can hold it."""
-    plain = space if space.accept is None else replace(space, accept=None)
     kept = {name: how for name, how in space.derived.items() if not callable(how)}
-    return plain if len(kept) == len(space.derived) else replace(plain, derived=kept)
+    return replace(space, accept=None, derived=kept) if functions_of(space) else space
 
 
 def keep(store: Store, allowed: Allowed) -> None:
@@ -136,23 +123,23 @@ def recall(store: Store, info: CellInfo, given: Mapping[str, Space] | None = Non
     asked = info.identity
     if not asked:
         return Allowed()
-    bounds = tuple(_bound(store, bound) for bound in asked["bounds"])
+    lower, upper = (_bound(store, bound) for bound in asked["bounds"])
     mask = None if asked["mask"] is None else _tensor(store, asked["mask"]).bool()
-    said = asked.get("space")
-    if said is None:
-        return Allowed((bounds[0], bounds[1]), mask)
-    space = (given or {}).get(space_key(said))
+    text = asked.get("space")
+    if text is None:
+        return Allowed((lower, upper), mask)
+    space = (given or {}).get(space_key(text))
     if space is None:
-        lost = [name for name in said.get("code", {}) if name != ACCEPT]
+        lost = [name for name in text.get("code", {}) if name != ACCEPT]
         if lost:
             raise LookupError(f"its space has functions, which a store does not hold ({lost[0]}); verify it in Python")
-        space = space_file.parse(said["text"], "the stored space")
+        space = space_file.parse(text["text"], "the stored space")
     return Allowed(mask=mask, space=space)
 
 
-def space_key(said: Mapping[str, Any]) -> str:
+def space_key(described: Mapping[str, Any]) -> str:
     """Return the key by which a described space is found."""
-    return identity.canonical(said)
+    return identity.canonical(described)
 
 
 def judge_missing(info: CellInfo, domain: Domain) -> bool:
@@ -164,8 +151,8 @@ def _bound(store: Store, bound: float | str) -> Bound:
     return _tensor(store, bound) if isinstance(bound, str) else float(bound)
 
 
-def _tensor(store: Store, hashed: str) -> Tensor:
-    held = store.arrays(hashed)
+def _tensor(store: Store, name: str) -> Tensor:
+    held = store.arrays(name)
     if held is None or "tensor" not in held:
         raise LookupError("its bounds or its mask were tensors, and the store does not hold them")
     return torch.from_numpy(held["tensor"])

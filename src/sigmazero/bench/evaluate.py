@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sigmazero.adapters.foreign import attack_of
+from sigmazero.attacks import get as get_attack
 from sigmazero.bench.cells import expand
 from sigmazero.bench.constraints import Allowed, functions_of, space_key
 from sigmazero.bench.constraints import keep as keep_tensors
@@ -32,11 +33,10 @@ from sigmazero.core.domain import Unit
 from sigmazero.core.extras import require
 from sigmazero.core.files import replacing, same_file
 from sigmazero.core.findings import Finding, render
-from sigmazero.core.hardware import Hardware, Precision, Prepare
-from sigmazero.core.inputs import Array, Bounds, check_margin, hint
+from sigmazero.core.hardware import Hardware
+from sigmazero.core.inputs import Array, Bounds, hint
 from sigmazero.core.messages import warn_caller
 from sigmazero.core.model import Ability, ability_of
-from sigmazero.core.problem import whole
 from sigmazero.core.result import Result
 from sigmazero.data import Rows, rows_of
 from sigmazero.models.any import WrappedModel, on_table, understood, wrap
@@ -47,6 +47,7 @@ from sigmazero.report.tables.overview import store_rows
 from sigmazero.report.tables.text import markdown, number, percent
 from sigmazero.spaces.space import Space
 from sigmazero.store.facts import CellInfo, Facts
+from sigmazero.store.merge import merge
 from sigmazero.store.store import Store
 
 # The attack for a model of each ability, where none is named.
@@ -94,8 +95,7 @@ class Evaluation:
             raise ValueError(f"{path} is the file that this evaluation is in already; name another one")
         scratch = _Scratch()
         made = scratch.path / "saved.db"
-        with Store(self.store) as old, Store(made, write=True) as new:
-            _copy_cells(old, new, [info for info in old.cells() if info.key in self.keys])
+        merge([self.store], made, keys=self.keys)
         with replacing(Path(path)) as part:
             shutil.copyfile(made, part)
         return Path(path)
@@ -195,25 +195,6 @@ def _plain(name: str) -> str:
     return name.casefold().replace("_", "-")
 
 
-def _copy_cells(old: Store, new: Store, infos: Sequence[CellInfo]) -> None:
-    """Copy cells with their facts, inputs, findings and failures. Proofs are about models, and stay in their store."""
-    new.register(infos)
-    for info in infos:
-        if len(facts := old.facts(info.key)):
-            new.append(info.key, old.positions(info.key), facts, run=new.begin(info.provenance))
-        if (logits := old.answers(info.key)) is not None:
-            new.keep_answers(info.key, logits)
-        if info.key in (found := old.findings()):
-            new.diagnose(info.key, found[info.key])
-        asked = [info.data_hash, info.identity.get("mask"), *info.identity.get("bounds", ())]
-        for kept in {each for each in asked if isinstance(each, str)}:
-            if (arrays := old.arrays(kept)) is not None:
-                new.keep_arrays(kept, **arrays)
-    for each in old.failures():
-        if each.key in {info.key for info in infos}:
-            new.fail(each.key, each.error)
-
-
 def _sentences(cells: Sequence[Measured]) -> list[str]:
     """Say for each model how many changes fool half of its samples, by the best attack."""
     groups = curves.panels(cells, mix=True) if cells else []
@@ -297,7 +278,18 @@ def evaluate(
     anew         replace stored results that the present model contradicts, instead of raising an error
     """
     hardware = Hardware() if hardware is None else hardware
-    _check(attacks, target, unit, batch_size, hardware, double, margin)
+    question: dict[str, Any] = {
+        "unit": unit,
+        "goal": "untargeted" if target is None else "targeted",
+        "target": target,
+        "seed": seed,
+        "precision": "fp64" if double else hardware.precision,
+        "margin": margin,
+        "batch_size": batch_size,
+        "prepare": hardware.prepare,
+    }
+    _check(attacks, hardware, double, question)
+    question["margin"] = float(margin)  # 1 and 1.0 are one question
     data = fspath(data) if isinstance(data, PathLike) else data
     model = fspath(model) if isinstance(model, PathLike) else model
     model, data = on_table(model, data)
@@ -313,22 +305,7 @@ def evaluate(
     allowed = Allowed((_tensor(lower), _tensor(upper)), _tensor(mask), space)
     allowed.on(rows).pose(rows.images, rows.labels, unit=unit)  # refuse bad inputs here, not once for each attack
     questions = [
-        Question(
-            model=spec,
-            data=held,
-            label=method.name,
-            attack=method,
-            unit=unit,
-            goal="untargeted" if target is None else "targeted",
-            target=target,
-            budget=budget,
-            seed=seed,
-            precision="fp64" if double else hardware.precision,
-            margin=float(margin),
-            batch_size=batch_size,
-            prepare=hardware.prepare,
-            allowed=allowed,
-        )
+        Question(spec, held, method.name, method, budget=budget, allowed=allowed, **question)
         for method in methods
         for budget in (budgets if budgets is not None and len(budgets) else [None])
     ]
@@ -338,29 +315,15 @@ def evaluate(
     return replace(made, _scratch=scratch)
 
 
-def _check(
-    attacks: Any, target: Any, unit: str, batch_size: int, hardware: Hardware, double: bool, margin: float
-) -> None:
+def _check(attacks: Any, hardware: Hardware, double: bool, question: dict[str, Any]) -> None:
     """Refuse wrong arguments before anything is loaded or a store is made."""
-    words = (
-        ("unit", unit, get_args(Unit)),
-        ("precision", hardware.precision or "fp32", get_args(Precision)),
-        ("prepare", hardware.prepare, get_args(Prepare)),
-    )
-    for word, value, known in words:
-        if value not in known:
-            raise ValueError(f"{word}={value!r} is not allowed; {hint(str(value), known)}")
     if hardware.capture is not None:
         raise ValueError(f"capture={hardware.capture!r} is for Attack.run: evaluate captures wherever it can")
     if double and hardware.precision is not None:
         raise ValueError(f"double=True and precision={hardware.precision!r} are both given; leave one of them out")
-    if target not in (None, "next", "random") and not (whole(target) and target >= 0):
-        raise ValueError(f'target={target!r} is not allowed; give "next", "random" or the number of a class')
-    if not (whole(batch_size) and batch_size >= 1):
-        raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
     if isinstance(attacks, Sequence) and not attacks:
         raise ValueError(f'attacks={attacks!r} names no attack; give a list such as ["sigma-zero", "fmn"]')
-    check_margin(margin)
+    Question(ModelSpec("", ""), DataSpec("", ""), "", get_attack("sigma-zero"), **question)
 
 
 def _run(

@@ -1,4 +1,4 @@
-"""Decide when two cells are the same question: a hash of everything that decides the answer, and of nothing else.
+"""Decide when two cells are the same question: hash everything that decides the answer, and nothing else.
 
 A model is known by its weights, its layers and the source files of its code with their local imports. This does not
 see everything: an attribute, a hook or a value that was set in memory may change what a model computes. So before
@@ -48,7 +48,7 @@ def hash_tensors(tensors: Mapping[str, Any]) -> str:
     """Return the SHA-256 of named tensors, wherever they are."""
     found = hashlib.sha256(b"state 1\n")
     for name, value in sorted(tensors.items()):
-        if not isinstance(value, Tensor):  # what a layer saves besides tensors
+        if not isinstance(value, Tensor):  # layers may save other things
             found.update(f"{name} {without_addresses(repr(value))}\n".encode())
             continue
         tensor = value.detach().cpu().contiguous()
@@ -69,7 +69,7 @@ def hash_file(path: Path) -> str:
 
 
 def describe_model(network: nn.Module, spec: ModelSpec | None = None) -> dict[str, Any]:
-    """Return what a model is known by besides its weights; `spec` tells how it was loaded, if it was.
+    """Return what identifies a model besides its weights; `spec` is the name that it was loaded by, if it was.
 
     A zoo model is known by its architecture, an exported program or an ONNX file by that file, other code by the
     layers that it shows and by its source files.
@@ -101,21 +101,23 @@ def describe_attack(attack: Attack) -> dict[str, Any]:
     kind = type(attack)
     parameters = plain_parameters(attack)
     known = {"class": kind.__name__, "version": attack.version, "parameters": parameters}
-    code: list[type | Callable[..., Any]] = [*getattr(attack, "code", ())]  # of a function that a user made an attack
+    code: list[type | Callable[..., Any]] = [*getattr(attack, "code", ())]  # functions that a user made an attack of
     code += [kind] if not _ours(kind) else _patches(kind)
     loss = losses.LOSSES.get(str(parameters.get("loss")))
     code += [loss] if loss is not None and not _ours(loss) else []
     if not code:
         return known
-    names = sorted(f"{_name(thing)} {code_hash(thing)}" for thing in code)
+    names = sorted(f"{name_of(thing)} {code_hash(thing)}" for thing in code)
     return {**known, "code": names, "sources": hash_sources(code)}
 
 
 def _ours(thing: Any) -> bool:
+    """Return whether a class or a function is of this package."""
     return str(thing.__module__).partition(".")[0] == "sigmazero"
 
 
-def _name(thing: Any) -> str:
+def name_of(thing: Any) -> str:
+    """Return the module and the name of a class, a function or an object's class."""
     return f"{thing.__module__}.{getattr(thing, '__qualname__', type(thing).__qualname__)}"
 
 
@@ -145,6 +147,11 @@ def plain_bound(bound: Bound) -> float | str:
     return hash_tensors({"bound": bound}) if isinstance(bound, Tensor) and bound.ndim else float(bound)
 
 
+def plain_mask(mask: Tensor | None) -> str | None:
+    """Return a mask as JSON holds it: its hash."""
+    return None if mask is None else hash_tensors({"mask": mask})
+
+
 def describe_cell(
     attack: Attack,
     *,
@@ -164,8 +171,8 @@ def describe_cell(
 ) -> dict[str, Any]:
     """Return all that decides the answer, as JSON holds it; its digest is the key of the cell.
 
-    Names, machine, device and batch size do not enter. A margin, a space and the weights of a surrogate enter where
-    there is one; the space is given as `constraints.described` makes it.
+    Names, machine, device and batch size are left out, and so are a margin, a space and a surrogate where there is
+    none. The space is given as `constraints.described` makes it.
     """
     return {
         **({"margin": margin} if margin else {}),
@@ -182,7 +189,7 @@ def describe_cell(
         "seed": seed,
         "precision": precision,
         "bounds": [plain_bound(bound) for bound in bounds],
-        "mask": None if mask is None else hash_tensors({"mask": mask}),
+        "mask": plain_mask(mask),
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -85,7 +84,9 @@ class Question:
         if self.goal == "untargeted" and self.target is not None:
             raise ValueError(f'target={self.target!r} needs goal="targeted"')
         if self.goal == "targeted" and self.target not in ("next", "random") and not _natural(self.target):
-            raise ValueError(f'goal="targeted" needs target="next", "random" or a class number, not {self.target!r}')
+            raise ValueError(
+                f'target={self.target!r} is not allowed with goal="targeted"; give "next", "random" or a class number'
+            )
         if not (whole(self.batch_size) and self.batch_size >= 1):
             raise ValueError(f"batch_size={self.batch_size!r} must be a whole number, 1 or more")
         check_margin(self.margin)
@@ -103,26 +104,16 @@ class Plan:
     description: str
     questions: tuple[Question, ...]
 
-    @property
-    def digest(self) -> str:
-        """Return the SHA-256 of the questions, without the plan's name and the batch sizes."""
-        plain = [replace(question, batch_size=1, prepare="fold") for question in self.questions]
-        asked = sorted(f"{each!r}{each.allowed.words}" for each in plain)
-        return hashlib.sha256("\n".join(asked).encode()).hexdigest()
-
     def select(self, models: Sequence[str] = (), attacks: Sequence[str] = ()) -> Plan:
         """Return the questions about these models and attacks; all where none is named."""
-        for kind, wanted, held in (
-            ("model", models, [question.model.name for question in self.questions]),
-            ("attack", attacks, [question.label for question in self.questions]),
-        ):
-            for name in wanted:
-                if name not in held:
-                    raise ValueError(f"plan {self.name!r} has no {kind} {name!r}; {hint(name, dict.fromkeys(held))}")
+        known = {"model": [q.model.name for q in self.questions], "attack": [q.label for q in self.questions]}
+        for kind, names in (("model", models), ("attack", attacks)):
+            for name in names:
+                if name not in known[kind]:
+                    few = dict.fromkeys(known[kind])
+                    raise ValueError(f"plan {self.name!r} has no {kind} {name!r}; {hint(name, few)}")
         kept = [
-            question
-            for question in self.questions
-            if (not models or question.model.name in models) and (not attacks or question.label in attacks)
+            q for q in self.questions if (not models or q.model.name in models) and (not attacks or q.label in attacks)
         ]
         if not kept:
             raise ValueError(f"plan {self.name!r} has no question about these models and attacks together")

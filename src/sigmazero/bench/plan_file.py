@@ -1,28 +1,4 @@
-"""Plan files: TOML tables that become questions.
-
-    steps = 1000                          # settings at the top hold for the whole plan
-    batch_size = 32
-
-    [data.mnist]                          # rows of a data set; a name alone needs no table
-    limit = 500
-    seed = 0
-
-    [attacks.no-projection]               # an attack with other parameters; a registered name needs no table
-    attack = "sigma-zero"
-    parameters = { projection = false }
-
-    [[grid]]                              # every model × data × attack × budget of a grid is one cell
-    models = ["M1", "M2"]
-    data = ["mnist"]
-    attacks = ["sigma-zero", "no-projection"]
-
-An attack's settings win over those of the grid, and those over the ones at the top. `attack = "foolbox:L0FMNAttack"`
-names an attack of another library (docs/bridges.md) and takes `parameters` as its options. `sweep = { threshold = [0.1,
-0.3] }` in an attack's table makes one attack of each combination. `trace = true` there keeps every point that the
-attack asked about; its rows then run one at a time, so its seconds are no measure. `[space]` says what may change
-(docs/spaces.md), for the whole plan, for `[data.NAME.space]` or for one `[grid.space]`; the nearest wins, and without
-any the space of the data holds. Paths are relative to the current folder.
-"""
+"""Read plan files: TOML tables that become questions. `EXAMPLE` is one, and `RULES` explains it."""
 
 from __future__ import annotations
 
@@ -45,12 +21,37 @@ from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Unit
 from sigmazero.core.goal import GoalName
 from sigmazero.core.inputs import hint
-from sigmazero.core.parameters import NamedModel, takes_model
+from sigmazero.core.parameters import NamedModel, checked, takes_model
 from sigmazero.core.toml import Count, KeyPath, Names, Number, Table, Text, TomlError, Whole, Wholes
 from sigmazero.data import DATASETS, is_data_file, is_folder
 from sigmazero.spaces import file as space_file
 from sigmazero.spaces.space import Space
 
+EXAMPLE = """
+steps = 1000                          # settings at the top hold for the whole plan
+batch_size = 32
+
+[data.mnist]                          # rows of a data set; a name alone needs no table
+limit = 500
+seed = 0
+
+[attacks.no-projection]               # an attack with other parameters; a registered name needs no table
+attack = "sigma-zero"
+parameters = { projection = false }
+
+[[grid]]                              # every model × data × attack × budget of a grid is one cell
+models = ["M1", "M2"]
+data = ["mnist"]
+attacks = ["sigma-zero", "no-projection"]
+"""
+RULES = """
+An attack's settings win over those of the grid, and those over the ones at the top. `attack = "foolbox:L0FMNAttack"`
+names an attack of another library ([bridges](bridges.md)) and takes `parameters` as its options. `sweep = { threshold =
+[0.1, 0.3] }` in an attack's table makes one attack of each combination. `trace = true` there keeps every query of the
+attack; its rows then run one at a time, so its seconds are no measure. `[space]` says what may change
+([spaces](spaces.md)), for the whole plan, for `[data.NAME.space]` or for one `[grid.space]`; the nearest wins, and
+without any the space of the data holds. Paths are relative to the current folder.
+"""
 TARGETS = '"next" (the class after the true one), "random" (another class, drawn by the seed) or a class number'
 
 
@@ -209,10 +210,10 @@ class _Builder:
     def questions(self) -> list[Question]:
         """Return every cell of every grid; one that is asked twice is a mistake."""
         found: list[Question] = []
-        seen: dict[Question, int] = {}
+        grids: dict[Question, int] = {}
         for index, grid in enumerate(self.plan.grid):
             for question in self._grid(index, grid):
-                same = replace(
+                same = replace(  # whatever the names are
                     question,
                     model=replace(question.model, name=""),
                     data=replace(question.data, name=""),
@@ -221,11 +222,11 @@ class _Builder:
                     batch_size=1,
                     trace=False,
                 )
-                if same in seen:
+                if same in grids:
                     what = f"{question.label} against {question.model.name} on {question.data.name}"
-                    first = toml.line_of(self.text, ("grid", seen[same]))
+                    first = toml.line_of(self.text, ("grid", grids[same]))
                     raise self.error(f"{what} is asked twice, here and in line {first}", "grid", index)
-                seen[same] = index
+                grids[same] = index
                 found.append(question)
         self._refuse_unused()
         return found
@@ -233,10 +234,10 @@ class _Builder:
     def _refuse_unused(self) -> None:
         """Refuse a table that no grid names: it is a typing mistake, and its settings would do nothing."""
         for kind in ("models", "data", "attacks"):
-            named = [getattr(grid, kind) for grid in self.plan.grid]
-            used = {name for names in named for name in names}
+            lists = [getattr(grid, kind) for grid in self.plan.grid]
+            used = {name for names in lists for name in names}
             for name in getattr(self.plan, kind):
-                if all(named) and name not in used:  # a grid without names takes all tables
+                if all(lists) and name not in used:  # a grid without names takes all tables
                     raise self.error(f"[{kind}.{name}] is used by no grid; {hint(name, sorted(used))}", kind, name)
 
     def _grid(self, index: int, grid: Grid) -> Iterator[Question]:
@@ -249,43 +250,41 @@ class _Builder:
         rows = [self._data(name, index) for name in grid.data or plan.data]
         methods = [each for name in grid.attacks or plan.attacks for each in self._attacks(name, index)]
         spaces = {data.name: self._space(data.name, index) for data in rows}
-        for data, network, (name, label, attack) in itertools.product(rows, networks, methods):
+        for data, network, (name, attack) in itertools.product(rows, networks, methods):
             table = plan.attacks.get(name, AttackTable())
-            levels: list[tuple[Settings, KeyPath]] = [(table, ("attacks", name)), (grid, at), (plan, ())]
-            goal, target = self._goal(levels, attack, label)
+            levels: Levels = [(("attacks", name), table), (at, grid), ((), plan)]
+            settings = {key: _setting(levels, key) for key in ("unit", "seed", "precision", "margin")}
+            goal, target = self._goal(levels, attack)
             budgets = _setting(levels, "budgets") or [None]
             if budgets == [None] and attack.kind == "budget":
-                raise self.error(f"{label} searches within a fixed budget; write budgets = [...], as [24, 50]", *at)
+                raise self.error(
+                    f"{attack.name} searches within a fixed budget; write budgets = [...], as [24, 50]", *at
+                )
             for budget in budgets:
                 yield Question(
                     model=network,
                     data=data,
-                    label=label,
+                    label=attack.name,
                     attack=attack,
-                    unit=_setting(levels, "unit") or "feature",
                     goal=goal,
                     target=target,
                     budget=budget,
-                    seed=_setting(levels, "seed") or 0,
-                    precision=_setting(levels, "precision"),
-                    margin=float(_setting(levels, "margin") or 0.0),
                     batch_size=grid.batch_size or plan.batch_size,
                     trace=table.trace,
                     allowed=Allowed(space=spaces[data.name]),
+                    **{key: value for key, value in settings.items() if value is not None},
                 )
 
-    def _goal(
-        self, levels: list[tuple[Settings, KeyPath]], attack: Attack, label: str
-    ) -> tuple[GoalName, str | int | None]:
-        named: GoalName | None = _setting(levels, "goal")
-        goal: GoalName = named or "untargeted"
-        target, at = _setting(levels, "target"), _place(levels, "target")
+    def _goal(self, levels: Levels, attack: Attack) -> tuple[GoalName, str | int | None]:
+        goal, target = _setting(levels, "goal"), _setting(levels, "target")
+        if goal is None and target is not None:
+            raise self.error('target needs goal = "targeted" beside it', *_path(levels, "target"))
+        goal = goal or "untargeted"
         if goal not in attack.goals:
-            raise self.error(f"{label} has no {goal} form; allowed: {', '.join(attack.goals)}", *levels[0][1], "goal")
-        if target is not None and named is None:
-            raise self.error('target needs goal = "targeted" beside it', *at)
+            allowed = ", ".join(attack.goals)
+            raise self.error(f"{attack.name} has no {goal} form; allowed: {allowed}", *levels[0][0], "goal")
         if goal == "targeted" and target is None:
-            raise self.error(f"a targeted goal needs target = {TARGETS}", *_place(levels, "goal"))
+            raise self.error(f"a targeted goal needs target = {TARGETS}", *_path(levels, "goal"))
         return goal, target if goal == "targeted" else None
 
     def _model(self, name: str, index: int) -> ModelSpec:
@@ -299,8 +298,9 @@ class _Builder:
     def _data(self, name: str, index: int) -> DataSpec:
         table = self.plan.data.get(name)
         source = (table and table.source) or name
-        code = table is not None and is_code(source)
-        if source not in DATASETS and not (is_data_file(source) or is_folder(source) or code):
+        if not (
+            source in DATASETS or is_data_file(source) or is_folder(source) or (table is not None and is_code(source))
+        ):
             at = ("data", name, "source") if table is not None else ("grid", index, "data")
             known = [*self.plan.data, *DATASETS] if table is None else DATASETS
             said = f"{source!r} is no data set; {hint(source, known)}, or a path ending in .npz or .csv"
@@ -312,10 +312,10 @@ class _Builder:
 
     def _space(self, data: str, index: int) -> Space | None:
         """Return the grid's own space, that of the data's table, or the plan's."""
-        table = self.plan.data.get(data)
+        table = self.plan.data.get(data, DataTable())
         given: dict[KeyPath, SpaceTable | None] = {
             ("grid", index, "space"): self.plan.grid[index].space,
-            ("data", data, "space"): None if table is None else table.space,
+            ("data", data, "space"): table.space,
             ("space",): self.plan.space,
         }
         for path, space in given.items():
@@ -333,8 +333,8 @@ class _Builder:
                 raise self.error(str(error).removeprefix("space: "), *path) from None
         return None
 
-    def _attacks(self, name: str, index: int) -> Iterator[tuple[str, str, Attack]]:
-        """Yield the attack of a name, or one for each combination of its sweep: name, label, attack."""
+    def _attacks(self, name: str, index: int) -> Iterator[tuple[str, Attack]]:
+        """Yield the attack of a name, or one for each combination of its sweep."""
         table = self.plan.attacks.get(name, AttackTable())
         base = table.attack or name
         if base not in registry.ATTACKS and not is_foreign(base):
@@ -345,57 +345,48 @@ class _Builder:
         for values in itertools.product(*table.sweep.values()):
             swept = dict(zip(table.sweep, values, strict=True))
             label = " ".join([name, *(f"{key}={value}" for key, value in swept.items())])
-            yield name, label, self._attack(name, base, label, swept, steps)
-
-    def _attack(self, name: str, base: str, label: str, swept: dict[str, Any], steps: int | None) -> Attack:
-        given = {**self.plan.attacks.get(name, AttackTable()).parameters, **swept}
-        place: KeyPath = ("attacks", name, "parameters")
-        if is_foreign(base):
-            return planned(base, label, given, steps, lambda said: self.error(said, *place))
-        attack = registry.get(base)
-        known = attack.parameters()
-        if "steps" in given:
-            raise self.error("write steps beside parameters, not among them", *place)
-        chosen: dict[str, Any] = {} if steps is None else {"steps": steps}
-        for key, value in given.items():
-            at = ("attacks", name, "sweep" if key in swept else "parameters", key)
-            if key not in known:
-                allowed = [k for k in known if k != "steps"]
-                said = f"{base} has no parameter {key!r}; {hint(key, allowed)}"
-                raise self.error(said, *at)
+            given, place = {**table.parameters, **swept}, ("attacks", name, "parameters")
+            if is_foreign(base):
+                yield name, planned(base, label, given, steps, lambda said, at=place: self.error(said, *at))  # type: ignore[misc]
+                continue
+            if "steps" in given:
+                raise self.error("write steps beside parameters, not among them", *place)
+            attack = registry.get(base)
+            chosen: dict[str, Any] = {} if steps is None else {"steps": steps}
+            for key, value in given.items():
+                try:
+                    chosen[key] = _parameter(attack, key, value)
+                except ValueError as error:
+                    kind = "sweep" if key in swept else "parameters"
+                    raise self.error(str(error), "attacks", name, kind, key) from None
             try:
-                chosen[key] = _typed(type(attack), key, value, known[key])
-            except ValueError as error:
-                raise self.error(str(error), *at) from None
-        try:
-            return replace(registry.get(base, **chosen), name=label)
-        except (TypeError, ValueError) as error:
-            raise self.error(f"{base}: {error}", *place) from None
+                yield name, replace(registry.get(base, **chosen), name=label)
+            except (TypeError, ValueError) as error:
+                raise self.error(f"{base}: {error}", *place) from None
 
 
-def _setting(levels: list[tuple[Settings, KeyPath]], key: str) -> Any:
+Levels = list[tuple[KeyPath, Settings]]  # tables and their places: of the attack, of the grid, of the plan
+
+
+def _setting(levels: Levels, key: str) -> Any:
     """Return a setting from the nearest table that has it."""
-    return next((value for table, _ in levels if (value := getattr(table, key)) is not None), None)
+    return next((value for _, table in levels if (value := getattr(table, key)) is not None), None)
 
 
-def _place(levels: list[tuple[Settings, KeyPath]], key: str) -> KeyPath:
-    """Return where that setting stands."""
-    return next(((*path, key) for table, path in levels if getattr(table, key) is not None), ())
+def _path(levels: Levels, key: str) -> KeyPath:
+    """Return the path of that setting."""
+    return next(((*path, key) for path, table in levels if getattr(table, key) is not None), ())
 
 
-def _typed(kind: type[Attack], key: str, value: Any, default: Any) -> Any:
-    """Return a parameter's value in the type of its default: thresholds 1 and 1.0 are the same question."""
-    if isinstance(value, str) and takes_model(kind, key):
+def _parameter(attack: Attack, key: str, value: Any) -> Any:
+    """Return the value of a parameter of an attack; a text may name a network or another attack."""
+    known = attack.parameters()
+    if key not in known:
+        raise ValueError(f"{attack.name} has no parameter {key!r}; {hint(key, [k for k in known if k != 'steps'])}")
+    if isinstance(value, str) and takes_model(type(attack), key):
         return NamedModel(value)
-    if isinstance(default, Attack) and isinstance(value, str):
+    if isinstance(value, str) and isinstance(known[key], Attack):
         if value not in registry.ATTACKS:
             raise ValueError(f"{key} = {value!r} is no attack; {hint(value, registry.ATTACKS)}")
         return registry.get(value)
-    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if default is not None and not isinstance(default, Attack) and type(value) is not type(default):
-        words = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a text in quotes"}
-        raise ValueError(
-            f"{key} = {toml.brief(value)} must be {words.get(type(default).__name__, f'like {default!r}')}"
-        )
-    return tuple(value) if isinstance(value, list) else value
+    return checked(type(attack), key, tuple(value) if isinstance(value, list) else value)

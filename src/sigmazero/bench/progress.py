@@ -12,6 +12,7 @@ from typing import Any
 
 from sigmazero.bench.cells import Cell
 from sigmazero.bench.forecast import queries
+from sigmazero.bench.plan import ModelSpec
 from sigmazero.core.messages import visible
 
 WINDOW = 60.0  # seconds over which the speed is measured
@@ -22,15 +23,16 @@ LINE_EVERY = 30.0  # seconds between two lines without a terminal
 class Progress:
     """Count rows, and predict the time left.
 
-    A row of a cell is expected to take its number of queries times the seconds that a query of the same model took so
-    far, or a query of any model before this one has been measured.
+    A row of a cell is expected to take its number of queries times the seconds of a query of the same model so far, or
+    of any model before this one has been measured.
     """
 
     def __init__(self, cells: Sequence[Cell], rows: Sequence[int], workers: int = 1) -> None:
         self.cells, self.left, self.workers = cells, list(rows), max(workers, 1)
         self.total, self.done, self.cell = sum(rows), 0, ""
-        self._queries = [queries(cell.question) for cell in cells]
-        self._spent: defaultdict[Any, list[float]] = defaultdict(lambda: [0.0, 0.0])  # seconds and queries by model
+        self._queries = [queries(cell.question) for cell in cells]  # for a row
+        self._seconds: defaultdict[ModelSpec, float] = defaultdict(float)  # spent on a model
+        self._asked: defaultdict[ModelSpec, int] = defaultdict(int)  # queries in these seconds
         self._marks: deque[tuple[float, int]] = deque([(time.monotonic(), 0)])
         self._noted = 0.0
 
@@ -40,56 +42,50 @@ class Progress:
         self.cell = f"{info.attack} against {info.model} on {info.dataset}"
 
     def add(self, place: int, rows: int, seconds: float) -> None:
-        """Rows of a cell are stored, which took a worker so many seconds."""
+        """Count stored rows of a cell, and the seconds that a worker took for them."""
         self.done += rows
         self.left[place] -= rows
-        spent = self._spent[self.cells[place].question.model]
-        spent[0] += seconds
-        spent[1] += rows * self._queries[place]
-        now = time.monotonic()
+        model, now = self.cells[place].question.model, time.monotonic()
+        self._seconds[model] += seconds
+        self._asked[model] += rows * self._queries[place]
         self._marks.append((now, self.done))
         while len(self._marks) > 2 and now - self._marks[0][0] > WINDOW:
             self._marks.popleft()
 
     def drop(self, place: int, rows: int) -> None:
-        """Rows of a cell failed and are not waited for."""
+        """Leave out rows of a cell that failed."""
         self.left[place] -= rows
 
     def seconds_per_row(self, place: int) -> float | None:
-        """The seconds that a worker needs for a row of a cell; None before anything is measured."""
-        every = list(self._spent.values())
-        seconds, asked = self._spent.get(self.cells[place].question.model, (0.0, 0.0))
+        """Return the seconds that a worker needs for a row of a cell; None before anything is measured."""
+        model = self.cells[place].question.model
+        seconds, asked = self._seconds[model], self._asked[model]
         if not asked:
-            seconds, asked = sum(one[0] for one in every), sum(one[1] for one in every)
-        return None if not asked else seconds / asked * self._queries[place]
+            seconds, asked = sum(self._seconds.values()), sum(self._asked.values())
+        return seconds / asked * self._queries[place] if asked else None
 
     def time_left(self) -> float | None:
-        """The seconds until all rows are done; None before anything is measured."""
+        """Return the seconds until all rows are done; None before anything is measured."""
         parts = [rows * (self.seconds_per_row(place) or 0.0) for place, rows in enumerate(self.left)]
         return sum(parts) / self.workers if self.done else None
 
     def speed(self) -> float | None:
-        """Rows per second lately, of all workers; None before the first are stored."""
+        """Return the rows per second of the last minute, of all workers; None before the first are stored."""
         began, before = self._marks[0]
         seconds = time.monotonic() - began
         return (self.done - before) / seconds if self.done and seconds > 0 else None
 
     def line(self) -> str:
-        """The cell, the rows done and the time left, in a line."""
+        """Return the cell, the rows done and the time left, in a line."""
         return f"{self.cell}: {self.done} of {self.total} rows, {_clock(self.time_left())} left"
 
     def note(self) -> dict[str, Any]:
         """Return what a store keeps for `sigmazero status`."""
-        return {
-            "cell": self.cell,
-            "rows": self.done,
-            "of": self.total,
-            "speed": self.speed(),
-            "left": self.time_left(),
-        }
+        more = {"speed": self.speed(), "left": self.time_left()}
+        return {"cell": self.cell, "rows": self.done, "of": self.total, **more}
 
     def due(self) -> bool:
-        """Whether it is time for another note in the store."""
+        """Return whether it is time for another note in the store."""
         if time.monotonic() - self._noted < NOTE_EVERY:
             return False
         self._noted = time.monotonic()
@@ -111,23 +107,22 @@ def _clock(seconds: float | None) -> str:
 @contextmanager
 def shown(progress: Progress, title: str, show: bool, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
     """Show progress inside the block, if `show`; yield a function to call whenever it changed."""
-    if not show:
-        yield _nothing
-    elif sys.stderr.isatty():
+    if show and sys.stderr.isatty():
         with _bar(progress, title) as update:
             yield update
-    else:
-        over = threading.Event()
+        return
+    over = threading.Event()
 
-        def lines() -> None:
-            while not over.wait(LINE_EVERY):
-                say(f"{title}: {progress.line()}")
+    def lines() -> None:
+        while not over.wait(LINE_EVERY):
+            say(f"{title}: {progress.line()}")
 
+    if show:
         threading.Thread(target=lines, daemon=True).start()
-        try:
-            yield _nothing
-        finally:
-            over.set()
+    try:
+        yield _nothing
+    finally:
+        over.set()
 
 
 def _nothing() -> None:

@@ -17,6 +17,9 @@ import torch
 import sigmazero
 from sigmazero.run.precision import Numbers
 
+PACKAGE = Path(sigmazero.__file__).parent
+CORES = f"{os.cpu_count()} cores"
+
 
 def versions() -> dict[str, str]:
     """Return the versions that may change a result."""
@@ -30,22 +33,16 @@ def versions() -> dict[str, str]:
 
 def provenance(device: torch.device) -> dict[str, Any]:
     """Return versions, device, processor, commit and time of a run."""
+    cuda = device.type == "cuda"
     return {
         **versions(),
-        "device": device_name(device),
+        "device": torch.cuda.get_device_name(device) if cuda else f"{device.type} ({platform.machine()}, {CORES})",
         "processor": processor(),
         "threads": torch.get_num_threads(),
         "numbers": Numbers.current(device).words,
         "began": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        **commit(Path(sigmazero.__file__).parent),
+        **commit(),
     }
-
-
-def device_name(device: torch.device) -> str:
-    """Return the device in words."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{device.type} ({platform.machine()}, {os.cpu_count()} cores)"
 
 
 @cache
@@ -61,22 +58,20 @@ def processor() -> str:
 @cache
 def package_hash() -> str:
     """Return the hash of this package's files: two copies of one version may differ."""
-    root, found = Path(sigmazero.__file__).parent, sha256()
-    for path in sorted(root.rglob("*.py")):
-        found.update(f"{path.relative_to(root).as_posix()}\n".encode() + path.read_bytes().replace(b"\r\n", b"\n"))
+    found = sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        found.update(f"{path.relative_to(PACKAGE).as_posix()}\n".encode() + path.read_bytes().replace(b"\r\n", b"\n"))
     return found.hexdigest()
 
 
-def commit(folder: Path) -> dict[str, Any]:
+def commit() -> dict[str, Any]:
     """Return the commit of this code and whether it has uncommitted changes, if it runs from a checkout."""
-    root = next((place for place in folder.parents if (place / ".git").exists()), None)
-    if root is None:
-        return {"commit": None, "dirty": None}
-    try:
-        head = _git(root, "rev-parse", "HEAD")
-        return {"commit": head, "dirty": bool(_git(root, "status", "--porcelain"))}
-    except (OSError, subprocess.SubprocessError):  # without git, or not the owner of the checkout: not known
-        return {"commit": None, "dirty": None}
+    root = next((place for place in PACKAGE.parents if (place / ".git").exists()), None)
+    if root is not None:
+        with suppress(OSError, subprocess.SubprocessError):  # without git, or not the owner of the checkout: not known
+            head, changes = (_git(root, *words) for words in (("rev-parse", "HEAD"), ("status", "--porcelain")))
+            return {"commit": head, "dirty": bool(changes)}
+    return {"commit": None, "dirty": None}
 
 
 def _git(root: Path, *arguments: str) -> str:

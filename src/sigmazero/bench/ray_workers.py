@@ -24,7 +24,7 @@ import sigmazero
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import DataSpec, ModelSpec
 from sigmazero.bench.worker import Unit, Worker, current
-from sigmazero.bench.workers import WorkerExecutor
+from sigmazero.bench.workers import WorkerExecutor, usable_cores
 from sigmazero.core import faults
 from sigmazero.core.extras import require
 from sigmazero.core.messages import one_line
@@ -109,7 +109,11 @@ class RayWorkers:
             os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
             os.environ.setdefault("RAY_AUTH_MODE", "token")
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-            options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "num_cpus": workers}
+            options |= {
+                "include_dashboard": False,
+                "_node_ip_address": "127.0.0.1",
+                "num_cpus": workers or usable_cores(),
+            }
         self.ray = require("ray", "ray", "the engine 'ray'", "; or use the engine 'processes'")
         if address not in (None, "auto"):
             _check_address(str(address))

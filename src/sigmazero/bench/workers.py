@@ -1,9 +1,6 @@
-"""Engines: they start workers, each an executor of its own, so that a death names the unit that was running.
+"""Engines start workers. Each worker is an executor of its own, so that a death names the unit that was running.
 
-- `Here` calls in this process.
-- `Processes` has a `ProcessPoolExecutor` with a single process for every worker. A pool that shares several processes
-  gives up all its calls when one of them dies.
-- `RayWorkers` (in `ray_workers`) has an actor for every worker, on one machine or many.
+`Here` calls in this process, `Processes` has a process for each worker, and `RayWorkers` (in `ray_workers`) an actor.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +24,7 @@ from sigmazero.core import faults
 from sigmazero.core.inputs import hint
 
 ENGINES = ("local", "processes", "ray")
-CGROUP = Path("/sys/fs/cgroup")
+CGROUP, GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 class WorkerExecutor(Executor):
@@ -84,22 +81,18 @@ class Here(WorkerExecutor):
 
 
 class OneProcess(ProcessPoolExecutor, WorkerExecutor):
-    """A process that does one call at a time."""
+    """A process that does one call at a time. A pool of several gives up all calls when one of its processes dies."""
 
     def end(self) -> str:
         """Kill the process, and return how it ended."""
-        processes: list[Any] = list((self._processes or {}).values())
-        for process in processes:
+        process = next(iter((self._processes or {}).values()), None)
+        if process is not None:
             process.kill()
         self.shutdown(wait=True, cancel_futures=True)
-        codes = [process.exitcode for process in processes if process.exitcode]
-        if not codes:
-            return "its worker ended"
-        return (
-            f"its worker was killed by {signal.Signals(-codes[0]).name}"
-            if codes[0] < 0
-            else (f"its worker ended with exit code {codes[0]}")
-        )
+        code = None if process is None else process.exitcode
+        if code is not None and code < 0:
+            return f"its worker was killed by {signal.Signals(-code).name}"
+        return f"its worker ended with exit code {code}" if code else "its worker ended"
 
 
 class Processes:
@@ -108,8 +101,10 @@ class Processes:
     remote = True
 
     def __init__(self, loader: Loader, workers: int | None = None) -> None:
-        self.loader, self._devices = loader, _devices(loader.runs_on)
-        self.size = workers or (usable_cores() if self._devices[0].type == "cpu" else len(self._devices))
+        self.loader, self._devices = loader, [loader.runs_on]
+        if str(loader.runs_on) == "cuda":  # no single one is named: all of them
+            self._devices = [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
+        self.size = workers or (usable_cores() if loader.runs_on.type == "cpu" else len(self._devices))
         method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
         self._context: Any = multiprocessing.get_context(method)
         if method == "forkserver":
@@ -119,11 +114,10 @@ class Processes:
         """Start a process; CUDA devices are dealt out in turn."""
         device = self._devices[number % len(self._devices)]
         loader = Loader(device, self.loader.model_dir, self.loader.data_dir, self.loader.trust)
-        return OneProcess(1, self._context, initializer=begin, initargs=(loader, self.fault(number)))
+        return OneProcess(1, self._context, initializer=begin, initargs=(loader, self.fault()))
 
-    def fault(self, number: int) -> str:
-        """Return the point at which a test has this worker killed."""
-        del number
+    def fault(self) -> str:
+        """Return the point at which a test has the next worker killed."""
         return faults.of_next_worker()
 
     def close(self) -> None:
@@ -134,7 +128,7 @@ def begin(loader: Loader, fault: str = "") -> None:
     """Make this process a worker with one thread. It ends with the process that started it, also within a batch."""
     faults.arm(fault)
     faults.reach("worker.begun")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the driver decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of the run; the driver decides
     faulthandler.enable()
     torch.set_num_threads(1)  # two busy threads on a core are many times slower than one
     parent = multiprocessing.parent_process()
@@ -148,31 +142,29 @@ def _end_with(parent: Any) -> None:
     os._exit(1)
 
 
-def _devices(device: torch.device) -> list[torch.device]:
-    """Return the devices that workers use: all CUDA devices if no single one is named."""
-    if str(device) == "cuda":
-        return [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
-    return [device]
-
-
 def usable_cores() -> int:
     """Return how many processor cores this process may use: by affinity, and by the quota of its container."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min([cores, *map(int, _quotas(CGROUP))]))
+    return max(1, min([cores, *map(int, _quotas(CGROUP, GROUPS))]))
 
 
-def _quotas(cgroup: Path) -> list[float]:
-    """Return the CPU quotas of this process's control group and of those around it, in cores (cgroup v2 and v1)."""
-    with suppress(OSError):
-        own = Path("/proc/self/cgroup").read_text().rpartition("::")[2].strip().strip("/")
-        cgroup = cgroup / own if (cgroup / own).is_dir() else cgroup
-    found: list[float] = []
-    for folder in (cgroup, *cgroup.parents):
-        for names in (["cpu.max"], ["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"]):
+def _quotas(cgroup: Path, groups: Path) -> Iterator[float]:
+    """Yield the CPU quotas of this process's control groups and of those around them, in cores.
+
+    `groups` has a line for each: number, controllers and path; in version 2 of cgroups there is one, with none.
+    """
+    lines = groups.read_text().splitlines() if groups.exists() else []
+    for _, controllers, path in (line.split(":", 2) for line in lines):
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        base = cgroup / "cpu" if controllers else cgroup
+        files = ["cpu.cfs_quota_us", "cpu.cfs_period_us"] if controllers else ["cpu.max"]
+        own = base / path.strip("/")  # a container may see its own group as the base
+        for folder in {base, own, *own.parents}:
             with suppress(OSError, ValueError):  # a file that is not there, or "max": no quota
-                quota, period = " ".join((folder / name).read_text() for name in names).split()
-                found += [int(quota) / int(period)] if int(quota) > 0 else []
-    return found
+                quota, period = " ".join((folder / name).read_text() for name in files).split()
+                if int(quota) > 0:
+                    yield int(quota) / int(period)
 
 
 def choose_engine(
@@ -188,24 +180,6 @@ def choose_engine(
     address           of a Ray cluster: "auto" for the one on this machine, or HOST:PORT; by default Ray is started here
     gpus_per_worker   of each Ray worker; 0.25 puts four on one GPU
     """
-    check_engine(name, workers, address, gpus_per_worker)
-    if gpus_per_worker is not None and loader.runs_on.type != "cuda":
-        raise ValueError(
-            f"{gpus_per_worker:g} GPUs for each worker need a CUDA device; this run is on {loader.runs_on}"
-        )
-    if name == "local":
-        return None
-    if name == "processes":
-        return Processes(loader, workers)
-    from sigmazero.bench.ray_workers import RayWorkers
-
-    return RayWorkers(loader, workers, address, gpus_per_worker)
-
-
-def check_engine(
-    name: str, workers: int | None = None, address: str | None = None, gpus_per_worker: float | None = None
-) -> None:
-    """Refuse an engine that does not exist, and options that it does not have."""
     if name not in ENGINES:
         raise ValueError(f"there is no engine {name!r}; {hint(name, ENGINES)}")
     if workers is not None and workers < 1:
@@ -217,3 +191,14 @@ def check_engine(
     for option, value in (("address", address), ("gpus_per_worker", gpus_per_worker)):
         if value is not None and name != "ray":
             raise ValueError(f"{option}={value} has no effect with the engine {name!r}; use the engine 'ray'")
+    if gpus_per_worker is not None and loader.runs_on.type != "cuda":
+        raise ValueError(
+            f"{gpus_per_worker:g} GPUs for each worker need a CUDA device; this run is on {loader.runs_on}"
+        )
+    if name == "local":
+        return None
+    if name == "processes":
+        return Processes(loader, workers)
+    from sigmazero.bench.ray_workers import RayWorkers
+
+    return RayWorkers(loader, workers, address, gpus_per_worker)

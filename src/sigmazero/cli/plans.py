@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from sigmazero.bench.cells import Missing
+from sigmazero.bench.cells import Missing, Shard
 from sigmazero.bench.loader import refuse_untrusted
 from sigmazero.bench.plan import Plan
-from sigmazero.bench.shards import Shard
 from sigmazero.cli.app import hint
 from sigmazero.cli.console import err, tell
 from sigmazero.models import MissingWeights
@@ -46,9 +45,8 @@ def store_path(plan: Plan, store: Path | None, limit: int | None, shard: Shard |
 
 
 def noted(plan: Plan, shard: Shard | None) -> dict[str, str]:
-    """What the provenance of a run says of its plan: `sigmazero merge` goes by it."""
-    known = {"plan": plan.name, "plan_sha256": plan.digest}
-    return known if shard is None else {**known, "shard": str(shard)}
+    """Return what the provenance of a run says of its plan."""
+    return {"plan": plan.name} | ({} if shard is None else {"shard": str(shard)})
 
 
 def show_missing(missing: list[Missing]) -> None:

@@ -1,8 +1,6 @@
 """`sigmazero docs`: the pages that are made from the code, so that they cannot disagree with it."""
 
 import inspect
-import re
-import textwrap
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -79,9 +77,8 @@ def _plan_sections() -> Iterator[str]:
         "`sigmazero run PLAN` does what the store lacks. [Reproducing the paper](reproducing.md) lists those "
         "of the paper; [the quickstart](quickstart.md) has one for a network of your own."
     )
-    _, code, words = re.split(r"\n\n(?=    )|\n\n(?=An attack)", plan_file.__doc__ or "", maxsplit=2)
-    yield f"```toml\n{textwrap.dedent(code)}\n```"
-    yield re.sub(r"\(docs/(\w+)\.md\)", r"([\1](\1.md))", words.strip())
+    yield f"```toml{plan_file.EXAMPLE}```"
+    yield plan_file.RULES.strip()
     for title, table in plan_file.TABLES.items():
         yield f"## `{title}`" if "[" in title else f"## {title}"
         fields = {name: field.description for name, field in table.model_fields.items() if field.description}

@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
-from sigmazero.bench.cells import Cell, Missing, expand
+from sigmazero.bench.cells import Cell, Missing, Shard, expand
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import read_plan
 from sigmazero.bench.reuse import reuse
 from sigmazero.bench.run import RunSummary, execute
-from sigmazero.bench.shards import Shard
 from sigmazero.bench.workers import choose_engine
 from sigmazero.cli import options
 from sigmazero.cli.console import INTERRUPTED, again, out, say, tell
