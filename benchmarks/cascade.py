@@ -30,10 +30,11 @@ def main() -> None:
             began = time.perf_counter()
             auto = sz.SparseAutoAttack(model, norm="L0", eps=eps, version=args.version, unit=args.unit, verbose=False)
             auto.run_standard_evaluation(x, y, bs=len(x))
-            together = auto.report.robust_accuracy()
+            clean = auto.result.clean_accuracy
+            together = auto.result.robust_accuracy()
             seconds = time.perf_counter() - began
             if args.together:
-                line = {"model": code, "rows": len(x), "eps": eps, "unit": args.unit, **line_of(auto.report)}
+                line = {"model": code, "rows": len(x), "eps": eps, "unit": args.unit, **line_of(auto.result)}
                 say(line | {"seconds": round(seconds, 1)}, args.out)
                 continue
             alone = {
@@ -44,8 +45,8 @@ def main() -> None:
                 "model": code,
                 "rows": len(x),
                 "eps": eps,
-                "version": str(auto.version),
-                "clean": round(auto.clean_accuracy(x, y, bs=len(x)), 4),
+                "version": str(auto.result.cascade),
+                "clean": round(clean, 4),
                 "cascade": round(together, 4),
                 **{name: round(share, 4) for name, share in alone.items()},
                 "holds": all(together <= share + ROUNDING for share in alone.values()),

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import sigmazero as sz
 from benchmarks.networks import say
 from sigmazero import data
-from sigmazero.auto.report import CascadeReport
+from sigmazero.auto import CascadeResult
 
 FIRST = 4  # members that the standard cascade begins with; its figure after them is given too
 TRIM = 8  # products that a truncating neuron throws away at each end
@@ -151,17 +151,17 @@ def defences(x: Tensor, y: Tensor, weights: Path | None) -> dict[str, nn.Module]
     return found
 
 
-def line_of(report: CascadeReport) -> dict[str, object]:
-    """What is told of an evaluation."""
-    after = {member: round(report.robust_accuracy(after=k + 1), 4) for k, member in enumerate(report.members)}
-    queries = report.queries.double().mean(1)
+def line_of(found: CascadeResult) -> dict[str, object]:
+    """Return the figures of an evaluation."""
+    after = {member: round(found.robust_accuracy(after=k + 1), 4) for k, member in enumerate(found.members)}
+    queries = torch.stack([run.queries for run in found.runs]).double().mean(1)
     return {
-        "version": report.version,
-        "clean": round(report.clean_accuracy, 4),
+        "version": str(found.cascade),
+        "clean": round(found.clean_accuracy, 4),
         "left after": after,
         "queries": queries.round().long().tolist(),
         "cost beside the first": round(float(queries.sum() / queries[:FIRST].sum()), 3),
-        "findings": [f"{each.code} {each.severity}" for each in report.findings],
+        "findings": [f"{each.code} {each.severity}" for each in found.findings],
     }
 
 
@@ -183,7 +183,7 @@ def main() -> None:
             began = time.perf_counter()
             auto = sz.SparseAutoAttack(net, eps=eps, version=args.version, verbose=False)
             auto.run_standard_evaluation(grey(x) if name == TRAINED else x, y)
-            line = {"defence": name, "rows": len(x), "eps": eps, **line_of(auto.report)}
+            line = {"defence": name, "rows": len(x), "eps": eps, **line_of(auto.result)}
             say(line | {"seconds": round(time.perf_counter() - began, 1)}, args.out)
 
 

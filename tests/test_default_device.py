@@ -98,8 +98,7 @@ def test_a_cascade_finds_the_same(rows, tmp_path, elsewhere):
         again = {"bs": 4, "state_path": tmp_path / name}
         first = auto.run_standard_evaluation(X[:rows], Y[:rows], **again)
         assert first.equal(auto.run_standard_evaluation(X[:rows], Y[:rows], **again))
-        assert auto.clean_accuracy(X, Y) == 1
-        return auto.report.result
+        return auto.result.best
 
     here = run("here.db")
     elsewhere()

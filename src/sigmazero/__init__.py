@@ -63,8 +63,7 @@ if TYPE_CHECKING:
     from sigmazero.attacks.swap.search import SwapSearch
     from sigmazero.attacks.swap.sigma_swap import SigmaSwap
     from sigmazero.attacks.vfga import VFGA
-    from sigmazero.auto import SparseAutoAttack
-    from sigmazero.auto.gating import gate
+    from sigmazero.auto import SparseAutoAttack, gate
     from sigmazero.bench.evaluate import Evaluation, evaluate
     from sigmazero.core import losses
     from sigmazero.core.attack import Attack
@@ -171,7 +170,7 @@ _LATER = {
     "SigmaSwap": "attacks.swap.sigma_swap",
     "SigmaZero": "attacks.sigma_zero",
     "Space": "spaces.space",
-    "SparseAutoAttack": "auto",
+    **dict.fromkeys(("SparseAutoAttack", "gate"), "auto"),
     "SparseFool": "attacks.sparsefool",
     "SparsePGD": "attacks.spgd",
     "SparseRS": "attacks.sparse_rs",
@@ -181,7 +180,6 @@ _LATER = {
     "check": "run.check",
     **dict.fromkeys(("Evaluation", "evaluate"), "bench.evaluate"),
     "foreign": "adapters.foreign",
-    "gate": "auto.gating",
     "load_result": "store.results",
     "losses": "core",
     "smooth": "truth.ablation",

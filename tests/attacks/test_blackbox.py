@@ -175,7 +175,7 @@ def test_the_cascade_picks_its_members_by_ability(capsys):
     for has, members in (("scores", ("query-swap", "sparse-rs")), ("labels", ("label-swap",))):
         auto = sz.SparseAutoAttack(Dull(net, has), eps=20, version="quick")
         auto.run_standard_evaluation(net.x[:2], net.y[:2])
-        assert auto.report.members == members
+        assert auto.result.members == members
         assert capsys.readouterr().out.startswith(f"quick-{has} 1: 2 samples")
     with pytest.raises(ValueError, match="fmn needs gradients, and this model has labels only; use label-swap"):
         sz.SparseAutoAttack(Dull(net, "labels"), version="custom", attacks_to_run=["fmn"])

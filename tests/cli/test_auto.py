@@ -1,79 +1,183 @@
+"""`sigmazero auto`: a figure, and a gate with an exit code for each outcome."""
+
+import json
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
 import sigmazero as sz
-from sigmazero.auto import versions
+from sigmazero.auto import CASCADES, Cascade, Verdict
+from sigmazero.store.results import record_of
 
-MINE = ("auto", "--model", "net.py:build", "--data", "mine.npz", "--device", "cpu", "--version", "quick")
-
-
-def test_a_table_a_file_and_a_state(sigmazero, own):
-    done = sigmazero(*MINE, "--eps", 3, "--rows", "2:8", "--state", "s.npz", "--out", "result")
-    assert done.exit_code == 0, done.output
-    assert "quick 1, 6 samples, at most 3 features: clean accuracy 100.0%" in done.stdout
-    for name in ("member", "robust accuracy at 3", "fooled", "queries per sample", "sigma-swap"):
-        assert name in done.stdout
-    assert "sigma-swap: robust accuracy" in done.stderr
-    assert "sigma-swap: robust accuracy" not in done.stdout
-    with np.load(own / "result/result.npz", allow_pickle=False) as kept, np.load(own / "mine.npz") as mine:
-        assert kept["ids"].tolist() == [2, 3, 4, 5, 6, 7]
-        changed = (kept["x_adv"] != mine["images"][2:8]).reshape(6, -1).sum(1)
-        assert (changed <= 3).all()
-        assert (kept["l0"][kept["success"]] == changed[kept["success"]]).all()
-    assert (own / "result/result.png").is_file()
-    again = sigmazero(*MINE, "--eps", 3, "--rows", "2:8", "--state", "s.npz")
-    assert again.stdout.split("wrote")[0].strip() == done.stdout.split("wrote")[0].strip()
-    other = sigmazero(*MINE, "--eps", 4, "--rows", "2:8", "--state", "s.npz")
-    assert other.exit_code == 2
-    assert "eps is 3 there, 4 here" in other.stderr
+MINE = ("auto", "net.py:build", "mine.npz", "--device", "cpu", "--version", "quick", "--eps", 1)
+FILES = ("--json", "gate.json", "--markdown", "gate.md")
 
 
-def test_without_a_budget(sigmazero, own):
-    done = sigmazero(*MINE, "--limit", 4, "--unit", "pixel")
-    assert done.exit_code == 0, done.output
-    assert "as few pixels as possible" in done.stdout
-    assert "robust accuracy at 10" in done.stdout  # of 20 pixels
-    assert "median l0" in done.stdout
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the cascade to two attacks."""
+    cascade = Cascade("quick", 1, (sz.get("sigma-zero", steps=15), sz.get("fmn", steps=15)))
+    monkeypatch.setitem(CASCADES, "quick", dict.fromkeys(("few", "budget", "minimum"), cascade))
 
 
-def test_warnings_are_shown_once(sigmazero, own, monkeypatch):
-    # sigma-swap draws blindly too and fools this network; an attack by gradients alone does not.
-    members = (sz.get("sigma-zero", steps=50), sz.get("sparse-rs", steps=500))
-    monkeypatch.setitem(versions.VERSIONS, "quick", versions.Version("quick", 0, members, ()))
-    (own / "masked.py").write_text(
-        "import torch\n"
-        "class Masked(torch.nn.Module):\n"
-        "    weight = torch.randn(60, 3, generator=torch.Generator().manual_seed(1))\n"
-        "    def forward(self, x):\n"
-        "        return (x.flatten(1) - 0.5).sign() @ self.weight\n"
-        "def build(): return Masked()\n"
-    )
-    images = np.random.default_rng(0).random((20, 3, 4, 5), dtype=np.float32)
-    np.savez(own / "masked.npz", images=images, labels=_labels(own, images))
-    done = sigmazero("auto", "--model", "masked.py:build", "--data", "masked.npz", "--eps", 4, "--version", "quick")
-    assert done.exit_code == 3, done.output
-    assert "SZ004" in done.stderr
-    assert done.stderr.count("SZ014") == 1
+def record(path: str = "gate.json") -> dict[str, Any]:
+    """Return a written record; it must be what the class says."""
+    text = Path(path).read_text(encoding="utf-8")
+    assert json.loads(Verdict.model_validate_json(text).to_json()) == json.loads(text)
+    found: dict[str, Any] = json.loads(text)
+    return found
 
 
-def _labels(own, images):
-    import runpy
-
-    import torch
-
-    return runpy.run_path(str(own / "masked.py"))["build"]()(torch.from_numpy(images)).argmax(1).numpy()
+def test_exit_0_and_1_around_the_very_figure(sigmazero, own):
+    measured = sigmazero(*MINE, *FILES)
+    assert measured.exit_code == 0, measured.output
+    found = record()
+    figure = found["figure"]
+    assert (found["outcome"], found["complete"], figure["of"]) == ("measured", True, 12)
+    assert 0 < figure["count"] < 12
+    enough, more = (100 * figure["count"] / 12 + each for each in (-0.01, 0.01))
+    passed = sigmazero(*MINE, *FILES, "--fail-under", enough)
+    assert (passed.exit_code, record()["outcome"]) == (0, "passed"), passed.output
+    assert "passed: robust accuracy under 1 features" in passed.stdout
+    below = sigmazero(*MINE, *FILES, "--fail-under", more)
+    assert (below.exit_code, record()["outcome"], record()["exit_code"]) == (1, "below", 1), below.output
+    assert Path("gate.md").read_text(encoding="utf-8").startswith("## ❌ net.py:build on mine.npz")
+    # The lower end of the interval is below the figure.
+    low = sigmazero(*MINE, *FILES, "--fail-under", 100 * figure["low"], "--lower-end")
+    assert low.exit_code == 0, low.output
+    assert record()["question"]["needed"] == figure["count"]
+    assert sigmazero(*MINE, *FILES, "--fail-under", enough, "--lower-end").exit_code == 1
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "value"),
     [
-        (("--eps", "0"), "eps=0 must be a whole number"),
-        (("--version", "plus"), "version='plus' is not one of"),
-        (("--batch-size", "0"), "bs=0"),
-        (("--unit", "row"), "--unit row is not one of"),
+        (("--fail-under", 0.6), "--fail-under 0.6"),
+        (("--fail-under", 101), "--fail-under 101"),
+        (("--lower-end",), "--fail-under"),
+        (("--allow", "SZ999"), "SZ999"),
+        (("--json", "mine.npz"), "--json mine.npz"),
+        (("--json", "a.txt", "--markdown", "a.txt"), "--markdown a.txt"),
+        (("--json", "."), "folder"),
+        (("--eps", 0), "eps=0"),
+        (("--version", "plus"), "plus"),
+        (("--batch-size", 0), "bs=0"),
+        (("--proofs", "none.db"), "none.db"),
     ],
 )
-def test_wrong_options_are_named(sigmazero, own, more, said):
+def test_exit_2_for_misuse(sigmazero, own, more, value):
     done = sigmazero(*MINE, *more)
     assert done.exit_code == 2, done.output
-    assert said in done.stderr
+    assert value in done.stderr
+    assert sorted(path.name for path in own.iterdir()) == ["mine.npz", "net.py"]
+
+
+def test_exit_2_without_a_number_of_changes(sigmazero, own):
+    done = sigmazero(*MINE[:-2], "--fail-under", 60)
+    assert done.exit_code == 2, done.output
+    assert "--eps K" in done.stderr
+
+
+@pytest.fixture
+def masked(own: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ...]:
+    """A model without gradients that errs only where two or more of four features change, and rows for it."""
+    cascade = Cascade("quick", 1, (sz.get("sigma-zero", steps=15), sz.get("sparse-rs", steps=30)))
+    monkeypatch.setitem(CASCADES, "quick", dict.fromkeys(("few", "budget"), cascade))
+    (own / "masked.py").write_text(
+        "import torch\n"
+        "class Masked(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        total = (x.flatten(1)[:, :4] - 0.5).sign().sum(1, keepdim=True)\n"
+        "        return torch.cat([total, 0 * total], 1)\n"
+        "def build(): return Masked()\n"
+    )
+    images = np.full((8, 3, 4, 5), 0.9, dtype=np.float32)
+    images[4:] = 0.1
+    np.savez(own / "masked.npz", images=images, labels=np.array([0] * 4 + [1] * 4))
+    return ("auto", "masked.py:build", "masked.npz", "--version", "quick", "--eps", 1, *FILES)
+
+
+def test_exit_3_for_findings_unless_they_are_accepted(sigmazero, masked):
+    done = sigmazero(*masked, "--fail-under", 60)
+    assert done.exit_code == 3, done.output
+    found = record()
+    assert (found["outcome"], found["figure"]["value"]) == ("findings", 1.0)
+    assert [each["code"] for each in found["findings"] if each["severity"] == "error"] == ["SZ004"]
+    assert "inconclusive (SZ004)" in done.stdout
+    assert sigmazero(*masked).exit_code == 3  # also where nothing is asked for
+    accepted = sigmazero(*masked, "--fail-under", 60, "--allow", "SZ004")
+    assert accepted.exit_code == 0, accepted.output
+    assert record()["question"]["allow"] == ["SZ004"]
+    assert "accepted" in Path("gate.md").read_text(encoding="utf-8")
+    assert sigmazero(*masked, "--fail-under", 60, "--no-doctor").exit_code == 0
+    below = sigmazero(*masked, "--eps", 50, "--fail-under", 60)  # what is fooled is a fact, whatever else is wrong
+    assert below.exit_code == 1, below.output
+    assert below.stderr.count("SZ014") == 1
+
+
+def test_it_ends_when_the_figure_cannot_be_reached_any_more(sigmazero, own):
+    asked = (*MINE, "--eps", 5, "--batch-size", 4, "--fail-under", 90, *FILES)
+    assert sigmazero(*asked).exit_code == 1
+    early = record()
+    assert (early["complete"], early["clean_accuracy"]) == (False, None)
+    assert sum(each["attacked"] for each in early["members"]) < 12
+    assert sigmazero(*asked, "--complete").exit_code == 1
+    late = record()
+    assert (late["complete"], late["clean_accuracy"], late["members"][0]["attacked"]) == (True, 1, 12)
+    assert late["figure"]["count"] <= early["figure"]["count"]
+    assert early["figure"]["low"] <= late["figure"]["value"] <= early["figure"]["high"]
+
+
+def test_one_line_if_quiet(sigmazero, own):
+    done = sigmazero(*MINE, "--fail-under", 1, "--quiet", "--json", "gate.json", "--out", "res")
+    assert done.exit_code == 0, done.output
+    assert done.stderr == ""
+    assert done.stdout.startswith("passed: ")
+    assert done.stdout.count("\n") == 1
+    assert record_of("res/result.npz") == Path("gate.json").read_text(encoding="utf-8")
+
+
+def test_the_record_says_what_was_measured(sigmazero, own):
+    done = sigmazero(*MINE, "--out", "res", "--rows", "2:8", "--seed", 3, "--store", "s.db", *FILES)
+    assert done.exit_code == 0, done.output
+    assert "quick 1, 6 samples, at most 1 features: clean accuracy 100.0%" in done.stdout
+    assert "sigma-zero: robust accuracy" in done.stderr
+    assert "sigma-zero: robust accuracy" not in done.stdout
+    found = record()
+    kept = sz.load_result("res/result.npz")
+    assert kept.ids.tolist() == [2, 3, 4, 5, 6, 7]
+    assert found["figure"]["count"] == int((~kept.success).sum())
+    assert sum(each["improved"] for each in found["members"]) == int(kept.success.sum())
+    assert sum(each["queries"] for each in found["members"]) == int((kept.forwards + kept.backwards).sum())
+    assert (found["data"]["rows"], found["question"]["seed"]) == (6, 3)
+    again = sigmazero(*MINE, "--rows", "2:8", "--seed", 3, "--store", "s.db")
+    assert again.stdout.strip() == done.stdout.split("wrote")[0].strip()
+    assert sigmazero("verify", "s.db", "--trust-code").exit_code == 1  # the model was handed in, and is not here
+    before = {name: found[name] for name in ("model", "data")}
+    (own / "net.py").write_text((own / "net.py").read_text().replace("manual_seed(0)", "manual_seed(5)"))
+    assert sigmazero(*MINE, "--rows", "2:9", *FILES).exit_code == 0
+    now = record()
+    assert now["model"]["weights"] != before["model"]["weights"]
+    assert now["model"]["code"] != before["model"]["code"]
+    assert now["data"]["content"] != before["data"]["content"]
+
+
+def test_without_eps_there_is_a_curve(sigmazero, own):
+    done = sigmazero(*MINE[:-2], "--limit", 4, "--unit", "pixel", *FILES)
+    assert done.exit_code == 0, done.output
+    assert "as few pixels as possible" in done.stdout
+    assert "median l0" in done.stdout
+    found = record()
+    assert found["figure"] is None
+    assert [point["k"] for point in found["curve"]] == [1, 2, 5, 10]
+    assert found["median_l0"] > 0
+
+
+def test_a_dry_run_says_what_it_costs_and_runs_nothing(sigmazero, own):
+    done = sigmazero(*MINE, "--dry-run", "--fail-under", 60, "--store", "s.db", *FILES)
+    assert done.exit_code == 0, done.output
+    # Twice 15 steps of two queries.
+    assert "at most 60 queries a row, 720 in all, about" in done.stdout
+    assert sorted(path.name for path in own.iterdir() if path.is_file()) == ["mine.npz", "net.py"]

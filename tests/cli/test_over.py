@@ -40,9 +40,9 @@ def test_nor_weights_nor_targets(sigmazero, own, option):
 
 
 def test_nor_a_state_that_is_not_there_yet(sigmazero, own):
-    done = sigmazero("auto", *MINE, "--version", "quick", "--state", "s.npz", "--out", "./s.npz")
+    done = sigmazero("auto", *MINE, "--version", "quick", "--store", "s.npz", "--out", "./s.npz")
     assert done.exit_code == 2
-    assert "would write over what --state names, s.npz" in done.stderr
+    assert "would write over what --store names, s.npz" in done.stderr
     assert not (own / "s.npz").exists()
 
 

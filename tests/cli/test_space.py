@@ -51,14 +51,14 @@ def test_attack_on_data_with_its_own_space(sigmazero, folder):
 
 @pytest.mark.usefixtures("folder")
 def test_auto_in_a_space(sigmazero):
-    done = sigmazero(*DOORS["auto"], *SPACE, "--state", "auto.db", "--rows", "0:2")
+    done = sigmazero(*DOORS["auto"], *SPACE, "--store", "auto.db", "--rows", "0:2")
     assert done.exit_code == 0, done.output
     assert "robust accuracy at cost 1" in done.stdout
     assert "median cost" in done.stdout
     assert "row 0, refused → granted: job" in done.stdout
-    again = sigmazero(*DOORS["auto"], *SPACE, "--state", "auto.db", "--rows", "0:2")
+    again = sigmazero(*DOORS["auto"], *SPACE, "--store", "auto.db", "--rows", "0:2")
     assert again.exit_code == 0, again.output
-    other = sigmazero(*DOORS["auto"], "--bounds", 0, 1000, "--state", "auto.db", "--rows", "0:2")
+    other = sigmazero(*DOORS["auto"], "--bounds", 0, 1000, "--store", "auto.db", "--rows", "0:2")
     assert other.exit_code == 2
     assert "other space" in other.stderr
 

@@ -195,9 +195,9 @@ def test_what_the_model_no_longer_says_is_not_taken(sigmazero, net):
 def test_auto_says_where_it_keeps_what_is_finished(sigmazero, net):
     arguments = ("auto", *MINE[1:8], "--version", "quick", "--limit", 2, "--allow", "SZ014")
     (net / "stop").write_text("1")
-    done = sigmazero(*arguments, "--state", "kept.state")
+    done = sigmazero(*arguments, "--store", "kept.state")
     assert done.exit_code == 130
     assert "stopped; what is finished: in kept.state. To go on: sigmazero" in done.stderr
-    assert sigmazero(*arguments, "--state", "kept.state").exit_code == 0
+    assert sigmazero(*arguments, "--store", "kept.state").exit_code == 0
     (net / "stop").write_text("1")
-    assert "--state FILE would have kept it" in sigmazero(*arguments).stderr
+    assert "--store FILE would have kept it" in sigmazero(*arguments).stderr

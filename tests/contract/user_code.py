@@ -81,7 +81,7 @@ def run(attack: sz.Attack, model: nn.Module, x: Tensor, y: Tensor, folder: Path)
     adversary = sz.SparseAutoAttack(model, norm="L0", eps=3)
     adversary.run_standard_evaluation(x, y, bs=2)
     print(verdict, sz.models.load, sz.data.load)
-    return adversary.report.robust_accuracy()
+    return adversary.result.robust_accuracy()
 
 
 def experimental(model: nn.Module, x: Tensor, y: Tensor) -> None:

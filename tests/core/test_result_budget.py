@@ -92,5 +92,5 @@ def test_a_cascade_counts_points_beyond_the_budget_as_not_fooled():
     cascade = sz.SparseAutoAttack(MODEL, "L0", 1, verbose=False, version="custom", attacks_to_run=["pdpgd"])
     x_adv = cascade.run_standard_evaluation(x, Y)
     assert x_adv.equal(x)
-    assert cascade.report.robust_accuracy() == cascade.report.clean_accuracy == 0.75
-    assert cascade.report.result.outcome.tolist() == [*[Outcome.NOT_FOUND] * 3, Outcome.ALREADY]
+    assert cascade.result.robust_accuracy() == cascade.result.clean_accuracy == 0.75
+    assert cascade.result.best.outcome.tolist() == [*[Outcome.NOT_FOUND] * 3, Outcome.ALREADY]

@@ -36,7 +36,7 @@ def test_github():
     estimate, gate = (understood(run) for run in runs if run.startswith("sigmazero"))
     assert estimate["dry_run"]
     assert (gate["eps"], gate["fail_under"], gate["quiet"]) == (24, 60, True)
-    written = {str(gate[name]) for name in ("json", "junit", "out")}
+    written = {str(gate[name]) for name in ("json", "out")}
     kept = next(step for step in job["steps"] if step.get("uses", "").startswith("actions/upload-artifact"))
     assert set(kept["with"]["path"].split()) == written
     assert kept["if"] == "always()"  # also of a gate that was not passed
@@ -47,9 +47,9 @@ def test_gitlab():
     job = parsed("gitlab-ci.yml")["robustness"]
     gate = understood(job["script"][-1])
     assert (gate["eps"], gate["fail_under"], gate["quiet"]) == (24, 60, True)
-    assert job["artifacts"]["reports"]["junit"] == str(gate["junit"])
+    assert job["artifacts"]["paths"] == [str(gate["json"]), str(gate["markdown"])]
     assert job["artifacts"]["when"] == "always"
-    assert job["cache"]["paths"] == [str(gate["state"])]
+    assert job["cache"]["paths"] == [str(gate["store"])]
 
 
 def test_pytest(monkeypatch):

@@ -216,7 +216,7 @@ def test_gates_show_the_figures(name, eps):
     model.bias.copy_(torch.tensor([0.0, BIAS]))
     how: dict[str, Any] = {"version": "custom", "attacks_to_run": [sz.get("fmn", steps=60), sz.get("corner", steps=20)]}
     verdict = sz.gate(model, (torch.tensor(INPUTS), torch.zeros(6).long()), eps, doctor=False, **how)
-    record, said = readers.read_gate(verdict.document), readers.read_verdict(str(verdict))
+    record, said = readers.read_gate(verdict.model_dump(mode="json")), readers.read_verdict(str(verdict))
     must = ("median_l0",) if eps is None else (f"robust@{eps}", f"robust@{eps}.low", f"robust@{eps}.high")
     told = golden()["gate"][name]
     for shown in (record[""], said):

@@ -501,11 +501,12 @@ def read_cascade(text: str) -> dict[str, Figures]:
 def read_verdict(text: str) -> Figures:
     """Read the line that says what a gate comes to."""
     found = _match(
-        r"(?:passed|failed|measured|not to be believed \(.*\)): "
+        r"(?:passed|failed|measured|inconclusive \(.*\)): "
         r"(?:median l0 (?P<median_l0>\S+) of (?P<samples>\d+) rows|"
         r"robust accuracy under (?P<k>\d+) (?P<unit>features|pixels) (?:between (?P<at_least>[\d.]+ %) and )?"
         r"(?P<robust>[\d.]+ %) of (?P<rows>\d+) rows(?:, ended when that was certain)? "
-        r"\(95 % interval (?P<low>[\d.]+ %) to (?P<high>[\d.]+ %)\)(?:, at least (?P<wanted>[\d.]+ %) wanted)?)",
+        r"\(95 % interval (?P<low>[\d.]+ %) to (?P<high>[\d.]+ %)\)"
+        r"(?:, (?:lower end of )?at least (?P<wanted>[\d.]+ %) wanted)?)",
         text,
     )
     k = found.pop("k", "")
@@ -516,21 +517,21 @@ def read_verdict(text: str) -> Figures:
 def read_gate(document: Mapping[str, Any]) -> dict[str, Figures]:
     """Read the record of a gate: the evaluation under "", and each member."""
     known = {
-        *("format", "version", "outcome", "exit_code", "complete", "question", "robust_accuracy", "curve", "median_l0"),
-        *("clean_accuracy", "cascade", "members", "findings", "model", "data", "code", "environment", "times"),
+        *("format", "version", "outcome", "exit_code", "complete", "question", "figure", "curve", "median_l0"),
+        *("clean_accuracy", "cascade", "left_out", "members", "findings", "model", "data", "environment", "times"),
     }
     if strange := set(document) - known:
         raise Unread(f"no reader knows {sorted(strange)} in the record of a gate")
-    robust, eps = document["robust_accuracy"], document["question"]["eps"]
+    robust = document["figure"]
     told: Figures = {"samples": Shown(document["data"]["rows"])}
     told |= {name: Shown(document[name]) for name in ("clean_accuracy", "median_l0") if document[name] is not None}
-    for each in [{"k": eps, **robust}] if robust is not None else document["curve"]:
+    for each in document["curve"] if robust is None else [robust]:
         assert each["of"] == document["data"]["rows"]
         assert each["count"] == round(each["value"] * each["of"])
         told[f"robust@{each['k']:g}"] = Shown(each["value"])
-        told |= {f"robust@{each['k']:g}.{end}": Shown(each["interval"][end]) for end in ("low", "high")}
+        told |= {f"robust@{each['k']:g}.{end}": Shown(each[end]) for end in ("low", "high")}
     if robust is not None:
-        told["at_least"] = Shown(robust["at_least"] / robust["of"])
+        told["at_least"] = Shown(robust["tried"] / robust["of"])
     found = {"": told}
     for member in document["members"]:
         names = {"attacked": "attacked", "improved": "fooled", "queries": "queries_in_all"}

@@ -410,17 +410,16 @@ def test_cascade_and_gate_for_a_budget(unit: str, capsys: pytest.CaptureFixture[
     how: Any = {"version": "custom", "attacks_to_run": few_members(), "seed": 0, **run}
     verdict = sz.gate(network(), (x, y), 2, doctor=False, **how)
     capsys.readouterr()
-    cascade = sz.SparseAutoAttack(network(), eps=2, **how)
-    cascade.doctor = False
+    cascade = sz.SparseAutoAttack(network(), eps=2, doctor=False, **how)
     x_adv = cascade.run_standard_evaluation(x, y)
     printed = capsys.readouterr().out
-    assert torch.equal(x_adv, verdict.report.result.x_adv)
+    assert torch.equal(x_adv, verdict.result.best.x_adv)
     known = robust_of(know(network(), x, x_adv, y, budget=2, **run), [2])
     members = members_known(run, ["fmn", "sparse-rs"], known, 2)
     for read in (
         readers.read_cascade(printed),
-        readers.read_cascade(str(cascade.report)),
-        readers.read_gate(verdict.document),
+        readers.read_cascade(str(cascade.result)),
+        readers.read_gate(verdict.model_dump(mode="json")),
     ):
         top = read.pop("")
         assert top.pop("most_queries", 26.0) == 26.0
@@ -432,9 +431,9 @@ def test_cascade_and_gate_for_a_budget(unit: str, capsys: pytest.CaptureFixture[
             compare(figures, members[name], "fooled", where=name)
     said = readers.read_verdict(str(verdict))
     compare(said, known, "robust@2", "samples", "robust@2.low")
-    for name, figures in readers.read_markdown(verdict.markdown()).items():
+    for name, figures in readers.read_markdown(verdict.to_markdown()).items():
         compare(figures, members[name], "fooled", "robust_after", "queries_in_all", where=name)
-    compare({f"robust@{2}": verdict.robust_accuracy or 0.0, "clean_accuracy": cascade.report.clean_accuracy}, known)
+    compare({f"robust@{2}": verdict.robust_accuracy or 0.0, "clean_accuracy": cascade.result.clean_accuracy}, known)
 
 
 def test_cascade_and_gate_without_a_budget() -> None:
@@ -443,10 +442,10 @@ def test_cascade_and_gate_without_a_budget() -> None:
         how: Any = {"version": "custom", "attacks_to_run": [sz.get("fmn", steps=8), sz.get("query-swap", steps=10)]}
         verdict = sz.gate(network(), (x, y), None, doctor=False, space=space, **how)
         told = {} if space is None else {"costs": COSTS, "sites": [[k] for k in range(48)]}
-        known = robust_of(know(network(), x, verdict.report.result.x_adv, y, **told), KS)
+        known = robust_of(know(network(), x, verdict.result.best.x_adv, y, **told), KS)
         compare(readers.read_verdict(str(verdict)), known, "median_l0", "samples")
-        read = readers.read_cascade(str(verdict.report))
-        document = readers.read_gate(verdict.document)[""]
+        read = readers.read_cascade(str(verdict.result))
+        document = readers.read_gate(verdict.model_dump(mode="json"))[""]
         last = read["query-swap"]
         if space is not None:  # the points are the cheapest, which need not be the sparsest that were found
             cost, right = known.rows["cost"], known.rows["outcome"] != 0
@@ -468,7 +467,7 @@ def test_gate_that_ends_early() -> None:
     verdict, whole = (sz.gate(network(), (x, y), 2, at_least=0.9, complete=each, **how) for each in (False, True))
     read, true = readers.read_verdict(str(verdict)), readers.read_verdict(str(whole))
     assert read["at_least"] <= true["robust@2"] <= read["robust@2"]
-    assert not verdict.document["complete"]
+    assert not verdict.complete
     assert verdict.exit_code == whole.exit_code == 1
 
 

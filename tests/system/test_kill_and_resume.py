@@ -67,9 +67,9 @@ def test_a_killed_gate_gives_the_same_record(folder, sigmazero, here):
         assert read.pop("times")
         return json.dumps(read)
 
-    assert here(*gate, "--state", "whole.db", "--json", "whole.json")[0] == 1
+    assert here(*gate, "--store", "whole.db", "--json", "whole.json")[0] == 1
     count = asked()
-    state = ("--state", "killed.db", "--json", "killed.json")
+    state = ("--store", "killed.db", "--json", "killed.json")
     assert sigmazero(*gate, *state, SIGMAZERO_FAULT="batch.done:2")[0] == -signal.SIGKILL
     asked()
     assert not (folder / "killed.json").exists()

@@ -1,10 +1,9 @@
-"""SparseAutoAttack: a frozen cascade of sparse attacks under AutoAttack's names."""
+"""SparseAutoAttack: fixed lists of attacks under AutoAttack's names; and the gate for pipelines made of it."""
 
 from sigmazero.auto.cascade import SparseAutoAttack
-from sigmazero.auto.document import schema
-from sigmazero.auto.gating import gate
-from sigmazero.auto.report import CascadeReport
-from sigmazero.auto.verdict import GateVerdict
-from sigmazero.auto.versions import VERSIONS, Version
+from sigmazero.auto.judge import gate
+from sigmazero.auto.members import CASCADES, Cascade
+from sigmazero.auto.result import CascadeResult
+from sigmazero.auto.verdict import Verdict
 
-__all__ = ["VERSIONS", "CascadeReport", "GateVerdict", "SparseAutoAttack", "Version", "gate", "schema"]
+__all__ = ["CASCADES", "Cascade", "CascadeResult", "SparseAutoAttack", "Verdict", "gate"]

@@ -1,17 +1,17 @@
-"""The cascade: member after member on the samples that are still right, under AutoAttack's names.
+"""Run several strong attacks one after the other, each on the samples that are still right; AutoAttack's names work.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
 >>> _ = model.weight.copy_(torch.tensor([[4., 3., 2., 1.], [0., 0., 0., 0.]])), model.bias.copy_(torch.tensor([0., 3.]))
 >>> auto = sz.SparseAutoAttack(model, norm="L0", eps=2, version="quick", verbose=False)
 >>> x_adv = auto.run_standard_evaluation(torch.full((1, 4), 0.5), torch.tensor([0]))
->>> auto.report.robust_accuracy(), auto.report.found_by
+>>> auto.result.robust_accuracy(), auto.result.found_by
 (0.0, ['sigma-swap'])
 """
 
 import sys
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -20,20 +20,20 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor, nn
 
-from sigmazero.auto.draws import Expected, confirmed
-from sigmazero.auto.kept import Kept, kept
-from sigmazero.auto.progress import CascadeState
-from sigmazero.auto.report import CascadeReport, make_report
-from sigmazero.auto.versions import VERSIONS, choose, most_queries, too_large
-from sigmazero.auto.watch import Watch
+from sigmazero.auto.members import Cascade, cascade_of, most_queries
+from sigmazero.auto.progress import Progress, shown
+from sigmazero.auto.random import Averaged, confirmed
+from sigmazero.auto.result import CascadeResult
+from sigmazero.auto.stored import StoredRuns, stored
 from sigmazero.bench.constraints import Allowed
 from sigmazero.core.attack import Attack
-from sigmazero.core.domain import COST_ROUNDING, Unit
+from sigmazero.core.domain import Unit
 from sigmazero.core.files import writable
 from sigmazero.core.findings import Finding, gating, render
 from sigmazero.core.hardware import Precision
 from sigmazero.core.inputs import Bounds
-from sigmazero.core.model import Ability, ability_of, check_ability, logits_in
+from sigmazero.core.messages import warn_caller
+from sigmazero.core.model import ability_of, check_ability, logits_in
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, whole
 from sigmazero.core.result import Result
@@ -41,27 +41,30 @@ from sigmazero.models.any import understood
 from sigmazero.models.doctor import examine
 from sigmazero.run import Hardware, Prepared, Session
 from sigmazero.run.memory import at_most
-from sigmazero.run.precision import Numbers, strictly
+from sigmazero.run.precision import strictly
 from sigmazero.run.progress import Advance
-from sigmazero.run.verify import check_logits
 from sigmazero.spaces.space import Space
+
+BATCH_SIZE = 250
+Stop = Callable[[CascadeResult], bool]
+Names = tuple[str, str]  # of the model and of the data, as a store keeps them
 
 
 class SparseAutoAttack:
     """A reliable evaluation without parameters to tune: several strong attacks, and each sample's worst case.
 
     eps          the number of changes allowed; None looks for the fewest changes of every sample
-    seed         of the random members; None is 0, so that an evaluation can be repeated
-    verbose      print a line per member, as AutoAttack does; log_path appends the same lines to a file
+    seed         of the random attacks; None is 0, so that an evaluation can be repeated
+    verbose      print a line per attack, as AutoAttack does; log_path appends the same lines to a file
     version      "standard" or "quick", "rand" for random models, or "custom" with the attacks of attacks_to_run (names,
-                 or attacks); on a model without gradients the first two have other members, and report themselves as
-                 "standard-scores" and the like
-    device       where the members run; None is where the model is
+                 or attacks); a model without gradients gets other attacks, listed as "standard-scores" and the like
+    device       where the attacks run; None is where the model is
     bounds, unit as for `Attack.run`: the box (for one sample, or scalars), and what counts as one change
-    mask, space  as for `Attack.run`; members that cannot honour the space are left out, and the report names them
-    precision    as for `Attack.run`: the numbers of the searches, None for those that your process computes in
+    mask, space  as for `Attack.run`; attacks that cannot honour the space are left out, and the result names them
+    precision    as for `Attack.run`
+    doctor       examine the model first, except for "custom"
 
-    After an evaluation `report` says what was found, by which member, at what cost, and what looks suspicious.
+    After an evaluation `result` says what was found, by which attack, at what cost, and what looks suspicious.
     """
 
     def __init__(
@@ -73,7 +76,6 @@ class SparseAutoAttack:
         verbose: bool = True,
         attacks_to_run: Sequence[Any] = (),
         version: str = "standard",
-        is_tf_model: bool = False,
         device: str | torch.device | None = None,
         log_path: str | PathLike[str] | None = None,
         *,
@@ -82,66 +84,41 @@ class SparseAutoAttack:
         precision: Precision | None = None,
         mask: Tensor | None = None,
         space: Space | None = None,
+        doctor: bool = True,
     ) -> None:
         if norm != "L0":
-            raise ValueError(
-                f'norm={norm!r}: this cascade counts changes, "L0"; for Linf, L2, L1 use the package autoattack'
-            )
-        if is_tf_model:
-            raise ValueError("is_tf_model=True: give a PyTorch model, or any callable from tensors to logits")
+            raise ValueError(f'norm={norm!r}: this cascade counts changes ("L0"); for other norms use autoattack')
         if eps is not None and not (whole(eps) and eps >= 1):
             raise ValueError(f"eps={eps!r} must be a whole number of changes, 1 or more (None for as few as possible)")
         self.model: Model = understood(model, "cpu" if device is None else device)
         self.eps, self.seed = None if eps is None else int(eps), seed or 0
         self.verbose, self.log_path = verbose, None if log_path is None else Path(log_path)
         self.device = _device(self.model) if device is None else torch.device(device)
-        self.allowed, self.unit = Allowed(bounds, mask, space), unit
-        self.precision = precision
-        self._choose(version, attacks_to_run)
-        self.watch, self.doctor = Watch(), True
-        self._report: CascadeReport | None = None
-
-    def _choose(self, version: str, attacks: Sequence[Any] = (), ability: Ability | None = None) -> None:
-        self.version = choose(version, attacks, self.eps, ability or ability_of(self.model))
-        self.members = self.version.members(self.eps)
-        self._asked = self.model if self.version.draws == 1 else Expected(self.model, self.version.draws, self.seed)
-        for member in self.members:
-            check_ability(member.name, member.needs, self.model)
-
-    def set_version(self, version: str = "standard") -> None:
-        """Take another version from now on; AutoAttack's name for it."""
-        self._choose(version)
+        self.allowed, self.unit, self.precision = Allowed(bounds, mask, space), unit, precision
+        self.version, self.doctor = version, doctor
+        self.cascade = cascade_of(version, attacks_to_run, self.eps, ability_of(self.model))
+        for attack in self.cascade.attacks:
+            check_ability(attack.name, attack.needs, self.model)
+        self._result: CascadeResult | None = None
 
     @property
     def attacks_to_run(self) -> list[str]:
-        """The names of the members; set to other names, or attacks, it makes the version "custom"."""
-        return [member.name for member in self.members]
-
-    @attacks_to_run.setter
-    def attacks_to_run(self, attacks: Sequence[Any]) -> None:
-        self._choose("custom", attacks)
-
-    def get_logits(self, x: Tensor) -> Tensor:
-        """The model's answers; AutoAttack's name for it."""
-        return logits_in(self.model(x))
-
-    def get_seed(self) -> int:
-        """The seed of the random members, which is always the same unless you give another."""
-        return self.seed
+        """Return the names of the attacks."""
+        return [attack.name for attack in self.cascade.attacks]
 
     @property
-    def report(self) -> CascadeReport:
-        """What the last standard evaluation found."""
-        if self._report is None:
+    def result(self) -> CascadeResult:
+        """Return what the last evaluation found."""
+        if self._result is None:
             raise RuntimeError("nothing was evaluated yet; call run_standard_evaluation(x, y) first")
-        return self._report
+        return self._result
 
     @overload
     def run_standard_evaluation(
         self,
         x_orig: Tensor,
         y_orig: Tensor,
-        bs: int = 250,
+        bs: int = BATCH_SIZE,
         return_labels: Literal[False] = False,
         state_path: str | PathLike[str] | None = None,
     ) -> Tensor: ...
@@ -151,7 +128,7 @@ class SparseAutoAttack:
         self,
         x_orig: Tensor,
         y_orig: Tensor,
-        bs: int = 250,
+        bs: int = BATCH_SIZE,
         *,
         return_labels: Literal[True],
         state_path: str | PathLike[str] | None = None,
@@ -161,156 +138,153 @@ class SparseAutoAttack:
         self,
         x_orig: Tensor,
         y_orig: Tensor,
-        bs: int = 250,
+        bs: int = BATCH_SIZE,
         return_labels: bool = False,
         state_path: str | PathLike[str] | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Adversarial inputs, clean ones where none was found; with `return_labels` also the model's answers to them.
+        """Return adversarial inputs, clean ones where none was found; with `return_labels` also the predictions.
 
-        bs is the number of inputs at a time. With `state_path` the evaluation is kept in that file batch by batch,
-        and goes on where it stopped.
+        bs is the number of inputs at a time. `state_path` keeps the evaluation in a store, batch by batch, and the same
+        call goes on where it stopped.
         """
-        problem = self._pose(x_orig, y_orig, bs)
-        doctor = self._examined(problem) if self.doctor else []
-        report = self._evaluate(problem, self.members, bs, None if state_path is None else Path(state_path))
-        found = (*doctor, *report.findings)
-        self._report = replace(report, findings=found, result=replace(report.result, findings=tuple(gating(found))))
-        for finding in self._report.findings:
+        self.run(x_orig, y_orig, batch_size=bs, store=state_path)
+        for finding in self.result.findings:
             self._log(render([finding]))
-            warnings.warn(render([finding]), stacklevel=2)
-        return self._returned(self._report, x_orig, y_orig, return_labels)
+            warn_caller(render([finding]))
+        return _returned(self.result, x_orig, y_orig, return_labels)
 
     def run_standard_evaluation_individual(
-        self, x_orig: Tensor, y_orig: Tensor, bs: int = 250, return_labels: bool = False
+        self, x_orig: Tensor, y_orig: Tensor, bs: int = BATCH_SIZE, return_labels: bool = False
     ) -> dict[str, Any]:
-        """What each member finds alone, by its name: inputs, or inputs and the model's answers to them."""
-        problem = self._pose(x_orig, y_orig, bs)
-        alone = {member.name: self._evaluate(problem, (member,), bs, None) for member in self.members}
-        return {name: self._returned(report, x_orig, y_orig, return_labels) for name, report in alone.items()}
+        """Return what each attack finds alone, by its name: inputs, or inputs and predictions."""
+        problem = self.pose(x_orig, y_orig)
+        cascade = self._cascade(problem)
+        found = {}
+        for attack in cascade.attacks:
+            alone = self._run(replace(cascade, attacks=(attack,)), problem, bs, findings=[])
+            found[attack.name] = _returned(alone, x_orig, y_orig, return_labels)
+        return found
 
-    def clean_accuracy(self, x_orig: Tensor, y_orig: Tensor, bs: int = 250) -> float:
-        """Share of the inputs that the model classifies correctly."""
-        problem = self._pose(x_orig, y_orig, bs)
-        right = []
-        for start in range(0, len(problem), bs):
-            part = problem.take(torch.arange(start, min(start + bs, len(problem)), device=problem.x.device))
-            with strictly(self._asked, part.x.device):
-                logits = check_logits(logits_in(self._asked(part.x)), part)
-            right.append(~part.goal.fooled(logits) & logits.isfinite().all(1))
-        return float(torch.cat(right).double().mean()) if right else float("nan")
+    def run(
+        self,
+        x: Tensor,
+        y: Tensor,
+        *,
+        batch_size: int = BATCH_SIZE,
+        store: str | PathLike[str] | None = None,
+        stop: Stop | None = None,
+        progress: bool = False,
+        ids: Tensor | None = None,
+        names: Names | None = None,
+        findings: Sequence[Finding] | None = None,
+    ) -> CascadeResult:
+        """Evaluate inputs x with labels y; `result` holds what is returned.
 
-    def _pose(self, x: Tensor, y: Tensor, bs: int) -> Problem:
-        """The question, where the model is."""
-        if not (whole(bs) and bs >= 1):
-            raise ValueError(f"bs={bs!r} must be a whole number of inputs, 1 or more")
+        store     a file that keeps every batch; an evaluation that stopped goes on where it was
+        stop      asked after every batch whether the result is enough
+        progress  show how far it is, and how many samples are left
+        ids       a number for each sample, by which its random numbers are drawn
+        names     what a store calls the model and the data
+        findings  what the doctor found, if it was asked already
+        """
+        problem = self.pose(x, y, ids)
+        cascade = self._cascade(problem)
+        if findings is None:
+            asked = self.doctor and cascade.number > 0 and len(problem) > 0
+            findings = gating(self.examine(problem.x, problem.y)) if asked else []
+        path = None if store is None else Path(store)
+        names = (type(self.model).__name__, "given") if names is None else names
+        self._result = self._run(cascade, problem, batch_size, findings, path, stop, progress, names)
+        return self._result
+
+    def examine(self, x: Tensor, y: Tensor, claimed: float | None = None) -> list[Finding]:
+        """Return what the doctor finds wrong with the model on these rows, as far as it matters to these attacks.
+
+        claimed  the accuracy, in percent, that the model is known to have
+        """
+        problem = self.pose(x, y)
+        box = self.allowed
+        found = examine(self.model, problem.x, problem.y, bounds=box.bounds, space=box.space, claimed=claimed)
+        return self._cascade(problem).relevant(found)
+
+    def most(self, x: Tensor, y: Tensor) -> dict[str, int]:
+        """Return the most queries that each attack makes about one of these samples, by its name."""
+        problem = self.pose(x, y)
+        cascade = self._cascade(problem)
+        attacks = _fitting(cascade, problem)
+        return {attack.name: cascade.draws * most_queries(attack, problem) for attack in attacks}
+
+    def pose(self, x: Tensor, y: Tensor, ids: Tensor | None = None) -> Problem:
+        """Return the question about some inputs, where the model is."""
         if any(isinstance(bound, Tensor) and bound.ndim >= x.ndim for bound in self.allowed.bounds):
             raise ValueError("bounds must be numbers, or tensors for one sample that hold for all")
         if self.device is not None and isinstance(x, Tensor) and isinstance(y, Tensor):
             x, y = x.to(self.device), y.to(self.device)
-        problem = self.allowed.pose(x, y, unit=self.unit, budget=self.eps, seed=self.seed)
-        if self.version.name in VERSIONS and len(problem) and not _slopes(self.model, problem):
-            self._choose(self.version.name, ability="scores")
-        if self.version.number:
-            self.members = self.version.fitting(self.eps, problem)
-        return problem
+        return self.allowed.pose(x, y, unit=self.unit, budget=self.eps, seed=self.seed, ids=ids)
 
-    def _examined(self, problem: Problem) -> list[Finding]:
-        """The doctor's errors, less what this version copes with; who chooses the members looks for himself."""
-        if not (self.version.number and len(problem)):
-            return []
-        x, box = problem.x, self.allowed
-        return gating(examine(self.model, x, problem.y, bounds=box.bounds, space=box.space), self.copes)
-
-    @property
-    def copes(self) -> tuple[str, ...]:
-        """The codes of findings that are no objection to this version: random answers, or answers without gradients."""
-        scores = self.version.number > 0 and self.version.name not in VERSIONS
-        return ("SZ003",) * (self.version.draws > 1) + ("SZ012",) * scores
-
-    def most(self, x: Tensor, y: Tensor) -> dict[str, int]:
-        """The most queries that each member makes about one of these samples, by its name."""
-        problem = self._pose(x, y, 1)
-        left_out = self._left_out(problem, self.members)
-        members = [member for member in self.members if member not in left_out]
-        return {member.name: most_queries([member], problem, self.version.draws) for member in members}
-
-    def _left_out(self, problem: Problem, members: Sequence[Attack]) -> list[Attack]:
-        """Members that cannot honour the space, or have too few steps for inputs so large."""
-        left_out = [member for member in members if problem.domain.needs_exploring and not member.spaces]
-        if self.version.number:  # an attack that the caller chose is refused, not left out
-            left_out += [member for member in members if member not in left_out and too_large(member, problem)]
-        return left_out
-
-    def _evaluate(self, problem: Problem, members: Sequence[Attack], bs: int, path: Path | None) -> CascadeReport:
-        """Every member on the samples that the members before it left; with a path, kept after every batch."""
-        left_out = self._left_out(problem, members)
-        members = [member for member in members if member not in left_out]
-        if not members:
-            names = ", ".join(member.name for member in left_out)
-            raise ValueError(f"{names} cannot honour a space that is more than a box; add sigma-zero or sigma-swap")
-        for member in members:  # before the first one takes its time
-            member.check(problem)
-        for file in filter(None, (path, self.log_path)):
-            writable(file)
-        if path is None:
-            return self._run(problem, members, bs, None, left_out)
-        numbers = self.precision or Numbers.current(problem.x.device).name
-        with kept(path, str(self.version), members, problem, self.allowed, self._asked, numbers) as store:
-            return self._run(problem, members, bs, store, left_out)
+    def _cascade(self, problem: Problem) -> Cascade:
+        """Return the attacks for this model: others, if its answers turn out to carry no gradient."""
+        if self.version == "custom" or not len(problem) or _has_gradients(self.model, problem):
+            return self.cascade
+        return cascade_of(self.version, (), self.eps, "scores")
 
     def _run(
-        self, problem: Problem, members: Sequence[Attack], bs: int, store: Kept | None, left_out: Sequence[Attack]
-    ) -> CascadeReport:
-        version, least = self.version, float(problem.domain.user_costs.min()) * (1 + COST_ROUNDING)
-        progress = CascadeState.start(problem.x, len(members))
-        prepared = Prepared(self._asked, self._hardware)
-        bs = at_most(self.model, bs)
-        if store is not None:
-            store.recall(progress, problem, self._asked, bs)
-        report = make_report(version, members, progress, problem, left_out)
-        self._say(report.announcement)
-        for index, member in enumerate(members):
-            if self.watch.enough(progress):
-                break
-            # One change is the fewest there can be.
-            asking = progress.asking(index, self.eps, least)
-            part = problem.take(asking.to(problem.x.device))
-            advance = self.watch.begin(member, len(part))
-            session = Session(member, self._asked, batch_size=bs, prepared=prepared)
-            for places, result in self._batches(session, part, advance):
-                rows = asking[places.cpu()]
-                progress.note(index, rows, result)
-                if store is not None:
-                    store.add(index, rows, result, problem)
-                if self.watch.enough(progress):
+        self,
+        cascade: Cascade,
+        problem: Problem,
+        batch_size: int,
+        findings: Sequence[Finding],
+        path: Path | None = None,
+        stop: Stop | None = None,
+        progress: bool = False,
+        names: Names = ("model", "given"),
+    ) -> CascadeResult:
+        if not (whole(batch_size) and batch_size >= 1):
+            raise ValueError(f"bs={batch_size!r} must be a whole number of inputs, 1 or more")
+        attacks = _fitting(cascade, problem)
+        for attack in attacks:  # before the first one takes its time
+            attack.check(problem)
+        for file in filter(None, (path, self.log_path)):
+            writable(file)
+        model = self.model if cascade.draws == 1 else Averaged(self.model, cascade.draws, self.seed)
+        found, size = CascadeResult.start(cascade, problem, attacks), at_most(self.model, batch_size)
+        self._say(found.announcement)
+        with ExitStack() as stack:
+            held: StoredRuns | None = None
+            if path is not None:
+                how: Any = {"names": names, "findings": findings, "precision": self.precision, "batch_size": size}
+                held = stack.enter_context(stored(path, attacks, problem, self.allowed, model, **how))
+            self._attack(found, model, size, held, stop, stack.enter_context(shown(found, progress)))
+        if found.exact:
+            self._say(found.exact)
+        return found.finished(findings)
+
+    def _attack(
+        self,
+        found: CascadeResult,
+        model: Model,
+        batch_size: int,
+        held: StoredRuns | None,
+        stop: Stop | None,
+        moved: Progress,
+    ) -> None:
+        """Run attack after attack, until `stop` says that it is enough."""
+        averaged = isinstance(model, Averaged)  # draws are made afresh in every question: nothing may be recorded
+        hardware = Hardware(self.precision, capture=False if averaged else None, prepare="none" if averaged else "fold")
+        prepared, enough = Prepared(model, hardware), False
+        for place, run in enumerate(found.runs):
+            rows = found.asking(place)
+            moved.begin(place, len(rows))
+            session = Session(run.attack, model, batch_size=batch_size, prepared=prepared)
+            for some, result in _batches(session, found.problem, rows, moved, held, place):
+                found.add(place, some, result)
+                if enough := stop is not None and stop(found):
                     break
-            report = make_report(version, members, progress, problem, left_out)
-            if index == 0:
-                self._say(report.headline)
-            self._say(report.line(index))
-        if report.exact:
-            self._say(report.exact)
-        return report
-
-    def _batches(self, session: Session, part: Problem, advance: Advance) -> Iterator[tuple[Tensor, Result]]:
-        """What a member finds, batch by batch; successes against draws are confirmed by others."""
-        for places, result in session.batches(part, advance) if len(part) else ():
-            if isinstance(self._asked, Expected):
-                yield places, confirmed(result, part.take(places.to(part.x.device)), self._asked)
-            else:
-                yield places, result
-
-    @property
-    def _hardware(self) -> Hardware:
-        """How the members run; draws are made afresh in every question, so nothing of them may be recorded."""
-        if isinstance(self._asked, Expected):
-            return Hardware(self.precision, capture=False, prepare="none")
-        return Hardware(self.precision, prepare="fold")
-
-    def _returned(self, report: CascadeReport, x: Tensor, y: Tensor, labels: bool) -> Tensor | tuple[Tensor, Tensor]:
-        """Return what AutoAttack returns, where the inputs are."""
-        x_adv = report.result.x_adv.to(x.device)
-        return (x_adv, report.result.prediction.to(y)) if labels else x_adv
+            if place == 0:
+                self._say(found.headline)
+            self._say(found.line(place))
+            if enough:
+                return
 
     def _say(self, line: str) -> None:
         if self.verbose:
@@ -324,16 +298,60 @@ class SparseAutoAttack:
                 file.write(f"{line}\n")
 
 
+def _fitting(cascade: Cascade, problem: Problem) -> list[Attack]:
+    """Return the attacks that can be run on a problem."""
+    out = cascade.left_out(problem)
+    if len(out) == len(cascade.attacks):
+        names = ", ".join(attack.name for attack in out)
+        raise ValueError(f"{names} cannot honour a space that is more than a box; add sigma-zero or sigma-swap")
+    return [attack for attack in cascade.attacks if attack not in out]
+
+
+def _batches(
+    session: Session, problem: Problem, rows: Tensor, advance: Advance, held: StoredRuns | None, place: int
+) -> Iterator[tuple[Tensor, Result]]:
+    """Yield what an attack finds for some samples: first what the store has, then the rest, batch by batch.
+
+    Points against an averaged model are confirmed by fresh draws.
+    """
+    known = torch.zeros(len(rows), dtype=torch.bool, device="cpu")
+    if held is not None:
+        there, result = held.recall(place)
+        known = torch.isin(rows, there)
+        wanted = torch.isin(there, rows)
+        if bool(wanted.any()):
+            yield there[wanted], result.take(wanted.to(result.success.device))
+            advance(float(wanted.sum()))
+    if bool(known.all()):
+        return
+    part = problem.take(rows.to(problem.x.device))
+    for places, result in session.batches(part, advance, known.to(problem.x.device)):
+        fresh = ~known[places.cpu()]
+        places, result = places[fresh.to(places.device)], result.take(fresh.to(result.success.device))
+        if isinstance(session.model, Averaged):
+            result = confirmed(result, part.take(places), session.model)
+        some = rows[places.cpu()]
+        if held is not None and len(some):
+            held.add(place, some, result)
+        yield some, result
+
+
+def _returned(found: CascadeResult, x: Tensor, y: Tensor, labels: bool) -> Tensor | tuple[Tensor, Tensor]:
+    """Return what AutoAttack returns, where the inputs are."""
+    x_adv = found.best.x_adv.to(x.device)
+    return (x_adv, found.best.prediction.to(y)) if labels else x_adv
+
+
 def _device(model: Model) -> torch.device | None:
-    """Where a module's parameters are; None for what has none."""
+    """Return the device of a module's parameters; None for what has none."""
     parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
     return None if parameter is None else parameter.device
 
 
-def _slopes(model: Model, problem: Problem) -> bool:
-    """Whether the answers of a model carry gradients; one that says it has fewer abilities is not asked."""
+def _has_gradients(model: Model, problem: Problem) -> bool:
+    """Return whether the answers of a model carry gradients; one that says it has none is not asked."""
     if ability_of(model) != "gradients":
-        return True
+        return True  # the attacks were chosen by what it says
     devices = [problem.x.device] if problem.x.is_cuda else []
     with (
         torch.random.fork_rng(devices=devices),  # a random model draws as if it had not been asked

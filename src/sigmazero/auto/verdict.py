@@ -1,125 +1,225 @@
-"""What a gate says: the record, and texts made of it for machines (JSON, JUnit) and for people (a line, Markdown)."""
+"""The verdict of a gate: a record for machines, and texts made of it for people."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from typing import Any
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
+from typing import Annotated, Any, Literal
 
-from sigmazero.auto.report import CascadeReport
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+from sigmazero.auto.result import CascadeResult
+from sigmazero.core.domain import Unit
+from sigmazero.core.findings import Severity
 from sigmazero.core.messages import visible
 from sigmazero.report.tables.text import markdown, number, percent
 
+Share = Annotated[float, Field(ge=0, le=1)]
+Natural = Annotated[int, Field(ge=0)]
+Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
-@dataclass(frozen=True)
-class GateVerdict:
-    """The end of a gate; `document` is its record as the JSON has it, `report` the cascade's with every point found."""
 
-    document: dict[str, Any]
-    report: CascadeReport
+class Record(BaseModel):
+    """A part of the record: its fields and no others."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Question(Record):
+    """What was asked. Bounds are numbers, or hashes of bounds that differ between features.
+
+    needed     rows that must stay right
+    lower_end  whether the lower end of the interval had to reach `at_least`, and not the figure alone
+    """
+
+    eps: Annotated[int, Field(ge=1)] | None
+    unit: Unit
+    seed: int
+    precision: str
+    bounds: tuple[float | str, float | str]
+    mask: Hash | None
+    space: Hash | None
+    at_least: Share | None
+    lower_end: bool
+    needed: Natural | None
+    allow: tuple[str, ...]
+
+
+class Figure(Record):
+    """The share of all rows that are right and that no attack fooled with k changes: an upper bound.
+
+    tried      how many of them every attack has tried; fewer than `count` if the cascade ended early
+    low, high  the ends of Wilson's 95 % interval: about the choice of the rows, not about stronger attacks
+    proved     rows that are proved to stay right; None where no proofs were given
+    """
+
+    k: float
+    value: Share
+    count: Natural
+    of: Natural
+    tried: Natural
+    low: Share
+    high: Share
+    proved: Natural | None
+
+
+class Member(Record):
+    """One attack: rows that it was run on, rows that it improved or fooled, rows that are right after it, queries."""
+
+    name: str
+    version: int
+    parameters: dict[str, Any]
+    attacked: Natural
+    improved: Natural
+    robust_after: Natural | None
+    queries: Natural
+
+
+class RecordedFinding(Record):
+    """A finding; `allowed` says whether the caller accepted it."""
+
+    code: Annotated[str, Field(pattern="^SZ[0-9]{3}$")]
+    title: str
+    detail: str
+    fix: str
+    severity: Severity
+    allowed: bool
+
+
+class ModelId(Record):
+    """The model by its name and the hashes of its weights and code; None where there is nothing to hash."""
+
+    name: str
+    weights: Hash | None
+    code: Hash | None
+
+
+class DataId(Record):
+    """The rows: how many, and the hashes of inputs and labels (`content`) and of the row numbers (`ids`)."""
+
+    name: str
+    rows: Natural
+    content: Hash
+    ids: Hash
+
+
+class Times(Record):
+    """Everything that depends on the clock."""
+
+    began: str
+    ended: str
+    seconds: dict[str, float]
+
+
+class Verdict(Record):
+    """The outcome of a gate: a record, which is the same in a second run but for `times`.
+
+    `result` has the points that were found. `Verdict.model_validate_json` reads a record that `to_json` wrote, and
+    `Verdict.model_json_schema()` describes it.
+
+    outcome   "below" wins over "findings"; "measured" if no least robust accuracy was asked for
+    complete  whether every attack ran to its end; False if it was certain before that too few rows stay right
+    figure    robust accuracy under eps changes; without eps, `curve` has it at several numbers of changes
+    cascade   the list of attacks and its number; `left_out` are those that it went without
+    """
+
+    format: Literal["sigmazero gate"] = "sigmazero gate"
+    version: Literal[1] = 1
+    outcome: Literal["passed", "below", "findings", "measured"]
+    exit_code: Literal[0, 1, 3]
+    complete: bool
+    question: Question
+    figure: Figure | None
+    curve: tuple[Figure, ...]
+    median_l0: float | None
+    clean_accuracy: Share | None
+    cascade: str
+    left_out: tuple[str, ...]
+    members: tuple[Member, ...]
+    findings: tuple[RecordedFinding, ...]
+    model: ModelId
+    data: DataId
+    environment: dict[str, Any]
+    times: Times
+    _result: CascadeResult | None = PrivateAttr(None)
 
     @property
-    def exit_code(self) -> int:
-        """0 where all is well, 1 below what was asked for, 3 where findings forbid to believe the figure."""
-        return int(self.document["exit_code"])
+    def result(self) -> CascadeResult:
+        """Return what the cascade found, with every point."""
+        if self._result is None:
+            raise ValueError("a verdict that was read from a record has no points; run the gate again")
+        return self._result
 
     @property
     def passed(self) -> bool:
-        """Whether nothing stands in the way."""
+        """Return whether the exit code is 0."""
         return self.exit_code == 0
 
     @property
     def robust_accuracy(self) -> float | None:
-        """Share of the rows that stay right under eps changes, as far as the cascade ran; None without an eps."""
-        found = self.document["robust_accuracy"]
-        return None if found is None else float(found["value"])
+        """Return the share of rows that stay right under eps changes, as far as the cascade ran; None without eps."""
+        return None if self.figure is None else self.figure.value
 
-    def json(self) -> str:
-        """The record as text."""
-        return json.dumps(self.document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    @property
+    def blocking(self) -> list[RecordedFinding]:
+        """Return the errors that were not accepted: with them a high figure means little."""
+        return [each for each in self.findings if each.severity == "error" and not each.allowed]
+
+    def to_json(self) -> str:
+        """Return the record as text."""
+        return self.model_dump_json(indent=2) + "\n"
 
     def __str__(self) -> str:
-        """One line: what it comes to, and by which figures."""
-        found, asked = self.document, self.document["question"]
-        codes = ", ".join(sorted({each["code"] for each in _blocking(found)}))
-        words = {"below": "failed", "findings": f"not to be believed ({codes})"}
-        wanted = "" if asked["at_least"] is None else f", at least {percent(asked['at_least'])} wanted"
-        return f"{words.get(found['outcome'], found['outcome'])}: {figure(found)}{wanted}"
+        """Return one line: the outcome, and the figures behind it."""
+        codes = ", ".join(sorted({each.code for each in self.blocking}))
+        words = {"below": "failed", "findings": f"inconclusive ({codes})"}
+        asked = self.question
+        what = "lower end of at least" if asked.lower_end else "at least"
+        wanted = "" if asked.at_least is None else f", {what} {percent(asked.at_least)} wanted"
+        return f"{words.get(self.outcome, self.outcome)}: {self._measured()}{wanted}"
 
-    def markdown(self) -> str:
-        """A summary for a pull request."""
-        found, model = self.document, self.document["model"]
-        mark = "✅" if self.passed else "❌"
-        lines = [f"## {mark} {_plain(model['name'])} on {_plain(found['data']['name'])}", "", _plain(str(self)), ""]
-        lines += [markdown(_rows(found)), ""]
-        for each in found["findings"]:
-            accepted = ", accepted" if each["allowed"] else ""
-            lines += [f"- **{each['code']}** ({each['severity']}{accepted}): {_plain(each['detail'])}"]
-        lines += [""] if found["findings"] else []
-        hashes = {"weights": model["weights"], "model code": model["code"], "data": found["data"]["content"]}
+    def _measured(self) -> str:
+        """Return the figure in words, with its interval."""
+        robust, asked = self.figure, self.question
+        if robust is None:
+            return f"median l0 {number(self.median_l0, 1)} of {self.data.rows} rows"
+        unit = "pixels" if asked.unit == "pixel" else "features"
+        known = f"{percent(robust.value)} of {robust.of} rows"
+        if not self.complete:
+            known = f"between {percent(robust.tried / robust.of)} and {known}, ended when that was certain"
+        elif robust.proved is not None:
+            exact = robust.proved == robust.count
+            least = percent(robust.proved / robust.of)
+            known = f"exactly {known}, which is proved" if exact else f"between {least} (proved) and {known}"
+        ends = f"95 % interval {percent(robust.low)} to {percent(robust.high)}"
+        return f"robust accuracy under {asked.eps} {unit} {known} ({ends})"
+
+    def to_markdown(self) -> str:
+        """Return a summary for a pull request."""
+        mark, eps = "✅" if self.passed else "❌", self.question.eps
+        rows = [
+            {
+                "attack": each.name,
+                "attacked": f"{each.attacked}",
+                "improved" if eps is None else "fooled": f"{each.improved}",
+                **(
+                    {} if each.robust_after is None else {"right after it": percent(each.robust_after / self.data.rows)}
+                ),
+                "queries": f"{each.queries:,}",
+            }
+            for each in self.members
+        ]
+        lines = [f"## {mark} {_plain(self.model.name)} on {_plain(self.data.name)}", "", _plain(str(self)), ""]
+        lines += [markdown(rows), ""]
+        for each in self.findings:
+            lines.append(
+                f"- **{each.code}** ({each.severity}{', accepted' if each.allowed else ''}): {_plain(each.detail)}"
+            )
+        lines += [""] if self.findings else []
+        hashes = {"weights": self.model.weights, "model code": self.model.code, "data": self.data.content}
         known = ", ".join(f"{name} `{value[:12]}`" for name, value in hashes.items() if value)
-        made = f"{found['cascade']['version']}, seed {found['question']['seed']}"
-        return "\n".join([*lines, f"{made}, sigmazero {found['environment']['sigmazero']}; {known}", ""])
-
-    def junit(self) -> str:
-        """The same for whatever reads JUnit's XML: a test case for the figure, and one for the findings."""
-        found, blocking = self.document, _blocking(self.document)
-        seconds = f"{sum(found['times']['seconds'].values()):.3f}"
-        failed = found["outcome"] == "below"
-        counts = {"tests": "2", "failures": str(int(failed)), "errors": str(int(bool(blocking))), "skipped": "0"}
-        top = Element("testsuites", counts)
-        stamp = found["times"]["began"][:19]
-        suite = SubElement(top, "testsuite", {"name": "sigmazero", **counts, "time": seconds, "timestamp": stamp})
-        name = visible(f"{found['model']['name']} on {found['data']['name']}")
-        case = SubElement(suite, "testcase", {"classname": name, "name": "robust accuracy", "time": seconds})
-        if failed:
-            SubElement(case, "failure", {"type": "below", "message": visible(str(self))})
-        SubElement(case, "system-out").text = visible(str(self))
-        case = SubElement(suite, "testcase", {"classname": name, "name": "findings", "time": "0"})
-        if blocking:
-            said = "; ".join(f"{each['code']} {each['title']}" for each in blocking)
-            text = "\n".join(f"{each['code']}: {each['detail']} Fix: {each['fix']}" for each in blocking)
-            SubElement(case, "error", {"type": "findings", "message": visible(said)}).text = visible(text)
-        indent(top)
-        return '<?xml version="1.0" encoding="utf-8"?>\n' + tostring(top, encoding="unicode") + "\n"
-
-
-def figure(found: dict[str, Any]) -> str:
-    """The figure of a record in words, with its interval."""
-    robust, asked = found["robust_accuracy"], found["question"]
-    if robust is None:
-        return f"median l0 {number(found['median_l0'], 1)} of {found['data']['rows']} rows"
-    unit = "pixels" if asked["unit"] == "pixel" else "features"
-    ends = f"95 % interval {percent(robust['interval']['low'])} to {percent(robust['interval']['high'])}"
-    known = f"{percent(robust['value'])} of {robust['of']} rows"
-    if found["complete"] and robust["proved"] is not None:
-        least = percent(robust["proved"] / robust["of"])
-        exact = robust["proved"] == robust["count"]
-        known = f"exactly {known}, which is proved" if exact else f"between {least} (proved) and {known}"
-    if not found["complete"]:
-        known = f"between {percent(robust['at_least'] / robust['of'])} and {known}, ended when that was certain"
-    return f"robust accuracy under {asked['eps']} {unit} {known} ({ends})"
-
-
-def _blocking(found: dict[str, Any]) -> list[dict[str, Any]]:
-    return [each for each in found["findings"] if each["severity"] == "error" and not each["allowed"]]
-
-
-def _rows(found: dict[str, Any]) -> list[dict[str, str]]:
-    rows = found["data"]["rows"]
-    return [
-        {
-            "member": each["name"],
-            "attacked": f"{each['attacked']}",
-            "fooled" if found["question"]["eps"] is not None else "improved": f"{each['improved']}",
-            **({} if each["robust_after"] is None else {"right after it": percent(each["robust_after"] / rows)}),
-            "queries": f"{each['queries']:,}",
-        }
-        for each in found["members"]
-    ]
+        made = f"{self.cascade}, seed {self.question.seed}, sigmazero {self.environment['sigmazero']}"
+        return "\n".join([*lines, f"{made}; {known}", ""])
 
 
 def _plain(text: str) -> str:
-    """A text that others chose, as one line without markup of its own."""
+    """Return a text from outside as one line without markup of its own."""
     return " ".join(visible(text).replace("<", "&lt;").replace("|", "\\|").replace("`", "'").split())

@@ -38,7 +38,6 @@ class ModelCard:
     boards      the boards it stands on
     sha256      of its weights, whatever file they are in
     accuracy    what it is said to have on clean inputs, in %
-    random      whether it answers differently when asked twice: what counts is then the vote of some draws
     """
 
     name: str
@@ -51,7 +50,6 @@ class ModelCard:
     lower: Lower | None
     told: dict[str, str]
     links: dict[str, str]
-    random: bool = False
 
     @property
     def spec(self) -> ModelSpec:
@@ -91,7 +89,6 @@ class CardFile(Table):
     weights: Text | None = None
     normalize: Text | None = None
     accuracy: Number | None = None
-    random: bool = False
     lower: LowerTable | None = None
     title: Text | None = None
     authors: Text | None = None
@@ -124,7 +121,6 @@ def read_card(path: Path) -> ModelCard:
         None if lower is None else Lower(lower.file, lower.method, lower.url),
         {key.replace("_", " "): getattr(held, key) for key in TOLD if getattr(held, key) is not None},
         {key: getattr(held, key) for key in LINKS if getattr(held, key) is not None},
-        held.random,
     )
     for file in card.files:
         if not _FILE.fullmatch(file):

@@ -7,7 +7,6 @@ import shutil
 import warnings
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sigmazero.auto.cascade import SparseAutoAttack
-from sigmazero.auto.draws import Voted
+from sigmazero.auto import SparseAutoAttack
 from sigmazero.bench.constraints import Allowed, keep
 from sigmazero.bench.identity import hash_file
 from sigmazero.bench.loader import Loader
@@ -36,7 +34,7 @@ from sigmazero.run.check import check
 from sigmazero.store.facts import Facts, Floats
 from sigmazero.store.store import Store
 
-STRAYS = "SZ003"  # such a model answers otherwise when asked again: nothing can be replayed
+RANDOM = "SZ003"  # such a model answers otherwise when asked again: nothing can be replayed
 
 
 @dataclass(frozen=True)
@@ -75,8 +73,6 @@ def add(
         old = board.entry(slug)
         if (old / CARD).exists() and board.card(slug).sha256 != made.sha256:
             raise BoardError(f"{old / CARD} is another model of that name, with other weights; choose another name")
-        if (old / CARD).exists() and board.card(slug).random != made.random:
-            raise BoardError(f"{card}: random is otherwise in {old / CARD}, whose points stay; choose another name")
         findings = {name: _examined(board, name, made, network, loader) for name in made.boards}
         told = [each for path in stores for each in said_of(path, made.sha256)]
         _refuse([*told, *(each for found in findings.values() for each in found)], allow)
@@ -139,45 +135,30 @@ def _cascade(
     if version is None:
         return [], []
     rows, rules, allowed = board.rows(name, loader), board.boards[name], board.allowed(name, loader)
-    random = isinstance(network, Voted)
     how = {"bounds": allowed.bounds, "space": allowed.space, "unit": rules.unit, "device": loader.device}
-    adversary = SparseAutoAttack(
-        network.model if random else network,
-        *("L0", None),
-        version="rand" if random else version,
-        verbose=False,
-        **how,  # type: ignore[arg-type]
-    )
-    adversary.doctor = False  # it was asked already
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="SZ")  # they are gathered here
-        points = adversary.run_standard_evaluation(*on_device(rows, loader), bs=batch_size).cpu()
-    names = adversary.report.found_by
-    said = f"SparseAutoAttack {adversary.report.version}"
+    adversary = SparseAutoAttack(network, "L0", None, version=version, verbose=False, **how)  # type: ignore[arg-type]
+    images, labels = on_device(rows, loader)
+    found = adversary.run(images, labels, batch_size=batch_size, ids=rows.ids, findings=[])  # the doctor was asked
+    points, names = found.best.x_adv, found.found_by
+    said = f"SparseAutoAttack {found.cascade}"
     claims = [
         Claim(f"{member} ({said})", places, points[torch.from_numpy(places)])
         for member in dict.fromkeys(name for name in names if name)
         for places in [np.array([place for place, name in enumerate(names) if name == member], np.int64)]
     ]
-    return claims, list(adversary.report.findings)
+    return claims, list(found.findings)
 
 
 def _examined(board: Leaderboard, name: str, card: ModelCard, network: nn.Module, loader: Loader) -> list[Finding]:
-    """What the doctor says of a model; one that is random must be said to be, and its vote may not be random."""
+    """Return what the doctor finds; a model with random answers is refused."""
     images, labels = on_device(board.rows(name, loader), loader)
     allowed, entry = board.allowed(name, loader), find(card.model)
     known = None if entry is None else entry.clean_accuracy or entry.implied_accuracy
-    asked = partial(examine, images=images, labels=labels, bounds=allowed.bounds, space=allowed.space)
-    found = asked(network, claimed=known if card.accuracy is None else card.accuracy)
-    if any(each.code == STRAYS for each in found):
-        why = "it draws from elsewhere than torch's generators" if card.random else "say random = true in its card"
-        raise BoardError(f"{STRAYS}: the model answers differently when asked twice, and cannot be replayed; {why}")
-    if not isinstance(network, Voted):
-        return found
-    alone = asked(network.model)
-    if all(each.code != STRAYS for each in alone):
-        raise BoardError(f"{card.name} says random = true and answers the same when asked twice; leave it out")
-    return found + [each for each in alone if each.code not in (STRAYS, *(same.code for same in found))]
+    claimed = known if card.accuracy is None else card.accuracy
+    found = examine(network, images, labels, bounds=allowed.bounds, space=allowed.space, claimed=claimed)
+    if any(each.code == RANDOM for each in found):
+        raise BoardError(f"{RANDOM}: the model answers differently when asked twice, so its points cannot be replayed")
+    return found
 
 
 def _refuse(findings: Iterable[Finding], allow: Collection[str]) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 from torch import Tensor, nn
 
 from sigmazero import models
-from sigmazero.auto.draws import Voted
 from sigmazero.bench import identity
 from sigmazero.bench.cells import about
 from sigmazero.bench.constraints import Allowed
@@ -32,10 +31,7 @@ FORMAT = "board 1"
 
 
 def load_network(card: ModelCard, folder: Path, loader: Loader) -> nn.Module:
-    """The model of a card, whose files lie in a folder; refused if it is code that is not trusted, or other weights.
-
-    A random model comes as the vote of its draws, which can be asked again.
-    """
+    """The model of a card, whose files lie in a folder; refused if it is code that is not trusted, or other weights."""
     refuse_untrusted([card.spec], loader.trust)
     spec = card.model if card.code_file is None else f"{folder / card.model}"
     weights = None if card.weights is None else folder / card.weights
@@ -47,7 +43,7 @@ def load_network(card: ModelCard, folder: Path, loader: Loader) -> nn.Module:
             f"{folder}: the weights of {card.name} here have sha256 {found}, its card says {card.sha256[:12]}...; "
             "the card or the weights are other ones"
         )
-    return Voted(network).eval() if card.random else network
+    return network
 
 
 def describe(
@@ -63,7 +59,7 @@ def describe(
         **({"space": said["space"]} if said["space"] else {}),
         "format": FORMAT,
         "attack": {"class": "Submission", "version": 1, "parameters": parameters},
-        "model": {"weights": card.sha256, "code": {"random": True} if card.random else {}},
+        "model": {"weights": card.sha256, "code": {}},
         "data": rows.content_hash,
         "ids": identity.hash_integers(rows.ids),
         "targets": None,

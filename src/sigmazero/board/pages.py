@@ -14,7 +14,7 @@ from sigmazero.core.model import ABILITIES
 from sigmazero.models import find
 from sigmazero.report.site import entry_page, score_page
 from sigmazero.report.site.folder import place_site
-from sigmazero.report.site.scores import MAIN, RANDOM, EntryCard, Score, ScoreBoard, boards_of
+from sigmazero.report.site.scores import MAIN, EntryCard, Score, ScoreBoard, boards_of
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.proofs import Proof
 from sigmazero.store.store import Store
@@ -89,7 +89,7 @@ def _score(shown: EntryCard, card: ModelCard, folder: Path, rules: BoardRules, b
     ability = best.cells[0].parameters.get("ability")
     return Score(
         shown,
-        RANDOM if card.random else MAIN if ability == ABILITIES[0] else f"{ability}-only",
+        MAIN if ability == ABILITIES[0] else f"{ability}-only",
         best.facts.row,
         best.facts.label,
         best.changes,

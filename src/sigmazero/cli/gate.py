@@ -1,4 +1,4 @@
-"""What `sigmazero auto` tells before, while and after it runs, and the files it leaves for a pipeline."""
+"""What `sigmazero auto` prints before, while and after it runs, and the files it writes."""
 
 import contextlib
 from collections.abc import Sequence
@@ -9,17 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from sigmazero.auto import CascadeReport, GateVerdict, SparseAutoAttack
-from sigmazero.auto.bounds import GateProofs
-from sigmazero.auto.document import GateModel
-from sigmazero.auto.estimate import MemberCost, estimate_cascade
-from sigmazero.auto.gating import judge
-from sigmazero.auto.terms import GateTerms
+from sigmazero.auto import CascadeResult, SparseAutoAttack, Verdict
+from sigmazero.bench.forecast import ROWS, seconds_per_query
 from sigmazero.cli import console, options
 from sigmazero.cli.allowed import show_changes
 from sigmazero.cli.results import show_findings, write_result
 from sigmazero.core.files import replacing, same_file, writable
-from sigmazero.core.findings import Finding
+from sigmazero.core.findings import Finding, gating
 from sigmazero.core.metrics import median
 from sigmazero.data import Rows
 from sigmazero.report.status import duration
@@ -28,49 +24,45 @@ from sigmazero.report.tables.text import interval, number, rich_table
 FailUnder = Annotated[
     float | None, typer.Option(metavar="P", help="Exit code 1 if robust accuracy is below P percent; needs --eps.")
 ]
-Complete = Annotated[bool, typer.Option("--complete", help="Go on to the end although --fail-under is lost before.")]
-CostOnly = Annotated[bool, typer.Option("--dry-run", help="Say what it would cost at most, and run nothing.")]
+LowerEnd = Annotated[
+    bool, typer.Option("--lower-end", help="Compare the lower end of the 95 % interval with --fail-under.")
+]
+Complete = Annotated[bool, typer.Option("--complete", help="Finish even when --fail-under can no longer be met.")]
+CostOnly = Annotated[bool, typer.Option("--dry-run", help="Print what it would cost at most, and run nothing.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the record there as JSON.")]
-JunitFile = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit report there (XML).")]
 MarkdownFile = Annotated[
     Path | None, typer.Option("--markdown", metavar="FILE", help="Write a summary for a pull request there.")
 ]
 ProofsStore = Annotated[
     Path | None,
-    typer.Option("--proofs", metavar="STORE", help="Lower bounds that sigmazero certify --store proved, or will."),
-]
-CertifySeconds = Annotated[
-    float | None,
-    typer.Option("--certify", metavar="S", help="Try S seconds to prove each row that stays right; needs --eps."),
+    typer.Option("--proofs", metavar="STORE", help="Lower bounds that sigmazero certify --store proved."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the verdict alone, in one line.")]
 
 
 @dataclass(frozen=True)
 class GateFiles:
-    """Where results go: the points found, the record, and its two other forms."""
+    """Where results go: the points found, the record, and the summary."""
 
     out: Path | None = None
     json: Path | None = None
-    junit: Path | None = None
     markdown: Path | None = None
 
     def check(self, **read: str | Path | None) -> None:
-        """Refuse a place that is read, or is named twice, or cannot be written to; before the run, not after it."""
+        """Refuse a file that is read, or is given twice, or cannot be written to; before the run, not after it."""
         taken: dict[str, str | Path | None] = {**read, "out": self.out}
-        for option, path in (("json", self.json), ("junit", self.junit), ("markdown", self.markdown)):
+        for option, path in (("json", self.json), ("markdown", self.markdown)):
             for other, given in taken.items():
                 if path is not None and given is not None and same_file(path, Path(given)):
-                    raise ValueError(f"--{option} {path} is what --{other} names too; name another file")
+                    raise ValueError(f"--{option} {path} is the file of --{other} too; name another file")
             if path is not None:
                 writable(path)
             taken[option] = path
 
-    def write(self, verdict: GateVerdict, rows: Rows, title: str) -> list[Path]:
+    def write(self, verdict: Verdict, rows: Rows, title: str) -> list[Path]:
         """Write them all."""
-        written = write_result(self.out, verdict.report.result, rows, None, title, verdict.json())
-        texts = ((self.json, verdict.json), (self.junit, verdict.junit), (self.markdown, verdict.markdown))
-        for path, text in texts:
+        written = write_result(self.out, verdict.result.best, rows, None, title, verdict.to_json())
+        for path, text in ((self.json, verdict.to_json), (self.markdown, verdict.to_markdown)):
             if path is not None:
                 with replacing(path) as part:
                     part.write_text(text(), encoding="utf-8")
@@ -78,120 +70,101 @@ class GateFiles:
         return written
 
 
-def files(
-    out: Path | None, json: Path | None, junit: Path | None, markdown: Path | None, model: str, read: dict[str, Any]
-) -> GateFiles:
-    """Where results go; refused where that is read, as the model's code and these files are."""
+def files(out: Path | None, json: Path | None, markdown: Path | None, model: str, read: dict[str, Any]) -> GateFiles:
+    """Return where results go; refused where that is read, as the model's code and these files are."""
     taken = {**read, "model": options.code_file(model)}
-    found = GateFiles(options.destination(out, **taken), json, junit, markdown)
+    found = GateFiles(options.destination(out, **taken), json, markdown)
     found.check(**taken)
     return found
 
 
-def terms(fail_under: float | None, allow: Sequence[str] | None, complete: bool) -> GateTerms:
-    """What must hold, from percent.
+def share(fail_under: float | None, eps: int | None, lower_end: bool) -> float | None:
+    """Return the least share of rows that must stay right, from percent.
 
-    >>> terms(60.5, None, False).at_least
+    >>> share(60.5, 24, False)
     0.605
     """
-    if fail_under is not None and (not 0 <= fail_under <= 100 or 0 < fail_under < 1):
+    if fail_under is None:
+        if lower_end:
+            raise ValueError("--lower-end needs --fail-under P, the percentage that the lower end must reach")
+        return None
+    if not 0 <= fail_under <= 100 or 0 < fail_under < 1:
         raise ValueError(f"--fail-under {fail_under:g} must be in percent: 0, or 1 to 100, such as 60")
-    share = None if fail_under is None else float(Fraction(str(fail_under)) / 100)
-    return GateTerms(share, tuple(allow or ()), complete)
+    if eps is None:
+        raise ValueError("--fail-under needs a number of changes; add --eps K, such as --eps 24")
+    return float(Fraction(str(fail_under)) / 100)
 
 
-def show_estimate(cascade: SparseAutoAttack, rows: Rows, table: bool) -> None:
-    """Say what the cascade costs at most: as the result of a dry run a table, else a line for people."""
-    costs = estimate_cascade(cascade, rows)
-    queries, seconds = sum(one.queries for one in costs), sum(one.seconds for one in costs)
-    most = f"at most {queries:,} queries a row, {queries * len(rows):,} in all"
-    line = f"{most}, about {duration(seconds)} here; less for every row that is fooled"
+def show_estimate(auto: SparseAutoAttack, rows: Rows, table: bool) -> None:
+    """Print what the cascade costs at most: a table for a dry run, else a line."""
+    few = rows.images[:ROWS] if auto.device is None else rows.images[:ROWS].to(auto.device)
+    most, each = auto.most(rows.images, rows.labels), seconds_per_query(auto.model, few)
+    queries = sum(most.values())
+    seconds = queries * len(rows) * each
+    line = (
+        f"at most {queries:,} queries a row, {queries * len(rows):,} in all, about {duration(seconds)} here; less for "
+        "every row that is fooled"
+    )
     if not table:
         console.tell(line)
         return
-    console.out().print(rich_table(_estimate_rows(costs), left=["member"]))
+    lines = [
+        {
+            "member": name,
+            "queries a row": f"{count:,}",
+            "queries": f"{count * len(rows):,}",
+            "time": duration(count * len(rows) * each),
+        }
+        for name, count in most.items()
+    ]
+    console.out().print(rich_table(lines, left=["member"]))
     console.say(f"{line}; nothing was run")
 
 
-def _estimate_rows(costs: Sequence[MemberCost]) -> list[dict[str, str]]:
-    return [
-        {
-            "member": one.name,
-            "queries a row": f"{one.queries:,}",
-            "queries": f"{one.queries * one.rows:,}",
-            "time": duration(one.seconds),
-        }
-        for one in costs
-    ]
-
-
-def check(cascade: SparseAutoAttack, rows: Rows, wanted: GateTerms, proofs: GateProofs) -> None:
-    """Refuse at once what cannot be judged or proved, and an input outside its space."""
-    proofs.check(cascade, rows)
-    if wanted.at_least is not None and cascade.eps is None:
-        raise ValueError("--fail-under needs a number of changes; add --eps K, such as --eps 24")
-    if cascade.allowed.space is not None:
-        cascade.allowed.pose(rows.images, rows.labels, unit=cascade.unit)
-
-
-def run_gate(
-    cascade: SparseAutoAttack,
-    rows: Rows,
-    name: str,
-    wanted: GateTerms,
-    findings: list[Finding],
-    files: GateFiles,
-    proofs: GateProofs,
-    *,
-    quiet: bool,
-    batch_size: int,
-    state: Path | None,
-) -> None:
-    """Run a cascade, write and show what it found, and end with the exit code of its verdict."""
-    show_findings(wanted.blocking(findings) if quiet else findings)
+@contextlib.contextmanager
+def keeping(store: Path | None) -> Any:
+    """Say what is kept when the run is stopped by Ctrl-C; the lines of the attacks go where progress goes."""
     try:
-        if not quiet:
-            show_estimate(cascade, rows, table=False)
-        # The lines of the members are not the result: they go where progress goes.
         with contextlib.redirect_stdout(console.Aside()):
-            how: Any = {"batch_size": batch_size, "state_path": state, "progress": not quiet, "proofs": proofs}
-            model = GateModel.of(cascade.model, name, proofs.spec)
-            verdict = judge(cascade, rows, model, wanted, findings, **how)
+            yield
     except KeyboardInterrupt:
-        kept = "--state FILE would have kept it" if state is None else f"in {state}. To go on: {console.again()}"
+        kept = "--store FILE would have kept it" if store is None else f"in {store}. To go on: {console.again()}"
         console.tell(f"stopped; what is finished: {kept}")
         raise
-    title = f"SparseAutoAttack against {name} on {rows.name}"
+
+
+def show_doctor(findings: Sequence[Finding], allow: Sequence[str], quiet: bool) -> None:
+    """Print what the doctor found; only errors that were not accepted, if `quiet`."""
+    show_findings(gating(findings, allow) if quiet else list(findings))
+
+
+def end(verdict: Verdict, auto: SparseAutoAttack, rows: Rows, files: GateFiles, quiet: bool) -> None:
+    """Write and print what was found, and end with the exit code of the verdict."""
+    found, title = verdict.result, f"SparseAutoAttack against {verdict.model.name} on {rows.name}"
     written = files.write(verdict, rows, title)
     if not quiet:
-        _show(verdict.report, title)
-        _show_proved(verdict)
-        show_changes(verdict.report.result, rows, cascade.allowed.space)
-    later = list(verdict.report.findings)
-    show_findings(wanted.blocking(later) if quiet else later)
+        _show(found, title)
+        for each in (verdict.figure, *verdict.curve):
+            if each is not None and each.proved is not None:
+                ends = interval(each.proved / each.of, each.value)
+                console.say(f"robust at {each.k:g}: {ends}; the lower end is proved")
+        show_changes(found.best, rows, auto.allowed.space)
+    show_doctor([each for each in found.findings if each.code == "SZ014"], verdict.question.allow, quiet)
     for file in written if not quiet else ():
         console.show_path(file)
-    if quiet or wanted.at_least is not None or not verdict.passed:
+    if quiet or verdict.question.at_least is not None or not verdict.passed:
         console.say(str(verdict), style=None if verdict.passed else "red")
     if not verdict.passed:
         raise typer.Exit(verdict.exit_code)
 
 
-def _show_proved(verdict: GateVerdict) -> None:
-    """Where the truth lies, if something was proved."""
-    robust = verdict.document["robust_accuracy"]
-    known = [{"k": verdict.report.eps, **robust}] if robust is not None else verdict.document["curve"]
-    for each in known:
-        if each["proved"] is not None:
-            ends = interval(each["proved"] / each["of"], each["value"])
-            console.say(f"robust at {each['k']:g}: {ends}; the lower end is proved")
-
-
-def _show(report: CascadeReport, title: str) -> None:
+def _show(found: CascadeResult, title: str) -> None:
     console.say(title, style="bold")
-    console.say(report.headline)
-    console.out().print(rich_table(report.rows(), down=True))
-    if report.eps is None:
-        console.say(f"median l0 {number(report.result.median_l0, 1)}")
-        if report.cost is not None:
-            console.say(f"median cost {number(median(report.result.cost.double().numpy()), 2)}")
+    console.say(found.headline)
+    console.out().print(rich_table(found.table(), down=True))
+    if found.exact:
+        console.say(found.exact)
+    if found.eps is None:
+        console.say(f"median l0 {number(found.best.median_l0, 1)}")
+        if found.costs:
+            console.say(f"median cost {number(median(found.best.cost.double().numpy()), 2)}")

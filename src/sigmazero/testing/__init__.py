@@ -4,8 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from sigmazero.auto.gating import gate
-from sigmazero.auto.verdict import GateVerdict
+from sigmazero.auto import Verdict, gate
 from sigmazero.data import Rows
 
 __all__ = ["assert_robust"]
@@ -13,10 +12,10 @@ __all__ = ["assert_robust"]
 
 def assert_robust(
     model: object, data: Rows | tuple[Tensor, Tensor] | str, eps: int, at_least: float, **how: Any
-) -> GateVerdict:
-    """Fail unless this share of the rows stays right under eps changes; `how` is all that `sz.gate` takes besides.
+) -> Verdict:
+    """Fail unless this share of the rows stays right under eps changes; `how` is whatever else `sz.gate` takes.
 
-    A finding of severity error that `allow` does not name fails too: the figure could not be believed.
+    An error that `allow` does not name fails too: the figure would mean little.
 
     >>> import torch
     >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -28,10 +27,6 @@ def assert_robust(
     __tracebackhide__ = True  # pytest shows the line of the test, not this one
     verdict = gate(model, data, eps, at_least, **how)
     if not verdict.passed:
-        findings = [
-            f"{found['code']}: {found['detail']} Fix: {found['fix']}"
-            for found in verdict.document["findings"]
-            if found["severity"] == "error" and not found["allowed"]
-        ]
+        findings = [f"{each.code}: {each.detail} Fix: {each.fix}" for each in verdict.blocking]
         raise AssertionError("\n".join([str(verdict), *findings]))
     return verdict
