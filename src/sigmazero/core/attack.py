@@ -1,4 +1,4 @@
-"""What every attack is: a frozen dataclass of hyper-parameters with `init` and `step`."""
+"""The contract of attacks: a frozen dataclass of hyper-parameters with `init` and `step`."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
@@ -43,13 +43,13 @@ class RunOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Attack(ABC):
-    """The contract: state in, state out, and the model only through the oracle.
+    """A method: each step takes a state and returns a new one, and asks the model through the oracle alone.
 
     A state is a dataclass of tensors whose first dimension is the batch (fields may be None). Two field names mean
     something to the driver: rows marked in `done` leave; `own` is the point the method would return by its own rule
     where that is not the sparsest adversarial point it queried, which the oracle keeps anyway.
     A step may not read a tensor's value on the host, unless the class says `capturable = False`.
-    An attack made of several phases names them in `phases`; then their steps are taken, not its own.
+    An attack made of several phases lists them in `phases`; then their steps are taken, not its own.
     """
 
     name: str
@@ -57,13 +57,13 @@ class Attack(ABC):
 
     kind: ClassVar[Literal["minimum-norm", "budget"]] = "minimum-norm"
     goals: ClassVar[tuple[GoalName, ...]] = ("untargeted", "targeted")
-    needs: ClassVar[Ability] = "gradients"  # the least ability of a model that it can work with
+    needs: ClassVar[Ability] = "gradients"  # the least that a model must give it
     capturable: ClassVar[bool] = True
     keeps_own: ClassVar[bool] = False
-    finite_box: ClassVar[bool] = False  # whether it moves features to the ends of the box, or draws between them
-    spaces: ClassVar[bool] = True  # whether it copes with an oracle that asks about the nearest legal point
-    takes: ClassVar[frozenset[str]] = frozenset()  # which of `start` and `pool` it begins from; others are refused
-    unroll: ClassVar[int] = 5  # steps recorded together: the launch and the copies around a recording are shared
+    finite_box: ClassVar[bool] = False  # whether it needs finite ends: it moves features there, or draws between them
+    spaces: ClassVar[bool] = True  # whether it works where the oracle asks about the nearest legal point
+    takes: ClassVar[frozenset[str]] = frozenset()  # which of `start` and `pool` it uses; others are refused
+    unroll: ClassVar[int] = 5  # steps captured together: they share a launch and its copies
     asks: ClassVar[str] = ""  # how many queries a step costs, in words
     paper: ClassVar[str]
     version: ClassVar[int] = 1
@@ -133,7 +133,7 @@ class Attack(ABC):
         The search runs where the model is: x moves to its device, and the result comes back as tensors on the device
         of x. Tensors keep their number format; arrays and lists take the model's.
         """
-        # The contract does not know its driver: it is loaded when a run begins.
+        # The contract does not depend on its driver, which is loaded when a run begins.
         from sigmazero.run import Session
 
         self._refuse_ignored(start=start, pool=pool)
@@ -181,53 +181,53 @@ class Attack(ABC):
             )
 
     def _refuse_ignored(self, **given: object) -> None:
-        """Refuse what this attack would not look at, with the names of those that do."""
+        """Refuse arguments that this attack would ignore, and name the attacks that use them."""
         for argument in (name for name, value in given.items() if value is not None and name not in self.takes):
             takers = ", ".join(sorted(name for name, taken in TAKES.items() if argument in taken))
             raise ValueError(f"{self.name} does not use {argument}=; leave it out, or choose one that does: {takers}")
 
     def parameters(self) -> dict[str, Any]:
-        """Hyper-parameters by name, without the attack's own name."""
+        """Return the hyper-parameters by name, without the attack's own name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}
 
-    # What authors of attacks write, and the driver asks.
+    # Authors of attacks write these, and the driver calls them.
 
     @property
     def iterations(self) -> int:
-        """How often `step` is called at most."""
+        """Return how often `step` is called at most."""
         return self.steps
 
     @property
     def limit(self) -> int | None:
-        """The most queries a sample may ask, forwards and backwards, whatever happens; None for no limit."""
+        """Return the most queries of a sample, forwards and backwards, checks included; None for no limit."""
         return None
 
     @property
     def step_cost(self) -> int:
-        """The most queries of one step, where there is a limit."""
+        """Return the most queries of one step, where there is a limit."""
         return 1
 
     def phases(self, problem: Problem | None = None) -> "tuple[Attack, ...]":
-        """What happens, one after the other, each beginning where the one before left off."""
+        """Return the parts of the attack, each of which begins where the one before ended."""
         del problem
         return (self,)
 
     @abstractmethod
     def init(self, oracle: Oracle) -> Any:
-        """The state before the first step."""
+        """Return the state before the first step."""
 
     def follow(self, oracle: Oracle, before: Any) -> Any:
-        """The state before the first step, as a phase after another one, which ended in the state `before`."""
+        """Return the state before the first step of a phase; the phase before it ended in the state `before`."""
         del before
         return self.init(oracle)
 
     @abstractmethod
     def step(self, i: Tensor, state: Any, oracle: Oracle) -> Any:
-        """One step: ask the oracle, return the new state. `i` is a scalar tensor on the device."""
+        """Ask the oracle and return the new state. `i`, the number of the step, is a scalar tensor on the device."""
 
 
 def _noticed(result: Result, targeted: bool) -> Result:
-    """The same result; what makes it doubtful is said, and where the goals look like the true labels, that."""
+    """Warn of what makes a result doubtful, and of targets that look like the true labels."""
     for each in result.findings:
         warn_caller(render([each]))
     if targeted and len(result) > 1 and bool((result.outcome == Outcome.ALREADY).all()):
@@ -237,7 +237,7 @@ def _noticed(result: Result, targeted: bool) -> Result:
 
 
 def _named(model: object) -> tuple[str, ...] | None:
-    """What a model calls its classes, as an estimator does; None where it does not say."""
+    """Return the names of a model's classes, where it has them as an estimator does."""
     held = getattr(model, "classes", None) if isinstance(model, nn.Module) else getattr(model, "classes_", None)
     if isinstance(held, Tensor | nn.Module | str) or not hasattr(held, "__len__"):
         return None
@@ -245,12 +245,9 @@ def _named(model: object) -> tuple[str, ...] | None:
 
 
 def as_model(model: object, x: object = None) -> Model:
-    """Return a model as attacks ask it. One given by name is loaded onto the device of x.
-
-    `sigmazero.models`, which knows names and other libraries, is loaded late.
-    """
+    """Return a model as attacks ask it; a model given by its name is loaded onto the device of x."""
     if not isinstance(model, nn.Module):
-        from sigmazero.models.any import understood
+        from sigmazero.models.any import understood  # loads other libraries
 
         model = understood(model, x.device if isinstance(x, Tensor) else "cpu")
     return cast(Model, model)

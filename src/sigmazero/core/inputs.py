@@ -1,4 +1,4 @@
-"""From what a user hands in to a Problem: every wrong value is named here, before the first query."""
+"""Check what a user passes and make a Problem of it: wrong values are refused before the first query."""
 
 import difflib
 import math
@@ -89,28 +89,22 @@ def make_problem(
     pool: Array | None = None,
     margin: float = 0.0,
 ) -> Problem:
-    """Check everything that can be checked without the model and make the question."""
-    _check_numbers(seed, budget)
+    """Check everything that can be checked without the model, and make the problem."""
+    if not whole(seed):
+        raise ValueError(f"seed={seed!r} must be a whole number")
+    if budget is not None and not (whole(budget) and budget >= 0):
+        raise ValueError(f"budget={budget!r} must be a whole number of changes, 0 or more (None for no budget)")
     check_inputs(x, getattr(space, "names", None))
     check_labels(x, y)
     _check_unit(x, unit)
     check_margin(margin)
-    # A clone: the caller's tensor is never written to, and one made in inference mode cannot carry gradients. Whatever
-    # the caller's order in memory, it has one of its own: sums round by that order.
+    # A clone: the caller's tensor is never written to, and one made in inference mode cannot carry gradients. Its order
+    # in memory is always the same, since sums round by that order.
     x = x.detach().clone(memory_format=torch.contiguous_format)
-    free = None if mask is None else _free(mask, x)
-    if space is None:
-        lower, upper = _ends(bounds, x)
-        lower, upper, free, per_sample = enclosed(x, lower, upper, free)
-        domain: Domain = Box.make(x, lower, upper, free, unit, per_sample)
-    else:
-        domain = _declared(space, bounds, x, unit, free)
-    goal = (ReachClass if targeted else LeaveClass)(
-        y.detach().to(device=x.device, dtype=torch.int64).clone(), float(margin)
-    )
+    goal = ReachClass if targeted else LeaveClass
     return Problem(
-        goal=goal,
-        domain=domain,
+        goal=goal(y.detach().to(device=x.device, dtype=torch.int64).clone(), float(margin)),
+        domain=_domain(x, bounds, unit, mask, space),
         ids=_ids(ids, x),
         budget=None if budget is None else int(budget),
         seed=int(seed),
@@ -119,15 +113,24 @@ def make_problem(
     )
 
 
-def _check_numbers(seed: object, budget: int | None) -> None:
-    if not whole(seed):
-        raise ValueError(f"seed={seed!r} must be a whole number")
-    if budget is not None and not (whole(budget) and budget >= 0):
-        raise ValueError(f"budget={budget!r} must be a whole number of changes, 0 or more (None for no budget)")
+def _domain(x: Tensor, bounds: Bounds, unit: Unit, mask: Array | None, space: "Space | None") -> Domain:
+    """Make the domain of a box, or of a space; whatever has a method `domain` is one."""
+    free = None if mask is None else _one_or_all(torch.as_tensor(_plain(mask), device=x.device), "mask", x)
+    if free is not None and free.dtype != torch.bool:
+        raise TypeError(f"mask has dtype {free.dtype}; give booleans, True where a feature may change")
+    if space is None:
+        lower, upper = _ends(bounds, x)
+        lower, upper, free, per_sample = enclosed(x, lower, upper, free)
+        return Box.make(x, lower, upper, free, unit, per_sample)
+    if not callable(getattr(space, "domain", None)):
+        raise TypeError(f"space is a {type(space).__name__}; make one with sigmazero.Space(...)")
+    if isinstance(bounds, tuple) and all(isinstance(b, Real) for b in bounds) and bounds == (0.0, 1.0):
+        return space.domain(x, unit, free)
+    raise ValueError("bounds and space are both given; say the bounds in the space: Space(lower=..., upper=...)")
 
 
 def _check_unit(x: Tensor, unit: Unit) -> None:
-    """Refuse to count pixels where there are none, and doubt channels that look to come last."""
+    """Refuse to count pixels where there are none, and warn of channels that look to come last."""
     if unit not in get_args(Unit):
         raise ValueError(f"unit={unit!r} is not one of {', '.join(map(repr, get_args(Unit)))}")
     if unit == "pixel" and x.ndim < 3:
@@ -140,7 +143,7 @@ def _check_unit(x: Tensor, unit: Unit) -> None:
 
 
 def check_margin(margin: object) -> None:
-    """Refuse what no success can hold by."""
+    """Refuse a margin that no success can hold by."""
     if isinstance(margin, bool) or not isinstance(margin, Real) or not 0 <= float(margin) < math.inf:
         raise ValueError(f"margin={margin!r} must be a finite number, 0 or more: the least lead in the logits")
 
@@ -180,33 +183,31 @@ def check_labels(x: Tensor, y: Tensor) -> None:
 
 
 def _ends(bounds: Bounds, x: Tensor) -> tuple[Tensor, Tensor]:
-    lower, upper = (_bound(b, name, x) for b, name in zip(_pair(bounds), ("lower", "upper"), strict=True))
-    _check_box(x, lower, upper)
-    return lower, upper
-
-
-def _declared(space: "Space", bounds: Bounds, x: Tensor, unit: Unit, free: Tensor | None) -> Domain:
-    """Make the domain of a space; whatever has a method `domain` is one."""
-    if not callable(getattr(space, "domain", None)):
-        raise TypeError(f"space is a {type(space).__name__}; make one with sigmazero.Space(...)")
-    if isinstance(bounds, tuple) and all(isinstance(b, Real) for b in bounds) and bounds == (0.0, 1.0):
-        return space.domain(x, unit, free)
-    raise ValueError("bounds and space are both given; say the bounds in the space: Space(lower=..., upper=...)")
-
-
-def _free(mask: Array, x: Tensor) -> Tensor:
-    free = _one_or_all(torch.as_tensor(_plain(mask), device=x.device), "mask", x)
-    if free.dtype != torch.bool:
-        raise TypeError(f"mask has dtype {free.dtype}; give booleans, True where a feature may change")
-    return free
-
-
-def _pair(bounds: Bounds) -> Bounds:
+    """Return the ends of the box, broadcastable over x; refuse inputs outside it."""
     try:
-        lower, upper = bounds
+        least, most = bounds
     except (TypeError, ValueError):
         raise ValueError(f"bounds={bounds!r} must be a pair (lower, upper), for example (0, 1)") from None
+    lower, upper = _bound(least, "lower", x), _bound(most, "upper", x)
+    if (lower > upper).any():
+        raise ValueError("the lower bound lies above the upper bound for some feature; swap them")
+    outside = ((x < lower) | (x > upper)).flatten(1).any(1)
+    if outside.any():
+        row = int(outside.nonzero()[0])
+        span = f"[{float(x[row].min()):g}, {float(x[row].max()):g}]"
+        raise ValueError(
+            f"input row {row} spans {span}, outside the bounds [{float(lower.min()):g}, {float(upper.max()):g}]; "
+            f"{_suspected(x, lower, upper)}"
+        )
     return lower, upper
+
+
+def _bound(value: Bound, name: str, x: Tensor) -> Tensor:
+    bound = torch.as_tensor(_plain(value), dtype=x.dtype, device=x.device)
+    if bound.isnan().any():
+        raise ValueError(f"the {name} bound holds NaN")
+    # A scalar stays a scalar in memory: one element that broadcasts.
+    return bound.reshape([1] * x.ndim) if bound.ndim == 0 else _one_or_all(bound, f"the {name} bound", x)
 
 
 def _plain(value: Any) -> Any:
@@ -225,17 +226,8 @@ def _one_or_all(value: Tensor, name: str, x: Tensor) -> Tensor:
         ) from None
 
 
-def _bound(value: Bound, name: str, x: Tensor) -> Tensor:
-    bound = torch.as_tensor(_plain(value), dtype=x.dtype, device=x.device)
-    if bound.isnan().any():
-        raise ValueError(f"the {name} bound holds NaN")
-    # A scalar stays a scalar in memory: one element that broadcasts.
-    return bound.reshape([1] * x.ndim) if bound.ndim == 0 else _one_or_all(bound, f"the {name} bound", x)
-
-
 def _like(given: Array, name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    plain = _plain(given)
-    value = plain if isinstance(plain, Tensor) else torch.as_tensor(plain, device=x.device)
+    value = torch.as_tensor(_plain(given), device=x.device)
     if tuple(value.shape) != tuple(shape):
         raise ValueError(f"{name} has shape {tuple(value.shape)}, expected {tuple(shape)}")
     finite = value.isfinite().flatten(1).all(1)
@@ -244,21 +236,8 @@ def _like(given: Array, name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return value.detach().to(x).clone(memory_format=torch.contiguous_format)
 
 
-def _check_box(x: Tensor, lower: Tensor, upper: Tensor) -> None:
-    if (lower > upper).any():
-        raise ValueError("the lower bound lies above the upper bound for some feature; swap them")
-    outside = ((x < lower) | (x > upper)).flatten(1).any(1)
-    if outside.any():
-        row = int(outside.nonzero()[0])
-        span = f"[{float(x[row].min()):g}, {float(x[row].max()):g}]"
-        raise ValueError(
-            f"input row {row} spans {span}, outside the bounds [{float(lower.min()):g}, {float(upper.max()):g}]; "
-            f"{_suspected(x, lower, upper)}"
-        )
-
-
 def _suspected(x: Tensor, lower: Tensor, upper: Tensor) -> str:
-    """What inputs outside the box most likely are, and what to do: pictures of 8 bits, or values normalised already."""
+    """Return what to do about inputs outside the box: they may be 8-bit pictures, or normalised already."""
     least, most = float(x.min()), float(x.max())
     if x.ndim > 2 and bool((lower == 0).all()) and bool((upper == 1).all()):
         if least >= 0 and 2 < most <= 255:
@@ -281,7 +260,7 @@ def _ids(ids: Array | None, x: Tensor) -> Tensor:
 
 
 def hint(word: str, known: Iterable[str]) -> str:
-    """The names near to a wrong one, or all there are.
+    """Return advice about a wrong name: one that is near to it, and all that are allowed.
 
     >>> hint("bugdets", ["budgets", "unit"]), hint("x", ["budgets", "unit"])
     ("did you mean 'budgets'? allowed: budgets, unit", 'allowed: budgets, unit')

@@ -1,8 +1,8 @@
-"""What a model can be asked for, where its logits are, its eval mode, and how it stops answering.
+"""Models as the core sees them: what they can be asked, where their logits are, their eval mode, and how they stop.
 
 A model says in an attribute `ability` whether it gives gradients, scores alone or labels alone; one without it has
-gradients. Each ability has what those after it have: a model with gradients also gives scores. An attack says in
-`needs` the least that it can work with.
+gradients. Each ability includes those after it: a model with gradients also gives scores. An attack says in `needs` the
+least that it can work with.
 
 >>> from types import SimpleNamespace
 >>> ability_of(SimpleNamespace(ability="scores")), suffices("scores", "labels"), suffices("scores", "gradients")
@@ -11,40 +11,39 @@ gradients. Each ability has what those after it have: a model with gradients als
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from torch import Tensor, nn
 
 Ability = Literal["gradients", "scores", "labels"]
 ABILITIES: tuple[Ability, ...] = get_args(Ability)
-# Of every attack of the registry, which keeps them: a refusal says names.
+# What the registered attacks need and take, so that a refusal can name others; the registry fills them.
 NEEDS: dict[str, Ability] = {}
 TAKES: dict[str, frozenset[str]] = {}
 
 
 def ability_of(model: object) -> Ability:
-    """What a model can be asked for, by what it says of itself."""
-    said = getattr(model, "ability", "gradients")
-    for ability in ABILITIES:
-        if said == ability:
-            return ability
-    if isinstance(said, str):
-        raise ValueError(f"the model's ability={said!r} is not one of {', '.join(map(repr, ABILITIES))}")
-    return "gradients"  # an attribute of the user's own that happens to have this name
+    """Return what a model can be asked for, by its own attribute."""
+    ability = getattr(model, "ability", "gradients")
+    if not isinstance(ability, str):
+        return "gradients"  # an attribute of the user's own that happens to have this name
+    if ability not in ABILITIES:
+        raise ValueError(f"the model's ability={ability!r} is not one of {', '.join(map(repr, ABILITIES))}")
+    return cast(Ability, ability)
 
 
 def suffices(ability: Ability, needs: Ability) -> bool:
-    """Whether a model of this ability can be attacked by what needs so much."""
+    """Return whether a model of this ability has what an attack needs."""
     return ABILITIES.index(ability) <= ABILITIES.index(needs)
 
 
 def working(ability: Ability) -> list[str]:
-    """The names of the attacks that work on a model of this ability."""
+    """Return the names of the attacks that work on a model of this ability."""
     return [name for name, needs in NEEDS.items() if suffices(ability, needs)]
 
 
 def check_ability(name: str, needs: Ability, model: object) -> None:
-    """Refuse an attack on a model that has less than it needs, with the names of those that work."""
+    """Refuse an attack on a model that has less than it needs, and name attacks that work."""
     has = ability_of(model)
     if not suffices(has, needs):
         only = "labels only" if has == "labels" else "scores, but no gradients"
@@ -55,10 +54,10 @@ FIX = "sz.wrap(lambda x: model(x)...) with a function that returns the logits"
 
 
 def logits_in(answer: Any) -> Tensor:
-    """The logits in what a model returned; a tensor is taken as it is.
+    """Return the logits in what a model returned: a tensor itself, or a part of something else.
 
-    A field or key called `logits` is taken (as models of Hugging Face have it), or the first of several outputs where
-    that one is a tensor of rows and columns.
+    A field or key called `logits` (as models of Hugging Face have it), or the first of several outputs where it is a
+    tensor of rows and columns.
 
     >>> import torch
     >>> logits_in({"loss": None, "logits": torch.zeros(2, 3)}).shape, logits_in((torch.zeros(2, 3), "more")).shape
@@ -85,7 +84,7 @@ sz.wrap(lambda x: model(x)...) with a function that returns the logits
 
 
 def _described(answer: Any) -> str:
-    """What kind of thing it is, and what its parts are called."""
+    """Return the type of an answer, with the keys of a mapping."""
     kind = type(answer).__name__
     if isinstance(answer, Mapping):
         return f"{kind} with the keys {', '.join(map(str, list(answer)[:5])) or 'none'}"
@@ -98,7 +97,7 @@ def ask(model: Callable[[Tensor], Any], x: Tensor) -> Tensor:
 
 
 class Stopped(RuntimeError):
-    """The model gives no more answers: its queries are spent, or whoever answers for it has failed too often."""
+    """The model gives no more answers: its queries are spent, or it failed too often."""
 
 
 @contextmanager
@@ -149,7 +148,7 @@ _CHANNELS = (1, 3, 4)  # grey, colour, colour with transparency
 
 
 def looks_last(shape: tuple[int, ...]) -> bool:
-    """Whether the last dimension of images looks like channels, and the second does not.
+    """Return whether the last dimension of images looks like channels, and the second does not.
 
     >>> looks_last((8, 32, 32, 3)), looks_last((8, 3, 32, 32)), looks_last((8, 1, 28, 1)), looks_last((8, 64))
     (True, False, False, False)
@@ -166,5 +165,5 @@ class ChannelsLast(nn.Module):
         self.ability = getattr(model, "ability", "gradients")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Turn, and ask."""
+        """Ask with the channels last."""
         return logits_in(self.model(x.movedim(1, -1)))
