@@ -11,7 +11,7 @@ least that it can work with.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
@@ -29,7 +29,7 @@ def ability_of(model: object) -> Ability:
         return "gradients"  # an attribute of the user's own that happens to have this name
     if ability not in ABILITIES:
         raise ValueError(f"the model's ability={ability!r} is not one of {', '.join(map(repr, ABILITIES))}")
-    return cast(Ability, ability)
+    return ability
 
 
 def suffices(ability: Ability, needs: Ability) -> bool:

@@ -1,4 +1,4 @@
-"""What a run found, one row per sample."""
+"""The result of a run, one row per sample."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ __all__ = ["Outcome", "Result"]
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """What a run found, one row per sample in the order of the inputs; of every attack and goal the same.
+    """The result of a run, one row per sample in the order of the inputs; the same for every attack and goal.
 
     x_adv       the verified adversarial point with the fewest changes; where there is none, the clean input
     success     whether the goal is reached within what was asked for, the budget included
@@ -32,14 +32,13 @@ class Result:
     prediction  the class of x_adv; `clean_prediction` that of the clean input
     margin      by how much x_adv reaches the goal in the logits
     step_found  the step whose query found the point; 0 for a clean input that is already wrong, −1 for none
-    forwards    rows that went through the model for this sample, clean check and verification included;
-                `backwards` those that went back
+    forwards    forward passes of this sample, clean check and verification included; `backwards` the backward ones
     given_up    points of this sample that a fresh pass did not confirm; they are not reported
     judged      how often the `accept` of a space was asked, which is no query of the model
     own         the same report about the points that the method returns by its own rule, where it has one
 
-    `x` are the clean inputs, `classes` and `names` name classes and features, where they are known. `findings` are
-    errors that the doctor found in the model: with them the figures may mean nothing.
+    `x` are the clean inputs; `classes` and `names` are names of classes and features, where they are known. `findings`
+    are errors that the doctor found in the model: with them the figures may mean nothing.
     """
 
     x_adv: Tensor
@@ -54,8 +53,8 @@ class Result:
     prediction: Tensor
     clean_prediction: Tensor
     ids: Tensor
-    given_up: Tensor = field(default=cast(Tensor, None))  # zeros where nobody says
-    cost: Tensor = field(default=cast(Tensor, None))  # that of the changes, 1 each, where nobody says
+    given_up: Tensor = field(default=cast(Tensor, None))  # zeros if not given
+    cost: Tensor = field(default=cast(Tensor, None))  # the changes, 1 each, if not given
     judged: Tensor | None = None
     unit: Unit = "feature"
     budget: int | None = None
@@ -67,7 +66,7 @@ class Result:
     names: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        """Nothing was given up, and every change costs 1, where nobody says otherwise."""
+        """Fill in what is not given."""
         if cast(Any, self.given_up) is None:
             object.__setattr__(self, "given_up", torch.zeros_like(self.forwards))
         if cast(Any, self.cost) is None:
@@ -75,21 +74,21 @@ class Result:
         object.__setattr__(self, "names", None if self.names is None else tuple(self.names))
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
         return len(self.success)
 
     @property
     def changes(self) -> Tensor:
-        """l0 in the unit the run was asked for, which is the unit of the budget."""
+        """Return l0 in the unit of the run, which is the unit of the budget."""
         return self.l0_pixel if self.unit == "pixel" else self.l0
 
     @property
     def found(self) -> Tensor:
-        """Whether a sample has a verified adversarial point: each success, and each point beyond the budget."""
+        """Return which samples have a verified adversarial point: each success, and each point beyond the budget."""
         return self.l0.isfinite()
 
     def samples(self, labels: Tensor | None = None) -> metrics.Samples:
-        """What figures are computed from; `labels` are the true classes, which a result does not know."""
+        """Return what figures are computed from; `labels` are the true classes, which a result does not know."""
         return metrics.Samples(
             changes=_array(self.changes.double()),
             outcome=_array(self.outcome),
@@ -108,18 +107,18 @@ class Result:
         return self._figure("asr", k)
 
     def asr_at_cost(self, cost: float = torch.inf) -> float:
-        """Return the share of ALL samples fooled with changes that cost at most so much together."""
+        """Return the share of ALL samples fooled with changes that cost at most `cost` together."""
         within = self.cost.double() <= cost + abs(cost) * COST_ROUNDING if cost < math.inf else self.found
         return float(within.double().mean()) if len(self) else math.nan
 
     @property
     def median_l0(self) -> float:
-        """Median over all samples, failures as infinity; the mean of the two middle ones if their number is even."""
+        """Return the median over all samples, failures as infinity; of two middle samples the mean."""
         return self._figure("median_l0")
 
     @property
     def mean_l0(self) -> float:
-        """Mean over all samples: infinite as soon as one was not fooled."""
+        """Return the mean over all samples: infinite if one was not fooled."""
         return self._figure("mean_l0")
 
     def _figure(self, name: str, k: float = torch.inf) -> float:
@@ -133,49 +132,30 @@ class Result:
         found = {name: each.at(torch.inf).value(samples) for name, each in metrics.METRICS.items() if "run" in each.of}
         return {"samples": len(self), **{name: value for name, value in found.items() if value is not None}}
 
+    # As text
+
     def __repr__(self) -> str:
-        """One line: what one wants to know first."""
+        """Return one line with the main figures."""
         if not len(self):
             return "<Result of 0 samples>"
-        unit, s = "pixels" if self.unit == "pixel" else "features", self.summary()
+        s = self.summary()
         found = (
-            f"{self.asr():.1%} fooled within {self.budget} {unit}{self._beyond}"
+            f"{self.asr():.1%} fooled within {self.budget} {self._word}s{self._beyond}"
             if self.budget is not None
-            else f"{s['asr']:.1%} fooled, median l0 {_told(s['median_l0'])}, mean {_told(s['mean_l0'], '.4g')} {unit}"
+            else f"{s['asr']:.1%} fooled, median l0 {_number(s['median_l0'])}, mean {_number(s['mean_l0'], '.4g')} "
+            f"{self._word}s"
         )
-        return f"<Result of {len(self)} samples: {found}, {s['queries']:.0f} queries each{self._doubts}>"
-
-    @property
-    def _beyond(self) -> str:
-        beyond = int((self.outcome == Outcome.BEYOND_BUDGET).sum())
-        return f", {beyond} sample{'' if beyond == 1 else 's'} only beyond it" if beyond else ""
-
-    @property
-    def _doubts(self) -> str:
-        return "".join(f"; {each.code}: doubtful" for each in self.findings)
+        doubts = "".join(f"; {each.code}: doubtful" for each in self.findings)
+        return f"<Result of {len(self)} samples: {found}, {s['queries']:.0f} queries each{doubts}>"
 
     def __str__(self) -> str:
         """Return a sentence, a small table, and a line for each finding."""
-        s = self.summary()
         lines = [self._sentence()]
         if len(self):
-            fooled = "fooled" if self.budget is None else f"fooled within {self.budget}"
-            # With a budget a sample ends at the first point within it: how few would do is not known.
-            unit = " (pixels)" if self.unit == "pixel" else ""
-            middle = {f"median l0{unit}": _told(s["median_l0"]), f"mean l0{unit}": _told(s["mean_l0"], ".2f")}
-            cells = {
-                "samples": str(len(self)),
-                "already wrong": f"{s['already_wrong']:.1%}",
-                fooled: f"{self.asr():.1%}",
-                **(middle if self.budget is None else {}),
-                "forwards": f"{s['forwards']:.1f}",
-                "backwards": f"{s['backwards']:.1f}",
-                "seconds": f"{s['seconds_per_sample']:.4f}",
-            }
+            cells = self._cells()
             widths = [max(len(name), len(text)) for name, text in cells.items()]
-            lines += [
-                "  ".join(f"{w:>{n}}" for w, n in zip(row, widths, strict=True)) for row in (cells, cells.values())
-            ]
+            for row in (cells, cells.values()):
+                lines.append("  ".join(f"{word:>{width}}" for word, width in zip(row, widths, strict=True)))
         if stopped := int((self.outcome == Outcome.STOPPED).sum()):
             lines.append(f"{stopped} samples are not done, since the model stopped answering: they count as not fooled")
         if records := int(self.given_up.sum()):
@@ -183,30 +163,50 @@ class Result:
             lines.append(f"{records} points of {rows} samples are given up: fresh answers did not confirm them")
         return "\n".join(lines + [f"{each.code}: {each.title}. {each.detail}" for each in self.findings])
 
+    def _cells(self) -> dict[str, str]:
+        """Return the small table. With a budget the fewest changes are not known, so it has no median."""
+        s, unit = self.summary(), " (pixels)" if self.unit == "pixel" else ""
+        middle = {f"median l0{unit}": _number(s["median_l0"]), f"mean l0{unit}": _number(s["mean_l0"], ".2f")}
+        return {
+            "samples": str(len(self)),
+            "already wrong": f"{s['already_wrong']:.1%}",
+            "fooled" if self.budget is None else f"fooled within {self.budget}": f"{self.asr():.1%}",
+            **(middle if self.budget is None else {}),
+            "forwards": f"{s['forwards']:.1f}",
+            "backwards": f"{s['backwards']:.1f}",
+            "seconds": f"{s['seconds_per_sample']:.4f}",
+        }
+
     def _sentence(self) -> str:
-        """Return what one wants to know first, as one would say it.
+        """Return the main figure as a sentence.
 
         It names the middle sample and the weakest one, which needs the fewest changes of those that need any.
         """
         if not len(self):
             return "There are no samples."
-        fooled, changed = (
-            int(self.success.sum()),
-            torch.where(self.success & (self.changes > 0), self.changes, math.inf),
-        )
-        some = "1 sample" if len(self) == 1 else f"{len(self)} samples"
+        fooled, samples = int(self.success.sum()), "1 sample" if len(self) == 1 else f"{len(self)} samples"
         verb = "is" if fooled == 1 else "are"
         if self.budget is not None:
-            text = f"{fooled} of {some} {verb} fooled by changing at most {self._of_all(self.budget)}{self._beyond}"
+            text = f"{fooled} of {samples} {verb} fooled by changing at most {self._of_all(self.budget)}{self._beyond}"
         elif math.isinf(self.median_l0):
-            text = f"{fooled} of {some} {verb} fooled"
+            text = f"{fooled} of {samples} {verb} fooled"
         else:
-            who = "The sample is" if len(self) == 1 else f"Half of {some} are"
+            subject = "The sample is" if len(self) == 1 else f"Half of {samples} are"
             changing = f"fooled by changing {self._of_all(self.median_l0)}"
-            text = f"{who} {changing if self.median_l0 else 'wrong without a change'}"
+            text = f"{subject} {changing if self.median_l0 else 'wrong without a change'}"
+        changed = torch.where(self.success & (self.changes > 0), self.changes, math.inf)
         if len(self) > 1 and math.isfinite(least := float(changed.min())):
             text += f"; weakest: row {int(changed.argmin())}, {self._counted(least)}"
         return f"{text}."
+
+    @property
+    def _word(self) -> str:
+        return "pixel" if self.unit == "pixel" else "feature"
+
+    @property
+    def _beyond(self) -> str:
+        beyond = int((self.outcome == Outcome.BEYOND_BUDGET).sum())
+        return f", {beyond} sample{'' if beyond == 1 else 's'} only beyond it" if beyond else ""
 
     def _counted(self, number: float) -> str:
         word = "pixel" if self.unit == "pixel" else "value"
@@ -219,8 +219,10 @@ class Result:
         return few if self.names is not None else f"{number:g} of {self._counted(shape.numel())}"
 
     def class_name(self, number: int) -> str:
-        """What a class is called; its number where nobody named it."""
+        """Return the name of a class, or its number where it has none."""
         return class_name(self.classes, number)
+
+    # Files, tables and figures
 
     def save(self, path: str | Path) -> Path:
         """Write everything to an `.npz` file; `sz.load_result` reads it."""
@@ -238,23 +240,23 @@ class Result:
         return load_result(path)
 
     def to_pandas(self) -> Any:
-        """A data frame with a line per sample, by its id."""
+        """Return a data frame with a line per sample, by its id."""
         from sigmazero.report.notebook import frame
 
         return frame(self)
 
     def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
-        """Draw the share of samples fooled over the number of changes, as `plot_curve`; gives matplotlib's axes."""
+        """Call `plot_curve`."""
         return self.plot_curve(ax, label=label)
 
     def plot_curve(self, ax: Any = None, *, label: str | None = None) -> Any:
-        """Draw the share of samples fooled with at most k changes, with its 95 % band; gives matplotlib's axes."""
+        """Draw the share of samples fooled with at most k changes, with its 95 % band; return matplotlib's axes."""
         from sigmazero.report.notebook import plot_curve
 
         return plot_curve(self, ax, label)
 
     def plot_examples(self, x: Tensor | None = None, *, count: int = 6) -> Any:
-        """Draw images before, after and what changed, from the easiest to the hardest; gives rows of axes.
+        """Draw images before, after and what changed, from the easiest to the hardest; return rows of axes.
 
         x  the clean inputs, if the result does not know them
         """
@@ -263,13 +265,13 @@ class Result:
         return plot_examples(self, x, count)
 
     def plot_changes(self, x: Tensor | None = None, ax: Any = None, *, count: int = 15) -> Any:
-        """Draw how often each pixel changed, or which `count` features changed most often; gives the axes."""
+        """Draw how often each pixel changed, or which `count` features changed most often; return the axes."""
         from sigmazero.report.notebook import plot_changes
 
         return plot_changes(self, x, ax, count)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the figures, the curve and a few examples."""
+        """Return what a notebook shows: the figures, the curve and a few examples."""
         from sigmazero.report.notebook import as_html
 
         return as_html(self)
@@ -281,7 +283,7 @@ class Result:
         return replace(self, **moved, own=None if self.own is None else self.own.to(device))
 
     def take(self, rows: Tensor) -> "Result":
-        """The same report about some of the samples, with their share of the seconds."""
+        """Return the same report about some of the samples, with their share of the seconds."""
         picked: dict[str, Any] = {
             f.name: v[rows] for f in fields(self) if isinstance(v := getattr(self, f.name), Tensor)
         }
@@ -290,7 +292,7 @@ class Result:
 
     @staticmethod
     def join(parts: Sequence["Result"]) -> "Result":
-        """Results of consecutive batches as one."""
+        """Join the results of consecutive batches."""
         first = parts[0]
         names = [f.name for f in fields(first) if isinstance(getattr(first, f.name), Tensor)]
         joined: dict[str, Any] = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
@@ -303,6 +305,6 @@ def _array(values: Tensor) -> Any:
     return values.detach().cpu().numpy()
 
 
-def _told(value: float, form: str = "g") -> str:
-    """A number in words; infinity by its sign, as in tables."""
+def _number(value: float, form: str = "g") -> str:
+    """Format a number; infinity by its sign, as in tables."""
     return "∞" if math.isinf(value) else format(value, form)
