@@ -1,8 +1,6 @@
 """Figures against their definitions, written out sample by sample."""
 
-import ast
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,12 +60,3 @@ def test_what_cannot_be_told_is_none_and_nothing_gives_no_number():
     assert clean.value(samples([1, 2])) is None
     assert clean.value(samples([1, 2], label=np.array([0, 1]))) == 0.5
     assert all(math.isnan(each.value(samples([])) or 0) for each in metrics.asked("store", (10,)))
-
-
-def test_the_default_k_are_written_once():
-    found = []
-    for path in (Path(__file__).parents[2] / "src").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            numbers = [one.value for one in getattr(node, "elts", ()) if isinstance(one, ast.Constant)]
-            found += [path.name] if {24, 50} <= set(numbers) else []
-    assert found == ["metrics.py"]

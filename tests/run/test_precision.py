@@ -122,17 +122,17 @@ def test_names_lead_back(name):
 
 @pytest.mark.parametrize("name", ["", "fp16", "conv", "autocast-bfloat17", "conv-tf32+fp32"])
 def test_no_other_names(name):
-    with pytest.raises(ValueError, match="no numbers are called"):
+    with pytest.raises(ValueError, match="not a name of float32 settings"):
         Numbers.named(name, "cuda")
 
 
 def test_another_thread_sees_the_users_flags(as_on_cuda):
     seen: list[Numbers] = []
+    thread = threading.Thread(target=lambda: seen.append(Numbers.current("cpu")))
     with STRICT.applied():
-        thread = threading.Thread(target=lambda: seen.append(Numbers.current("cpu")))
-        thread.start()
-        thread.join()
+        thread.start()  # it waits
         assert Numbers.current("cpu") == STRICT
+    thread.join()
     assert seen == [COARSE]
 
 

@@ -1,4 +1,4 @@
-"""Number formats of a run: the process's float32 settings and autocast, set for one batch at a time and put back.
+"""The float32 settings and autocast of a run, set for one batch at a time and put back.
 
 torch has two ways to set how float32 products are rounded, `allow_tf32` and `fp32_precision`, and raises when the first
 is read after the second said otherwise; its compiler reads the first. So both are written where both could be read.
@@ -31,8 +31,6 @@ _SETTINGS: dict[tuple[str, str], Any] = {
     ("mkldnn", "rnn"): torch.backends.mkldnn.rnn,  # type: ignore[attr-defined]
 }
 
-_mutex = threading.Lock()
-_changed: "list[tuple[int, Settings]]" = []  # the thread that changed the settings and what was there before
 _turns = threading.RLock()  # reentrant: a model may run an attack of its own inside its forward pass
 
 
@@ -63,16 +61,15 @@ class Numbers:
 
     @classmethod
     def current(cls, device: torch.device | str) -> "Numbers":
-        """Return those of this thread; changes that an attack in another thread will put back do not count."""
+        """Return those of the process; where an attack in another thread has changed them, wait for its batch."""
         kind = torch.device(device).type
-        with _mutex:
-            other = bool(_changed) and _changed[0][0] != threading.get_ident()
-            settings = _changed[0][1] if other else Settings.read()
+        with _turns:
+            settings = Settings.read()
         return cls(kind, **settings.of(kind), autocast=_autocast(kind))
 
     @classmethod
     def named(cls, name: str, device: torch.device | str) -> "Numbers":
-        """Return those that have a name, such as a store keeps it.
+        """Return the settings of a name, as a store keeps it.
 
         >>> Numbers.named("conv-tf32+autocast-bfloat16", "cuda").name
         'conv-tf32+autocast-bfloat16'
@@ -88,7 +85,7 @@ class Numbers:
             elif match := re.fullmatch(r"autocast-(\w+)", part):
                 found = replace(found, autocast=getattr(torch, match[1], None))
         if found.name != name:
-            raise ValueError(f"no numbers are called {name!r}; names are such as fp32, tf32, conv-tf32")
+            raise ValueError(f"{name!r} is not a name of float32 settings; examples are fp32, tf32, conv-tf32")
         return found
 
     @property
@@ -136,12 +133,12 @@ class Numbers:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Compute in these numbers; then all is as it was. Call it while no other thread changes settings."""
+        """Compute in these settings; then all is as it was."""
         with self.flags(), self.casting():
             yield
 
     def casting(self) -> AbstractContextManager[Any]:
-        """Set autocast as these numbers have it, and leave the float32 settings alone."""
+        """Set autocast alone."""
         if _autocast(self.device) == self.autocast:
             return nullcontext()
         # Without its cache: weights that are frozen are never in it, and a captured step must not use it.
@@ -149,7 +146,7 @@ class Numbers:
 
 
 class Settings(NamedTuple):
-    """All float32 settings of the process. The first two are None where torch refuses to tell them."""
+    """All float32 settings of the process. The first two are None where torch refuses to read them."""
 
     matmul: str | None  # torch.get_float32_matmul_precision()
     cudnn: bool | None  # torch.backends.cudnn.allow_tf32
@@ -192,11 +189,9 @@ def _readable(read: Callable[[], Value]) -> Value | None:
 
 @contextmanager
 def _set(backend: str, wanted: dict[str, str]) -> Iterator[None]:
-    with _mutex:
+    with _turns:
         before = Settings.read()
-        _changed.append((threading.get_ident(), before))
-    try:
-        with _mutex:
+        try:
             if backend == "cuda":
                 if before.matmul is not None:
                     torch.backends.cuda.matmul.allow_tf32 = wanted["matmul"] == "tf32"
@@ -206,11 +201,9 @@ def _set(backend: str, wanted: dict[str, str]) -> Iterator[None]:
                 setting = _SETTINGS[backend, kind]
                 if setting.fp32_precision != value and (setting.fp32_precision, value) != ("none", IEEE):
                     setting.fp32_precision = value
-        yield
-    finally:
-        with _mutex:
+            yield
+        finally:
             before.write()
-            _changed.pop()
 
 
 def _autocast(device: str) -> torch.dtype | None:
@@ -221,7 +214,7 @@ def _autocast(device: str) -> torch.dtype | None:
 
 
 def search_numbers(precision: Precision | None, caller: Numbers) -> Numbers:
-    """Return the numbers a search computes in: the caller's, unless others were asked for."""
+    """Return the float32 settings of a search: the caller's, unless `precision` names others."""
     if precision is None:
         return caller
     return Numbers.strict(caller.device) if precision == "fp32" else Numbers.tf32(caller.device)
@@ -231,11 +224,11 @@ def search_numbers(precision: Precision | None, caller: Numbers) -> Numbers:
 def quiet(model: Model) -> Iterator[None]:
     """Eval mode, frozen parameters and no autocast while a model is asked; all get their own back.
 
-    Frozen parameters let autograd forget what only their gradients would need. Autocast is for the model alone: who
-    asks it under the caller's switches it on again.
+    Frozen parameters let autograd forget what only their gradients would need. Autocast is for the model alone, so a
+    question under the caller's switches it on again.
     """
     with in_eval_mode(model), ExitStack() as stack:
-        # Inference tensors have no gradients, and torch does not let anybody say so. In eval mode there may be others.
+        # Inference tensors have no gradients, and refuse to be told so. In eval mode there may be others.
         parameters = [p for p in model.parameters() if not p.is_inference()] if isinstance(model, nn.Module) else []
         needs = [p.requires_grad for p in parameters]
         for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
@@ -269,6 +262,6 @@ def turn(model: Model, device: torch.device, numbers: Numbers) -> Iterator[None]
 
 @contextmanager
 def strictly(model: Model, device: torch.device) -> Iterator[None]:
-    """Take a turn in strict numbers, for answers that must hold."""
+    """Take a turn in strict fp32, for answers that must hold."""
     with turn(model, device, Numbers.strict(device)):
         yield
