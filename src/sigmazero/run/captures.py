@@ -1,8 +1,8 @@
-"""Steps captured as CUDA graphs and replayed: the host no longer launches a step's hundred small kernels.
+"""Steps captured as CUDA graphs and replayed, so that the host does not launch a step's hundred small kernels.
 
 A frame holds, for one number of rows, the tensors that a captured step reads and writes. Batches of fewer rows are
 padded with rows that are not alive. Frames are kept as long as the session: later batches replay what earlier ones
-captured. Steps in which libraries choose their kernels, or the compiler works, are taken before and thrown away.
+captured. Before a capture some steps are taken and thrown away, in which libraries choose their kernels.
 """
 
 import logging
@@ -46,10 +46,10 @@ class GraphPool:
         self.pool: Any = None
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self.insist = insist
-        self.made = 0  # how many graphs were captured
+        self.made = 0  # graphs captured so far
 
     def capture(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
-        """Return what `work` launches, as a graph. Not with torch.cuda.graph, which waits for the device."""
+        """Return what `work` launches, as a graph; torch.cuda.graph would wait for the device."""
         if self.made == 0:
             # A capture that failed has left a pool that nobody uses, and torch does not take such a one again.
             self.pool = torch.cuda.graph_pool_handle()
@@ -68,11 +68,11 @@ class GraphPool:
 
 
 class CompiledModel:
-    """A model that is compiled for the first few shapes that it is asked about, and asked as it is about others."""
+    """A compiled model for the first few shapes that it is asked about, and the model as it is for others."""
 
     def __init__(self, model: Model, compiled: Model) -> None:
         self.model, self.compiled = model, compiled
-        self.shapes: set[tuple[int, bool]] = set()  # how many rows, and whether with gradients
+        self.shapes: set[tuple[int, bool]] = set()  # number of rows, and whether with gradients
 
     def __call__(self, x: Tensor) -> Tensor:
         """Ask."""
@@ -86,7 +86,7 @@ class Frame:
     """The captured step of one batch size, and its tensors."""
 
     def __init__(self, attack: Attack, oracle: Oracle, state: Any, pool: GraphPool) -> None:
-        """Take over an oracle and a state that nobody else writes to."""
+        """Take over an oracle and a state of its own."""
         self.attack, self.rows, self.pool = attack, len(oracle.problem), pool
         self.oracle, self.state, self.model = oracle, state, oracle.model
         self.oracle.problem = _owned(oracle.problem)
@@ -135,7 +135,7 @@ class Frame:
                 if last:
                     raise
                 self.oracle.forget()
-            # What the rehearsal left in the allocator's cache is out of a capture's reach. Not inside the handler: that
+            # A capture cannot use what the rehearsal left in the allocator's cache. This is outside the handler, which
             # keeps the tensors of the first try.
             torch.cuda.empty_cache()
 
@@ -143,7 +143,7 @@ class Frame:
         self.graph = self.pool.capture(lambda: self._advance(self.attack.unroll))
 
     def _advance(self, steps: int) -> None:
-        """Step, and copy what came out over what went in."""
+        """Take steps, and copy the results over the inputs."""
         with self._own_tensors() as (incumbents, iteration):
             state = self.state
             for _ in range(steps):
@@ -153,7 +153,7 @@ class Frame:
 
     @contextmanager
     def _own_tensors(self) -> Iterator[tuple[Incumbents, Tensor]]:
-        """Give the oracle the frame's tensors back afterwards: a step puts new ones in their places."""
+        """Give the oracle its tensors back afterwards: a step puts new ones in their places."""
         incumbents, iteration = self.oracle.incumbents, self.oracle.iteration
         self.oracle.incumbents = replace(incumbents)
         try:
@@ -170,18 +170,12 @@ class Frame:
 
     def load(self, problem: Problem, incumbents: Incumbents, state: Any, iteration: Tensor) -> None:
         """Put rows in; what is left of the frame repeats the first row and is not alive."""
-        n, mine = len(problem), self.oracle.problem
-        by_row = [(self.oracle.incumbents, incumbents), (self.state, state)]
-        pairs = [pair for held, new in by_row for pair in zip(_tensors(held), _tensors(new), strict=True)]
-        for held, new, common in zip(_parts(mine), _parts(problem), _common(mine), strict=True):
-            for name, tensor in _named(held).items():
-                if name in common:
-                    tensor.copy_(getattr(new, name))  # one box for all rows
-                else:
-                    pairs.append((tensor, getattr(new, name)))
-        for held, new in pairs:
-            held[:n] = new
-            held[n:] = new[:1]
+        n, mine = len(problem), [*_asked(self.oracle.problem), *_tensors(self.oracle.incumbents), *_tensors(self.state)]
+        for held, new in zip(mine, [*_asked(problem), *_tensors(incumbents), *_tensors(state)], strict=True):
+            if len(held) == self.rows:
+                held[:n], held[n:] = new, new[:1]
+            else:
+                held.copy_(new)  # one box for all rows
         self.oracle.incumbents.alive[n:] = False
         self.oracle.iteration.copy_(iteration)
 
@@ -245,18 +239,18 @@ class CapturedSteps(Steps):
 
     @property
     def oracle(self) -> Oracle:
-        """The rows' own part of the frame, as an oracle."""
+        """Return an oracle of the rows in the frame."""
         return self.frame.part(self.rows)
 
     @property
     def incumbents(self) -> Incumbents:
-        """What is known of the rows."""
+        """Return what is known of the rows."""
         held: Incumbents = _head(self.frame.oracle.incumbents, self.rows)
         return held
 
     @property
     def state(self) -> Any:
-        """The attack's state of the rows."""
+        """Return the attack's state of the rows."""
         return _head(self.frame.state, self.rows)
 
     def go(self, steps: int) -> None:
@@ -275,30 +269,23 @@ class CapturedSteps(Steps):
 
 
 def _owned(problem: Problem) -> Problem:
-    """The same question in tensors that a frame may write to; only the start of an attack looks at the pool."""
+    """Return the same question in tensors that a frame may write to; only the start of an attack looks at the pool."""
     # Rows were copied when they were taken; ends that hold for all rows were not.
     domain = problem.domain
-    ends: dict[str, Any] = {} if domain.per_sample else {k: t.clone() for k, t in _named(domain).items() if k in ENDS}
-    return replace(problem, pool=None, domain=replace(domain, **ends))
+    ends = {} if domain.per_sample else {name: getattr(domain, name) for name in ENDS}
+    copies: dict[str, Any] = {name: end.clone() for name, end in ends.items() if end is not None}
+    return replace(problem, pool=None, domain=replace(domain, **copies))
 
 
-def _parts(problem: Problem) -> tuple[Any, ...]:
-    return problem, problem.goal, problem.domain
-
-
-def _common(problem: Problem) -> tuple[tuple[str, ...], ...]:
-    """Names of the tensors of each part that have one row for all samples."""
-    return (), (), () if problem.domain.per_sample else ENDS
-
-
-def _named(rows_of: Any) -> dict[str, Tensor]:
-    """The tensors of a dataclass by name; only the start of an attack looks at the pool."""
-    values = {f.name: getattr(rows_of, f.name) for f in fields(rows_of) if f.name != "pool"}
-    return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+def _asked(problem: Problem) -> list[Tensor]:
+    """Return the tensors of a question, in order, without the pool."""
+    parts: tuple[Any, ...] = (problem, problem.goal, problem.domain)
+    values = [getattr(part, f.name) for part in parts for f in fields(part) if f.name != "pool"]
+    return [value for value in values if isinstance(value, Tensor)]
 
 
 def _tensors(rows_of: Any) -> list[Tensor]:
-    """The tensors of a dataclass, in order, and of those it holds."""
+    """Return the tensors of a dataclass, in order, with those of dataclasses inside it."""
     found: list[Tensor] = []
     for value in (getattr(rows_of, f.name) for f in fields(rows_of)):
         found += [value] if isinstance(value, Tensor) else _tensors(value) if is_dataclass(value) else []
@@ -306,7 +293,7 @@ def _tensors(rows_of: Any) -> list[Tensor]:
 
 
 def _head(rows_of: Any, n: int) -> Any:
-    """The first rows, without a copy."""
+    """Return the first rows, without a copy."""
     return each(lambda v: v[:n], rows_of)
 
 
@@ -321,6 +308,6 @@ def _overwrite(mine: list[Tensor], new: list[Tensor]) -> None:
 
 
 def _by_type(pairs: list[tuple[Tensor, Tensor]]) -> Iterator[list[tuple[Tensor, Tensor]]]:
-    """Groups that one kernel can copy."""
+    """Yield groups that one kernel can copy."""
     for dtype in {to.dtype for to, _ in pairs}:
         yield [(to, t) for to, t in pairs if to.dtype == dtype]
