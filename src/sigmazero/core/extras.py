@@ -1,4 +1,4 @@
-"""Optional packages: imported where they are used, or named together with the extra that installs them."""
+"""Optional packages: imported where they are used; an error names the extra that installs a missing one."""
 
 import importlib
 from typing import Any
@@ -9,7 +9,7 @@ class MissingExtra(ImportError):
 
 
 def require(module: str, extra: str, purpose: str, instead: str = "") -> Any:
-    """Import an optional package, or say which extra installs it, and what would do instead.
+    """Import an optional package; the error names the extra that installs it, and `instead` an alternative.
 
     >>> require("no_such_package", "data", "the data set 'x'")
     Traceback (most recent call last):

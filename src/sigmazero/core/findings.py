@@ -1,4 +1,4 @@
-"""Findings: what makes an attack's numbers doubtful, each kind under a code that never changes."""
+"""Findings: reasons to doubt an attack's numbers, each kind under a code that never changes."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -52,12 +52,12 @@ class Finding:
 
 
 def coded(code: str, detail: str, fix: str, severity: Severity = "error") -> Finding:
-    """A finding under one of the codes, which gives it its title."""
+    """Return a finding under one of the codes, which gives it its title."""
     return Finding(code, CODES[code].split(":")[0].removesuffix("."), detail, fix, severity)
 
 
 def render(findings: list[Finding]) -> str:
-    """Plain text for a terminal.
+    """Return findings as plain text for a terminal.
 
     >>> print(render([]))
     The doctor found nothing wrong.
@@ -70,7 +70,7 @@ def render(findings: list[Finding]) -> str:
 
 
 def gating(findings: Iterable[Finding], allow: Collection[str] = ()) -> list[Finding]:
-    """The errors among some findings, less those whose codes are allowed; an unknown code is refused.
+    """Return the errors among findings, less those whose codes are allowed; refuse an unknown code.
 
     >>> found = [coded("SZ003", "Two calls differ.", "switch it off"), coded("SZ002", "Dropout.", "eval", "warning")]
     >>> [finding.code for finding in gating(found)], gating(found, ["SZ003"])
@@ -78,5 +78,5 @@ def gating(findings: Iterable[Finding], allow: Collection[str] = ()) -> list[Fin
     """
     for code in allow:
         if code not in CODES:
-            raise ValueError(f"{code} is no code of a finding; there are {next(iter(CODES))} to {list(CODES)[-1]}")
+            raise ValueError(f"{code} is not a code of a finding; there are {next(iter(CODES))} to {list(CODES)[-1]}")
     return [finding for finding in findings if finding.severity == "error" and finding.code not in allow]

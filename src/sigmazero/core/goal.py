@@ -1,4 +1,4 @@
-"""The goal of an attack: the only code that knows what a model's outputs mean.
+"""The goal of an attack: the only code that knows the meaning of a model's outputs.
 
 `margin` falls towards the goal: negative means reached, positive means not yet. At an exact tie it is 0, and `fooled`
 decides by argmax, which takes the lowest index. So no attack and no loss ever asks "if targeted".

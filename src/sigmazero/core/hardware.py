@@ -1,4 +1,4 @@
-"""How a run uses the hardware. None of it changes what is reported as true."""
+"""How a run uses the machine: choices of speed and memory."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -28,7 +28,7 @@ class Hardware:
     capture: bool | None = None
 
     def check(self, problem: Problem) -> None:
-        """Refuse what cannot be done for this problem."""
+        """Refuse choices that are unknown, or impossible for this problem."""
         if self.precision not in (None, *get_args(Precision)):
             known = ", ".join(map(repr, get_args(Precision)))
             raise ValueError(
@@ -46,5 +46,5 @@ class Hardware:
             raise ValueError(f"capture=True needs inputs on a CUDA device; they are on {problem.x.device}")
 
     def plain(self) -> "Hardware":
-        """Return the choices for a model without gradients: asked as it is, in its own numbers, never captured."""
+        """Return the choices for a model without gradients: asked as it is, never captured."""
         return replace(self, precision=None, prepare="none", capture=False)

@@ -1,6 +1,6 @@
-"""What attacks descend on: functions of logits, one number per sample, lower the nearer the goal, targeted or not.
+"""Losses: functions of logits, one number per sample, that fall towards the goal, targeted or not.
 
-A function marked with `@loss` is known by its name, underscores as hyphens: `sz.get("pgd-l0", loss="margin")`.
+A function marked with `@loss` is registered under its name, underscores as hyphens: `sz.get("pgd-l0", loss="margin")`.
 
 >>> sorted(LOSSES)
 ['cross-entropy', 'hinge', 'margin', 'probability']
@@ -22,39 +22,39 @@ LossName = Annotated[str, OneOf(LOSSES), "what the attack descends on"]
 
 
 def loss(function: Loss) -> Loss:
-    """Make a loss known by its name."""
+    """Register a loss under its name."""
     name = function.__name__.replace("_", "-")
     if name in LOSSES:
-        raise ValueError(f"there is a loss called {name!r} already; give the function another name")
+        raise ValueError(f"there is a loss {name!r} already; give the function another name")
     LOSSES[name] = function
     return function
 
 
 def named(name: str, goal: Goal) -> Callable[[Tensor], Tensor]:
-    """A loss by name as a function of the logits alone, as `Oracle.value_and_grad` takes it."""
+    """Return a loss by name as a function of the logits alone, as `Oracle.value_and_grad` takes it."""
     function = LOSSES[name]
     return lambda logits: function(logits, goal)
 
 
 @loss
 def margin(logits: Tensor, goal: Goal) -> Tensor:
-    """Own logit minus the best other one, or the reverse for a target; below 0 the goal is reached."""
+    """Return the class's logit minus the best other one, or the reverse for a target; below 0 the goal is reached."""
     return goal.margin(logits)
 
 
 @loss
 def hinge(logits: Tensor, goal: Goal) -> Tensor:
-    """The margin's positive part: 0 once the goal is reached."""
+    """Return the positive part of the margin: 0 once the goal is reached."""
     return goal.margin(logits).relu()
 
 
 @loss
 def cross_entropy(logits: Tensor, goal: Goal) -> Tensor:
-    """Logarithm of the probability of the true class, or minus that of the target."""
+    """Return the logarithm of the probability of the true class, or minus that of the target."""
     return goal.downhill(-F.cross_entropy(logits, goal.y, reduction="none"))
 
 
 @loss
 def probability(logits: Tensor, goal: Goal) -> Tensor:
-    """Probability of the true class, or minus that of the target."""
+    """Return the probability of the true class, or minus that of the target."""
     return goal.downhill(logits.softmax(1).gather(1, goal.y[:, None]).squeeze(1))

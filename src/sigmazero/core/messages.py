@@ -1,4 +1,4 @@
-"""Texts of others made harmless, values as text, and warnings that point at the user's own line."""
+"""Make foreign texts harmless, write values as text, and warn at the user's own line."""
 
 import hashlib
 import json
@@ -8,15 +8,14 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-# Control characters move the cursor or send commands to a terminal; those that turn the direction of writing, and those
-# that end a line unseen, make a text look like another one. A line's end is left.
+# Control characters may command a terminal; others turn the direction of writing or end a line unseen. Not newlines.
 _CONTROL = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-# A cell that begins so is a formula, also after blanks.
+# A cell that begins like this is a formula, also after blanks.
 _FORMULA = re.compile(r"\s*[=+\-@\t\r]")
 
 
 def visible(text: str) -> str:
-    r"""A text in which control characters are spelled out.
+    r"""Spell out the control characters of a text.
 
     >>> print(visible("red: \x1b[31m"))
     red: \x1b[31m
@@ -25,7 +24,7 @@ def visible(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """A text that no spreadsheet takes for a formula; a number stays as it is.
+    """Quote a text that a spreadsheet would take for a formula; a number stays as it is.
 
     >>> harmless("=1+1"), harmless("sigma-zero"), harmless("-0.5"), harmless("-inf")
     ("'=1+1", 'sigma-zero', '-0.5', '-inf')
@@ -40,7 +39,7 @@ def harmless(text: str) -> str:
 
 
 def shown(text: object) -> str:
-    """A text out of a file, fit for one line of a message.
+    """Shorten a text of a file to one line of a message.
 
     >>> shown("conv1.weight"), shown("two\\nlines"), len(shown("x" * 1000))
     ('conv1.weight', "'two\\\\nlines'", 83)
@@ -51,23 +50,23 @@ def shown(text: object) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """The first line of what an error says, or its kind."""
+    """Return the first line of an error's message, or its type."""
     said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
     return said if said.isprintable() else ascii(said)
 
 
 def canonical(value: Any) -> str:
-    """JSON with one spelling for each value."""
+    """Return JSON with one spelling for each value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def digest(value: Any) -> str:
-    """SHA-256 of a value's canonical JSON."""
+    """Return the SHA-256 of a value's canonical JSON."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
 def class_name(classes: Sequence[str] | None, number: int, unnamed: str = "") -> str:
-    """The name of a class, or its number where it has none, after the word `unnamed`.
+    """Return the name of a class, or the word `unnamed` and its number where it has none.
 
     >>> class_name(["cat", "dog"], 1), class_name(None, 7), class_name(None, 7, "class ")
     ('dog', '7', 'class 7')

@@ -1,4 +1,4 @@
-"""The figures of a run, each one function over per-sample arrays; nowhere else is one computed.
+"""The figures of a run: each is one function of arrays with an entry per sample, and is computed nowhere else.
 
 A function registered with `@metric` is part of `Result.summary()`, of the records of a store and of the tables made
 from them. The number of changes is infinite where a sample was not fooled, and every share is a share of ALL samples.
@@ -47,7 +47,7 @@ class Outcome(IntEnum):
 
 
 def fitting_ks(shape: Sequence[int], sites: int | None = None) -> tuple[float, ...]:
-    """Numbers of changes to give success rates at, for inputs of a shape in which so many things can change.
+    """Return numbers of changes to give success rates at, for inputs of a shape with a number of sites.
 
     >>> fitting_ks((1, 28, 28)), fitting_ks((12,)), fitting_ks((181,)), fitting_ks((3, 4, 4), 16), fitting_ks((1,))
     ((10, 24, 50), (1, 2, 5, 10), (1, 2, 5, 10, 25), (1, 2, 5, 10), (1,))
@@ -58,7 +58,7 @@ def fitting_ks(shape: Sequence[int], sites: int | None = None) -> tuple[float, .
 
 
 def fitting_costs(cost: Floats) -> tuple[float, ...]:
-    """Costs to give success rates at, from what a change of each site costs: so many of the cheapest changes.
+    """Return costs to give success rates at: multiples of the cheapest change, for what each site costs.
 
     >>> fitting_costs(np.array([0.5, 2.0, 3.0])), fitting_costs(np.array([1.0, 4.0, 1.0]))
     ((0.5, 1.0, 2.5, 5.0), (1.0, 2.0, 5.0))
@@ -69,7 +69,7 @@ def fitting_costs(cost: Floats) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Samples:
-    """What figures are computed from: arrays with one entry per sample; `label` is None if true classes are unknown.
+    """The arrays that figures are computed from, with one entry per sample; `label` has the true classes, if known.
 
     `returned` has the changes of the points that the method returns by its own rule; None if it has no such rule.
     `least` has the changes that are needed, whatever the attack, as far as known; None if nothing is proved.
@@ -86,27 +86,27 @@ class Samples:
     least: Floats | None = None
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
         return len(self.changes)
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure: what it is called, how it is computed, and how it is shown.
+    """A figure: its names, how it is computed, and how it is shown.
 
     name      its key in dictionaries and its column in CSV files
-    compute   a function of the samples, and of k if `at_k`; it gives None where the figure cannot be told
+    compute   a function of the samples, and of k if `at_k`; None means unknown
     over      the array of the samples that the function takes; all of them by default
-    title     what the table of one run calls it
-    heading   what the narrow columns of other tables call it
+    title     its name in the table of one run
+    heading   its name in the narrow columns of other tables
     kind      a share, a number of changes, or another number
-    decimals  shown at most, of what is no share
+    decimals  shown at most, unless it is a share
     better    1 if more of it makes a stronger attack, −1 if less does, 0 if neither
     free      whether a run with a budget leaves it unknown; a figure at k is known where k is the budget
     at_k      whether it is a figure for each k; `k` is then the one it was taken at
     hidden    whether it is in dictionaries alone, not in tables
     seldom    whether a hidden one is shown after all where it is known: few methods have it
-    of        whether it is told of single runs, of stores, or of both
+    of        whether runs have it, stores, or both
     """
 
     name: str
@@ -125,7 +125,7 @@ class Metric:
     k: float | None = None
 
     def at(self, k: float) -> Metric:
-        """This figure at k; itself if it does not depend on k."""
+        """Return this figure at k; itself if it does not depend on k."""
         if not self.at_k:
             return self
         shown = "∞" if math.isinf(k) else f"{k:g}"
@@ -140,11 +140,11 @@ class Metric:
         )
 
     def known(self, budget: int | None) -> bool:
-        """Whether a run with this budget (None: without one) tells it."""
+        """Return whether a run with this budget (None for none) determines it."""
         return budget is None or not self.free or self.k == budget
 
     def value(self, samples: Samples) -> float | None:
-        """The figure of these samples; NaN if there are none, None if it cannot be told."""
+        """Return the figure of these samples; NaN if there are none, None if it is unknown."""
         given = samples if self.over is None else getattr(samples, self.over)
         return self.compute(given) if len(samples) else math.nan
 
@@ -169,13 +169,13 @@ def metric(
 
 
 def asked(of: MetricOf, ks: Sequence[float]) -> list[Metric]:
-    """The figures told of a run or of a store; those that depend on k, once for each of `ks`."""
+    """Return the figures of a run or of a store; those that depend on k, once for each of `ks`."""
     chosen = [each for each in METRICS.values() if of in each.of]
     return [each.at(k) for each in chosen for k in (ks if each.at_k else (math.inf,))]
 
 
 def checked(changes: ArrayLike) -> Floats:
-    """Numbers of changes as an array, if that is what they are."""
+    """Return numbers of changes as an array; refuse what are none."""
     values = np.asarray(changes, dtype=np.float64)
     if values.ndim != 1 or not len(values):
         raise ValueError(f"an array of shape {values.shape}: there must be one dimension and one value or more")
@@ -186,7 +186,7 @@ def checked(changes: ArrayLike) -> Floats:
 
 
 def average(values: ArrayLike) -> float:
-    """The mean, which of booleans is the share that is true; NaN of nothing.
+    """Return the mean, which of booleans is the share that is true; NaN of nothing.
 
     >>> average([True, False]), average([])
     (0.5, nan)
@@ -196,7 +196,7 @@ def average(values: ArrayLike) -> float:
 
 
 def robust(changes: ArrayLike, k: float = math.inf) -> float:
-    """The share of all samples that k changes do not fool.
+    """Return the share of all samples that k changes do not fool.
 
     >>> robust([0, 3, 12, np.inf], 10)
     0.5
@@ -216,7 +216,7 @@ def _fooled(changes: ArrayLike, k: float) -> NDArray[np.bool_]:
 
 @metric("clean_accuracy", heading="clean", kind="share")
 def clean_accuracy(samples: Samples) -> float | None:
-    """Share classified right without any change."""
+    """Return the share classified right without any change."""
     return None if samples.label is None else average(samples.clean_prediction == samples.label)
 
 
@@ -229,13 +229,13 @@ metric("already_wrong", over="outcome", kind="share", hidden=True)(partial(_ende
 
 @metric("success", over="outcome", kind="share", hidden=True, of=("run",))
 def success(outcomes: NDArray[Any]) -> float:
-    """Share of all samples fooled within what was asked for, the budget included."""
+    """Return the share of all samples fooled within what was asked for, the budget included."""
     return average(np.isin(outcomes, (Outcome.ALREADY, Outcome.FOUND)))
 
 
 @metric("asr", over="changes", title="ASR at", heading="ASR", kind="share", better=1, free=True, at_k=True)
 def asr(changes: ArrayLike, k: float = math.inf) -> float:
-    """Attack success rate: the share of all samples fooled with at most k changes, or at all if k is infinite.
+    """Return the attack success rate: the share of all samples fooled with at most k changes.
 
     >>> asr([0, 3, 12, np.inf], 10), asr([0, 3, 12, np.inf])
     (0.5, 0.75)
@@ -245,7 +245,7 @@ def asr(changes: ArrayLike, k: float = math.inf) -> float:
 
 @metric("median_l0", over="changes", heading="median", kind="l0", decimals=1, better=-1, free=True)
 def median(changes: ArrayLike) -> float:
-    """The middle value, failures as infinity; the mean of the two middle ones if the number of samples is even.
+    """Return the middle value, failures as infinity; of two middle values the mean.
 
     >>> median([1, 4, np.inf]), median([1, 2, 4, np.inf]), median([1, np.inf])
     (4.0, 3.0, inf)
@@ -258,38 +258,38 @@ def median(changes: ArrayLike) -> float:
 
 @metric("mean_l0", over="changes", heading="mean", kind="l0", free=True)
 def mean(changes: ArrayLike) -> float:
-    """The mean over all samples: infinite as soon as one was not fooled."""
+    """Return the mean over all samples: infinite if one was not fooled."""
     return average(checked(changes))
 
 
 @metric("mean_l0_found", over="changes", kind="l0", free=True, hidden=True)
 def mean_found(changes: ArrayLike) -> float:
-    """The mean over the samples that were fooled."""
+    """Return the mean over the samples that were fooled."""
     values = checked(changes)
     return average(values[np.isfinite(values)])
 
 
 @metric("returned_asr", title="ASR returned", kind="share", better=1, free=True, hidden=True, seldom=True)
 def returned_asr(samples: Samples) -> float | None:
-    """Share of all samples fooled by what the method returned, which need not be the best point it saw."""
+    """Return the share of all samples fooled by the point that the method returned, which may not be its best."""
     return None if samples.returned is None else asr(samples.returned)
 
 
 @metric("returned_median_l0", title="median returned", kind="l0", decimals=1, free=True, hidden=True, seldom=True)
 def returned_median(samples: Samples) -> float | None:
-    """The median over all samples of the changes of what the method returned."""
+    """Return the median over all samples of the changes of the point that the method returned."""
     return None if samples.returned is None else median(samples.returned)
 
 
 @metric("median_least", heading="median ≥", kind="l0", decimals=1, hidden=True, seldom=True, of=("store",))
 def median_least(samples: Samples) -> float | None:
-    """The median of the changes that are proved to be needed: the truth lies between it and the median found."""
+    """Return the median of the changes that are proved to be needed: the truth lies between it and the median found."""
     return None if samples.least is None else median(samples.least)
 
 
 @metric("proved", kind="share", at_k=True, hidden=True, seldom=True, of=("store",))
 def proved(samples: Samples, k: float = math.inf) -> float | None:
-    """Share of all samples that are proved to stay right whichever k values change; not told where there is none."""
+    """Return the share of all samples that are proved to stay right whichever k values change; None if it is 0."""
     found = 0.0 if samples.least is None else average(samples.least > k)
     return found or None
 
@@ -300,13 +300,13 @@ metric("backwards", over="backwards", hidden=True)(average)
 
 @metric("queries", title="queries per sample", decimals=1, of=("run",))
 def queries(samples: Samples) -> float:
-    """Forward and backward passes per sample."""
+    """Return forward and backward passes per sample."""
     return average(samples.forwards + samples.backwards)
 
 
 @metric("kqueries", decimals=3, of=("store",))
 def kqueries(samples: Samples) -> float:
-    """The same in thousands."""
+    """Return the same in thousands."""
     return (average(samples.forwards) + average(samples.backwards)) / 1000
 
 

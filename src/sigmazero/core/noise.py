@@ -19,7 +19,7 @@ def _shift(z: Tensor, bits: int) -> Tensor:
 
 
 def _wrap(number: int) -> int:
-    """A whole number as the signed 64-bit one with the same bits."""
+    """Return the signed 64-bit number with the same bits."""
     return (number + 2**63) % 2**64 - 2**63
 
 
@@ -30,9 +30,9 @@ def _mix(z: Tensor) -> Tensor:
 
 
 def bits(seed: int, ids: Tensor, step: Tensor | int, shape: tuple[int, ...], stream: int = 0) -> Tensor:
-    """63 random bits for each of `shape` positions of each sample: an int64 tensor (samples, *shape).
+    """Return 63 random bits for each of `shape` positions of each sample: an int64 tensor (samples, *shape).
 
-    `stream` tells apart several draws made at the same step.
+    Several draws at the same step have different numbers of `stream`.
     """
     key = _mix(ids.to(torch.int64) + _wrap(_GOLDEN * (seed + 1)))
     key = _mix(key + _GOLDEN * (torch.as_tensor(step, device=ids.device) + 1))
@@ -42,13 +42,13 @@ def bits(seed: int, ids: Tensor, step: Tensor | int, shape: tuple[int, ...], str
 
 
 def source(seed: int, ids: Tensor, stream: int = 0) -> Tensor:
-    """Where each sample's own sequence of random numbers begins, for `drawn`."""
+    """Return the start of each sample's own sequence of random numbers, for `drawn`."""
     key = _mix(ids.to(torch.int64) + _wrap(_GOLDEN * (seed + 1)))
     return _mix(key + _wrap(_GOLDEN * (stream + 1)))
 
 
 def drawn(source: Tensor, step: Tensor, n: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """n uniform numbers in [0, 1) of each sample's sequence: step i takes those from i · n on.
+    """Return n uniform numbers in [0, 1) of each sample's sequence: step i takes those from i · n on.
 
     This is SplitMix64 itself. It needs a third of the kernels of `uniform`, which makes a new key for every step.
     """
@@ -65,7 +65,7 @@ def uniform(
     stream: int = 0,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Uniform numbers in [0, 1), the same whatever batch the sample stands in.
+    """Return uniform numbers in [0, 1), the same in every batch.
 
     >>> a = uniform(0, torch.tensor([7, 8]), 3, (2,))
     >>> b = uniform(0, torch.tensor([8]), 3, (2,))
@@ -84,7 +84,7 @@ def normal(
     stream: int = 0,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Standard normal numbers (Box–Muller on two uniforms of the same stream)."""
+    """Return standard normal numbers (Box–Muller on two uniforms of the same stream)."""
     pair = uniform(seed, ids, step, (2, *shape), stream, torch.float64)
     radius = torch.sqrt(-2 * torch.log1p(-pair[:, 0]))
     return (radius * torch.cos(2 * math.pi * pair[:, 1])).to(dtype)

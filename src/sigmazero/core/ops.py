@@ -1,4 +1,4 @@
-"""Pure tensor functions, and dataclasses of tensors by rows: nothing here knows a model, a problem or a step."""
+"""Pure functions of tensors, and of dataclasses of tensors by rows."""
 
 import math
 from collections.abc import Callable
@@ -21,12 +21,12 @@ def per_row(values: Tensor, like: Tensor) -> Tensor:
 
 
 def largest(x: Tensor) -> Tensor:
-    """Largest magnitude of each row (0 for a row without entries)."""
+    """Return the largest magnitude of each row (0 for a row without entries)."""
     return x.abs().flatten(1).amax(1) if x[0:1].numel() else x.new_zeros(len(x))
 
 
 def cosine(steps: int, start: float, end: float) -> Tensor:
-    """Values along half a cosine, from `start` at step 0 to `end` at step `steps`: `steps` + 1 of them.
+    """Return `steps` + 1 values along half a cosine, from `start` to `end`.
 
     >>> [round(v, 3) for v in cosine(4, 1.0, 0.1).tolist()]
     [1.0, 0.868, 0.55, 0.232, 0.1]
@@ -36,7 +36,7 @@ def cosine(steps: int, start: float, end: float) -> Tensor:
 
 
 def adam_corrections(steps: int, beta1: float = 0.9, beta2: float = 0.999) -> tuple[Tensor, Tensor]:
-    """Adam's bias corrections of every step: 1 − β1^t and √(1 − β2^t), t from 1."""
+    """Return Adam's bias corrections of every step: 1 − β1^t and √(1 − β2^t), t from 1."""
     # Python's power, as in torch.optim: 1 − β2^t loses three digits at t = 1, where another rounding would show.
     pairs = [(1 - beta1**t, math.sqrt(1 - beta2**t)) for t in range(1, steps + 1)]
     first, second = torch.tensor(pairs, dtype=torch.float64, device="cpu").unbind(1)
@@ -53,14 +53,14 @@ def adam(
     beta2: float = 0.999,
     epsilon: float = 1e-8,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """One Adam step: the direction to subtract (times the step size) and the two new moments."""
+    """Return the direction of an Adam step (to subtract, times the step size) and the two new moments."""
     mean = torch.lerp(gradient, mean, beta1)
     square = beta2 * square + (1 - beta2) * gradient * gradient
     return (mean / correction1) / (square.sqrt() / correction2 + epsilon), mean, square
 
 
 def keep_largest(values: Tensor, k: Tensor) -> Tensor:
-    """True at the k largest entries of each row of a 2-D tensor, exactly k of them: of equal ones the first.
+    """Return True at exactly k largest entries of each row of a 2-D tensor, of equal ones the first.
 
     >>> keep_largest(torch.tensor([[3., 1., 3., 2.]]), torch.tensor([1])).int().tolist()
     [[1, 0, 0, 0]]
@@ -69,7 +69,7 @@ def keep_largest(values: Tensor, k: Tensor) -> Tensor:
 
 
 def kth_largest(values: Tensor, k: Tensor) -> Tensor:
-    """The k-th largest entry of each row, k from 1 and one per row.
+    """Return the k-th largest entry of each row, k from 1 and one per row.
 
     >>> kth_largest(torch.tensor([[3., 1., 2.], [5., 5., 4.]]), torch.tensor([2, 2])).tolist()
     [2.0, 5.0]
@@ -78,7 +78,7 @@ def kth_largest(values: Tensor, k: Tensor) -> Tensor:
 
 
 def prox_l23(size: Tensor, μ: Tensor) -> Tensor:
-    """Local proximal operator of μ·|·|^(2/3) on non-negative numbers: s³ with s the larger root of s⁴ − u·s + 2μ/3.
+    """Apply the local proximal operator of μ·|·|^(2/3) to numbers u ≥ 0: s³, s the larger root of s⁴ − u·s + 2μ/3.
 
     Zero only where no root is real, as in adv-lib. The global minimiser would be zero up to 2·(2μ/3)^(3/4) as well.
 
@@ -97,7 +97,7 @@ def prox_l23(size: Tensor, μ: Tensor) -> Tensor:
 
 
 def ranks(keys: Tensor, descending: bool = False) -> Tensor:
-    """Place of every entry in its row when the row is sorted, from 0; of equal ones the lower index comes first.
+    """Return the place of every entry in its sorted row, from 0; of equal ones the lower index comes first.
 
     >>> ranks(torch.tensor([[30, 10, 20]])).tolist()
     [[2, 0, 1]]

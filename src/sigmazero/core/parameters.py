@@ -1,4 +1,4 @@
-"""Hyper-parameters: what a field may hold is declared as its type, and checked here for every attack.
+"""Hyper-parameters: the type of a field declares its values, and is checked here for every attack.
 
     steps: Count = 1000                                   momentum: Momentum = 0.9
     classes: Annotated[int, Range(least=2)] | None = 10   order: Literal["released", "paper"] = "released"
@@ -22,7 +22,7 @@ from sigmazero.core.problem import integer
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers between two ends: `least` and `most` belong to them, `above` and `below` do not."""
+    """Numbers between two ends: `least` and `most` are included, `above` and `below` are not."""
 
     least: float | None = None
     above: float | None = None
@@ -30,7 +30,7 @@ class Range:
     below: float | None = None
 
     def __contains__(self, number: float) -> bool:
-        """Whether a number lies between the ends."""
+        """Return whether a number lies between the ends."""
         return (
             (self.least is None or number >= self.least)
             and (self.above is None or number > self.above)
@@ -39,44 +39,44 @@ class Range:
         )
 
     def __str__(self) -> str:
-        """In words.
+        """Return the range in words.
 
         >>> str(Range(least=1)), str(Range(least=0, below=1))
         ('1 or more', 'at least 0 and less than 1')
         """
         ends = {"at least": self.least, "greater than": self.above, "at most": self.most, "less than": self.below}
-        said = [f"{words} {end:g}" for words, end in ends.items() if end is not None]
-        return f"{self.least:g} or more" if self.least is not None and len(said) == 1 else " and ".join(said)
+        parts = [f"{words} {end:g}" for words, end in ends.items() if end is not None]
+        return f"{self.least:g} or more" if self.least is not None and len(parts) == 1 else " and ".join(parts)
 
 
 @dataclass(frozen=True)
 class OneOf:
-    """Words out of a collection that may grow, such as a registry's names."""
+    """Words of a collection that may grow, such as the names of a registry."""
 
     words: Collection[object]
 
     def __contains__(self, word: object) -> bool:
-        """Whether it is one of the words now."""
+        """Return whether it is one of the present words."""
         return word in self.words
 
     def __str__(self) -> str:
-        """The words of now."""
+        """Return the present words."""
         return f"one of {', '.join(map(repr, self.words))}"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Objects of a class, which errors call `words`."""
+    """Objects of a class; errors describe them by `words`."""
 
     kind: type
     words: str
 
     def __contains__(self, value: object) -> bool:
-        """Whether it is such an object."""
+        """Return whether it is such an object."""
         return isinstance(value, self.kind)
 
     def __str__(self) -> str:
-        """What errors call it."""
+        """Return the words."""
         return self.words
 
 
@@ -99,14 +99,14 @@ _WORDS: dict[Any, str] = {NoneType: "None", bool: "True or False", int: "a whole
 
 @lru_cache(maxsize=256)
 def types(owner: type) -> dict[str, Any]:
-    """The type of every parameter of an attack; `steps` is a count even where a class says no more than int."""
+    """Return the type of every parameter of an attack; `steps` is a count even where a class declares an int."""
     hints = get_type_hints(owner, include_extras=True)
     found = {field.name: hints[field.name] for field in fields(owner) if field.name != "name"}
     return found | ({"steps": Count} if found.get("steps") is int else {})
 
 
 def checked(owner: type, name: str, value: Any) -> Any:
-    """The value of a parameter as a plain Python one; refuse it where the parameter's type does not allow it.
+    """Return the value of a parameter as a plain Python value; refuse one that its type does not allow.
 
     >>> from sigmazero.attacks.fmn import FMN
     >>> checked(FMN, "steps", np.int64(3)), checked(FMN, "step_size", 1)
@@ -142,12 +142,12 @@ def meaning(owner: type, name: str) -> str:
 
 
 def takes_model(owner: type, name: str) -> bool:
-    """Whether a parameter of an attack is a network, which plans and commands name."""
+    """Return whether a parameter of an attack is a network, which plans and commands name."""
     return any(kind is NamedModel for kind, _ in alternatives(types(owner)[name]))
 
 
 def alternatives(hint: Any) -> list[tuple[Any, tuple[Any, ...]]]:
-    """The kinds of values a type allows, each with its limits: several for `int | None`."""
+    """Return the kinds of values that a type allows, each with its limits: two for `int | None`."""
     if get_origin(hint) in (Union, UnionType):
         return [one for part in get_args(hint) for one in alternatives(part)]
     if get_origin(hint) is Annotated:
@@ -161,7 +161,7 @@ def alternatives(hint: Any) -> list[tuple[Any, tuple[Any, ...]]]:
 
 
 def _is(kind: Any, value: Any) -> bool:
-    """Whether a value is of a kind: 3 is a float too, 3.0 is no int, True is neither, and NaN is nothing."""
+    """Return whether a value is of a kind: 3 is a float too, 3.0 is no int, True is neither, NaN is no number."""
     if kind is Any:
         return True
     if kind is int:
@@ -174,8 +174,8 @@ def _is(kind: Any, value: Any) -> bool:
 
 
 def _say(kind: Any, limits: tuple[Any, ...]) -> str:
-    """What a kind of value is called, with its limits."""
-    said = [str(limit) for limit in limits]
+    """Return a kind of value in words, with its limits."""
+    words = [str(limit) for limit in limits]
     if kind in (int, float):
-        return ", ".join([_WORDS[kind], *said])
-    return " and ".join(said) or _WORDS.get(kind, f"of the kind {kind.__name__}")
+        return ", ".join([_WORDS[kind], *words])
+    return " and ".join(words) or _WORDS.get(kind, f"of the kind {kind.__name__}")

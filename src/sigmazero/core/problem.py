@@ -1,4 +1,4 @@
-"""The question: which inputs, what counts as success, what may change."""
+"""The problem of a run: which inputs, what counts as success, what may change."""
 
 import math
 from dataclasses import dataclass, replace
@@ -86,7 +86,7 @@ class Problem:
 
 
 def whole(number: object) -> bool:
-    """Whether it is a whole number, whatever its type; True and False are none.
+    """Return whether it is a whole number of any type; True and False are not.
 
     >>> whole(3), whole(3.0), whole(2.5), whole(float("nan")), whole("3"), whole(True)
     (True, True, False, False, False, False)
@@ -95,5 +95,5 @@ def whole(number: object) -> bool:
 
 
 def integer(number: object) -> bool:
-    """Whether it is a whole number that can count steps: 3.0 cannot."""
+    """Return whether it is a whole number that can count steps: 3.0 cannot."""
     return not isinstance(number, bool) and isinstance(number, Integral)

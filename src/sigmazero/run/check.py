@@ -1,4 +1,4 @@
-"""Points from anywhere, checked as those of our own attacks are.
+"""Check points from anywhere as the points of our own attacks are checked.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -53,13 +53,12 @@ def check(
     margin: float = 0.0,
     batch_size: int = ROWS,
 ) -> Result:
-    """What points that somebody found are worth: each fools the model or not, and changes so many features.
+    """Report which given points fool the model, and how many features each changes.
 
-    Every point is asked about as `Attack.run` asks about its own: in strict numbers and in your process's, inside the
-    box, the mask and the space, by at least `margin`. One that does not hold is a failure (l0 infinite), and so is one
-    that leaves the box by whatever little; a warning says how many do. One with more changes than `budget` is kept, but
-    is no success. The other arguments are those of `Attack.run`.
-    Arrays are taken as the tensors they hold: some libraries give such.
+    Every point is verified as `Attack.run` verifies its own: in strict fp32 and in your process's settings, inside the
+    box, the mask and the space, by at least `margin`. A point that does not hold is a failure (l0 infinite), and so is
+    one that leaves the box by however little; a warning counts these. A point with more changes than `budget` is kept,
+    but is no success. The other arguments are those of `Attack.run`.
     To have points beside attacks in a store, give `sz.foreign(x_adv)` to `sz.evaluate`.
     """
     if not (integer(batch_size) and batch_size >= 1):
@@ -99,7 +98,7 @@ def _warn_outside(problem: Problem) -> None:
 
 @torch.inference_mode(False)
 def _checked(verifier: Verifier, problem: Problem) -> Result:
-    """The report about some rows. A clean input that is wrong already needs no change, whatever was found for it."""
+    """Report some rows. A clean input that is wrong already needs no change, whatever was found for it."""
     assert problem.start is not None
     asked = verifier.ask(problem.x.clone()) if len(problem) else [problem.x.new_zeros(0, 2)]
     answers = torch.stack([check_logits(each, problem) for each in asked], 1)

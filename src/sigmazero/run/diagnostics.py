@@ -1,4 +1,4 @@
-"""What a run sees that makes its results doubtful: in passing, or in a second answer to what was found.
+"""Signs that results are doubtful, seen in passing or in a second answer about a point that was found.
 
 The first gradients of a batch cost no question. Numbers stay on the device until somebody reads them.
 """
@@ -11,9 +11,9 @@ from sigmazero.core.problem import Problem
 
 
 class FirstLook:
-    """Of the first gradients that are asked for: where there are none at all, and what the model said there.
+    """Looks at the first gradients of a batch: where they are exactly zero, and what the model answered there.
 
-    counts  in how many rows the gradient was exactly zero, and of how many rows that had a loss; None before
+    counts  the number of rows with a gradient of exactly zero, and of rows with a loss; None before the first look
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class FirstLook:
         self._seen = problem.ids, (point.detach() == problem.x).flatten(1).all(1), logits.detach().clone()
 
     def apart(self, ids: Tensor, clean: Tensor) -> Tensor | None:
-        """How far answers to clean inputs were from those of an earlier call, in what rounding allows.
+        """Return how far answers to clean inputs were from earlier ones, in units of what rounding allows.
 
         Rows at other points are left out; None where the gradients were those of some of the rows.
         """
@@ -53,9 +53,9 @@ class Diagnostics:
         self._apart: list[Tensor] = []
 
     def see(self, look: FirstLook, ids: Tensor, clean: Tensor, strict: bool) -> None:
-        """Keep what a batch showed; `clean` is what the model said before, when it was asked about the clean inputs.
+        """Keep what a batch showed; `clean` has the earlier answers about the clean inputs.
 
-        A search that is not `strict` asks a copy, or in coarser numbers, and may well be told something else.
+        A search that is not `strict` asks a copy, or in coarser numbers, and may well get another answer.
         """
         if look.counts is not None:
             self._counts.append(look.counts)
@@ -63,16 +63,16 @@ class Diagnostics:
             self._apart.append(apart)
 
     def see_again(self, apart: list[Tensor], missed: list[Tensor], strict: bool) -> None:
-        """Take over by how much fresh answers about what was found differed, in what is allowed.
+        """Keep by how much fresh answers differed, in units of what is allowed.
 
-        What a `strict` search has seen reach the goal and the same model then denies is such a difference too.
+        A point that reached the goal in a `strict` search and then misses it is such a difference too.
         """
         self._apart += apart + (missed if strict else [])
         apart.clear()
         missed.clear()
 
     def findings(self) -> tuple[Finding, ...]:
-        """Random answers, and gradients that are exactly zero in many rows."""
+        """Return findings about random answers, and about gradients that are exactly zero in many rows."""
         found = []
         if self._apart and float(torch.stack(self._apart).max()) > 1:
             found.append(coded("SZ003", "The same inputs were answered differently within one run.", STEADY))

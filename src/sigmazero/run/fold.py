@@ -1,8 +1,7 @@
 """Batch norms folded into the layers before them: in eval mode both together are one layer with other weights.
 
-Which norm follows which layer, and whether anybody else uses the layer's output, is seen by running the model once and
-looking at the graph that autograd makes. The model's code is not read: control flow, checks of shapes and custom
-functions do not matter.
+To see which norm follows which layer, and whether something else uses the layer's output, the model is run once and
+the graph that autograd makes is read. So control flow, checks of shapes and custom functions do not matter.
 """
 
 from collections import Counter
@@ -25,13 +24,13 @@ _NORMS: dict[type[nn.Module], type[nn.Module]] = {
 
 
 def foldable(model: nn.Module) -> bool:
-    """Whether there is anything to fold, at a glance."""
+    """Return whether the model has layers and norms of the kinds that can be folded."""
     kinds = {type(module) for module in model.modules()}
     return any(layer in kinds and norm in kinds for layer, norm in _NORMS.items())
 
 
 def fold(model: nn.Module, x: Tensor) -> int:
-    """Fold what can be folded, in place, and say how many norms that were; `x` is an input to run the model with."""
+    """Fold what can be folded, in place, and return the number of norms; `x` is an input to run the model with."""
     pairs = list(_pairs(model, x))
     names = {module: name for name, module in model.named_modules()}
     for layer, norm in pairs:
@@ -58,7 +57,7 @@ def _pairs(model: nn.Module, x: Tensor) -> Iterator[tuple[nn.Module, Any]]:
         # A norm of vectors takes the last dimension of a linear layer for features only where there is no other.
         if out is None or type(norm) is not _NORMS[type(layer)] or (type(layer) is nn.Linear and out.ndim != 2):
             return
-        if out._version == version:  # else somebody, such as nn.ReLU(inplace=True), came between
+        if out._version == version:  # else something such as nn.ReLU(inplace=True) came between
             found.append((layer, norm, out.grad_fn))
 
     with _watched(model, leave, enter), torch.enable_grad():
@@ -84,7 +83,7 @@ def _watched(model: nn.Module, leave: Any, enter: Any) -> Iterator[None]:
 
 
 def _uses(last: Any) -> Counter[Any]:
-    """How often each result of the graph is used to compute the last one."""
+    """Count how often each result of the graph is used to compute the last one."""
     uses: Counter[Any] = Counter()
     seen, waiting = {last}, [last]
     while waiting:

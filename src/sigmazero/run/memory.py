@@ -1,4 +1,4 @@
-"""How many rows at a time, and what to do when they do not fit."""
+"""Batch sizes: chosen by measuring on a device, and out-of-memory errors."""
 
 import logging
 import time
@@ -16,10 +16,10 @@ from sigmazero.run.precision import Numbers, search_numbers
 
 log = logging.getLogger(__name__)
 _FEWEST, _MOST, _GAIN = 32, 4096, 1.08  # rows to begin and to end with, and what doubling must bring to be worth it
-# What was measured for a model that is still there, and how much memory was free: a user calls it again and again.
+# Measured sizes of models that still exist, and how much memory was free then.
 _known: WeakKeyDictionary[nn.Module, dict[object, tuple[int, int]]] = WeakKeyDictionary()
 _AS_FREE = 0.9  # of the memory that was free then
-# How the libraries below torch say that memory ran out; torch passes their words on in a plain RuntimeError.
+# Messages of the libraries below torch when memory runs out; torch passes them on in a plain RuntimeError.
 _WORDS = (
     "can't allocate memory",
     "not enough memory",
@@ -32,7 +32,7 @@ _WORDS = (
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, whoever says it.
+    """Return whether an error means that memory ran out, in torch or below it.
 
     >>> out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"))
     True
@@ -51,7 +51,7 @@ def at_most(model: object, rows: int) -> int:
 
 
 def choose_batch_size(model: Model, problem: Problem, precision: Precision | None, owner: object = None) -> int:
-    """A number of rows that keeps the device busy and fits; `model` is the one that the search asks, for its owner."""
+    """Return a number of rows that keeps the device busy and fits; `model` stands for the user's, the `owner`."""
     if problem.x.is_cuda:
         key = (problem.x.shape[1:], problem.x.dtype, problem.x.device, min(len(problem), _MOST), precision)
         return remembered(owner, key, _free(problem.x.device), lambda: _measured(model, problem, precision))
@@ -60,7 +60,7 @@ def choose_batch_size(model: Model, problem: Problem, precision: Precision | Non
 
 
 def remembered(owner: object, key: object, free: int, measure: Callable[[], int]) -> int:
-    """What was measured for this model and question before, if about as much memory is free as then."""
+    """Return the size measured before for this model and question, if about as much memory is free as then."""
     held = _known.setdefault(owner, {}) if isinstance(owner, nn.Module) else {}
     rows, then = held.get(key, (0, 0))
     if not rows or free < _AS_FREE * then:
@@ -70,12 +70,12 @@ def remembered(owner: object, key: object, free: int, measure: Callable[[], int]
 
 
 def _free(device: torch.device) -> int:
-    """Bytes of a device that nobody holds, or torch's allocator holds for nobody."""
+    """Return the free bytes of a device, with those that torch's allocator keeps in reserve."""
     return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
 def _measured(model: Model, problem: Problem, precision: Precision | None) -> int:
-    """The fewest rows that keep the device busy: doubled as long as they fit and that many more go through a second."""
+    """Return the fewest rows that keep the device busy: double them as long as they fit and the rate grows enough."""
     if len(problem) == 0:
         return 1
     with search_numbers(precision, Numbers.current(problem.x.device)).flags():
@@ -88,13 +88,13 @@ def _measured(model: Model, problem: Problem, precision: Precision | None) -> in
             if rates[-1][1] < _GAIN * rates[-2][1]:
                 rows = rates[-2][0]
                 break
-    told = ", ".join(f"{rate:,.0f} with {size}" for size, rate in rates)
-    log.info("batches of %d rows; rows a second through the model: %s", rows, told)
+    listed = ", ".join(f"{rate:,.0f} with {size}" for size, rate in rates)
+    log.info("batches of %d rows; rows a second through the model: %s", rows, listed)
     return rows
 
 
 def _seconds(model: Model, problem: Problem, rows: int) -> float:
-    """How long a forward and a backward pass of so many rows take."""
+    """Return the seconds of a forward and a backward pass."""
     _pass(model, problem, rows)  # libraries choose their kernels
     torch.cuda.synchronize(problem.x.device)
     began = time.perf_counter()
@@ -105,7 +105,7 @@ def _seconds(model: Model, problem: Problem, rows: int) -> float:
 
 
 def _fitting(model: Model, problem: Problem) -> int:
-    """As many rows as the device's free memory holds, judged by what a few need."""
+    """Estimate how many rows fit into the device's free memory, by what a few need."""
     rows, device = min(len(problem), 4), problem.x.device
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
@@ -120,7 +120,7 @@ def _fitting(model: Model, problem: Problem) -> int:
 
 
 def _pass(model: Model, problem: Problem, rows: int) -> None:
-    """Ask about points of no sample, so that it is nobody's query."""
+    """Ask about points of no sample, so that no query is counted."""
     with torch.enable_grad():
         point = torch.zeros_like(problem.x[:rows]).requires_grad_()
         logits = ask(model, point)

@@ -20,7 +20,7 @@ def bar(
 ) -> Iterator[Advance]:
     """Yield a function that moves the bar; it does nothing if `show` is off or stderr is not a terminal.
 
-    `words` says what to show under the title, whenever the bar moves.
+    `words` returns a text to show under the title, whenever the bar moves.
     """
     if not show or not sys.stderr.isatty():
         yield ignore

@@ -294,7 +294,7 @@ class Session:
 
 @torch.inference_mode(False)
 def _unanswered(problem: Problem, keeps_own: bool) -> Result:
-    """Return a result without an answer for each row; only the model itself has counted what it was asked."""
+    """Return a result without an answer for each row; only the model knows what it was asked."""
     n, device = len(problem), problem.x.device
     nothing = torch.full((n,), -1, dtype=torch.int64, device=device)
     never = torch.full((n,), torch.inf, dtype=torch.float32, device=device)
@@ -320,9 +320,9 @@ def _unanswered(problem: Problem, keeps_own: bool) -> Result:
 
 
 def _even(rows: int, most: int, problem: Problem) -> int:
-    """How many of so many rows a batch gets: on a device all get about as many, since recordings are padded.
+    """Return the rows of a batch: at most `most`, and on a device about equally many in each, as captures are padded.
 
-    Multiples of 16, which suit its kernels; no batch gets more than `most`.
+    Multiples of 16 suit a device's kernels.
     """
     if not problem.x.is_cuda or rows == 0:
         return most
