@@ -63,7 +63,7 @@ def test_another_loss_leads_elsewhere(name):
 
 
 def test_a_name_is_given_once():
-    with pytest.raises(ValueError, match="a loss called 'margin' already"):
+    with pytest.raises(ValueError, match="'margin'"):
 
         @losses.loss
         def margin(logits, goal):

@@ -10,18 +10,15 @@
 """
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from sigmazero.core.attack import as_model
 from sigmazero.core.domain import Unit
 from sigmazero.core.incumbents import Incumbents
-from sigmazero.core.inputs import Bounds, make_problem
+from sigmazero.core.inputs import Array, Bounds, as_inputs, as_labels, follow, make_problem
 from sigmazero.core.messages import warn_caller
 from sigmazero.core.ops import take
 from sigmazero.core.problem import RECORDS, Problem, integer
@@ -34,22 +31,21 @@ if TYPE_CHECKING:
     from sigmazero.spaces.space import Space
 
 ROWS = 256
-Array = np.ndarray[Any, Any]
 
 
 def check(
     model: object,
-    x: Tensor | Array,
-    y: Tensor | Array,
-    x_adv: Tensor | Array,
+    x: Array,
+    y: Array,
+    x_adv: Array,
     *,
     targeted: bool = False,
     bounds: Bounds = (0.0, 1.0),
     unit: Unit = "feature",
-    mask: Tensor | None = None,
+    mask: Array | None = None,
     space: "Space | None" = None,
     budget: int | None = None,
-    ids: Tensor | Sequence[int] | None = None,
+    ids: Array | None = None,
     margin: float = 0.0,
     batch_size: int = ROWS,
 ) -> Result:
@@ -63,20 +59,32 @@ def check(
     """
     if not (integer(batch_size) and batch_size >= 1):
         raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
-    x, y, x_adv = (torch.as_tensor(each) if isinstance(each, np.ndarray) else each for each in (x, y, x_adv))
-    if isinstance(x, Tensor) and isinstance(x_adv, Tensor) and x_adv.shape != x.shape:
-        raise ValueError(f"x_adv has shape {tuple(x_adv.shape)}, expected {tuple(x.shape)}: one point for each input")
-    asked = {"targeted": targeted, "bounds": bounds, "unit": unit, "mask": mask, "space": space}
-    problem = make_problem(x, y, **asked, budget=budget, ids=ids, start=x_adv, margin=margin)  # type: ignore[arg-type]
-    return check_start(model, problem, batch_size)
+    network = as_model(model, x)
+    given, points = as_inputs(x, network), as_inputs(x_adv, network)
+    if points.shape != given.shape:
+        raise ValueError(
+            f"x_adv has shape {tuple(points.shape)}, expected {tuple(given.shape)}: one point for each input"
+        )
+    problem = make_problem(
+        follow(given, network),
+        as_labels(y),
+        targeted=targeted,
+        bounds=bounds,
+        unit=unit,
+        mask=mask,
+        space=space,
+        budget=budget,
+        ids=ids,
+        start=points,
+        margin=margin,
+    )
+    return check_start(network, problem, batch_size).to(given.device)
 
 
 def check_start(model: object, problem: Problem, batch_size: int = ROWS) -> Result:
-    """Judge the starting points of a problem, as `check` does."""
+    """Check the starting points of a problem, as `check` does."""
     began = time.perf_counter()
-    double = problem.x.dtype == torch.float64
-    numbers = Numbers.strict(problem.x.device) if double else Numbers.current(problem.x.device)
-    network = as_model(model, problem.x)
+    network, numbers = as_model(model, problem.x), Numbers.around(problem.x)
     verifier = Verifier(network, numbers)
     problem = replace(problem, clean=verifier.checks, checks=verifier.checks)
     _warn_outside(problem)

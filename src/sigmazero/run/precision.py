@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sigmazero.core.hardware import Precision
 from sigmazero.core.model import in_eval_mode
@@ -66,6 +66,11 @@ class Numbers:
         with _turns:
             settings = Settings.read()
         return cls(kind, **settings.of(kind), autocast=_autocast(kind))
+
+    @classmethod
+    def around(cls, x: Tensor) -> "Numbers":
+        """Return those that a caller's process uses for inputs x; in double precision settings do not count."""
+        return cls.strict(x.device) if x.dtype == torch.float64 else cls.current(x.device)
 
     @classmethod
     def named(cls, name: str, device: torch.device | str) -> "Numbers":

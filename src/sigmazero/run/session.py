@@ -129,13 +129,12 @@ class Session:
             began = time.perf_counter()
 
     def _begin(self, problem: Problem) -> Problem:
-        """Take note of the caller's float32 settings. In double precision they do not count: nothing is coarse."""
-        device, double = problem.x.device, problem.x.dtype == torch.float64
-        self._numbers = Numbers.strict(device) if double else Numbers.current(device)
+        """Take note of the caller's float32 settings."""
+        self._numbers = Numbers.around(problem.x)
         self.prepared.compute_in(self._numbers)
         self._verifier = Verifier(self.model, self._numbers)
         checks = self._verifier.checks
-        return replace(problem, clean=checks + self.prepared.computes_otherwise(device), checks=checks)
+        return replace(problem, clean=checks + self.prepared.computes_otherwise(problem.x.device), checks=checks)
 
     def _verified(self, problem: Problem, advance: Advance, known: Tensor | None) -> Iterator[Batch]:
         """Check the clean inputs, search the rows that need it, and search again in fp32 what a coarse search lost."""
