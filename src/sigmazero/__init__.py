@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from sigmazero.core.hardware import Hardware
     from sigmazero.core.metrics import Outcome
     from sigmazero.core.result import Result
-    from sigmazero.models.any import wrap
+    from sigmazero.models.wrapping import limit, wrap
     from sigmazero.run.check import check
     from sigmazero.spaces.rules import Formula, Rule
     from sigmazero.spaces.space import Space
@@ -135,6 +135,7 @@ __all__ = [  # noqa: RUF022 - in groups, as the reference has them
     "check",
     "evaluate",
     "gate",
+    "limit",
     "load_result",
     "wrap",
     # Experimental: may still change.
@@ -181,9 +182,9 @@ _LATER = {
     **dict.fromkeys(("Evaluation", "evaluate"), "bench.evaluate"),
     "foreign": "adapters.foreign",
     "load_result": "store.results",
+    **dict.fromkeys(("limit", "wrap"), "models.wrapping"),
     "losses": "core",
     "smooth": "truth.ablation",
-    "wrap": "models.any",
 }
 # Packages to import from: sigmazero.models, sigmazero.data and so on. Those that are not named here are private.
 _PACKAGES = ("adapters", "attacks", "auto", "bench", "board", "data", "models", "report", "store", "testing", "truth")

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 def test_an_attack_with_gradients_is_refused_at_once_where_there_are_none(peer, subject):
     peer("foolbox")
-    black_box: Any = sz.wrap(subject.model, ability="scores")
+    black_box: Any = sz.limit(subject.model, ability="scores")
     with pytest.raises(ValueError, match="foolbox:L0FMNAttack needs gradients, and this model has scores"):
         sz.foreign("foolbox:L0FMNAttack", steps=3).run(black_box, subject.x[:1], subject.y[:1])
     assert black_box.queries.asked == 0  # it was not asked

@@ -155,11 +155,11 @@ def test_names_of_classes_reach_the_store(tmp_path):
 
 def test_a_model_without_gradients_gets_an_attack_that_needs_none(tmp_path):
     model, x, y = linear_problem((6,), 4)
-    black_box = sz.wrap(model, ability="scores")
+    black_box = sz.limit(model, ability="scores")
     done = evaluate(black_box, (x, y), store=tmp_path / "s.db", steps=30)
     assert [row["attack"] for row in done.records()] == ["query-swap"]
     label = sz.wrap(
-        lambda rows: model(torch.from_numpy(rows)).argmax(1).numpy(), takes="numpy", gives="labels", classes=4
+        lambda rows: model(torch.from_numpy(rows)).argmax(1).numpy(), kind="numpy", gives="labels", classes=4
     )
     done = evaluate(label, (x, y), store=tmp_path / "t.db", steps=30)
     assert [row["attack"] for row in done.records()] == ["label-swap"]

@@ -33,8 +33,7 @@ def test_every_attack_and_every_parameter_is_explained():
 def test_fetch_asks_the_zoo(sigmazero, tmp_path, monkeypatch):
     asked = []
 
-    def fetch(code, directory, progress):
-        progress(1, 2)
+    def fetch(code, directory):
         asked.append((code, directory))
         return tmp_path / "weights.pt"
 

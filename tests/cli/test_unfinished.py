@@ -74,7 +74,7 @@ class Client:
             raise ConnectionError("the line is dead\\nfor now")
         return x.reshape(len(x), -1) @ WEIGHT
 
-def build(): return sz.wrap(Client(), takes="numpy", max_batch=2, retries=1, wait=0.0)
+def build(): return sz.limit(sz.wrap(Client(), kind="numpy"), max_batch=2, retries=1, wait=0.0)
 """
 
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import sigmazero as sz
-from sigmazero.models import WrappedModel
+from sigmazero.models import LimitedModel
 from tests.helpers.attacks import EVERY, how, longer, same, small
 from tests.helpers.networks import Counting, TinyNet, linear_optimum, linear_problem
 
@@ -251,8 +251,8 @@ def never_asked(x):
 @pytest.mark.parametrize("name", EVERY)
 def test_a_model_is_asked_for_no_more_than_it_has(name, has):
     net, attack = TinyNet("conv"), sz.get(name, steps=40)
-    model = sz.wrap(net, ability=has, classes=net(net.x).shape[1])
-    assert isinstance(model, WrappedModel)
+    model = sz.limit(net, ability=has)
+    assert isinstance(model, LimitedModel)
     if ABILITIES.index(attack.needs) <= ABILITIES.index(has):
         result = attack.run(model, net.x[:2], net.y[:2], **how(attack, 20))
         assert result.success.all()

@@ -86,7 +86,7 @@ def test_a_model_that_answers_at_random_is_noticed(name):
 
 
 def test_check_takes_a_function_of_numpy():
-    def model(x):
+    def model(x: np.ndarray) -> np.ndarray:
         return np.stack([0 * x.sum(1), x.sum(1) - 1], 1)
 
     x = torch.full((2, 4), 0.5)

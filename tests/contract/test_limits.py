@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import sigmazero as sz
-from sigmazero.models import OutOfQueries, WrappedModel
+from sigmazero.models import LimitedModel, OutOfQueries
 from tests.helpers.attacks import EVERY, how, same, small
 from tests.helpers.networks import Counting, linear_problem
 
@@ -162,8 +162,8 @@ def test_a_wrapped_model_answers_no_more_than_it_may(name):
     plain = run(model)
     for limit in (1, *LIMITS):
         counting = Counting(model, 6)
-        wrapped = sz.wrap(counting, takes="torch", max_queries=limit)
-        assert isinstance(wrapped, WrappedModel)
+        wrapped = sz.limit(counting, max_queries=limit)
+        assert isinstance(wrapped, LimitedModel)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             result = run(wrapped)

@@ -190,7 +190,8 @@ def test_a_model_may_be_named_wherever_one_is_taken(tmp_path, monkeypatch):
         "SparseAutoAttack": lambda model: sz.SparseAutoAttack(
             model, version="custom", attacks_to_run=["vfga"], verbose=False
         ).run_standard_evaluation(x, y),
-        "wrap": lambda model: sz.wrap(model, ability="scores")(x),
+        "wrap": lambda model: sz.wrap(model, gives="scores")(x),
+        "limit": lambda model: sz.limit(model, ability="scores")(x),
     }
     for what, ask in asked.items():
         assert torch.equal(ask(name), ask(network)), what

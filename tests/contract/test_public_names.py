@@ -81,6 +81,7 @@ TOP = {
         "check": "Judge points from anywhere: does each fool the model, and with how many changes?",
         "evaluate": "Run several attacks on a model and return their table.",
         "gate": "Compare robust accuracy with a threshold and keep a record.",
+        "limit": "Ask a model within limits of queries, rate and rows, and count.",
         "load_result": "Read a result that `Result.save` or a command with `--out` wrote.",
         "wrap": "Make a model of any library one that attacks can ask.",
     },

@@ -72,6 +72,7 @@ def run(attack: sz.Attack, model: nn.Module, x: Tensor, y: Tensor, folder: Path)
     result.save(folder / "result.npz")
     print(sz.load_result(folder / "result.npz").summary()["asr"], sz.Result.load(folder / "result.npz").to_pandas())
     print(sz.check(model, x, y, result.x_adv).l0, sz.losses.LOSSES, sz.wrap(model, channels="first"))
+    print(sz.limit(model, max_queries=100).queries.asked)
     sz.register(sz.SigmaZero(name="my own"))
     evaluation: sz.Evaluation = sz.evaluate(
         model, (x, y), ["sigma-zero", attack], mask=np.ones(3, dtype=bool), steps=10

@@ -41,5 +41,5 @@ def test_what_cannot_be():
 
 def test_a_model_that_takes_channels_last_is_asked_with_channels_first():
     assert torch.equal(sz.wrap(channels_last, channels="last")(X), NET(X))
-    numpy = sz.wrap(lambda x: channels_last(torch.from_numpy(x)).numpy(), takes="numpy", channels="last")
+    numpy = sz.wrap(lambda x: channels_last(torch.from_numpy(x)).numpy(), kind="numpy", channels="last")
     assert torch.equal(numpy(X), NET(X))

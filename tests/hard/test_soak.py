@@ -7,17 +7,15 @@ import os
 import random
 import shutil
 from collections import Counter
-from functools import partial
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 from sigmazero.core import faults
 from tests.hard import soak
 from tests.hard.soak import COMMANDS, Place
+from tests.helpers.downloads import serving
 from tests.helpers.trial import NIGHTLY
-from tests.models.test_download import Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
@@ -28,15 +26,10 @@ SEED = int(os.environ.get("SIGMAZERO_SEED", "0"))
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
     """A folder to begin with, and a server that has the weights."""
-    with Server() as server:
-        server.content = soak.CONTENT
-        thread = Thread(target=partial(server.serve_forever, poll_interval=0.01))
-        thread.start()
+    with serving(soak.CONTENT) as server:
         place = Place(tmp_path_factory.mktemp("soak") / "template", server.server_port)
         soak.prepare(place)
         yield place
-        server.shutdown()
-        thread.join()
 
 
 def copied(template: Place, folder: Path) -> Place:
@@ -57,7 +50,7 @@ def whole(template, tmp_path_factory):
     return found
 
 
-def test_the_commands_pass_the_points_of_files_downloads_and_sites(whole):
+def test_the_commands_pass_the_points_of_files_and_sites(whole):
     """tests/system has those of stores and batches, tests/hard/engine_kills.py those of workers."""
     elsewhere = ("store.", "batch.", "unit.", "worker.")
     points = {point for point in faults.POINTS if not point.startswith(elsewhere)}

@@ -165,7 +165,7 @@ def finish(asked: Asked) -> Run:
     if asked.queries is None:
         result = attack.run(model, x, y, targeted=asked.targeted, **how)
     else:
-        service = sz.wrap(lambda rows: model(rows), takes="torch", max_queries=asked.queries)
+        service = sz.limit(lambda rows: model(rows), max_queries=asked.queries)
         with pytest.warns(RuntimeWarning, match=f"max_queries={asked.queries}"):
             result = attack.run(service, x, y, targeted=asked.targeted, **how)
     told = {name: how[name] for name in ("unit", "budget") if name in how} | {"targeted": asked.targeted}

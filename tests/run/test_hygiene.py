@@ -125,7 +125,7 @@ def test_bad_input_is_named(case):
 MODELS: dict[str, tuple[Any, type[Exception], str]] = {
     "not a tensor": (lambda x: [1], TypeError, "list"),
     "flat output": (lambda x: x.sum((1, 2)), ValueError, r"\(4,\) for 4 inputs"),
-    "one class": (lambda x: x.sum((1, 2))[:, None], ValueError, "2 classes or more; of one number per row sz.wrap"),
+    "one class": (lambda x: x.sum((1, 2))[:, None], ValueError, "gives='scores'"),
     "integer logits": (lambda x: (x[:, 0] * 9).long(), TypeError, "int64"),
     "nan logits": (lambda x: x[:, 0] * torch.nan, ValueError, "NaN or Inf"),
     "no gradient": (lambda x: x[:, 0].detach().clone(), TypeError, "no gradient"),

@@ -37,8 +37,8 @@ from sigmazero.core.model import ability_of, check_ability, logits_in
 from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, whole
 from sigmazero.core.result import Result
-from sigmazero.models.any import understood
 from sigmazero.models.doctor import examine
+from sigmazero.models.wrapping import understood
 from sigmazero.run import Hardware, Prepared, Session
 from sigmazero.run.memory import at_most
 from sigmazero.run.precision import strictly

@@ -29,7 +29,7 @@ from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Result
 from sigmazero.data import Rows
-from sigmazero.models.any import wrap
+from sigmazero.models.wrapping import wrap
 from sigmazero.store.facts import Facts
 from sigmazero.store.store import Store
 
@@ -77,7 +77,7 @@ def stored(
     """
     loader = Loader(problem.x.device)
     network, data = ModelSpec(names[0], GIVEN), DataSpec(names[1], GIVEN)
-    loader.give_model(network, model if isinstance(model, nn.Module) else wrap(model, takes="torch"))
+    loader.give_model(network, model if isinstance(model, nn.Module) else wrap(model, kind="torch"))
     rows = Rows(problem.x.detach().cpu(), problem.y.cpu(), problem.ids.cpu(), names[1])
     loader.give_rows(data, rows)
     questions = [

@@ -39,7 +39,7 @@ from sigmazero.core.messages import warn_caller
 from sigmazero.core.model import Ability, ability_of
 from sigmazero.core.result import Result
 from sigmazero.data import Rows, rows_of
-from sigmazero.models.any import WrappedModel, on_table, understood, wrap
+from sigmazero.models.wrapping import ArrayModel, LimitedModel, for_data, understood, wrap
 from sigmazero.report import doubts, measure
 from sigmazero.report.figures import curves
 from sigmazero.report.measure import Measured
@@ -292,7 +292,7 @@ def evaluate(
     question["margin"] = float(margin)  # 1 and 1.0 are one question
     data = fspath(data) if isinstance(data, PathLike) else data
     model = fspath(model) if isinstance(model, PathLike) else model
-    model, data = on_table(model, data)
+    model, data = for_data(model, data)
     place = _device(model, device)
     loader = Loader(place, trust=[each for each in (model, data) if isinstance(each, str)])
     spec = _model(model, name, loader)
@@ -360,8 +360,8 @@ def _tensor(values: Any) -> Any:
 
 def _called(model: object) -> str:
     """Name a model that has no name: by its class, or a function by its own name."""
-    kind = model.kind.what if isinstance(model, WrappedModel) else None
-    return kind or str(getattr(model, "__name__", type(model).__name__))
+    title = model.title if isinstance(model, ArrayModel) else None
+    return title or str(getattr(model, "__name__", type(model).__name__))
 
 
 def _device(model: object, device: str | torch.device | None) -> torch.device:
@@ -382,7 +382,7 @@ def _model(model: Any, name: str | None, loader: Loader) -> ModelSpec:
     if isinstance(model, str):
         return ModelSpec(name or model, model)
     found = understood(model)
-    network = found if isinstance(found, nn.Module) else wrap(found, takes="torch")
+    network = found if isinstance(found, nn.Module) else wrap(found, kind="torch")
     if any(_elsewhere(tensor.device, loader.device) for tensor in (*network.parameters(), *network.buffers())):
         network = copy.deepcopy(network).to(loader.device)
     spec = ModelSpec(name or _called(model), GIVEN)
@@ -408,7 +408,7 @@ def _data(data: Any, limit: int | None, bounds: Bounds, loader: Loader, model: n
 def _fitting(rows: Rows, model: nn.Module, chosen: bool) -> Rows:
     """Give rows the number format of a network: arrays are float64 by habit; for tensors a warning says it."""
     parameter = next((each for each in model.parameters() if each.is_floating_point()), None)
-    own = isinstance(model, WrappedModel) or (parameter is not None and parameter.dtype == torch.float64)
+    own = isinstance(model, ArrayModel | LimitedModel) or (parameter is not None and parameter.dtype == torch.float64)
     if rows.images.dtype != torch.float64 or own or (parameter is None and chosen):
         return rows
     if chosen:

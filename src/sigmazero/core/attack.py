@@ -246,8 +246,9 @@ def _named(model: object) -> tuple[str, ...] | None:
 
 def as_model(model: object, x: object = None) -> Model:
     """Return a model as attacks ask it; a model given by its name is loaded onto the device of x."""
-    if not isinstance(model, nn.Module):
-        from sigmazero.models.any import understood  # loads other libraries
+    keras = any(kind.__module__.partition(".")[0] == "keras" for kind in type(model).__mro__)  # modules of torch too
+    if keras or not isinstance(model, nn.Module):
+        from sigmazero.models.wrapping import understood  # loads other libraries
 
         model = understood(model, x.device if isinstance(x, Tensor) else "cpu")
     return cast(Model, model)

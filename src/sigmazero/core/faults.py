@@ -25,9 +25,6 @@ POINTS = (
     "unit.heard",  # the driver was told something, and has done nothing about it
     "unit.taken",  # a worker has a unit and has done nothing of it
     "unit.done",  # all batches of a unit are done in the worker, and nobody else has them
-    "download.received",  # a piece of a download is in the partial file
-    "download.complete",  # the partial file is complete and checked
-    "download.placed",  # it has taken its place
     "site.written",  # a site is complete under its temporary name
     "site.moved",  # the older site is out of the way, and there is none in its place
     "site.placed",  # the new site has taken its place

@@ -1,4 +1,4 @@
-"""Files: where they are looked for, how much memory one may ask for, and how they are written: whole or not at all."""
+"""Files: where they are looked for, and how they are written: whole or not at all."""
 
 import os
 import stat
@@ -84,37 +84,3 @@ def cache() -> Path:
     from platformdirs import user_cache_path
 
     return user_cache_path("sigmazero", appauthor=False, opinion=False)  # no author and no "Cache" in the path
-
-
-MAX_BYTES = "SIGMAZERO_MAX_BYTES"
-DEFAULT_BYTES = 8 << 30
-
-
-class TooLarge(ValueError):
-    """What a file asks for is over the limit."""
-
-
-def max_bytes() -> int:
-    """The bytes that reading one file may take: $SIGMAZERO_MAX_BYTES, or 8 GiB."""
-    given = os.environ.get(MAX_BYTES, "").strip()
-    if not given:
-        return DEFAULT_BYTES
-    if not given.isascii() or not given.isdigit() or int(given) < 1:
-        raise ValueError(f"{MAX_BYTES}={given!r} is no number of bytes; write one such as {DEFAULT_BYTES}, or unset it")
-    return int(given)
-
-
-def afford(wanted: int, what: str, advice: str = "") -> None:
-    """Refuse what would take more memory than the limit; `what` begins the sentence, `advice` ends it.
-
-    >>> afford(40 * 10**9, "w.pt")
-    Traceback (most recent call last):
-    ...
-    sigmazero.core.files.TooLarge: w.pt asks for 40.0 GB of memory and 8.6 GB are allowed; \
-raise SIGMAZERO_MAX_BYTES (now 8589934592) where you trust the file
-    """
-    if wanted > (limit := max_bytes()):
-        raise TooLarge(
-            f"{what} asks for {wanted / 1e9:.1f} GB of memory and {limit / 1e9:.1f} GB are allowed; "
-            f"{advice}raise {MAX_BYTES} (now {limit}) where you trust the file"
-        )

@@ -35,8 +35,9 @@ CODES: dict[str, str] = {
     "SZ021": "The channels look to come last: where pixels are counted, dimension 1 is taken for the channels.",
     "SZ030": "The accuracy is far below what is claimed: the normalisation, the labels or the weights are not those.",
     "SZ031": "An attack does worse with more steps: its gradients mislead, and robustness is overstated.",
-    "SZ032": "The gradients are tiny beside the margins: gradient attacks see a plain where there may be none.",
+    "SZ032": "The gradients are tiny beside the margins: gradient attacks may stall.",
     "SZ033": "The inputs are probably not normalised as in training: a usual normalisation makes far more rows right.",
+    "SZ034": "The labels are numbered otherwise than the model's classes: other numbers make far more rows right.",
 }
 
 

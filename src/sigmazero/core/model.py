@@ -23,13 +23,19 @@ TAKES: dict[str, frozenset[str]] = {}
 
 
 def ability_of(model: object) -> Ability:
-    """Return what a model can be asked for, by its own attribute."""
-    ability = getattr(model, "ability", "gradients")
+    """Return what a model can be asked for, by its own attribute; one with quantised layers gives scores alone."""
+    ability = getattr(model, "ability", "scores" if _is_quantised(model) else "gradients")
     if not isinstance(ability, str):
         return "gradients"  # an attribute of the user's own that happens to have this name
     if ability not in ABILITIES:
         raise ValueError(f"the model's ability={ability!r} is not one of {', '.join(map(repr, ABILITIES))}")
     return ability
+
+
+def _is_quantised(model: object) -> bool:
+    """Tell whether a network has quantised layers, which compute without gradients."""
+    modules = model.modules() if isinstance(model, nn.Module) else ()
+    return any(type(part).__module__.startswith("torch.ao.nn.quantized") for part in modules)
 
 
 def suffices(ability: Ability, needs: Ability) -> bool:
@@ -78,7 +84,7 @@ sz.wrap(lambda x: model(x)...) with a function that returns the logits
         return first
     if type(answer).__module__.partition(".")[0] == "numpy":
         raise TypeError(
-            "the model returned a NumPy array, not a tensor of logits; sz.wrap(model) makes a model of a NumPy function"
+            "the model returned a NumPy array, not a tensor of logits; sz.wrap(model, kind='numpy') asks it with arrays"
         )
     raise TypeError(f"the model returned a {_described(answer)} in which no logits are found; ask it through {FIX}")
 

@@ -1,15 +1,16 @@
 """Models: the zoo of the paper, its architectures, and loaders for any other network."""
 
 from sigmazero.core.extras import MissingExtra
-from sigmazero.models.any import OutOfQueries, ScorerFailed, WrappedModel, wrap
-from sigmazero.models.download import DownloadError, UncheckedDownload, fetch
 from sigmazero.models.load import load
 from sigmazero.models.normalize import Normalize, parse_normalize
-from sigmazero.models.weights import MissingWeights, WeightsError
+from sigmazero.models.weights import DownloadError, MissingWeights, UncheckedDownload, WeightsError, fetch
+from sigmazero.models.wrapping import ArrayModel, LimitedModel, OutOfQueries, ScorerFailed, limit, wrap
 from sigmazero.models.zoo import UnknownModel, ZooEntry, entries, find, get
 
 __all__ = [
+    "ArrayModel",
     "DownloadError",
+    "LimitedModel",
     "MissingExtra",
     "MissingWeights",
     "Normalize",
@@ -18,12 +19,12 @@ __all__ = [
     "UncheckedDownload",
     "UnknownModel",
     "WeightsError",
-    "WrappedModel",
     "ZooEntry",
     "entries",
     "fetch",
     "find",
     "get",
+    "limit",
     "load",
     "parse_normalize",
     "wrap",

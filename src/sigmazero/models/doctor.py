@@ -1,30 +1,94 @@
-"""Look at a model on a few rows before attacking it, and name what would make the numbers meaningless.
+"""Examine a model on a few rows before attacking it, and name what would make the numbers meaningless.
 
-Nothing is changed: modes are restored, no gradients are left behind, inputs are copied, and the random state is put
-back. A model that raises an exception is a finding too.
+Each check is a function in one list. Nothing is changed: modes are restored, no gradients are left behind, inputs are
+copied, and the random state is put back. A model that raises an exception is a finding too.
 """
 
 import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sigmazero.core.findings import LOOK_FOR, MANY, ROUNDING, STEADY, Finding, coded
-from sigmazero.core.inputs import Bounds
+from sigmazero.core.inputs import Bounds, make_problem
 from sigmazero.core.model import ability_of, in_eval_mode, logits_in, looks_last
-from sigmazero.core.oracle import Model
-from sigmazero.models.any import understood
-from sigmazero.models.doctor_scale import examine_scale
-from sigmazero.models.doctor_space import examine_space
-from sigmazero.spaces.space import Space
+from sigmazero.models.normalize import KNOWN, Normalize
+from sigmazero.models.wrapping import understood
+from sigmazero.spaces.space import Columns, Space
 
 ROWS = 64  # enough to tell chance from skill, few enough to be unnoticed before an attack
-CHANCE = 0.15  # guessing does at least this well with this probability: the score says nothing
-
+MIN_ROWS = 8  # below which even a good model can look like a guess, and rows show little of a space
+CHANCE = 0.15  # guessing does at least this well with this probability: the accuracy says nothing
+GOOD = 0.9  # of the rows right: a model this accurate is normalised correctly
+UNLIKELY = 1e-3  # probability with which chance explains a difference that is reported
 TINY = 1e-3  # of the margin: what all features together could move it by, to first order
 BELOW = 0.1  # by which the accuracy may fall short of what is claimed, beyond what chance explains
-SURE = 1e-3  # probability with which chance does explain it
+RENUMBERED, IMPOSSIBLE = 0.3, 1e-6  # gain in accuracy, and its probability, by which other labels are proved
+FAR = 100  # times as wide as what the rows show: bounds that nobody meant
+APART = 1000  # times as dear as the cheapest change
+MAX_NAMES = 5  # features that a finding names
+
+Check = Callable[["Exam"], Iterator[Finding]]
+CHECKS: list[tuple[Check, bool]] = []
+
+
+def check(last: bool = False) -> Callable[[Check], Check]:
+    """Add a check to the list; after a `last` one that finds something the exam ends."""
+
+    def note(function: Check) -> Check:
+        CHECKS.append((function, last))
+        return function
+
+    return note
+
+
+class Exam:
+    """A model and some rows, with its answers to them, each asked for once."""
+
+    def __init__(
+        self, model: object, images: Tensor, labels: Tensor, bounds: Bounds, space: Space | None, claimed: float | None
+    ) -> None:
+        picks = torch.linspace(0, len(images) - 1, min(ROWS, len(images)), device="cpu").round().long()
+        self.model: Any = understood(model)
+        self.images, self.bounds, self.space, self.claimed = images, bounds, space, claimed
+        x = images[picks.to(images.device)].clone().detach()
+        self.x = x if x.is_floating_point() else x.float()
+        self.y = labels[picks.to(labels.device)].clone().detach().to(x.device)
+        self.given = self.x.clone()
+        self.first: Any = None
+        self.second: Any = None
+        self.flows: bool | None = None  # whether gradients reach the inputs; None where they were not asked for
+
+    def ask(self) -> None:
+        """Ask about the rows twice."""
+        with torch.no_grad():
+            self.first, self.second = (_answer(self.model(x)) for x in (self.given, self.x.clone()))
+
+    @cached_property
+    def right(self) -> Tensor:
+        """Mark the rows that the model has right."""
+        right: Tensor = self.first.argmax(1) == self.y
+        return right
+
+    @property
+    def has_gradients(self) -> bool:
+        """Tell whether the model may be asked for gradients, and for what is only suspected."""
+        return ability_of(self.model) == "gradients"
+
+    def summary(self) -> str:
+        """Say what was examined: rows, classes, range of the values, accuracy, and whether gradients flow."""
+        low, high = float(self.images.min()), float(self.images.max())
+        said = (
+            f"values from {low:.4g} to {high:.4g}, {len(set(self.y.tolist()))} classes in {len(self.y)} rows examined"
+        )
+        if isinstance(self.first, Tensor) and self.first.ndim == 2 and len(self.first) == len(self.y):
+            said += f", clean accuracy {float(self.right.double().mean()):.1%}"
+        return said + {None: "", True: ", gradients flow", False: ", no gradients"}[self.flows]
 
 
 def examine(
@@ -35,11 +99,13 @@ def examine(
     bounds: Bounds = (0.0, 1.0),
     space: Space | None = None,
     claimed: float | None = None,
+    say: Callable[[str], object] | None = None,
 ) -> list[Finding]:
-    """What is wrong with this model on these rows (at most 64, evenly spread), in the order of the codes.
+    """Return what is wrong with this model on these rows (at most 64, evenly spread), in the order of the codes.
 
-    With a space also what is wrong with that, judged by all rows. `claimed` is the accuracy, in percent, that the model
-    is known to have; None if nobody says.
+    space    judged by all rows, in place of the bounds
+    claimed  the accuracy, in percent, that the model is known to have
+    say      is called with a line about rows, accuracy and gradients
 
     >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.Softmax(dim=1)).eval()
     >>> [finding.code for finding in examine(net, torch.rand(2, 1, 2, 2), torch.tensor([0, 1]))]
@@ -50,106 +116,86 @@ def examine(
             f"the doctor needs at least one row and one label per row, got images {tuple(images.shape)} and "
             f"labels {tuple(labels.shape)}"
         )
-    picks = torch.linspace(0, len(images) - 1, min(ROWS, len(images)), device="cpu").round().long()
-    network = understood(model)
     findings: list[Finding] = []
-    # Leaving inference mode is what allows gradients when the caller forbids them.
     devices = [images.device] if images.is_cuda else []
+    # Leaving inference mode is what allows gradients when the caller forbids them.
     with torch.inference_mode(False), torch.random.fork_rng(devices=devices), torch.enable_grad():
-        x = images[picks.to(images.device)].clone().detach()
-        y = labels[picks.to(labels.device)].clone().detach().to(x.device)
-        x = x if x.is_floating_point() else x.float()
-        findings += _check_bounds(x, bounds) if space is None else examine_space(space, images)
-        findings += _check_layout(x)
-        if isinstance(network, nn.Module):
-            findings += _check_mode(network)
-        with in_eval_mode(network):
-            findings += _check_answers(network, x, y, claimed)
+        exam = Exam(model, images, labels, bounds, space, claimed)
+        findings += _check_mode(exam)  # before the mode is changed
+        with in_eval_mode(exam.model):
+            for function, last in CHECKS:
+                findings += (found := list(function(exam)))
+                if found and last:
+                    break
+        if say is not None:
+            say(exam.summary())
     return sorted(findings, key=lambda finding: finding.code)
 
 
-def _check_bounds(x: Tensor, bounds: Bounds) -> list[Finding]:
-    low, high = (torch.as_tensor(bound, dtype=x.dtype, device=x.device) for bound in bounds)
+def _answer(answer: Any) -> Any:
+    """Return a copy of the logits in an answer, or the answer itself where there are none, for a check to name it."""
+    try:
+        answer = logits_in(answer)
+    except TypeError:
+        return answer
+    return answer.clone()  # some models give the same memory again
+
+
+def _at_least(k: int, n: int, share: float) -> float:
+    """Return the probability of k or more successes in n trials.
+
+    >>> _at_least(2, 2, 0.5), _at_least(0, 3, 0.5)
+    (0.25, 1.0)
+    """
+    return float(sum(math.comb(n, i) * share**i * (1 - share) ** (n - i) for i in range(k, n + 1)))
+
+
+# What is seen before the model is asked
+
+
+@check()
+def _check_bounds(exam: Exam) -> Iterator[Finding]:
+    if exam.space is not None:
+        yield from examine_space(exam.space, exam.images)
+        return
+    x = exam.x
+    low, high = (torch.as_tensor(bound, dtype=x.dtype, device=x.device) for bound in exam.bounds)
     inside = (x >= low) & (x <= high)  # a NaN is inside nothing
     if bool(inside.all()):
-        return []
+        return
     fix = "pass the bounds the inputs really have, or bring the inputs into the bounds"
     if float(x.min()) >= 0 and 1 < float(x.max()) <= 255:
-        fix = "these look like 8-bit values: divide them by 255"
+        fix = "these look like 8-bit values: pass bounds=(0, 255) if the model takes them, else divide them by 255"
     elif float(x.min()) < 0:
         fix = "these look normalised: keep the inputs in [0, 1] and put the normalisation into the model"
     share = 1 - float(inside.double().mean())
-    detail = f"{share:.1%} of the values are outside; inputs range from {float(x.min()):g} to {float(x.max()):g}."
-    return [coded("SZ006", detail, fix)]
+    yield coded("SZ006", f"{share:.1%} of the values are outside, from {float(x.min()):g} to {float(x.max()):g}.", fix)
 
 
-def _check_layout(x: Tensor) -> list[Finding]:
-    if not looks_last(tuple(x.shape)):
-        return []
-    fix = "give the inputs as (N, C, H, W), x.permute(0, 3, 1, 2), and the model as sz.wrap(model, channels='last')"
-    return [coded("SZ021", f"Inputs have shape {tuple(x.shape[1:])}.", fix, "warning")]
+@check()
+def _check_layout(exam: Exam) -> Iterator[Finding]:
+    if looks_last(tuple(exam.x.shape)):
+        fix = "give the inputs as (N, C, H, W), x.permute(0, 3, 1, 2), and the model as sz.wrap(model, channels='last')"
+        yield coded("SZ021", f"Inputs have shape {tuple(exam.x.shape[1:])}.", fix, "warning")
 
 
-def _check_mode(model: nn.Module) -> list[Finding]:
-    batch_norm = nn.modules.batchnorm._BatchNorm
-    dropout = nn.modules.dropout._DropoutNd
-    kinds = sorted(
-        {type(part).__name__ for part in model.modules() if isinstance(part, batch_norm | dropout) and part.training}
-    )
-    if not kinds:
-        return []
-    detail = f"{', '.join(kinds)} would answer differently in training mode."
-    return [coded("SZ002", detail, "call model.eval(); attacks run in eval mode and restore yours", "warning")]
+def _check_mode(exam: Exam) -> Iterator[Finding]:
+    moody = nn.modules.batchnorm._BatchNorm | nn.modules.dropout._DropoutNd
+    parts = exam.model.modules() if isinstance(exam.model, nn.Module) else ()
+    if kinds := sorted({type(part).__name__ for part in parts if isinstance(part, moody) and part.training}):
+        detail = f"{', '.join(kinds)} would answer differently in training mode."
+        yield coded("SZ002", detail, "call model.eval(); attacks run in eval mode and restore yours", "warning")
 
 
-def _check_answers(model: Model, x: Tensor, y: Tensor, claimed: float | None) -> list[Finding]:
-    """Everything that needs the model to be called."""
+# Answers
+
+
+@check(last=True)
+def _check_call(exam: Exam) -> Iterator[Finding]:
     try:
-        with torch.no_grad():
-            first, second = _copy(_read(model(given := x.clone()))), _read(model(x.clone()))
-    except Exception as error:
-        return [_raised(error)]
-    shape_problems = _check_shape(first, x) or _check_shape(second, x)
-    if shape_problems:
-        return shape_problems
-    # A model may switch gradients on by itself, or answer from another device.
-    first, second = first.detach().to(x.device), second.detach().to(x.device)
-    if first.shape != second.shape:
-        return [coded("SZ003", f"Two calls gave {first.shape[1]} and {second.shape[1]} columns.", STEADY)]
-    findings = [
-        *_check_writes(x, given),
-        *_check_finite(first),
-        *(_check_probabilities(first) if ability_of(model) != "labels" else []),
-        *_check_random(first, second),
-    ]
-    label_problems = _check_labels(first, y)
-    if label_problems:
-        return findings + label_problems
-    findings += _check_chance(first, y) or _check_claim(first, y, claimed)
-    # A model that says it has no gradients is asked for none, and for nothing that is only suspected.
-    if ability_of(model) != "gradients":
-        return findings
-    return [*findings, *examine_scale(model, x, y, first), *_check_gradient(model, x, y.long())]
-
-
-def _read(answer: Any) -> Any:
-    """The logits in an answer, or the answer itself where they are not found, for `_check_shape` to name it."""
-    try:
-        return logits_in(answer)
-    except TypeError:
-        return answer
-
-
-def _copy(answer: Any) -> Any:
-    """What the next call must not change, as some models give the same memory again; it may be no tensor at all."""
-    return answer.clone() if isinstance(answer, Tensor) else answer
-
-
-def _check_writes(x: Tensor, given: Tensor) -> list[Finding]:
-    if not given._version and torch.equal(x, given):  # x.clamp_(0, 1) may change no value here
-        return []
-    fix = "write x = x - mean instead of x.sub_(mean); attacks here give it a copy, other tools may not"
-    return [coded("SZ015", "A call wrote to the values it was given.", fix, "warning")]
+        exam.ask()
+    except Exception as error:  # a user's model may raise anything
+        yield _raised(error)
 
 
 def _raised(error: Exception) -> Finding:
@@ -157,112 +203,223 @@ def _raised(error: Exception) -> Finding:
     return coded("SZ011", detail, "call the model on one batch yourself; check shape, type and device of the inputs")
 
 
-def _check_shape(logits: object, x: Tensor) -> list[Finding]:
+@check(last=True)
+def _check_shape(exam: Exam) -> Iterator[Finding]:
     fix = "return one tensor of shape (rows, classes); wrap the model if it returns a tuple or a dictionary"
-    if not isinstance(logits, Tensor):
-        return [coded("SZ008", f"The model returned a {type(logits).__name__}.", fix)]
-    if logits.ndim != 2 or len(logits) != len(x) or not logits.is_floating_point():
-        detail = f"{len(x)} inputs gave {logits.dtype} of shape {tuple(logits.shape)}."
-        return [coded("SZ008", detail, fix)]
-    if logits.shape[1] < 2:
-        fix = "for a model with one score s, return the two columns (-s, s)"
-        return [coded("SZ009", f"The output has {logits.shape[1]} column(s).", fix)]
-    return []
+    for logits in (exam.first, exam.second):
+        if not isinstance(logits, Tensor):
+            yield coded("SZ008", f"The model returned a {type(logits).__name__}.", fix)
+        elif logits.shape in ((len(exam.x),), (len(exam.x), 1)) and logits.is_floating_point():
+            seen = f"from {float(logits.min()):.4g} to {float(logits.max()):.4g}"
+            fix = "sz.wrap(model, gives='probabilities') for a probability of class 1, gives='scores' for a score"
+            yield coded("SZ009", f"The output has 1 column, with values {seen}.", fix)
+        elif logits.ndim != 2 or len(logits) != len(exam.x) or not logits.is_floating_point() or logits.shape[1] < 2:
+            yield coded("SZ008", f"{len(exam.x)} inputs gave {logits.dtype} of shape {tuple(logits.shape)}.", fix)
+        else:
+            continue
+        return
+    # A model may switch gradients on by itself, or answer from another device.
+    exam.first, exam.second = (each.detach().to(exam.x.device) for each in (exam.first, exam.second))
+    if exam.first.shape != exam.second.shape:
+        yield coded("SZ003", f"Two calls gave {exam.first.shape[1]} and {exam.second.shape[1]} columns.", STEADY)
 
 
-def _check_finite(logits: Tensor) -> list[Finding]:
-    bad = int((~logits.isfinite()).any(dim=1).sum())
-    if not bad:
-        return []
-    fix = "look for a division by zero, log(0) or overflow; half precision overflows at 65,504"
-    return [coded("SZ007", f"{bad} of {len(logits)} rows have NaN or infinite logits.", fix)]
+@check()
+def _check_writes(exam: Exam) -> Iterator[Finding]:
+    if exam.given._version or not torch.equal(exam.x, exam.given):  # x.clamp_(0, 1) may change no value here
+        fix = "write x = x - mean instead of x.sub_(mean); attacks here give it a copy, other tools may not"
+        yield coded("SZ015", "A call wrote to the values it was given.", fix, "warning")
 
 
-def _check_probabilities(logits: Tensor) -> list[Finding]:
-    tolerance = 1e-2 if torch.finfo(logits.dtype).bits < 32 else 1e-4
-    if not bool((logits >= 0).all() & ((logits.sum(dim=1) - 1).abs() < tolerance).all()):
-        return []
-    fix = "return the values before the softmax, or return the logarithm of the probabilities"
-    return [coded("SZ001", "No output is negative and every row sums to 1.", fix, "warning")]
+@check()
+def _check_finite(exam: Exam) -> Iterator[Finding]:
+    if bad := int((~exam.first.isfinite()).any(dim=1).sum()):
+        fix = "look for a division by zero, log(0) or overflow; half precision overflows at 65,504"
+        yield coded("SZ007", f"{bad} of {len(exam.x)} rows have NaN or infinite logits.", fix)
 
 
-def _check_random(first: Tensor, second: Tensor) -> list[Finding]:
-    finite = first.isfinite() & second.isfinite()
-    if not bool(finite.any()):
-        return []
-    gap, scale = (first - second)[finite].abs().max(), first[finite].abs().max().clamp_min(1.0)
-    if float(gap / scale) <= ROUNDING * torch.finfo(first.dtype).eps:
-        return []
-    return [coded("SZ003", f"Two calls on the same rows differ by up to {float(gap):.3g}.", STEADY)]
+@check()
+def _check_probabilities(exam: Exam) -> Iterator[Finding]:
+    tolerance = 1e-2 if torch.finfo(exam.first.dtype).bits < 32 else 1e-4
+    shares = (exam.first >= 0).all() & ((exam.first.sum(dim=1) - 1).abs() < tolerance).all()
+    if ability_of(exam.model) != "labels" and bool(shares):
+        fix = "return the values before the softmax, or sz.wrap(model, gives='probabilities')"
+        yield coded("SZ001", "No output is negative and every row sums to 1.", fix, "warning")
 
 
-def _check_labels(logits: Tensor, y: Tensor) -> list[Finding]:
-    classes = logits.shape[1]
+@check()
+def _check_random(exam: Exam) -> Iterator[Finding]:
+    finite = exam.first.isfinite() & exam.second.isfinite()
+    if bool(finite.any()):
+        gap, scale = (exam.first - exam.second)[finite].abs().max(), exam.first[finite].abs().max().clamp_min(1.0)
+        if float(gap / scale) > ROUNDING * torch.finfo(exam.first.dtype).eps:
+            yield coded("SZ003", f"Two calls on the same rows differ by up to {float(gap):.3g}.", STEADY)
+
+
+# Labels
+
+
+@check(last=True)
+def _check_labels(exam: Exam) -> Iterator[Finding]:
+    y, classes = exam.y, exam.first.shape[1]
     if y.ndim != 1 or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
         detail = f"The labels are {y.dtype} of shape {tuple(y.shape)}."
-        return [coded("SZ010", detail, "give one whole number per row, the class; argmax undoes one-hot labels")]
-    wrong = y[(y < 0) | (y >= classes)]
-    if not len(wrong):
-        return []
-    detail = f"{len(wrong)} of {len(y)} labels are outside 0 to {classes - 1}, the first is {int(wrong[0])}."
-    return [coded("SZ010", detail, "check that the data set belongs to the model and that labels count from 0")]
+        yield coded("SZ010", detail, "give one whole number per row, the class; argmax undoes one-hot labels")
+    elif len(wrong := y[(y < 0) | (y >= classes)]):
+        detail = f"{len(wrong)} of {len(y)} labels are outside 0 to {classes - 1}, the first is {int(wrong[0])}."
+        yield coded("SZ010", detail, "check that the data set belongs to the model and that labels count from 0")
 
 
-def _check_chance(logits: Tensor, y: Tensor) -> list[Finding]:
-    rows, classes = logits.shape
-    right = int((logits.argmax(dim=1) == y).sum())
-    chance = 1 / classes
-    as_good = sum(math.comb(rows, k) * chance**k * (1 - chance) ** (rows - k) for k in range(right, rows + 1))
-    # Below eight rows even a good model can look like a guess.
-    if rows < 8 or as_good <= CHANCE:
-        return []
-    detail = f"{right} of {rows} rows are right; guessing among {classes} classes gives {rows * chance:.1f}."
-    fix = "check the normalisation (inside the model or not at all), the label order and that weights were loaded"
-    return [coded("SZ005", detail, fix, "warning")]
+@check()
+def _check_accuracy(exam: Exam) -> Iterator[Finding]:
+    (rows, classes), right = exam.first.shape, int(exam.right.sum())
+    fix = "check the normalisation (inside the model or not at all), the order of channels and labels, the weights"
+    if rows >= MIN_ROWS and _at_least(right, rows, 1 / classes) > CHANCE:
+        detail = f"{right} of {rows} rows are right; guessing among {classes} classes gives {rows / classes:.1f}."
+        yield coded("SZ005", detail, fix, "warning")
+    elif exam.claimed is not None:
+        share = min(max(exam.claimed / 100, 0.0), 1.0)
+        if right / rows < share - BELOW and _at_least(rows - right, rows, 1 - share) <= UNLIKELY:
+            detail = f"{right} of {rows} rows ({right / rows:.1%}) are right; {exam.claimed:g} % is claimed."
+            yield coded("SZ030", detail, fix)
 
 
-def _check_claim(logits: Tensor, y: Tensor, claimed: float | None) -> list[Finding]:
-    """Whether a model that is as accurate as claimed would be right so seldom in these rows."""
-    if claimed is None:
-        return []
-    rows, right = len(y), int((logits.argmax(dim=1) == y).sum())
-    share = min(max(claimed / 100, 0.0), 1.0)
-    as_bad = sum(math.comb(rows, k) * share**k * (1 - share) ** (rows - k) for k in range(right + 1))
-    if right / rows >= share - BELOW or as_bad > SURE:
-        return []
-    detail = f"{right} of {rows} rows ({right / rows:.1%}) are right; {claimed:g} % is claimed."
-    fix = "check the normalisation (inside the model or not at all), the order of channels and labels, and the weights"
-    return [coded("SZ030", detail, fix)]
+@check()
+def _check_numbering(exam: Exam) -> Iterator[Finding]:
+    """Find labels that are numbered otherwise than the model's classes: another numbering makes far more rows right."""
+    labels, named = exam.y.tolist(), exam.first.argmax(1)
+    numbering: dict[int, int] = {}
+    for (label, other), count in Counter(zip(labels, named.tolist(), strict=True)).most_common():
+        if count > 1 and label not in numbering and other not in numbering.values():
+            numbering[label] = other
+    now = torch.tensor([numbering.get(label, -1) for label in labels], device=named.device) == named
+    gained, lost = int((now & ~exam.right).sum()), int((exam.right & ~now).sum())
+    if gained - lost >= RENUMBERED * len(named) and _at_least(gained, gained + lost, 0.5) < IMPOSSIBLE:
+        moved = [f"{label} is the model's {other}" for label, other in sorted(numbering.items()) if label != other]
+        rows = f"{int(exam.right.sum())} of {len(named)} rows are right, with other numbers {int(now.sum())}"
+        some = ", ".join(moved[:MAX_NAMES]) + (", ..." if len(moved) > MAX_NAMES else "")
+        fix = "number the classes as the model does, or name them on both sides (model.classes, names of the folders)"
+        yield coded("SZ034", f"{rows}: label {some}.", fix)
 
 
-def _check_gradient(model: Model, x: Tensor, y: Tensor) -> list[Finding]:
-    x = x.clone().requires_grad_()
+# Gradients
+
+
+@check()
+def _check_normalisation(exam: Exam) -> Iterator[Finding]:
+    """Suspect a missing normalisation where one of the usual ones makes far more rows right."""
+    x, right = exam.x, exam.right
+    inside = x.ndim == 4 and bool((x >= 0).all() & (x <= 1).all())
+    bad = exam.has_gradients and isinstance(exam.model, nn.Module) and float(right.double().mean()) < GOOD
+    if not (bad and inside) or any(isinstance(part, Normalize) for part in exam.model.modules()):
+        return
+    for name, (mean, std) in KNOWN.items():
+        if len(mean) != x.shape[1]:
+            continue
+        with torch.no_grad():
+            now = logits_in(exam.model(Normalize(mean, std).to(x)(x))).to(x.device).argmax(1) == exam.y
+        gained, lost = int((now & ~right).sum()), int((right & ~now).sum())
+        if _at_least(gained, gained + lost, 0.5) < UNLIKELY:
+            detail = (
+                f"{int(right.sum())} of {len(x)} rows are right, with {name}'s mean and deviation {int(now.sum())}."
+            )
+            fix = f"put the normalisation of the training in front of the network, such as --normalize {name}"
+            yield coded("SZ033", detail, fix)
+            return
+
+
+@check()
+def _check_gradient(exam: Exam) -> Iterator[Finding]:
+    if not exam.has_gradients:
+        return
+    x, y = exam.x.clone().requires_grad_(), exam.y.long()
     fix = "remove detach(), no_grad(), numpy and rounding from the forward pass, or use a gradient-free attack"
     try:
-        logits = logits_in(model(x.clone())).to(x.device)
+        exam.flows = False
+        logits = logits_in(exam.model(x.clone())).to(x.device)
         if not logits.requires_grad:
-            return [coded("SZ012", "The logits carry no gradient.", fix)]
+            yield coded("SZ012", "The logits carry no gradient.", fix)
+            return
         true = logits.gather(1, y[:, None])[:, 0]
-        rival = logits.scatter(1, y[:, None], -math.inf).amax(dim=1)
-        margin = true - rival
+        margin = true - logits.scatter(1, y[:, None], -math.inf).amax(dim=1)
         gradient: Tensor | None = torch.autograd.grad(margin.sum(), x, allow_unused=True)[0]
     except Exception as error:
-        return [_raised(error)]
+        yield _raised(error)
+        return
     if gradient is None:
-        return [coded("SZ012", "The logits do not depend on the inputs.", fix)]
-    flat, findings = gradient.flatten(1), []
+        yield coded("SZ012", "The logits do not depend on the inputs.", fix)
+        return
+    exam.flows = bool((gradient != 0).any())
+    yield from _judge_gradients(gradient.flatten(1), margin.detach(), exam.x)
+
+
+def _judge_gradients(flat: Tensor, margin: Tensor, x: Tensor) -> Iterator[Finding]:
     zero, broken = int((flat == 0).all(dim=1).sum()), int((~flat.isfinite()).any(dim=1).sum())
     if zero:
         detail = f"{zero} of {len(x)} rows ({zero / len(x):.0%}) have no gradient at all."
-        findings.append(coded("SZ004", detail, LOOK_FOR, "error" if zero > MANY * len(x) else "warning"))
+        yield coded("SZ004", detail, LOOK_FOR, "error" if zero > MANY * len(x) else "warning")
     # What moving every feature by as much as the rows show of it could change, to first order.
-    reach = (flat.detach().abs() * (x.detach().amax(0) - x.detach().amin(0)).flatten()).sum(1)
-    tiny = int(((reach > 0) & (reach < TINY * margin.detach().abs())).sum())
+    reach = (flat.detach().abs() * (x.amax(0) - x.amin(0)).flatten()).sum(1)
+    tiny = int(((reach > 0) & (reach < TINY * margin.abs())).sum())
     if len(x) > 1 and tiny > MANY * len(x):
         detail = f"{tiny} of {len(x)} rows have gradients that move the margin by less than {TINY:.1%} of it."
-        fix = "look for a scale, a temperature or a saturated output that hides them; attack plain logits"
-        findings.append(coded("SZ032", detail, fix))
+        yield coded("SZ032", detail, "look for a scale, a temperature or a saturated output; attack plain logits")
     if broken:
         detail = f"{broken} of {len(x)} rows have NaN or infinite gradients."
-        findings.append(coded("SZ013", detail, "look for sqrt(0), division by zero or overflow in the model"))
-    return findings
+        yield coded("SZ013", detail, "look for sqrt(0), division by zero or overflow in the model")
+
+
+# Spaces
+
+
+def examine_space(space: Space, images: Tensor) -> list[Finding]:
+    """Return what is wrong with a space for these inputs: inputs outside it, stuck features, odd bounds and costs."""
+    x = images.detach() if images.is_floating_point() else images.detach().float()
+    try:
+        columns = space.columns(tuple(x.shape[1:]))
+        problem = make_problem(x, torch.zeros(len(x), dtype=torch.int64, device=x.device), space=space)
+    except (TypeError, ValueError) as error:
+        said, _, fix = str(error).partition("; ")
+        return [coded("SZ017", f"{said}.", fix or "correct the space")]
+    free = (problem.domain.user_lower < problem.domain.user_upper).flatten(1).any(0).cpu().numpy()
+    return [*_stuck(columns, free), *_wide(columns, x, free), *_costs_apart(columns)]
+
+
+def _stuck(columns: Columns, free: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[Finding]:
+    """Find features that are not declared fixed and still cannot change."""
+    stuck: Sequence[int] = np.flatnonzero((columns.rise | columns.fall).any(0) & ~free).tolist()
+    if stuck:
+        names = ", ".join(columns.labels[k] for k in stuck[:MAX_NAMES]) + (", ..." if len(stuck) > MAX_NAMES else "")
+        fix = 'say direction = "none" if that is meant; otherwise widen the ends or correct the direction'
+        yield coded("SZ018", f"{len(stuck)} of {len(free)} features cannot change: {names}.", fix, "warning")
+    if not free.any():
+        yield coded("SZ018", "No feature can change at all.", "let some feature change, or there is nothing to attack")
+
+
+def _wide(columns: Columns, x: Tensor, free: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[Finding]:
+    """Find features whose bounds are far wider than the values of the rows, which look like another unit."""
+    values = x.flatten(1).double().cpu().numpy()
+    if len(values) < MIN_ROWS:
+        return
+    shown, room = np.ptp(values, axis=0), columns.upper - columns.lower
+    if x.ndim > 2:  # pixels have one unit: those at the border may show next to nothing of it
+        shown = np.full_like(shown, np.ptp(values))
+    far = np.flatnonzero(free & np.isfinite(room) & (shown > 0) & (room > FAR * shown))
+    if len(far):
+        k = int(far[0])
+        rows = f"the rows go from {values[:, k].min():g} to {values[:, k].max():g}"
+        ends = f"Feature {columns.labels[k]} may go from {columns.lower[k]:g} to {columns.upper[k]:g} and {rows}"
+        more = f", and {len(far) - 1} more features are like it" if len(far) > 1 else ""
+        fix = "give ends in the units of the inputs, or leave it if such values are real"
+        yield coded("SZ019", f"{ends}{more}.", fix, "warning")
+
+
+def _costs_apart(columns: Columns) -> Iterator[Finding]:
+    cost = columns.cost
+    if len(cost) and cost.max() > APART * cost.min():
+        dear, cheap = int(cost.argmax()), int(cost.argmin())
+        costs = (
+            f"Feature {columns.labels[dear]} costs {cost[dear]:g} and {columns.labels[cheap]} costs {cost[cheap]:g}."
+        )
+        fix = 'say direction = "none" for what nobody would change; a cost is a price, not a prohibition'
+        yield coded("SZ020", costs, fix, "warning")

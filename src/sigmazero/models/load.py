@@ -1,4 +1,4 @@
-"""Load a model by name or file: a known one, Python code, an exported program or an ONNX file."""
+"""Load a model by name or file: known ones, those of other libraries, Python code, programs, ONNX files, pickles."""
 
 import importlib
 import importlib.util
@@ -7,51 +7,28 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from sigmazero.core.extras import MissingExtra, require
-from sigmazero.core.files import afford
 from sigmazero.core.inputs import hint
 from sigmazero.core.messages import one_line
 from sigmazero.core.oracle import Model
 from sigmazero.models import weights as files
 from sigmazero.models import zoo
-from sigmazero.models.any import recognise, understood
-from sigmazero.models.any.torch_models import normalisation
 from sigmazero.models.normalize import Normalize, Statistics, parse_normalize
-from sigmazero.models.onnx import UnknownOperator, load_onnx
-from sigmazero.models.zoo import ZooEntry
+from sigmazero.models.onnx import load_onnx
+from sigmazero.models.wrapping.choose import owner, understood
+from sigmazero.models.wrapping.torch_models import TorchFunction, exported, published_normalisation
 
-CHECKPOINTS = (".pt", ".pth", ".th", ".ckpt", ".safetensors")
+PICKLES = (".joblib", ".pkl", ".pickle")
 KINDS = (
     "a model is a name (M1, C5, robustbench:Carmon2019Unlabeled, torchvision:resnet50, timm:vit_tiny_patch16_224), "
-    "file.py:build, package.module:build, an exported program (.pt2) or an ONNX file (.onnx)"
+    "file.py:build, package.module:build, an exported program (.pt2), an ONNX file (.onnx) or a pickle (.joblib)"
 )
-
-
-class Opaque(nn.Module):
-    """A module around a callable, or around a program whose mode must not be set.
-
-    What is inside is hidden from torch: exported programs raise when `eval()` or `train()` reaches them.
-    """
-
-    def __init__(self, function: Model, name: str) -> None:
-        super().__init__()
-        self._function = (function,)
-        self._name = name
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Call it."""
-        return self._function[0](x)
-
-    def extra_repr(self) -> str:
-        """Show what is inside."""
-        return self._name
 
 
 def load(
@@ -61,6 +38,7 @@ def load(
     model_dir: str | os.PathLike[str] | None = None,
     normalize: str | Statistics | None = None,
     device: str | torch.device = "cpu",
+    trust_code: bool = False,
 ) -> nn.Module:
     """Load a model, in evaluation mode, that maps inputs in [0, 1] to logits.
 
@@ -69,41 +47,33 @@ def load(
     - the name of a known model: its code ("M1") or its RobustBench name ("Carmon2019Unlabeled")
     - "robustbench:NAME", "robustbench:DATASET/NAME" or "robustbench:DATASET/THREAT/NAME" (by default cifar10, Linf)
     - "torchvision:NAME" and "timm:NAME", with the weights and the normalisation that these libraries publish
-    - "path/to/file.py:build" or "package.module:build": a function without arguments that returns a module, a
-      function, or a model of another library as `wrap` takes it
-    - a program saved by ``torch.export`` (.pt2) or an ONNX file (.onnx)
+    - "path/to/file.py:build" or "package.module:build": a function without arguments that returns a model, or a model
+    - a program saved by ``torch.export`` (.pt2), an ONNX file (.onnx), or a pickle (.joblib, .pkl) of an estimator
     - a module or another model itself
 
     ``weights`` is a state dict for it, in place of the published one. ``normalize`` ("0.5,0.25", see
     `parse_normalize`) goes in front of networks that expect normalised inputs; named models bring theirs.
 
-    A code file runs, by its nature, and so may what an exported program contains: open those of people you
-    trust. State dicts and ONNX files never run anything.
+    State dicts and ONNX files never run code. A code file does, and so may an exported program; a pickle runs what its
+    maker put into it, so it is loaded with ``trust_code=True`` alone.
     """
-    if isinstance(spec, str | os.PathLike):
-        entry = zoo.find(os.fspath(spec))
-        library, _, name = os.fspath(spec).partition(":")
-        if entry:
-            model = _known(entry, weights, model_dir, normalize)
-        elif library in LIBRARIES and name:
-            model = LIBRARIES[library](name, weights, model_dir, normalize)
-        else:
-            model = _normalized(_other(os.fspath(spec), weights, device), normalize)
-        model.requires_grad_(False)  # attacks differentiate inputs only
+    if not isinstance(spec, str | os.PathLike):
+        return _finished(_module(spec, repr(spec)), weights, normalize).to(device).eval()
+    name = os.fspath(spec)
+    entry, (library, _, inner) = zoo.find(name), name.partition(":")
+    if entry:
+        model = _known(entry, weights, model_dir, normalize)
+    elif library in LIBRARIES and inner:
+        if library == "robustbench" and (weights is not None or normalize is not None):
+            raise ValueError(f"{name} brings its own weights and normalisation: leave yours out")
+        made, published = LIBRARIES[library](inner, weights is None, model_dir)
+        model = _finished(made, weights, published if normalize is None else normalize)
     else:
-        given = _module(spec, repr(spec))
-        if weights is not None:
-            _fill(given, weights)
-        model = _normalized(given, normalize)
-    return model.to(device).eval()
+        model = _finished(_other(name, device, trust_code), weights, normalize)
+    return model.requires_grad_(False).to(device).eval()  # attacks differentiate inputs only
 
 
-def _known(
-    entry: ZooEntry,
-    weights: str | os.PathLike[str] | None,
-    model_dir: str | os.PathLike[str] | None,
-    normalize: str | Statistics | None,
-) -> nn.Module:
+def _known(entry: zoo.ZooEntry, weights: Any, model_dir: Any, normalize: Any) -> nn.Module:
     if normalize is not None:
         raise ValueError(f"{entry.code} brings its own normalisation: leave normalize={normalize!r} out")
     if weights is None:
@@ -117,15 +87,30 @@ def _known(
         return entry.normalized(network)
 
 
-def _robustbench(
-    name: str,
-    weights: str | os.PathLike[str] | None,
-    model_dir: str | os.PathLike[str] | None,
-    normalize: str | Statistics | None,
-) -> nn.Module:
-    """Load a model of RobustBench by its own loader; its networks normalise by themselves."""
-    if weights is not None or normalize is not None:
-        raise ValueError(f"robustbench:{name} brings its own weights and normalisation: leave yours out")
+def _finished(model: nn.Module, weights: Any, normalize: str | Statistics | None) -> nn.Module:
+    """Fill a model with weights, and put its normalisation in front."""
+    if weights is not None:
+        if isinstance(model, TorchFunction):
+            raise ValueError(f"weights={os.fspath(weights)!r} need a torch module to go into, not {model}")
+        files.load_file(model, weights)
+    if normalize is None:
+        return model
+    mean, std = parse_normalize(normalize) if isinstance(normalize, str) else normalize
+    with torch.device("cpu"):
+        return nn.Sequential(Normalize(mean, std), model)
+
+
+def _module(model: Any, name: str) -> nn.Module:
+    if not callable(model) and owner(model) is None and not isinstance(model, torch.export.ExportedProgram):
+        raise TypeError(f"{name} is a {type(model).__name__}, neither a torch module nor a callable; {KINDS}")
+    found = understood(model)
+    return found if isinstance(found, nn.Module) else TorchFunction(found, name)
+
+
+# Other libraries: each returns a network and the normalisation that it is published with
+
+
+def _robustbench(name: str, pretrained: bool, model_dir: Any) -> tuple[nn.Module, Statistics | None]:
     *place, last = name.split("/")
     if len(place) > 2:
         raise ValueError(f"robustbench:{name} is no name of RobustBench: write robustbench:cifar10/Linf/NAME")
@@ -133,23 +118,15 @@ def _robustbench(
     dataset, threat = [*place, *("cifar10", "Linf")[len(place) :]]
     folder = {} if model_dir is None else {"model_dir": os.fspath(model_dir)}
     try:
-        found: nn.Module = library.load_model(last, dataset=dataset, threat_model=threat, **folder)
+        return library.load_model(last, dataset=dataset, threat_model=threat, **folder), None
     except KeyError as error:
         raise zoo.UnknownModel(
             f"RobustBench has no model {last!r} for the data set {dataset} and the threat model {threat} "
             f"(no {error}); write robustbench:DATASET/THREAT/NAME"
         ) from error
-    return found
 
 
-def _torchvision(
-    name: str,
-    weights: str | os.PathLike[str] | None,
-    model_dir: str | os.PathLike[str] | None,
-    normalize: str | Statistics | None,
-) -> nn.Module:
-    """Build a classifier of torchvision, by default with its best weights and their normalisation."""
-    del model_dir  # torch.hub decides where files are kept
+def _torchvision(name: str, pretrained: bool, model_dir: Any) -> tuple[nn.Module, Statistics | None]:
     try:
         library = importlib.import_module("torchvision.models")
     except Exception as error:  # a broken installation fails in many ways besides ImportError
@@ -160,87 +137,79 @@ def _torchvision(
     if name not in (known := library.list_models(module=library)):
         raise zoo.UnknownModel(f"torchvision has no classifier {name!r}; {hint(name, known)}")
     published = library.get_model_weights(name).DEFAULT
-    model: nn.Module = library.get_model(name, weights=published if weights is None else None)
-    if weights is not None:
-        _fill(model, weights)
     scale = published.transforms()
-    return _normalized(model, (tuple(scale.mean), tuple(scale.std)) if normalize is None else normalize)
+    return library.get_model(name, weights=published if pretrained else None), (tuple(scale.mean), tuple(scale.std))
 
 
-def _timm(
-    name: str,
-    weights: str | os.PathLike[str] | None,
-    model_dir: str | os.PathLike[str] | None,
-    normalize: str | Statistics | None,
-) -> nn.Module:
-    """Build a network of timm, by default with its published weights and their normalisation."""
-    del model_dir  # timm decides where files are kept
+def _timm(name: str, pretrained: bool, model_dir: Any) -> tuple[nn.Module, Statistics | None]:
     library = require("timm", "timm", f"the model 'timm:{name}'")
     if not library.is_model(name):
         raise zoo.UnknownModel(f"timm has no model {name!r}; {hint(name, library.list_models())}")
-    model: nn.Module = library.create_model(name, pretrained=weights is None)
-    if weights is not None:
-        _fill(model, weights)
-    return _normalized(model, normalisation(model) if normalize is None else normalize)
+    model: nn.Module = library.create_model(name, pretrained=pretrained)
+    return model, published_normalisation(model)
 
 
-# Loaders of other libraries, by what stands before the colon.
 LIBRARIES = {"robustbench": _robustbench, "torchvision": _torchvision, "timm": _timm}
 
 
-def _other(spec: str, weights: str | os.PathLike[str] | None, device: str | torch.device) -> nn.Module:
-    suffix = Path(spec).suffix.lower()
+# Files and code
+
+
+def _other(name: str, device: str | torch.device, trust_code: bool) -> nn.Module:
+    path, suffix = Path(name), Path(name).suffix.lower()
+    if suffix in (".pt2", ".onnx", *PICKLES) and not path.is_file():
+        raise FileNotFoundError(f"no file {path}; {KINDS}")
     if suffix == ".pt2":
-        model: nn.Module = _exported(spec, device)
-    elif suffix == ".onnx":
-        model = _onnx(spec)
-    elif suffix in CHECKPOINTS and Path(spec).is_file():
-        raise ValueError(f"{spec} holds weights without a network: give it as weights, beside a model; {KINDS}")
-    elif ":" in spec and suffix != ".py":
-        model = _built(spec)
-    elif suffix == ".py":
-        raise ValueError(f"{spec!r} names a file but no function in it: write {spec}:build; {KINDS}")
-    else:
-        raise zoo.UnknownModel(f"{zoo.unknown(spec)}\n{KINDS}")
-    if weights is not None:
-        _fill(model, weights)
-    return model
+        return _exported(path, device)
+    if suffix == ".onnx":
+        return load_onnx(path)
+    if suffix in PICKLES:
+        return _module(_unpickled(path, trust_code), f"what {path} holds")
+    if suffix in files.SUFFIXES and path.is_file():
+        raise ValueError(f"{path} holds weights without a network: give it as weights, beside a model; {KINDS}")
+    if suffix == ".py":
+        raise ValueError(f"{name!r} names a file but no function in it: write {name}:build; {KINDS}")
+    if ":" not in name:
+        raise zoo.UnknownModel(f"{zoo.unknown(name)}\n{KINDS}")
+    return _built(name)
 
 
-def _fill(model: nn.Module, weights: str | os.PathLike[str]) -> None:
-    if isinstance(model, Opaque):
-        raise ValueError(f"weights={os.fspath(weights)!r} need a torch module to go into, not {model}")
-    files.load_file(model, weights)
+def _exported(path: Path, device: str | torch.device) -> nn.Module:
+    try:
+        program = torch.export.load(path)
+    except Exception as error:
+        raise ValueError(f"{path} is no program saved by torch.export ({one_line(error)})") from error
+    if torch.device(device).type != "cpu":
+        from torch.export.passes import move_to_device_pass
+
+        program = move_to_device_pass(program, str(device))
+    return exported(program, f"exported program {path.name}")
 
 
-def _normalized(model: nn.Module, normalize: str | Statistics | None) -> nn.Module:
-    if normalize is None:
-        return model
-    mean, std = parse_normalize(normalize) if isinstance(normalize, str) else normalize
-    with torch.device("cpu"):
-        return nn.Sequential(Normalize(mean, std), model)
-
-
-def _module(model: Any, name: str) -> nn.Module:
-    if isinstance(model, nn.Module):
-        return model
-    if not callable(model) and recognise.owner(model) is None:
-        raise TypeError(f"{name} is a {type(model).__name__}, neither a torch module nor a callable; {KINDS}")
-    found = understood(model)
-    return found if isinstance(found, nn.Module) else Opaque(found, name)
+def _unpickled(path: Path, trust_code: bool) -> Any:
+    if not trust_code:
+        raise ValueError(
+            f"{path} is a pickle: loading it runs code of the person who made it; if you trust it, say trust_code=True"
+        )
+    try:
+        return require("joblib", "data", f"the pickle {path.name}").load(path)
+    except ImportError:
+        raise  # it names what is missing
+    except Exception as error:
+        raise ValueError(f"{path} cannot be loaded ({type(error).__name__}: {one_line(error)})") from error
 
 
 def _built(spec: str) -> nn.Module:
-    """Import a file or a module and call the function it names."""
+    """Import a file or a module, and call the function that it names."""
     place, _, name = spec.rpartition(":")
     source = _file(Path(place)) if place.endswith(".py") else _package(place)
     build = getattr(source, name, None)
-    if isinstance(build, nn.Module):
-        return build
+    if isinstance(build, nn.Module) or (not callable(build) and owner(build) is not None):
+        return _module(build, spec)
     if not callable(build):
         known = [key for key, value in vars(source).items() if callable(value) and not key.startswith("_")]
         raise ValueError(f"{place} has no function {name!r}; it has: {', '.join(known) or 'none'}")
-    with _named(spec, getattr(source, "__file__", None), "it is called without arguments"):
+    with _explained(spec, getattr(source, "__file__", None), "it is called without arguments"):
         made = build()
     return _module(made, f"what {spec} returned")
 
@@ -250,15 +219,14 @@ def _file(path: Path) -> Any:
         raise FileNotFoundError(f"no file {path} (from the model {path}:...); {KINDS}")
     name = f"sigmazero_user_{path.stem}"
     found = importlib.util.spec_from_file_location(name, path)
-    if found is None or not isinstance(found.loader, SourceFileLoader):
+    if found is None or found.loader is None:
         raise ValueError(f"{path} cannot be imported as Python code")
     module = importlib.util.module_from_spec(found)
     sys.modules[name] = module  # dataclasses and pickle look their module up there
+    _make_importable(path.resolve().parent)
     try:
-        file = module.__file__ or str(path)
-        with _importable(path.resolve().parent), _named(str(path), file, "mend it first"):
-            # From the source and no compiled file: that may be of an edit before, or of somebody else.
-            exec(found.loader.source_to_code(path.read_bytes(), file), vars(module))
+        with _explained(str(path), module.__file__, "correct it and try again"):
+            found.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
@@ -266,17 +234,23 @@ def _file(path: Path) -> Any:
 
 
 def _package(name: str) -> Any:
-    with _importable(Path.cwd()):
-        try:
-            return importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-                raise  # the module exists; something it imports does not
-            raise ValueError(f"there is no module {error.name!r} (from the model {name}:...); {KINDS}") from error
+    _make_importable(Path.cwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # the module exists; something it imports does not
+        raise ValueError(f"there is no module {error.name!r} (from the model {name}:...); {KINDS}") from error
+
+
+def _make_importable(folder: Path) -> None:
+    """Let a user's code import its neighbours from now on, inside `forward` too, as Python does for a script."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
 
 @contextmanager
-def _named(place: str, file: str | None, hint: str) -> Iterator[None]:
+def _explained(place: str, file: str | None, fix: str) -> Iterator[None]:
     """Report an error in a user's code, which may raise anything, with its file and line."""
     try:
         yield
@@ -287,52 +261,4 @@ def _named(place: str, file: str | None, hint: str) -> Iterator[None]:
         if isinstance(error, SyntaxError):
             lines = [error.lineno]
         where = f" (line {lines[-1]})" if lines else ""
-        raise ValueError(f"{place} failed: {type(error).__name__}: {error}{where}; {hint}") from error
-
-
-@contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    """Let a user's code import its neighbours while it is being imported; nothing is written beside them."""
-    sys.path.insert(0, str(folder))
-    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
-        sys.dont_write_bytecode = before
-
-
-def _exists(spec: str) -> Path:
-    path = Path(spec)
-    if not path.is_file():
-        raise FileNotFoundError(f"no file {path}; {KINDS}")
-    return path
-
-
-def _exported(spec: str, device: str | torch.device) -> Opaque:
-    path = _exists(spec)
-    try:
-        program = torch.export.load(path)
-    except Exception as error:
-        raise ValueError(f"{path} is no program saved by torch.export ({one_line(error)})") from error
-    if torch.device(device).type != "cpu":
-        from torch.export.passes import move_to_device_pass
-
-        program = move_to_device_pass(program, str(device))
-    return Opaque(program.module().requires_grad_(False), f"exported program {path.name}")
-
-
-def _onnx(spec: str) -> nn.Module:
-    """By our own converter; by onnx2torch what that one does not know."""
-    path = _exists(spec)
-    try:
-        return load_onnx(path)
-    except UnknownOperator as error:
-        library = require("onnx2torch", "onnx", f"the ONNX file {path.name} ({one_line(error)})")
-    afford(path.stat().st_size, str(path))
-    try:
-        importlib.import_module("onnx.checker").check_model(str(path))  # a damaged node may ask for any memory
-        model: nn.Module = library.convert(str(path))
-    except Exception as error:  # damaged files fail in as many ways as there are bytes
-        raise ValueError(f"{path} is no ONNX network that can be converted ({one_line(error)})") from error
-    return model
+        raise ValueError(f"{place} failed: {type(error).__name__}: {error}{where}; {fix}") from error

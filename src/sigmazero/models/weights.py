@@ -1,28 +1,37 @@
-"""Weight files: where they are looked for, how they are checked, and how they become a state dict.
+"""Weight files: find them, download them, check them, and read them as state dicts.
 
-Reading never runs code: see `checkpoint` and safetensors. Nor does it take more memory than `core.files` allows.
+Reading a file never runs code: checkpoints of torch are read with `weights_only=True`, others are safetensors. A file
+that was made to do harm may waste memory.
 """
 
 import hashlib
+import http.client
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+import pickle
+import re
+import sys
+import urllib.error
+import warnings
+import zipfile
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from sigmazero.core.files import TooLarge, afford, disguise, search
+from sigmazero.core.files import disguise, replacing, search
 from sigmazero.core.messages import one_line, shown
+from sigmazero.models import zoo
 from sigmazero.models.architectures.external import convert
-from sigmazero.models.checkpoint import Unsuitable, describe
-from sigmazero.models.described import Described, Refused
 from sigmazero.models.zoo import WeightFile, ZooEntry
 
 CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "network", "params")
 PREFIXES = ("module.", "model.")
-SHOWN = 5
-DEPTH = 10
+SUFFIXES = (".pt", ".pth", ".th", ".ckpt", ".safetensors")
+MAX_NAMES = 5  # in a message
+MAX_DEPTH = 10  # of containers inside containers: a checkpoint may hold itself
+BLOCK = 1 << 20
 
 
 class MissingWeights(FileNotFoundError):
@@ -40,6 +49,17 @@ class WeightsError(ValueError):
     """A weight file cannot be used; the message says why and what to do."""
 
 
+class DownloadError(OSError):
+    """A download failed or is not possible; the message says what to do."""
+
+
+class UncheckedDownload(UserWarning):
+    """A file was downloaded whose hash is not known; only that it can be read was checked."""
+
+
+# Find
+
+
 def locate(entry: ZooEntry, model_dir: str | os.PathLike[str] | None = None) -> list[Path]:
     """Find an entry's files, by their path in RobustBench's folder layout or by their bare name."""
     if entry.bundled:
@@ -54,109 +74,190 @@ def _locate(entry: ZooEntry, weight: WeightFile, places: list[Path]) -> Path:
             if path.is_file():
                 return path
     searched = "\n".join(f"  {place}" for place in places)
-    fetch = f', or download it with sigmazero.models.fetch("{entry.code}")' if weight.url else ""
+    fetched = f', or download it with sigmazero.models.fetch("{entry.code}")' if weight.url else ""
     raise MissingWeights(
         f"the weights of {entry.code} ({entry.title}) are missing: no file {bare!r} in\n{searched}\n"
-        f"Published at: {entry.source}\nSave the file as {places[0] / weight.file}{fetch}",
+        f"Published at: {entry.source}\nSave the file as {places[0] / weight.file}{fetched}",
         entry.code if weight.url else None,
     )
 
 
-def verify(path: Path, sha256: str | None) -> None:
-    """Compare a file's sha256 with the known one, or with its known leading digits."""
-    if sha256 is None:
+def verify(path: Path, weight: WeightFile) -> None:
+    """Compare a file with the hash that is known of it: its SHA-256 or the first digits of it, or its id in git."""
+    if weight.sha256:
+        with path.open("rb") as file:
+            name, found, wanted = "sha256", hashlib.file_digest(file, "sha256").hexdigest(), weight.sha256
+    elif weight.blob:
+        name, found, wanted = "git blob id", _blob_id(path), weight.blob
+    else:
         return
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if not found.startswith(sha256):
+    if not found.startswith(wanted):
         raise WeightsError(
-            f"{path} is not the expected file: its sha256 is {found}, expected {sha256}; delete it and get it again"
+            f"{path} is not the expected file: its {name} is {found}, expected {wanted}; delete it and get it again"
         )
 
 
+def _blob_id(path: Path) -> str:
+    """Return the id that git gives to a file: the SHA-1 of its size and its bytes."""
+    digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+# Download
+
+
+def fetch(code: str, directory: str | os.PathLike[str] | None = None, progress: bool | None = None) -> Path:
+    """Download the weights of a known model and return the path of the (first) file.
+
+    progress  show a bar; by default on a terminal
+
+    A file takes its place only when it is complete and has the known hash. Where no hash is known it must be readable,
+    and a warning gives its SHA-256.
+    """
+    entry = zoo.get(code)
+    if entry.bundled:
+        return locate(entry)[0]
+    place, bar = search("models", directory)[0], sys.stderr.isatty() if progress is None else progress
+    paths = [_fetch(entry, weight, place / weight.file, bar) for weight in entry.weights]
+    return paths[0]
+
+
+def _fetch(entry: ZooEntry, weight: WeightFile, target: Path, bar: bool) -> Path:
+    if target.is_file() and _is_right(target, weight):
+        return target
+    if weight.url is None:
+        raise DownloadError(
+            f"{entry.code} cannot be downloaded automatically. Published at: {entry.source}\n"
+            f"Download it there and save it as {target}"
+        )
+    try:
+        with replacing(target) as part:
+            torch.hub.download_url_to_file(weight.url, str(part), progress=bar)
+            _check(entry, weight, part)
+    except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
+        raise DownloadError(
+            f"downloading {entry.code} from {weight.url} failed ({one_line(error)}); try again, or get the file by "
+            f"hand from {entry.source} and save it as {target}"
+        ) from error
+    except WeightsError as error:
+        said = str(error).partition("; ")[0]
+        raise DownloadError(
+            f"{weight.url} sent a wrong file ({said}); get it by hand from {entry.source} and save it as {target}"
+        ) from error
+    return target
+
+
+def _is_right(path: Path, weight: WeightFile) -> bool:
+    try:
+        verify(path, weight)
+    except WeightsError:
+        return False
+    return True
+
+
+def _check(entry: ZooEntry, weight: WeightFile, part: Path) -> None:
+    with part.open("rb") as file:
+        if found := disguise(file.read(512)):
+            raise WeightsError(f"{part} is {found}")
+        file.seek(0)
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    verify(part, weight)
+    if not (weight.sha256 or weight.blob):
+        read(part)
+        warnings.warn(
+            f"no hash is known for {weight.file}: it can be read, and its sha256 is {sha256}; compare it with what "
+            f"{entry.source} says",
+            UncheckedDownload,
+            stacklevel=5,
+        )
+
+
+# Read
+
+
 def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """Read a state dict (.pt, .pth, .th, .ckpt, .safetensors) onto the CPU in single precision."""
+    """Read a state dict (.pt, .pth, .th, .ckpt, .safetensors) onto the CPU, real numbers in single precision."""
     path = Path(path)
-    if path.is_dir():
-        raise WeightsError(f"{path} is a folder; name the file of weights in it")
     if path.exists() and not path.is_file():  # a device or a pipe may never end
         raise WeightsError(f"{path} is no regular file; name a file of weights")
     with path.open("rb") as file:
-        found = disguise(file.read(512))
-    if found:
-        raise WeightsError(f"{path} is {found}; download it again, in a browser if need be")
-    return _safetensors(path) if path.suffix == ".safetensors" else _checkpoint(path)
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Whatever a file brings about, in one line that names it."""
-    try:
-        yield
-    except TooLarge as error:
-        raise WeightsError(str(error)) from None
-    except Unsuitable as error:
-        raise WeightsError(f"{path} {error}") from None
-    except Refused as error:
-        raise WeightsError(
-            f"{path} is refused: it holds Python objects besides tensors ({one_line(error)}), and loading them would "
-            "run code from the file. Where you trust it, load it yourself and save model.state_dict() to a new file"
-        ) from None
-    except Exception as error:  # damaged files fail in as many ways as there are bytes
-        raise WeightsError(
-            f"{path} is damaged, incomplete, or not a checkpoint ({one_line(error)}); download it again"
-        ) from error
+        if found := disguise(file.read(512)):
+            raise WeightsError(f"{path} is {found}; download it again, in a browser if need be")
+    state = _state_dict(path, _safetensors(path) if path.suffix == ".safetensors" else _checkpoint(path))
+    for key, value in state.items():
+        if value.layout != torch.strided or value.is_quantized or value.is_meta:
+            raise WeightsError(f"{path}: {shown(key)} is sparse, quantised or without values; save a plain state dict")
+    return {key: value.float() if value.is_floating_point() else value for key, value in state.items()}
 
 
 def _safetensors(path: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
-    with _explained(path):
-        afford(path.stat().st_size, str(path))
-        state: dict[str, Tensor] = load_file(path, device="cpu")
-        # What is narrower takes more room in single precision.
-        afford(4 * sum(value.numel() for value in state.values()), str(path))
-        single = {key: value.float() if value.is_floating_point() else value for key, value in state.items()}
-    if not single:
-        raise WeightsError(f"{path} holds no weights; save model.state_dict()")
-    return single
+    try:
+        return load_file(path, device="cpu")
+    except Exception as error:  # damaged files fail in as many ways as there are bytes
+        raise _damaged(path, error) from error
 
 
-def _checkpoint(path: Path) -> dict[str, Tensor]:
-    with _explained(path):
-        checkpoint = describe(path)
-    wanted = _unwrap(path, checkpoint.contents)
-    for key, value in wanted.items():
-        if value.flaw:
-            raise WeightsError(f"{path}: {shown(key)} {value.flaw}, then model.state_dict() to a new file")
-    with _explained(path):
-        return checkpoint.make(wanted)
+def _checkpoint(path: Path) -> Any:
+    try:
+        _check_sums(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of formats that torch no longer writes
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        named = re.search(r"GLOBAL (\S+)", str(error))
+        if named is None:
+            raise _damaged(path, "not a checkpoint of torch") from error
+        raise WeightsError(
+            f"{path} is refused: it holds Python objects besides tensors ({shown(named[1])}), and loading them would "
+            "run code from the file. If you trust it, load it yourself and save model.state_dict() to a new file"
+        ) from None
+    except Exception as error:
+        raise _damaged(path, error) from error
 
 
-def _unwrap(path: Path, data: Any) -> Mapping[str, Described]:
+def _check_sums(path: Path) -> None:
+    """Read every entry of an archive, since torch does not compare checksums; it can be told to write none."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            for info in archive.infolist():
+                if info.CRC:
+                    with archive.open(info) as entry:
+                        while entry.read(BLOCK):
+                            pass
+
+
+def _damaged(path: Path, error: object) -> WeightsError:
+    said = one_line(error) if isinstance(error, Exception) else error
+    return WeightsError(
+        f"{path} is damaged, incomplete, or not a checkpoint ({said}); download it again, or save model.state_dict()"
+    )
+
+
+def _state_dict(path: Path, data: Any) -> dict[str, Tensor]:
     """Descend into containers such as {"state_dict": ...} until all values are tensors."""
-    for _ in range(DEPTH):  # a checkpoint may contain itself
-        if not isinstance(data, Mapping) or not data or all(isinstance(value, Described) for value in data.values()):
-            break
-        inner = [data[name] for name in CONTAINERS if isinstance(data.get(name), Mapping)]
+    for _ in range(MAX_DEPTH):
+        inner = [data[name] for name in CONTAINERS if name in data] if isinstance(data, Mapping) else []
+        inner = [each for each in inner if isinstance(each, Mapping)]
         if not inner:
             break
         data = inner[0]
-    if isinstance(data, Mapping) and data and all(isinstance(value, Described) for value in data.values()):
+    if isinstance(data, Mapping) and data and all(isinstance(value, Tensor) for value in data.values()):
         if wrong := [key for key in data if not isinstance(key, str)]:
-            raise WeightsError(
-                f"{path}: its weights are named {_some(wrong)}, not by texts such as conv1.weight; save "
-                "model.state_dict()"
-            )
-        return data
-    keys = f"a dictionary with {_some(data) or 'nothing'}" if isinstance(data, Mapping) else f"a {_word(data)}"
+            raise WeightsError(f"{path}: its weights are named {_some(wrong)}, not by texts; save model.state_dict()")
+        return dict(data)
+    some = (_some(data) or "nothing") if isinstance(data, Mapping) else ""
+    keys = f"a dictionary with {some}" if isinstance(data, Mapping) else f"a {type(data).__name__}"
     raise WeightsError(
         f"{path} holds {keys}, not a state dict; save model.state_dict(), bare or under one of {', '.join(CONTAINERS)}"
     )
 
 
-def _word(data: Any) -> str:
-    return "Tensor" if isinstance(data, Described) else type(data).__name__.removeprefix("_")
+# Fit into a network
 
 
 def tidy(
@@ -189,12 +290,10 @@ def install(network: nn.Module, state: Mapping[str, Tensor], origin: str, *, opt
     """
     own = network.state_dict()
     kept = {key for key in own if key in optional or key.endswith("num_batches_tracked")}
-    missing = [key for key in own if key not in state and key not in kept]
-    unexpected = [key for key in state if key not in own]
     shared = [(key, state[key], value) for key, value in own.items() if key in state]
     problems = {
-        "missing": missing,
-        "unexpected": unexpected,
+        "missing": [key for key in own if key not in state and key not in kept],
+        "unexpected": [key for key in state if key not in own],
         "of another shape": [
             f"{key} {tuple(new.shape)} for {tuple(old.shape)}" for key, new, old in shared if new.shape != old.shape
         ],
@@ -205,14 +304,14 @@ def install(network: nn.Module, state: Mapping[str, Tensor], origin: str, *, opt
         ],
     }
     if any(problems.values()):
-        told = "; ".join(f"{len(keys)} {what}: {_some(keys)}" for what, keys in problems.items() if keys)
-        raise WeightsError(f"{origin} does not fit the network {type(network).__name__}: {told}")
+        said = "; ".join(f"{len(keys)} {what}: {_some(keys)}" for what, keys in problems.items() if keys)
+        raise WeightsError(f"{origin} does not fit the network {type(network).__name__}: {said}")
     network.load_state_dict({**{key: own[key] for key in kept}, **state}, strict=True)
 
 
 def _some(keys: Collection[Any]) -> str:
-    words = ", ".join(shown(key) for key in list(keys)[:SHOWN])
-    return f"{words}, ..." if len(keys) > SHOWN else words
+    words = ", ".join(shown(key) for key in list(keys)[:MAX_NAMES])
+    return f"{words}, ..." if len(keys) > MAX_NAMES else words
 
 
 def load_file(network: nn.Module, path: str | os.PathLike[str], entry: ZooEntry | None = None) -> None:
@@ -224,7 +323,7 @@ def load_entry(network: nn.Module, entry: ZooEntry, model_dir: str | os.PathLike
     """Find, verify and load the published files of an entry."""
     paths = locate(entry, model_dir)
     for path, weight in zip(paths, entry.weights, strict=False):
-        verify(path, weight.sha256)
+        verify(path, weight)
     parts = [weight.into for weight in entry.weights] or [""]
     _load(network, list(zip(paths, parts, strict=True)), entry)
 

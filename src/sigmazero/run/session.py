@@ -367,9 +367,11 @@ def _refuse_other_numbers(model: Model, x: Tensor, error: RuntimeError) -> None:
     """Say in a line that inputs and weights have different number formats, where that is why a model failed."""
     weights = next(model.parameters(), None) if isinstance(model, nn.Module) else None
     if weights is not None and weights.is_floating_point() and weights.dtype != x.dtype and "type" in str(error):
-        own, fix = str(weights.dtype).removeprefix("torch."), "x.float()" if x.dtype == torch.float64 else "x.double()"
-        given = str(x.dtype).removeprefix("torch.")
-        raise TypeError(f"the inputs are {given} and the model's weights {own}; give {fix}") from error
+        own, given = (str(each.dtype).removeprefix("torch.") for each in (weights, x))
+        fix = "give x.float()" if x.dtype == torch.float64 else "give x.double()"
+        if weights.dtype.itemsize < 4:  # in such inputs changes could not be counted
+            fix = f"attack model.float(), or sz.wrap(lambda x: model(x.to(torch.{own})))"
+        raise TypeError(f"the inputs are {given} and the model's weights {own}; {fix}") from error
 
 
 def _check_model(model: Model, problem: Problem, gradients: bool) -> None:

@@ -219,7 +219,8 @@ def check_logits(logits: Tensor, problem: Problem) -> Tensor:
         raise TypeError(f"the model returned a {type(logits).__name__}, not a tensor of logits")
     if logits.ndim != 2 or len(logits) != n or logits.shape[1] < 2:
         one = logits.shape in ((n,), (n, 1))
-        fix = "; of one number per row sz.wrap(model, gives='scores') or gives='probabilities' makes two classes"
+        seen = f"; values go from {float(logits.min()):.4g} to {float(logits.max()):.4g}" if one and n else ""
+        fix = f"{seen}; of one number per row sz.wrap(model, gives='scores') or gives='probabilities' makes two classes"
         raise ValueError(
             f"the model returned shape {tuple(logits.shape)} for {n} inputs; expected ({n}, classes), "
             f"2 classes or more{fix if one else ''}"

@@ -17,7 +17,7 @@ from sigmazero.core.domain import Unit
 from sigmazero.core.hardware import Hardware
 from sigmazero.core.inputs import Bounds, make_problem
 from sigmazero.core.problem import Problem, integer
-from sigmazero.models.any import understood
+from sigmazero.models.wrapping import understood
 from sigmazero.run.progress import Advance, bar
 from sigmazero.truth.bounds import Bounder
 from sigmazero.truth.certificates import Certificates

@@ -13,7 +13,7 @@ from sigmazero.cli.console import out, pour, say, tell
 from sigmazero.cli.results import show_findings
 from sigmazero.data.table import draft as draft_table
 from sigmazero.data.table import has_text, is_table, notes_of
-from sigmazero.models.doctor_space import examine_space
+from sigmazero.models.doctor import examine_space
 from sigmazero.report.spaces import plain, sites_of
 from sigmazero.report.tables.text import rich_table
 from sigmazero.spaces.space import DIRECTIONS, Columns, Space

@@ -1,0 +1,448 @@
+"""One class for each library whose models can be asked. None of these libraries is imported before an object of it."""
+
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from sigmazero.core.messages import digest
+from sigmazero.data import Table
+from sigmazero.models.wrapping.base import Array, ArrayModel, Back, Gives
+from sigmazero.models.wrapping.identity import hash_model, hash_object
+
+# Estimators
+
+METHODS: dict[str, Gives] = {
+    "decision_function": "scores",  # first: it does not saturate, and `predict` follows it
+    "predict_proba": "probabilities",
+    "predict": "labels",
+}
+MARGIN = "margin"  # how boosted trees are asked: scores before the softmax
+# Estimators of scikit-learn whose `predict` counts votes, asks several estimators or has a threshold of its own: a
+# first batch may agree by luck.
+VOTING = [
+    *("SVC", "NuSVC", "OneVsOneClassifier", "BaggingClassifier"),
+    *("FixedThresholdClassifier", "TunedThresholdClassifierCV"),
+]
+KNOWN = ("sklearn", "xgboost", "lightgbm")
+
+
+def is_estimator(model: Any) -> bool:
+    """Tell whether an object has what an estimator of scikit-learn has."""
+    return not isinstance(model, type) and any(callable(getattr(model, name, None)) for name in METHODS)
+
+
+def as_fitted(model: Any, frame: Any) -> Any:
+    """Return the columns of a DataFrame that a model was fitted on, in its order."""
+    names = getattr(model, "feature_names_in_", None)
+    return frame[list(names)] if names is not None and set(names) <= set(frame.columns) else frame
+
+
+def innermost(model: Any) -> Any:
+    """Return what answers in the end: the last step of a pipeline, the best of a search."""
+    inner = getattr(model, "best_estimator_", model)
+    inner = inner.steps[-1][1] if hasattr(inner, "steps") else inner
+    return inner if inner is model else innermost(inner)
+
+
+class SklearnModel(ArrayModel):
+    """An estimator or pipeline: asked by `decision_function`, else `predict_proba`, else `predict`.
+
+    With a table it is asked about the decoded rows, as a DataFrame with the columns that it was fitted on, and its
+    scores are in the order of the table's classes.
+    """
+
+    flat = True
+    form = np.float64
+    methods: ClassVar[dict[str, Gives]] = METHODS
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        method: str | None = None,
+        table: Table | None = None,
+        gives: Gives | None = None,
+        classes: Any = None,
+    ) -> None:
+        self.check(model)
+        having = [name for name in self.methods if name == MARGIN or callable(getattr(model, name, None))]
+        pairs = getattr(innermost(model), "decision_function_shape", None) == "ovo"  # one column for each pair
+        usual = [name for name in having if not (pairs and name == "decision_function")]
+        self.method = method or (usual or ["predict"])[0]
+        if self.method not in having:
+            raise ValueError(
+                f"method={self.method!r}: {type(model).__name__} can be asked by {', '.join(having) or 'nothing here'}"
+                "; is it fitted, and a classifier?"
+            )
+        own = getattr(model, "classes_", None)
+        classes = np.asarray(own).tolist() if classes is None and own is not None else classes
+        self.table, self.order = table, None if table is None or classes is None else table.places(classes)
+        if table is not None:
+            classes = table.classes if self.order is None else [classes[k] for k in self.order]
+        super().__init__(model, classes=classes, gives=gives or self.methods[self.method])
+        self.way, inner = (self.method, table is None), innermost(model)
+        if type(inner).__name__ in VOTING or not type(inner).__module__.startswith(KNOWN):
+            self.decide(True)  # the class of somebody else may do in `predict` as it likes
+
+    def check(self, model: Any) -> None:
+        """Refuse what predicts numbers."""
+        base = sys.modules.get("sklearn.base")
+        known = base is not None and isinstance(model, base.BaseEstimator) and base.is_regressor(model)
+        if known or type(model).__name__.endswith("Regressor"):
+            raise ValueError(
+                f"{type(model).__name__} predicts numbers, not classes; wrap a function that makes classes"
+            )
+
+    def ask(self, rows: Any) -> Any:
+        """Return the answer of the method, in the order of the table's classes."""
+        answer = np.asarray(self.answer(rows))
+        if self.order is None or self.gives == "labels":
+            return answer
+        if answer.ndim == 1:  # halves of a score, or a probability and the rest
+            answer = np.stack([-answer, answer] if self.gives == "scores" else [1 - answer, answer], 1)
+            answer = answer / 2 if self.gives == "scores" else answer
+        return answer[:, self.order] if answer.shape[1] == len(self.order) else answer
+
+    def answer(self, rows: Any) -> Any:
+        """Return the answer of the method."""
+        return getattr(self.model, self.method)(rows)
+
+    def named(self, rows: Any) -> Any:
+        """Return what `predict` names."""
+        return self.model.predict(rows)
+
+    def rows(self, x: Array) -> Any:
+        """Return the rows with the columns that the estimator was fitted on."""
+        if self.table is not None:
+            return as_fitted(self.model, self.table.decode(x, strict=False))
+        values, names = super().rows(x), getattr(self.model, "feature_names_in_", None)
+        if names is None:
+            return values
+        if values.shape[1] != len(names):
+            raise ValueError(
+                f"the {type(self.model).__name__} was fitted on {len(names)} columns ({', '.join(map(str, names[:5]))}"
+                f", …) and is asked with {values.shape[1]} features; say which table they are of: "
+                "sz.wrap(model, table=table)"
+            )
+        return importlib.import_module("pandas").DataFrame(values, columns=names)
+
+    def content(self) -> str:
+        """Return the method, the object and the table's columns."""
+        schema = "" if self.table is None else digest([column.to_json() for column in self.table.columns])
+        return f"{self.method} {hash_object(self.model)} {schema}"
+
+    @property
+    def title(self) -> str:
+        """Say what it is and how it is asked."""
+        return f"{type(self.model).__name__}.{self.method}" + (f" on {self.table.name}" if self.table else "")
+
+
+class XGBoostModel(SklearnModel):
+    """A classifier of XGBoost, or a Booster: asked for margins by its own `predict`."""
+
+    methods: ClassVar[dict[str, Gives]] = {MARGIN: "scores", **METHODS}
+
+    def answer(self, rows: Any) -> Any:
+        """Return margins."""
+        return super().answer(rows) if self.method != MARGIN else self._predict(rows, output_margin=True)
+
+    def named(self, rows: Any) -> Any:
+        """Return what `predict` names; a Booster gives probabilities or classes."""
+        return self._predict(rows) if self._is_classifier else _largest(self._predict(rows))
+
+    def content(self) -> str:
+        """Return the trees."""
+        return super().content() if self._is_classifier else hash_object(bytes(self.model.save_raw()))
+
+    def check(self, model: Any) -> None:
+        """Refuse what predicts numbers."""
+        super().check(model)
+        booster = model.get_booster() if hasattr(model, "get_booster") else model
+        _check_objective(model, str(json.loads(booster.save_config())["learner"]["objective"]["name"]))
+
+    @property
+    def _is_classifier(self) -> bool:
+        return hasattr(self.model, "get_booster")
+
+    def _predict(self, rows: Any, **options: Any) -> Any:
+        if not self._is_classifier:
+            names = None if hasattr(rows, "columns") else self.model.feature_names
+            rows = importlib.import_module("xgboost").DMatrix(rows, feature_names=names)
+        return self.model.predict(rows, **options)
+
+
+class LightGBMModel(SklearnModel):
+    """A classifier of LightGBM, or a Booster: asked for raw scores by its own `predict`."""
+
+    methods: ClassVar[dict[str, Gives]] = {MARGIN: "scores", **METHODS}
+
+    def answer(self, rows: Any) -> Any:
+        """Return raw scores."""
+        return super().answer(rows) if self.method != MARGIN else self.model.predict(rows, raw_score=True)
+
+    def named(self, rows: Any) -> Any:
+        """Return what `predict` names; a Booster gives probabilities."""
+        found = self.model.predict(rows)
+        return found if hasattr(self.model, "fit") else _largest(found)
+
+    def content(self) -> str:
+        """Return the trees."""
+        return super().content() if hasattr(self.model, "fit") else hash_object(self.model.model_to_string())
+
+    def check(self, model: Any) -> None:
+        """Refuse what predicts numbers, or is not fitted."""
+        super().check(model)
+        booster = getattr(model, "_Booster", None) if hasattr(model, "fit") else model
+        if booster is None:
+            raise ValueError(f"{type(model).__name__} is not fitted yet; call fit first")
+        lines = booster.model_to_string().splitlines()
+        found = next((line for line in lines if line.startswith("objective=")), "objective=unknown")
+        _check_objective(model, found.partition("=")[2])
+
+
+def _check_objective(model: Any, objective: str) -> None:
+    if not objective.startswith(("binary", "multi", "cross_entropy", "unknown")):
+        raise ValueError(f"the objective of this {type(model).__name__} is {objective}, which names no classes")
+
+
+def _largest(answer: Any, half: float = 0.5) -> Array:
+    """Return the classes that probabilities name; of one column those above one half are class 1."""
+    values: Array = np.asarray(answer)
+    if values.ndim == 2 and values.shape[1] > 1:
+        best: Array = values.argmax(1)
+        return best
+    flat = values.reshape(-1)
+    named = bool((flat == np.rint(flat)).all()) and bool((flat > 1).any())  # classes, as multi:softmax gives
+    return flat.astype(int) if named else (flat > half).astype(int)
+
+
+# Functions
+
+
+class FunctionModel(ArrayModel):
+    """A function of another library's arrays."""
+
+    library: ClassVar[str]
+    inside: ClassVar[str] = "__wrapped__"  # where a compiled function keeps the one it was made of
+
+    def array(self, x: Array) -> Any:
+        """Return rows as the library's own array."""
+        return x
+
+    def ask(self, rows: Any) -> Any:
+        """Call the function."""
+        return np.asarray(self.model(self.array(rows)))
+
+    def content(self) -> str:
+        """Return the hash of the code."""
+        return hash_model(getattr(self.model, self.inside, self.model))
+
+    @property
+    def title(self) -> str:
+        """Name the function."""
+        return f"{self.library} function {getattr(self.model, '__name__', type(self.model).__name__)}"
+
+
+class NumpyModel(FunctionModel):
+    """A function of NumPy arrays; `vjp(x, slope)` is the gradient of the input for one of the answer."""
+
+    library = "NumPy"
+
+    def __init__(self, model: Callable[..., Any], *, vjp: Callable[..., Any] | None = None, **options: Any) -> None:
+        super().__init__(model, gradients=vjp is not None, **options)
+        self._vjp = (vjp,)
+
+    def ask_with_gradients(self, x: Array) -> tuple[Any, Back]:
+        """Call the function; its gradients are the user's."""
+        vjp = self._vjp[0]
+        assert vjp is not None
+        return self.model(x), lambda slope: vjp(x, slope)
+
+
+class JaxModel(FunctionModel):
+    """A function of JAX, compiled or not."""
+
+    library = "JAX"
+
+    def __init__(self, model: Callable[..., Any], **options: Any) -> None:
+        super().__init__(model, gradients=True, **options)
+
+    def array(self, x: Array) -> Any:
+        """Return rows as an array of JAX."""
+        return importlib.import_module("jax").numpy.asarray(x)
+
+    def ask_with_gradients(self, x: Array) -> tuple[Any, Back]:
+        """Call the function through `jax.vjp`."""
+        return _through_jax(self.model, x)
+
+
+class TensorFlowModel(FunctionModel):
+    """A function of TensorFlow."""
+
+    library, inside = "TensorFlow", "python_function"
+
+    def __init__(self, model: Callable[..., Any], **options: Any) -> None:
+        super().__init__(model, gradients=True, **options)
+
+    def array(self, x: Array) -> Any:
+        """Return rows as a tensor of TensorFlow."""
+        return importlib.import_module("tensorflow").convert_to_tensor(x)
+
+    def ask_with_gradients(self, x: Array) -> tuple[Any, Back]:
+        """Call the function under a tape."""
+        return _through_tensorflow(self.model, x)
+
+
+def _through_jax(function: Callable[..., Any], x: Array) -> tuple[Any, Back]:
+    library = importlib.import_module("jax")
+    answer, back = library.vjp(function, library.numpy.asarray(x))
+    return answer, lambda slope: back(library.numpy.asarray(slope, answer.dtype))[0]
+
+
+def _through_tensorflow(function: Callable[..., Any], x: Array) -> tuple[Any, Back]:
+    library = importlib.import_module("tensorflow")
+    point = library.convert_to_tensor(x)
+    with library.GradientTape(persistent=True) as tape:
+        tape.watch(point)
+        answer = function(point)
+
+    def back(slope: Array) -> Any:
+        return tape.gradient(answer, point, output_gradients=library.convert_to_tensor(slope, answer.dtype))
+
+    return answer, back
+
+
+def _through_torch(function: Callable[..., Any], x: Array) -> tuple[Any, Back]:
+    with torch.enable_grad():
+        point = torch.from_numpy(x).requires_grad_()
+        answer = function(point)
+
+    def back(slope: Array) -> Any:
+        return torch.autograd.grad(answer, point, torch.from_numpy(slope).to(answer), retain_graph=True)[0].cpu()
+
+    return answer.detach().cpu(), back
+
+
+# Networks
+
+
+class KerasModel(ArrayModel):
+    """A model of Keras, whatever it computes with. Its images usually have the channels last."""
+
+    form = np.float32
+    backends: ClassVar[dict[str, Callable[..., tuple[Any, Back]]]] = {
+        "jax": _through_jax,
+        "tensorflow": _through_tensorflow,
+        "torch": _through_torch,
+    }
+
+    def __init__(self, model: Any, *, channels: str | None = None, **options: Any) -> None:
+        library = importlib.import_module("keras")
+        self.backend = str(library.backend.backend())
+        shape = getattr(model, "input_shape", None)
+        self.shape = shape[1:] if isinstance(shape, tuple) else ()
+        last = len(self.shape) > 2 and library.config.image_data_format() == "channels_last"
+        channels = channels or ("last" if last else "first")
+        super().__init__(model, channels=channels, gradients=self.backend in self.backends, **options)
+
+    def ask(self, rows: Any) -> Any:
+        """Call the model as it answers, not as it is trained."""
+        answer = self._call(rows)
+        return answer.detach().cpu() if isinstance(answer, torch.Tensor) else answer
+
+    def named(self, rows: Any) -> Any:
+        """Return the class of the highest answer of `predict`; of one column the half that the answer means."""
+        return _largest(self.model.predict(rows, verbose=0), 0.5 if self.gives == "probabilities" else 0.0)
+
+    def ask_with_gradients(self, x: Array) -> tuple[Any, Back]:
+        """Call the model so that its own library differentiates."""
+        return self.backends[self.backend](self._call, x)
+
+    def rows(self, x: Array) -> Any:
+        """Refuse rows of another shape, which a model that flattens them would take."""
+        wanted, given = self.shape, x.shape[1:]
+        if len(wanted) == len(given) and any(a not in (None, b) for a, b in zip(wanted, given, strict=True)):
+            last = self.channels == "last" and len(wanted) > 1
+            here = (given[-1], *given[:-1]) if last else given
+            first = (wanted[-1], *wanted[:-1]) if last else wanted
+            raise ValueError(
+                f"the Keras model {self.model.name} takes rows of shape {wanted}; give inputs as (N, "
+                f"{', '.join(map(str, first))}), not (N, {', '.join(map(str, here))}): images as x.permute(0, 3, 1, 2)"
+            )
+        return super().rows(x)
+
+    def content(self) -> str:
+        """Return the weights and the layers."""
+        return f"{hash_object([np.asarray(value) for value in self.model.get_weights()])} {self.model.to_json()}"
+
+    @property
+    def title(self) -> str:
+        """Name the model."""
+        return f"Keras model {self.model.name} ({self.backend})"
+
+    def _call(self, x: Any) -> Any:
+        return self.model(x, training=False)
+
+
+class OnnxRuntimeModel(ArrayModel):
+    """A session of ONNX Runtime: asked for its output called logits, scores or probabilities, else for the first."""
+
+    shares = ("probabilities", "probability", "output_probability")
+    labels = ("label", "output_label")
+
+    def __init__(self, model: Any, *, gives: Gives | None = None, **options: Any) -> None:
+        (given, *more), outputs = model.get_inputs(), [each.name for each in model.get_outputs()]
+        if more:
+            raise ValueError(f"the session has {1 + len(more)} inputs; wrap a function that fills in the others")
+        known = ("logits", "scores", *self.shares)
+        self.wanted = next((name for name in outputs if name.lower() in known), outputs[0])
+        self.label = next((name for name in outputs if name.lower() in self.labels and name != self.wanted), None)
+        self.given, rows = given.name, given.shape[0] if given.shape else None
+        super().__init__(
+            model, gives=gives or ("probabilities" if self.wanted.lower() in self.shares else None), **options
+        )
+        self.at_once = rows if isinstance(rows, int) else None
+        self.form, self.flat = np.float64 if given.type == "tensor(double)" else np.float32, len(given.shape) == 2
+        self._follows = None if self.label else False
+
+    def ask(self, rows: Any) -> Any:
+        """Run the session; converted classifiers return a dictionary from class to probability for each row."""
+        (answer,) = self.model.run([self.wanted], {self.given: rows})
+        if not isinstance(answer, list):
+            return answer
+        names = sorted(answer[0])
+        self.classes = self.classes or tuple(names)
+        return np.array([[row[name] for name in names] for row in answer])
+
+    def named(self, rows: Any) -> Any:
+        """Return the labels that the session gives beside its scores."""
+        return self.model.run([self.label], {self.given: rows})[0]
+
+    def content(self) -> str:
+        """Return what the session was made from."""
+        path, held = getattr(self.model, "_model_path", None), getattr(self.model, "_model_bytes", None)
+        held = Path(path).read_bytes() if held is None and path else held
+        return hash_object(self.model if held is None else held)
+
+    @property
+    def title(self) -> str:
+        """Name the output."""
+        return f"ONNX Runtime session, output {self.wanted!r}"
+
+
+KINDS: dict[str, type[ArrayModel]] = {
+    "sklearn": SklearnModel,
+    "xgboost": XGBoostModel,
+    "lightgbm": LightGBMModel,
+    "keras": KerasModel,
+    "onnxruntime": OnnxRuntimeModel,
+    "jax": JaxModel,
+    "tensorflow": TensorFlowModel,
+    "numpy": NumpyModel,
+}

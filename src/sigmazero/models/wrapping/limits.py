@@ -1,0 +1,210 @@
+"""`sz.limit`: a model that is asked in batches it can take, not too fast, again where a call fails, and counted."""
+
+import hashlib
+import time
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sigmazero.core.inputs import hint
+from sigmazero.core.messages import one_line
+from sigmazero.core.model import ABILITIES, Ability, Stopped, ability_of, in_eval_mode, logits_in, suffices
+from sigmazero.core.oracle import Model
+from sigmazero.core.problem import integer
+from sigmazero.models.wrapping.identity import KnownModel, hash_model
+
+MAX_WAIT = 60.0  # seconds between two attempts, however often a call failed
+
+
+class OutOfQueries(Stopped):
+    """`max_queries` rows were asked: the model is asked no more."""
+
+
+class ScorerFailed(Stopped):
+    """A call failed, and so did every repetition of it; without any, a connection or a file (`OSError`) failed."""
+
+
+@dataclass
+class Queries:
+    """What a limited model was asked so far.
+
+    asked    rows that went to the model and were answered
+    cached   rows that were answered from the cache instead
+    calls    calls that were answered, each with one row or more
+    retried  calls that failed and were made again
+    """
+
+    asked: int = 0
+    cached: int = 0
+    calls: int = 0
+    retried: int = 0
+
+    def __str__(self) -> str:
+        """List all of them."""
+        return ", ".join(f"{getattr(self, each.name)} {each.name}" for each in fields(self))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How a model may be asked; see `limit`."""
+
+    max_batch: int | None = None
+    max_queries: int | None = None
+    rate: float | None = None
+    retries: int = 0
+    wait: float = 1.0
+    cache: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse values that make no sense."""
+        for name, least in (("max_batch", 1), ("max_queries", 0), ("retries", 0)):
+            given = getattr(self, name)
+            if given is not None and not (integer(given) and given >= least):
+                raise ValueError(f"{name}={given!r} must be a whole number, {least} or more")
+        if self.rate is not None and not self.rate > 0:
+            raise ValueError(f"rate={self.rate!r} must be more than 0 calls a second (None for no limit)")
+        if not self.wait >= 0:
+            raise ValueError(f"wait={self.wait!r} must be 0 seconds or more")
+
+
+class LimitedModel(KnownModel):
+    """A model that is asked within limits.
+
+    ability     what it shows of the model: "gradients", "scores" or "labels"
+    queries     how many rows were asked, answered from the cache, and so on
+    batch_size  of a run, if the user does not say: what is lost when the model stops answering is one batch
+    """
+
+    def __init__(self, model: Model, limits: Limits, ability: Ability) -> None:
+        super().__init__()
+        self._model = (model,)  # hidden from torch: a copy of it would not be counted
+        self.limits, self.ability, self.batch_size = limits, ability, limits.max_batch
+        self.queries, self.classes = Queries(), getattr(model, "classes", None)
+        self._known: dict[bytes, Tensor] = {}
+        self._next = 0.0  # the earliest moment of the next call
+
+    @property
+    def model(self) -> Model:
+        """Return the model itself."""
+        return self._model[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return scores."""
+        if x.is_cuda and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("a limited model counts its questions, which a recording would not do")
+        if self.ability == "gradients" and torch.is_grad_enabled() and x.requires_grad:
+            return self._in_parts(x)
+        with torch.no_grad():
+            found = self._cached(x) if self.limits.cache else self._in_parts(x)
+        if self.ability != "labels":
+            return found
+        return torch.zeros_like(found, dtype=torch.float64).scatter(1, found.argmax(1, keepdim=True), 1.0)
+
+    def _cached(self, x: Tensor) -> Tensor:
+        rows = x.detach().cpu().contiguous()
+        head = f"{x.dtype} {tuple(x.shape[1:])} ".encode()
+        keys = [hashlib.sha256(head + row.numpy().tobytes()).digest() for row in rows]
+        first = {key: place for place, key in reversed(list(enumerate(keys))) if key not in self._known}
+        if new := sorted(first.values()):
+            self._known |= {keys[place]: answer for place, answer in zip(new, self._in_parts(x[new]), strict=True)}
+        self.queries.cached += len(x) - len(new)
+        return torch.stack([self._known[key] for key in keys]).to(x.device)
+
+    def _in_parts(self, x: Tensor) -> Tensor:
+        parts = [self._call(part) for part in torch.split(x, self.limits.max_batch or max(len(x), 1))]
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+    def _call(self, x: Tensor) -> Tensor:
+        """Make one call: wait for the rate limit, repeat it when it fails, count it when it succeeds."""
+        limits, queries = self.limits, self.queries
+        cost = len(x) * getattr(self.model, "cost", 1)
+        if limits.max_queries is not None and queries.asked + cost > limits.max_queries:
+            raise OutOfQueries(
+                f"max_queries={limits.max_queries}: {queries.asked} were asked, and {cost} more are not allowed"
+            )
+        for attempt in range(limits.retries + 1):
+            self._wait_for_turn()
+            try:
+                found = self._answer(x)
+            except Exception as error:  # whatever a service, or the code before it, makes of a call
+                self._check_attempts(attempt, error)
+                queries.retried += 1
+                time.sleep(min(limits.wait * 2**attempt, MAX_WAIT))
+            else:
+                queries.asked += cost
+                queries.calls += 1
+                return found
+        raise AssertionError("a call is answered or raises")
+
+    def _answer(self, x: Tensor) -> Tensor:
+        parameter = next(self.model.parameters(), None) if isinstance(self.model, nn.Module) else None
+        with in_eval_mode(self.model):
+            found = logits_in(self.model(x if parameter is None else x.to(parameter.device)))
+        return found.to(x.device)
+
+    def _check_attempts(self, attempt: int, error: Exception) -> None:
+        """Raise after the last attempt; without repetitions a mistake in a function is shown as it is."""
+        if attempt < self.limits.retries:
+            return
+        if not attempt and not isinstance(error, OSError):
+            raise error
+        often = f"{attempt + 1} times in a row" if attempt else "once, and retries=0"
+        raise ScorerFailed(f"the model failed {often} ({type(error).__name__}: {one_line(error)})") from error
+
+    def _wait_for_turn(self) -> None:
+        if self.limits.rate is None:
+            return
+        now = time.monotonic()
+        if now < self._next:
+            time.sleep(self._next - now)
+        self._next = max(now, self._next) + 1 / self.limits.rate
+
+    def content(self) -> str:
+        """Return the ability and the model inside."""
+        return f"{self.ability} {hash_model(self.model)}"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "LimitedModel":
+        """Return the same module: what is asked of a copy counts too."""
+        del memo
+        return self
+
+    def extra_repr(self) -> str:
+        """Show the model; limits do not make it another one, and are left out."""
+        return f"{type(self.model).__name__}, ability={self.ability!r}"
+
+
+def limit(
+    model: Any,
+    *,
+    ability: Ability | None = None,
+    max_batch: int | None = None,
+    max_queries: int | None = None,
+    rate: float | None = None,
+    retries: int = 0,
+    wait: float = 1.0,
+    cache: bool = False,
+) -> LimitedModel:
+    """Return a model that is asked within limits; `queries` counts. Any model will do: a network, a service, a forest.
+
+    ability      show less than there is: "scores" or "labels"
+    max_batch    the most rows in one call
+    max_queries  the most rows in all; then `OutOfQueries` ends a run, which keeps the batches that are done
+    rate         the most calls a second
+    retries      how often a failed call is made again, after `wait` seconds, then twice as many, at most a minute
+    cache        answer rows that were asked before from memory
+
+    >>> model = limit(torch.nn.Linear(4, 2), max_queries=3)
+    >>> model(torch.rand(2, 4)).shape, str(model.queries)
+    (torch.Size([2, 2]), '2 asked, 0 cached, 1 calls, 0 retried')
+    """
+    from sigmazero.models.wrapping.choose import understood
+
+    limits, made = Limits(max_batch, max_queries, rate, retries, wait, cache), understood(model)
+    has = ability_of(made)
+    if ability is not None and ability not in ABILITIES:
+        raise ValueError(f"ability={ability!r} is not allowed; {hint(str(ability), ABILITIES)}")
+    if ability is not None and not suffices(has, ability):
+        raise ValueError(f"ability={ability!r}: the model gives {has} alone; leave it out, or give it a vjp in sz.wrap")
+    return LimitedModel(made, limits, ability or has)
