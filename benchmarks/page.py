@@ -21,7 +21,8 @@ from torch import Tensor
 from benchmarks.networks import say
 from sigmazero import data
 from sigmazero.core.metrics import Outcome
-from sigmazero.report.html.page import make_page, save_page
+from sigmazero.report.pages.page import make_page
+from sigmazero.report.pages.render import save_page
 from sigmazero.store.facts import KINDS, CellInfo, Facts
 from sigmazero.store.store import Store
 

@@ -20,8 +20,7 @@ from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import parse_plan
 from sigmazero.bench.run import execute
 from sigmazero.core.metrics import average
-from sigmazero.report import measure
-from sigmazero.report.tables.overview import store_rows
+from sigmazero.report import runs
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.store import Store
 
@@ -119,7 +118,7 @@ def full_table(folder: Path, cells: int, rows: int, batch: int) -> dict[str, flo
                 store.append(name, start, part, run=run)
     began = time.perf_counter()
     with Store(path) as store:
-        _, lines = store_rows(measure.table(measure.load(store)))
+        lines = runs.records(runs.load(store))
     table = time.perf_counter() - began
     assert len(lines) == cells
     began = time.perf_counter()

@@ -1,6 +1,12 @@
-"""Make the pictures of docs/gallery.md from runs on bundled models and data: python -m scripts.gallery (a minute)."""
+"""Make the pictures of README and docs from runs on bundled models and data: python -m scripts.gallery (a minute).
 
+docs/report.png is a photograph of the demo's page and needs chromium; without it the file stays as it is.
+"""
+
+import shutil
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +15,9 @@ import torch
 import sigmazero as sz
 from sigmazero import data, models
 
-FOLDER = Path(__file__).parents[1] / "docs" / "gallery"
+DOCS = Path(__file__).parents[1] / "docs"
+FOLDER = DOCS / "gallery"
+WIDTH, HEIGHT = 1280, 1500  # of the photograph
 ATTACKS = {"sigma-swap": 300, "sigma-zero": 150, "query-swap": 300, "fmn": 150}  # steps: about 300 queries each
 
 
@@ -28,6 +36,30 @@ def main() -> None:
     _save("heat", best.plot_changes())
     people = data.load("adult-sample", limit=40, seed=1)
     _save("table", _run("sigma-swap", 300, models.load("adult-mlp"), people).plot_changes(count=10))
+    _demo()
+
+
+def _demo() -> None:
+    """Run the demo; keep its picture and photograph its page."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, "-m", "sigmazero", "demo", "--out", folder], check=True, capture_output=True)
+        shutil.copy(Path(folder) / "demo.png", DOCS / "demo.png")
+        sys.stdout.write("wrote docs/demo.png\n")
+        chromium = shutil.which("chromium")
+        if chromium is None:
+            sys.stdout.write("left docs/report.png as it is: there is no chromium\n")
+            return
+        page = (Path(folder) / "report.html").as_uri()
+        flags = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            f"--user-data-dir={folder}/profile",
+        ]
+        shot = [f"--window-size={WIDTH},{HEIGHT}", f"--screenshot={DOCS / 'report.png'}"]
+        subprocess.run([chromium, *flags, *shot, page], check=True, capture_output=True)
+        sys.stdout.write("wrote docs/report.png\n")
 
 
 def _run(name: str, steps: int, network: Any, rows: data.Rows) -> sz.Result:

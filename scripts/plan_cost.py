@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sigmazero.bench.plan import DataSpec, Question, read_plan
 from sigmazero.data import DATASETS
-from sigmazero.report.paper import published
+from sigmazero.report import published
 
 # Microseconds of a forward and a backward pass for one input. Measured: M, C1, C3 and I1; the others from billions
 # of multiply-adds (31 µs each on CIFAR-10, as for C1; 64 µs each on ImageNet, as for I1).
@@ -46,7 +46,7 @@ def microseconds(code: str) -> float:
 
 def printed(table: str) -> Printed:
     """Queries per sample in a table of the paper, by model, attack and steps; those it got wrong are left out."""
-    text = resources.files("sigmazero.report.paper").joinpath(f"{table}.csv").read_text("utf-8")
+    text = resources.files("sigmazero.report").joinpath(f"paper/{table}.csv").read_text("utf-8")
     return {
         (row["model"], row["attack"], int(row["steps"])): 1000 * float(row[TABLES[table]])
         for row in csv.DictReader(text.splitlines())

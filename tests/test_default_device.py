@@ -13,7 +13,7 @@ from torch.utils.data import TensorDataset
 import sigmazero as sz
 from sigmazero import data, models
 from sigmazero.models.doctor import examine
-from sigmazero.report.figures.picture import choose, save_picture
+from sigmazero.report.figures.pictures import choose, save_picture
 from tests.helpers.networks import linear_problem
 from tests.plans import run as run_plan
 

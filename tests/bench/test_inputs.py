@@ -11,10 +11,10 @@ from sigmazero.bench import loader as inputs
 from sigmazero.bench.evaluate import evaluate
 from sigmazero.bench.loader import Loader, clean_rows, keep, kept
 from sigmazero.data import DataError, Rows
-from sigmazero.report.figures import gallery
+from sigmazero.report.figures import FIGURES
 from sigmazero.report.figures.figure import Request
-from sigmazero.report.html import samples
-from sigmazero.report.measure import load
+from sigmazero.report.pages import samples
+from sigmazero.report.runs import groups, load
 from sigmazero.store.store import Store, StoreError
 from tests.cli.conftest import sigmazero  # noqa: F401
 from tests.helpers.networks import linear_problem
@@ -65,12 +65,13 @@ def test_tensors_are_shown(tmp_path, target):
     model, x, y = eight_bit()
     evaluate(model, (x, y), ["sigma-zero", "fmn"], store=tmp_path / "s.db", steps=20, target=target)
     with Store(tmp_path / "s.db") as store:
-        (group,) = samples.build(store, load(store), clean(store))
-        assert group.lack is None
-        assert group.data["shape"] == [3, 4, 4]
+        found = groups(load(store))
+        made = samples.build(found, clean(store))
+        assert made.notes == []
+        assert made.data["sets"][0]["shape"] == [3, 4, 4]
         shown = clean_rows(store, store.cells()[0], Loader())
         assert torch.equal(shown.images, x if target is None else x[y != target])
-        (path,) = gallery.FIGURE.write(Request(tmp_path / "a.png", store, load(store), clean(store)))
+        (path,) = FIGURES["pictures"].write(Request(found, store, clean(store)), tmp_path / "a.png")
         assert path.exists()
 
 
@@ -115,8 +116,8 @@ def test_what_is_not_kept_is_said(tmp_path, monkeypatch, why):
         assert store.arrays(store.cells()[0].data_hash) is None
         with pytest.raises(DataError, match=r"were tensors, and the store does not hold them: .* save them as \.npz"):
             clean_rows(store, store.cells()[0], Loader())
-        (group,) = samples.build(store, load(store), clean(store))
-        assert "save them as .npz" in (group.lack or "")
+        (note,) = samples.build(groups(load(store)), clean(store)).notes
+        assert "save them as .npz" in note
 
 
 def test_damaged_inputs_are_named(tmp_path):

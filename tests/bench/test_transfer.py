@@ -10,10 +10,9 @@ from sigmazero.bench.verify import verify
 from sigmazero.cli import app
 from sigmazero.core.metrics import Outcome
 from sigmazero.core.model import logits_in
-from sigmazero.report.figures.figure import Request
-from sigmazero.report.figures.transfer import FIGURE, matrices
-from sigmazero.report.html.page import make_page
-from sigmazero.report.measure import TRANSFER, load
+from sigmazero.report.analysis import transfer as matrices
+from sigmazero.report.pages.page import make_page
+from sigmazero.report.runs import TRANSFER, load
 from sigmazero.store.store import Store
 from tests.plans import PLAN, clean, run, trusting
 
@@ -28,7 +27,7 @@ def test_every_point_is_judged_by_the_other_model_and_kept(folder):
         assert transfer(store, loader) == 2 * 24
         assert transfer(store, loader) == 0
         asked = [info for info in store.cells() if TRANSFER in info.origin]
-        assert [info.key for info, _ in load(store)] == attacked  # in tables there are attacks alone
+        assert [run.info.key for run in load(store)] == attacked  # in tables there are attacks alone
         assert sorted(info.attack for info in asked) == ["sigma-zero from net.py:build", "sigma-zero from net.py:other"]
         rows = clean(store, loader)(store.cell(attacked[0])).images
         for info in asked:
@@ -64,21 +63,18 @@ def origin_model(info):
 def test_the_matrix_counts_what_the_other_model_had_right(folder):
     run(TWO, folder / "a.db")
     with Store(folder / "a.db", write=True) as store:
-        cells = load(store)
-        with pytest.raises(ValueError, match="sigmazero transfer STORE asks the models first"):
-            FIGURE.draw(Request(folder / "t.png", store, cells, clean(store)))
-        assert "What fools others" not in make_page(store, clean(store))
+        runs = load(store)
+        assert matrices(store, runs) == []
+        assert "Which examples fool other models" not in make_page(store, clean(store))
         transfer(store, trusting())
-        (one,) = matrices(store, cells)
+        (one,) = matrices(store, runs)
         assert np.diag(one.shares).tolist() == [1.0, 1.0]
-        for row, (info, facts) in enumerate(cells):
-            held = next(i for i in store.cells() if i.origin.get(TRANSFER) == info.key)
+        for row, each in enumerate(runs):
+            held = next(i for i in store.cells() if i.origin.get(TRANSFER) == each.info.key)
             there = store.facts(held.key)
-            known = (facts.outcome == Outcome.FOUND) & (there.outcome != Outcome.ALREADY)
+            known = (each.facts.outcome == Outcome.FOUND) & (there.outcome != Outcome.ALREADY)
             assert one.shares[row, 1 - row] == pytest.approx((there.outcome[known] == Outcome.FOUND).mean())
-        (path,) = FIGURE.write(Request(folder / "t.png", store, cells, clean(store)))
-        assert path.read_bytes().startswith(b"\x89PNG")
-        assert "What fools others, too" in make_page(store, clean(store))
+        assert "Which examples fool other models" in make_page(store, clean(store))
 
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path):

@@ -14,7 +14,8 @@ from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
-from sigmazero.report.html.page import make_page, save_page
+from sigmazero.report.pages.page import make_page
+from sigmazero.report.pages.render import save_page
 from sigmazero.store.store import Store
 from tests.plans import NET, clean, run
 

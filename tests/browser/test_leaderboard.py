@@ -7,7 +7,7 @@ from selenium.webdriver.support.select import Select
 
 from sigmazero.report.site import folder
 from sigmazero.report.site.ranking import boards
-from tests.report.test_layout import cell
+from tests.helpers.cells import cell
 
 EVIL = "../<script>alert(1)</script>"
 CELLS = [

@@ -8,8 +8,9 @@ import torch
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
-from sigmazero.report.html.page import make_page
-from sigmazero.report.html.serve import LiveServer
+from sigmazero.report.pages.page import make_page
+from sigmazero.report.pages.serve import LiveServer
+from sigmazero.store import Store
 from tests.browser.conftest import EVIL, PLAN, new_tab, said
 from tests.plans import NET, clean, run
 
@@ -40,17 +41,18 @@ def test_the_page_follows_the_facts_and_says_when_nobody_answers(chromium, tmp_p
             wait.until(lambda _: "all 12 rows are done" in page.find_element(By.ID, "progress").text)
             assert EVIL in page.find_element(By.ID, "progress").text
             wait.until(lambda _: len(inside(page, "#minimum-norm tbody tr")) == 2)
-            assert inside(page, "#theme") == inside(page, "h1") == [""]  # the name and the button are around the frame
-            page.find_element(By.ID, "theme").click()
-            wait.until(lambda _: inside(page, ":root[data-theme=dark]"))
+            assert inside(page, "h1") == [""]  # the name is around the frame
             run(ONE.replace('"sigma-zero"', '"sigma-zero", "vfga"'), tmp_path / "run.db")
             wait.until(lambda _: "all 24 rows are done" in page.find_element(By.ID, "progress").text)
             wait.until(lambda _: len(inside(page, "#minimum-norm tbody tr")) == 4)
+            with Store(tmp_path / "run.db", write=True) as store:
+                store.diagnose(store.cell_keys()[0], [{"code": "SZ005", "detail": "at chance", "severity": "error"}])
+            wait.until(lambda _: any("at chance" in text for text in inside(page, ".finding.error")))
             assert not page.find_element(By.ID, "trouble").is_displayed()
             assert said(page) == []
             server.shutdown()
             thread.join()
             server.server_close()
-            wait.until(lambda _: "Nobody answers" in page.find_element(By.ID, "trouble").text)
+            wait.until(lambda _: "No answer" in page.find_element(By.ID, "trouble").text)
             page.get("about:blank")  # or it would ask on
             said(page)  # the browser itself complains of the silence

@@ -1,9 +1,7 @@
 """The page of a store, used as people use it; the fixture fails a test on any console message or network request."""
 
 import re
-import shutil
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,18 +12,17 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
-from sigmazero.core import metrics
-from sigmazero.report import measure
-from sigmazero.report.measure import load
-from sigmazero.report.separating import separating
-from sigmazero.report.tables import latex, layout, render
-from sigmazero.store.facts import CellInfo, Facts
-from sigmazero.store.store import Store
-from tests.browser.conftest import EVIL, Made, new_tab, requests, said
+from sigmazero.report import latex, table
+from sigmazero.report.formats import to_csv
+from sigmazero.report.pages.page import make_page
+from sigmazero.report.pages.render import save_page
+from sigmazero.report.runs import Group, groups, load
+from sigmazero.store import Store
+from tests.browser.conftest import EVIL, Made, requests, said
+from tests.helpers.cells import cell, fill
 
-CANVAS = "return arguments[0].toDataURL()"
-M = layout.Column("median_l0", "median", "l0")
-PIXELS = "const c = arguments[0]; return [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
+PIXELS = """const c = arguments[0];
+return [c.width, c.height, ...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"""
 
 
 def find(page: Chrome, selector: str) -> WebElement:
@@ -49,73 +46,53 @@ def press(page: Chrome, words: str, within: str = "main") -> WebElement:
 
 
 def wait_for_status(page: Chrome, words: str) -> None:
-    """What was announced stays in the page when it is no longer shown."""
     WebDriverWait(page, 60).until(lambda _: words in attribute(find(page, "#status"), "textContent"))
 
 
-def column(page: Chrome, heading: str) -> list[str]:
-    """What the visible rows of the table of results show under a heading."""
-    heads = [th.text.strip() for th in find_all(page, "#minimum-norm thead th")]
-    rows = [row for row in find_all(page, "#minimum-norm tbody tr") if row.is_displayed()]
-    return [find_all(row, "th, td")[heads.index(heading)].text for row in rows]
+def column(page: Chrome, heading: str, within: str = "#minimum-norm") -> list[str]:
+    """Return what the visible rows of a table show under a heading, without small print."""
+    heads = [th.text.strip() for th in find_all(page, f"{within} thead th")]
+    rows = [row for row in find_all(page, f"{within} tbody tr") if row.is_displayed()]
+    return [find_all(row, "th, td")[heads.index(heading)].text.split("\n")[0] for row in rows]
 
 
-def cells(made: Made) -> list[tuple[CellInfo, Facts]]:
+def made_groups(made: Made) -> list[Group]:
     with Store(made.store) as store:
-        return load(store)
+        return groups(load(store))
 
 
-def pointer(page: Chrome) -> ActionChains:
-    """Moves of the mouse that arrive at once."""
-    return ActionChains(page, duration=0)
+def detail(page: Chrome, row: int) -> WebElement:
+    """Return the opened sample, once it is open."""
+    WebDriverWait(page, 60).until(lambda _: find(page, ".detail").text.startswith(f"Row {row},"))
+    return find(page, ".detail")
 
 
 def hover(page: Chrome, share: float) -> str:
-    """Point at a place of the first chart, from 0 at the left to 1 at the right; what the tooltip says."""
-    over = find(page, ".u-over")
-    page.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", over)
-    pointer(page).move_to_element_with_offset(over, int((share - 0.5) * over.size["width"]), 0).perform()
+    """Point at a place of the first chart, from 0 at the left to 1 at the right; return the tooltip."""
+    plot = find(page, ".plot")
+    page.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", plot)
+    ActionChains(page, duration=0).move_to_element_with_offset(
+        plot, int((share - 0.5) * plot.size["width"]), 0
+    ).perform()
     return find(page, ".tip").text
 
 
 def test_names_are_shown_and_not_run(page):
     assert page.title == "run – sigmazero"
-    assert EVIL in column(page, "model")
-    assert EVIL in find(page, "#summary").text
-    assert EVIL in find(page, ".explorer").text
-    assert page.execute_script("return window.document.scripts.length") == len(find_all(page, "script"))
+    assert EVIL in find(page, "#minimum-norm").text
+    assert EVIL in find(page, ".answer:nth-of-type(2)").text or EVIL in find(page, "main").text
     assert not [s for s in find_all(page, "script") if attribute(s, "textContent") == "alert(1)"]
 
 
-def test_tables_sort_both_ways_and_back(page):
+def test_tables_sort_both_ways(page):
     before = column(page, "median")
     head = next(th for th in find_all(page, "#minimum-norm th") if th.text.strip() == "median")
-    assert attribute(head, "aria-sort") == "none"
-    for state, wanted in (
-        ("ascending", sorted(before, key=float)),
-        ("descending", sorted(before, key=float, reverse=True)),
-        ("none", before),
-    ):
+    for state, wanted in (("ascending", sorted(before, key=float)), ("descending", sorted(before, key=float)[::-1])):
         head.find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
         assert attribute(head, "aria-sort") == state
         assert column(page, "median") == wanted
     assert len(set(before)) > 1
-    assert "Original order" in attribute(find(page, "#status"), "textContent")
-
-
-def test_tables_filter_by_words(page):
-    box = find(page, "#minimum-norm input")
-    assert "Minimum-norm" in box.accessible_name
-    box.send_keys("fmn <SCRIPT>")
-    assert column(page, "attack") == ["fmn"]
-    assert column(page, "model") == [EVIL]
-    assert "1 of 6 rows" in find(page, "#minimum-norm").text
-    box.send_keys("zzz")
-    assert column(page, "attack") == []
-    assert "No row has “fmn <SCRIPT>zzz”." in find(page, "#minimum-norm").text
-    box.clear()
-    box.send_keys(" ")
-    assert len(column(page, "attack")) == 6
+    assert "Sorted by median" in attribute(find(page, "#status"), "textContent")
 
 
 @pytest.mark.parametrize("clipboard", [True, False])
@@ -123,229 +100,168 @@ def test_copies_are_those_of_the_command_line(page, made, clipboard):
     page.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardReadWrite"]})
     if not clipboard:
         page.execute_script("navigator.clipboard.writeText = () => Promise.reject(new Error('not allowed'))")
-    table = layout.build("minimum-norm", cells(made), separating(cells(made)))
-    for words, text in (("LaTeX", latex.to_latex(table)), ("CSV", render.to_csv(table))):
-        press(page, f"Copy {words}", "#minimum-norm")
+    built = table.minimum_norm(made_groups(made))
+    for words, text in (("LaTeX", latex.to_latex(built)), ("CSV", to_csv(built))):
+        find(page, "#minimum-norm .menu summary").click()
+        press(page, words, "#minimum-norm .menu")
         wait_for_status(page, f"Copied {words}")
-        copied = page.execute_async_script("navigator.clipboard.readText().then(arguments[0])")
-        assert copied == text
+        assert page.execute_async_script("navigator.clipboard.readText().then(arguments[0])") == text
 
 
-def test_curves_are_read_by_pointing(page, made):
-    said = hover(page, 0.4)
-    k = int(re.findall(r"k = (\d+)", said)[0])
-    known = {info.attack: measure.changes(facts, info.unit) for info, facts in cells(made) if info.model != EVIL}
-    for attack, l0 in known.items():
-        assert re.search(rf"{attack}\n{100 * metrics.asr(l0, k):.1f} %", said)
-    assert "best of all" in said
-    pointer(page).move_to_element(find(page, "h1")).perform()
+def test_the_tooltip_reads_the_step_that_is_pointed_at(page, made):
+    group, data = (
+        made_groups(made)[0],
+        "return JSON.parse(document.getElementById('data-charts').textContent)['curve-0']",
+    )
+    end = page.execute_script(data)["end"]
+    for share in (0.18, 0.4, 0.77):
+        text = hover(page, share)
+        k = int(re.findall(r"k = (\d+)", text)[0])
+        assert k <= share * end + 0.1 < k + 1.2
+        for run in group.free:
+            assert f"{run.name} {100 * float((run.changes <= k).mean()):.1f} %" in text
+    assert "best of all" in text
+    ActionChains(page, duration=0).move_to_element(find(page, "h1")).perform()
     assert not find(page, ".tip").is_displayed()
 
 
-def test_curves_are_read_with_the_keyboard(page):
-    over = find(page, ".u-over")
-    assert attribute(over, "role") == "slider"
-    over.send_keys(Keys.HOME)
-    assert attribute(over, "aria-valuetext").startswith("k = 0: ")
-    over.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_LEFT)
-    assert attribute(over, "aria-valuetext").startswith("k = 1: ")
-    assert float(attribute(over, "aria-valuenow")) == 1
-    over.send_keys("+")
-    assert [b for b in find_all(page, ".chart button") if b.text == "Reset zoom"]
-    over.send_keys(Keys.ESCAPE)
-    assert not [b for b in find_all(page, ".chart button") if b.text == "Reset zoom"]
-
-
-def test_legend_hides_and_shows(page):
-    canvas = find(page, ".plot canvas")
-    whole = page.execute_script(CANVAS, canvas)
-    button = press(page, "fmn", ".legend")
-    assert attribute(button, "aria-pressed") == "false"
+def test_the_legend_hides_curves(page):
+    box = find(page, '.legend input[data-label="fmn"]')
+    line = find(page, '.plot g[data-label="fmn"]')
+    assert line.is_displayed()
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", box)
+    box.send_keys(Keys.SPACE)
+    assert not line.is_displayed()
     assert "fmn" not in hover(page, 0.4)
-    hidden = page.execute_script(CANVAS, canvas)
-    assert hidden != whole
-    button.click()
+    box.send_keys(Keys.SPACE)
     assert "fmn" in hover(page, 0.4)
-    pointer(page).move_to_element(find(page, "h1")).perform()
-    assert page.execute_script(CANVAS, canvas) == whole
 
 
-def test_k_is_picked_by_the_reader(page, made):
-    chosen = separating(cells(made))
-    first = find(page, "#minimum-norm .picks select")
-    assert attribute(first, "value") == f"{chosen[0]:g}"
-    table = layout.build("minimum-norm", cells(made), (2,))
-    Select(first).select_by_value("2")
-    assert column(page, "ASR 2") == [f"{100 * (line.figures['asr_2'] or 0):.1f}" for b in table.blocks for line in b]
-    strong = [cell.text for cell in find_all(page, "#minimum-norm tbody td.number strong")]
-    assert {f"{100 * (layout.best(block, table.columns[0]) or 0):.1f}" for block in table.blocks} - {"0.0"} <= set(
-        strong
-    )
-    head = next(th for th in find_all(page, "#minimum-norm th") if th.text.strip() == "ASR 2")
-    head.find_element(By.TAG_NAME, "button").click()
-    found = [float(text) for text in column(page, "ASR 2")]
-    assert found == sorted(found)
+def pixels(page: Chrome, canvas: WebElement, shape: tuple[int, int]) -> Any:
+    """Return the middle of each square of a canvas that shows pixels enlarged."""
+    width, height, *values = page.execute_script(PIXELS, canvas)
+    (down, across), image = shape, np.array(values).reshape(height, width, 4)
+    zoom = width // across
+    return image[zoom // 2 :: zoom, zoom // 2 :: zoom][:down, :across, :3]
 
 
-def test_intervals_are_shown_when_asked_for(page, made):
-    table = layout.build("minimum-norm", cells(made), separating(cells(made)))
-    before = column(page, "median")
-    assert not any("–" in text for text in before)
-    press(page, "95 % intervals", "#minimum-norm")
-    lines = [line for block in table.blocks for line in block]
-    wanted = [f"{render.shown(x.figures['median_l0'], M)}\n{render.interval(x, M)}" for x in lines]
-    assert column(page, "median") == wanted
-
-
-def test_headings_are_explained(page):
-    heads = {th.text.strip(): th.find_element(By.TAG_NAME, "button") for th in find_all(page, "#minimum-norm thead th")}
-    assert attribute(heads["s"], "title").startswith("Seconds per sample")
-    assert attribute(heads["kqueries"], "title").startswith("Thousands of forward and backward passes")
-    find(page, "#minimum-norm summary").click()
-    assert "Thousands of forward" in find(page, "#minimum-norm details").text
-
-
-def test_the_band_is_that_of_the_curve_pointed_at(page):
-    """Without a pointer the strongest has it; a name in the legend shows its own."""
-    canvas = find(page, ".plot canvas")
-    first = page.execute_script(CANVAS, canvas)
-    seen = {first}
-    for button in find_all(find(page, ".legend"), "button")[:3]:
-        pointer(page).move_to_element(button).perform()
-        seen.add(page.execute_script(CANVAS, canvas))
-    assert len(seen) == 3  # one of the three is the strongest
-    pointer(page).move_to_element(find(page, "h1")).perform()
-    assert page.execute_script(CANVAS, canvas) == first
-
-
-def test_drag_zooms_and_the_button_resets(page):
-    canvas, over = find(page, ".plot canvas"), find(page, ".u-over")
-    whole = page.execute_script(CANVAS, canvas)
-    hover(page, 0.3)
-    pointer(page).click_and_hold().move_by_offset(over.size["width"] // 4, 0).release().perform()
-    assert page.execute_script(CANVAS, canvas) != whole
-    press(page, "Reset zoom", ".chart")
-    assert page.execute_script(CANVAS, canvas) == whole
-    press(page, "Logarithmic k", ".chart")
-    assert page.execute_script(CANVAS, find(page, ".plot canvas")) != whole
-
-
-def test_samples_open_by_keyboard_and_show_what_was_stored(page, made):
-    listed = find(page, ".picker [role=listbox]")
-    listed.send_keys(Keys.ARROW_DOWN)
-    assert find(page, ".sample h4").text.startswith("Row 1, class")
-    cards = find_all(page, ".card")
-    assert len(cards) == 6
+def test_samples_open_and_show_what_was_stored(page, made):
+    first = find(page, ".gallery a")
+    row = int(attribute(first, "href").rsplit("-", 1)[1])
+    first.send_keys(Keys.ENTER)
+    opened, group = detail(page, row), made_groups(made)[0]
+    assert page.switch_to.active_element == opened
     with Store(made.store) as store:
-        infos = store.cells()
-        facts = {info.key: store.facts(info.key) for info in infos}
-    for card, info in zip(cards, infos, strict=True):
-        known = facts[info.key].take(np.array([1]))
-        assert f"l0\n{known.l0[0]:.0f}" in card.text or (np.isinf(known.l0[0]) and "∞" in card.text)
-        assert f"queries\n{known.forwards[0] + known.backwards[0]}" in card.text
-        assert f"{known.clean_prediction[0]} → {known.prediction[0]}" in card.text
-        drawn = np.array(page.execute_script(PIXELS, card.find_element(By.TAG_NAME, "canvas"))).reshape(4, 5, 4)
-        wanted = (known.rebuild(made.images[1:2])[0].permute(1, 2, 0) * 255).round().numpy()
-        assert (drawn[..., :3] == wanted).all()
-        image, changes = find_all(card, "canvas")
-        assert f"classified as {known.prediction[0]}" in attribute(image, "aria-label")
-        assert f"{len(known.index)} of 60 values differ" in attribute(changes, "aria-label")
+        facts = {run.name: store.facts(run.info.key).take(run.places(np.array([row]))) for run in group.runs}
+    articles = {each.text.split("\n")[0]: each for each in find_all(opened, "article")}
+    assert set(articles) == {"clean", *facts}
+    for name, known in facts.items():
+        text = articles[name].text
+        assert f"{known.clean_prediction[0]} → {known.prediction[0]}" in text
+        assert f"{known.forwards[0] + known.backwards[0]} queries" in text
+        assert np.isinf(known.l0[0]) or f"{known.l0[0]:.0f} feature" in text
+        image, changes = find_all(articles[name], "canvas")
+        wanted = (known.rebuild(made.images[row : row + 1])[0].permute(1, 2, 0) * 255).round().numpy()
+        assert (pixels(page, image, (4, 5)) == wanted).all()
+        assert f"{len(known.index)} of 60 values changed" in attribute(changes, "aria-label")
 
 
-def test_samples_are_found_and_ordered(page):
-    proposed = attribute(find(page, ".picker input"), "placeholder")
-    find(page, ".picker input").send_keys(proposed)
-    assert find(page, ".sample h4").text.lower() == proposed.lower()  # what is proposed is there
-    find(page, ".picker input").clear()
-    find(page, ".picker input").send_keys("row 4")
-    assert find(page, ".sample h4").text.startswith("Row 4")
-    find(page, ".picker input").send_keys("99")
-    assert "No row matches." in find(page, ".picker").text
-    find(page, ".picker input").clear()
-    find(page, ".picker input").send_keys(Keys.SPACE)
-    find_all(page, ".picker select")[0].send_keys("most")
-    texts = [option.text for option in find_all(page, ".picker [role=option]")]
-    assert len(texts) == 6
-    found = [float(text.rsplit(" ", 1)[1].replace("∞", "inf")) for text in texts]
-    assert found == sorted(found, reverse=True)
-    press(page, "Next →")
-    assert [attribute(each, "aria-selected") for each in find_all(page, ".picker [role=option]")].index("true") == 1
+def test_samples_are_stepped_through_with_the_keyboard(page):
+    rows = [int(attribute(each, "href").rsplit("-", 1)[1]) for each in find_all(page, ".gallery a")]
+    find(page, ".gallery a").send_keys(Keys.ENTER)
+    detail(page, rows[0]).send_keys(Keys.ARROW_RIGHT)
+    detail(page, rows[1]).send_keys(Keys.ARROW_LEFT)
+    detail(page, rows[0]).send_keys(Keys.ESCAPE)
+    assert not find(page, ".detail").is_displayed()
+    assert page.current_url.endswith("#samples")
+
+
+def test_samples_are_ordered_and_found(page, made):
+    def shown() -> list[int]:
+        return [int(attribute(each, "href").rsplit("-", 1)[1]) for each in find_all(page, ".gallery a")]
+
+    best = made_groups(made)[0].best
+    changes = dict(zip(best.rows.tolist(), best.changes.tolist(), strict=True))
+    easy = sorted((row for row in changes if changes[row] > 0), key=lambda row: (changes[row], row))
+    wrong = [row for row in changes if changes[row] == 0]
+    assert shown() == [*easy, *wrong]
+    order = Select(next(s for s in find_all(page, ".tools select") if "fewest" in s.text))
+    order.select_by_visible_text("most changes first")
+    assert sorted(shown(), key=lambda row: -changes[row])[0] == shown()[0]
+    order.select_by_visible_text("by row")
+    assert shown() == sorted(changes)
+    query = find(page, ".tools input[type=search]")
+    query.send_keys("row 4")
+    assert shown() == [4]
+    query.send_keys("99")
+    assert "No row matches." in find(page, "#samples").text
 
 
 def test_an_address_opens_its_sample(page, made):
-    """The address follows what is looked at, and opens it again."""
-    find(page, ".picker [role=listbox]").send_keys(Keys.END)
-    assert page.current_url.endswith("#sample-0-5")
     page.get("about:blank")
-    page.get(f"{made.html.as_uri()}#sample-0-3")
-    assert find(page, ".sample h4").text.startswith("Row 3, class")
+    page.get(f"{made.html.as_uri()}#sample-1-3")
+    detail(page, 3)
+    assert Select(find(page, ".tools select")).first_selected_option.text.startswith(EVIL)
     page.execute_script("location.hash = '#sample-0-4'")
-    WebDriverWait(page, 60).until(lambda _: find(page, ".sample h4").text.startswith("Row 4"))
+    detail(page, 4)
     page.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardReadWrite"]})
-    press(page, "Copy link", ".picker")
-    wait_for_status(page, "Copied the link to this sample")
+    press(page, "Copy link", ".detail")
+    wait_for_status(page, "Copied the link")
     assert page.execute_async_script("navigator.clipboard.readText().then(arguments[0])").endswith("#sample-0-4")
 
 
-def saved(page: Chrome, folder: Path, kind: str) -> bytes:
-    """What the one file of that kind holds, once the browser has it; until then its name ends otherwise."""
-    (path,) = WebDriverWait(page, 60).until(lambda _: list(folder.glob(f"*.{kind}")))
-    return WebDriverWait(page, 60).until(lambda _: path.read_bytes())
+@pytest.fixture
+def many(browser, tmp_path):
+    """A page of many samples and runs, without pictures."""
+    rng = np.random.default_rng(0)
+    names = ("fmn", "bb", "vfga", "ead", "pdpgd", "sigma-zero", "corner", "genetic", "saliency", "sparsefool")
+    path = fill(tmp_path / "a.db", [cell("M", name, rng.geometric(0.1, 300).tolist()) for name in names])
+
+    def nothing(_: object) -> Any:
+        raise ValueError("there are no inputs here")
+
+    with Store(path) as store:
+        save_page(tmp_path / "a.html", make_page(store, nothing, limit=300))
+    browser.get((tmp_path / "a.html").as_uri())
+    return browser
 
 
-def test_figures_and_data_are_saved(page, made, tmp_path):
-    page.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
-    starts = {"svg": b"<svg", "png": b"\x89PNG", "csv": b"k,sigma-zero,sigma-zero low,sigma-zero high,"}
-    for kind, start in starts.items():
-        press(page, f"Save {kind.upper()}", ".chart")
-        assert saved(page, tmp_path, kind).startswith(start)
-    rates = next(tmp_path.glob("*.csv")).read_text().splitlines()
-    assert "best of all" in rates[0]
-    shutil.rmtree(tmp_path)
-    tmp_path.mkdir()
-    press(page, "Save CSV", ".picker")
-    lines = saved(page, tmp_path, "csv").decode().splitlines()
-    assert len(lines) == 1 + 6 * 6
-    assert lines[0].startswith("row,class,model,attack")
+def test_a_long_table_is_filtered_and_many_samples_are_paged(many):
+    box = find(many, "#minimum-norm input")
+    assert "Minimum-norm" in box.accessible_name
+    box.send_keys("spa")
+    assert column(many, "attack") == ["sparsefool"]
+    shown = find(many, ".tools output")
+    assert shown.text == "1–24 of 300"
+    assert not next(b for b in find_all(many, ".tools button") if b.text == "← Previous").is_enabled()
+    press(many, "Next →", "#samples")
+    assert shown.text == "25–48 of 300"
+    assert len(find_all(many, ".gallery a")) == 24
+    assert "there are no inputs here" in find(many, "#samples").text
 
 
-def test_dark_and_light(page):
-    def paper() -> str:
-        return str(page.execute_script("return getComputedStyle(document.body).backgroundColor"))
-
-    light, chart = paper(), page.execute_script(CANVAS, find(page, ".plot canvas"))
-    button = find(page, "#theme")
-    button.click()
-    assert attribute(button, "aria-pressed") == "true"
-    assert paper() != light
-    assert page.execute_script(CANVAS, find(page, ".plot canvas")) != chart
-    page.refresh()
-    assert paper() != light
-    find(page, "#theme").click()
-    assert paper() == light
-
-
-def test_the_system_may_ask_for_dark(page):
-    asked = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+@pytest.mark.parametrize(("theme", "paper"), [("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 22, 26)")])
+def test_the_system_chooses_the_theme(page, theme, paper):
+    asked = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", asked)
-    assert page.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(20, 22, 26)"
-    assert attribute(find(page, "#theme"), "aria-pressed") == "true"
+    assert page.execute_script("return getComputedStyle(document.body).backgroundColor") == paper
 
 
-@pytest.mark.parametrize("width", [320, 390, 768])
-def test_no_sideways_scrolling_on_a_phone(page, width):
-    metrics: dict[str, Any] = {"width": width, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+@pytest.mark.parametrize("width", [320, 390, 768, 1400])
+def test_nothing_is_wider_than_the_screen(page, width):
+    metrics: dict[str, Any] = {"width": width, "height": 844, "deviceScaleFactor": 2, "mobile": width < 500}
     page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     page.refresh()
     page.execute_script("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    find(page, ".gallery a").send_keys(Keys.ENTER)
     assert page.execute_script("return document.documentElement.scrollWidth") <= width
-    wide = (
-        "return [...document.querySelectorAll('button, input, select')].filter((e) => e.getBoundingClientRect().right"
-    )
-    assert page.execute_script(f"{wide} > innerWidth && !e.closest('.scroll')).map((e) => e.outerHTML)") == []
+    wide = "[...document.querySelectorAll('main *')].filter((e) => e.getBoundingClientRect().right > innerWidth + 1"
+    assert page.execute_script(f"return {wide} && !e.closest('.scroll, header')).map((e) => e.outerHTML)") == []
 
 
 def test_everything_has_a_name_and_a_place(page):
+    page.execute_script("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    find(page, ".gallery a").send_keys(Keys.ENTER)
     controls = find_all(page, "button, input, select, [tabindex='0'], [role=img]")
     assert len(controls) > 20
     for control in controls:
@@ -356,17 +272,22 @@ def test_everything_has_a_name_and_a_place(page):
     assert all(below - above <= 1 for above, below in pairwise(levels))
     ids = [attribute(node, "id") for node in find_all(page, "[id]")]
     assert len(ids) == len(set(ids))
-    links, canvases = find_all(page, "nav a"), find_all(page, ".plot canvas, .images canvas")
-    assert links
-    assert canvases
-    for link in links:
+    for link in find_all(page, "nav a"):
         assert attribute(link, "href").split("#")[1] in ids
-    for canvas in canvases:
-        assert attribute(canvas, "role") == "img"
     assert attribute(find(page, "html"), "lang") == "en"
-    first = page.switch_to.active_element
-    first.send_keys(Keys.TAB)
+
+
+def test_the_keyboard_begins_with_a_way_to_the_content(page):
+    find(page, "body").send_keys(Keys.TAB)
     assert page.switch_to.active_element.text == "Skip to the content"
+
+
+def test_in_print_everything_is_open_and_controls_are_gone(page):
+    page.execute_script("dispatchEvent(new Event('beforeprint'))")
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert all(attribute(fold, "open") for fold in find_all(page, "main details:not(.menu)"))
+    assert not find(page, ".tools").is_displayed()
+    assert not find(page, "body > header").is_displayed()
 
 
 def test_a_broken_page_would_be_noticed(tmp_path, browser):
@@ -376,12 +297,3 @@ def test_a_broken_page_would_be_noticed(tmp_path, browser):
     browser.get("about:blank")  # what the page has to say it has said now
     assert any("oh" in complaint for complaint in said(browser))
     assert "http://127.0.0.1:9/a.png" in requests(browser)
-
-
-def test_the_next_test_finds_nothing_of_this_one(page, made):
-    find(page, "#theme").click()
-    assert page.execute_script("return localStorage.length") == 1
-    with new_tab(page):
-        page.get(made.html.as_uri())
-        assert page.execute_script("return localStorage.length") == 0
-        assert attribute(find(page, "#theme"), "aria-pressed") == "false"

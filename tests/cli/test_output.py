@@ -131,7 +131,7 @@ def test_control_characters_of_names_do_not_reach_the_terminal(sigmazero, folder
         sigmazero("run", "evil.toml", "--trust-code", "--store", "evil.db", "--device", "cpu"),
         sigmazero("status", "evil.db"),
         sigmazero("report", "evil.db"),
-        sigmazero("report", "evil.db", "--to", "terminal", "--wide"),
+        sigmazero("report", "evil.db", "--to", "terminal"),
         sigmazero("fetch", EVIL),
         sigmazero("validate", f"none{EVIL}.toml"),
     ]

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from sigmazero.core import metrics
 from sigmazero.core.metrics import Outcome
-from sigmazero.report import optimality
+from sigmazero.report import runs
 
 INF = math.inf
 L0 = st.lists(st.one_of(st.integers(0, 30), st.just(INF)), min_size=1, max_size=30)
 
 
-@pytest.mark.parametrize("function", [metrics.asr, metrics.median, metrics.mean, optimality.curve])
+@pytest.mark.parametrize("function", [metrics.asr, metrics.median, metrics.mean, runs.curve])
 @pytest.mark.parametrize(
     ("l0", "message"),
     [([], r"shape \(0,\)"), ([[1.0]], r"shape \(1, 1\)"), ([1, math.nan], "sample 1 is nan"), ([-1], "sample 0 is -1")],

@@ -13,7 +13,7 @@ from scripts.plan_cost import line
 
 from sigmazero.bench.plan import Question, read_plan
 from sigmazero.cli import app
-from sigmazero.report.paper import published
+from sigmazero.report import published
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reproducing.md").read_text(encoding="utf-8")

@@ -22,7 +22,7 @@ PUBLIC = {
     "sigmazero.data.load.load",
     "sigmazero.bench.plan.read_plan",
     "sigmazero.store.store.Store.facts",
-    "sigmazero.report.tables.layout.build",
+    "sigmazero.report.table.build",
     "sigmazero.core.result.Result.asr",
 }
 

@@ -61,7 +61,7 @@ def number(text: str, decimals: int | None = None, scale: float = 1.0) -> Shown 
 
 WORDS = {
     *("model", "network", "attack", "data", "dataset", "steps", "goal", "unit", "seed", "precision", "version"),
-    *("weights", "rows", "space", "budget", "cell", "member"),
+    *("weights", "code", "rows", "space", "budget", "cell", "member"),
 }
 # heading: figure, decimals where zeros at the end are cut off, factor
 HEADINGS: dict[str, tuple[str, int | None, float]] = {
@@ -288,40 +288,16 @@ def _remarks(lines: Sequence[str]) -> Figures:
 
 
 def read_notebook(html: str) -> tuple[Figures, list[Figures]]:
-    """Read the HTML of a result: its figures, the curve drawn among them, and those of the examples shown."""
+    """Read the HTML of a result: its figures, and those of the records shown of a table."""
     page = parse(html)
     (headline,), (table,) = page.texts["b"], page.tables
     figures = read_repr(f"<{headline}>") | _down([[name, text] for name, text in table.rows])
-    figures |= _drawn(page)
     shown = []
-    for words in (*page.texts.get("figcaption", ()), *page.texts.get("li", ())):
-        told = _match(
-            r"(?:row (?P<row>\d+), )?"
-            r"(?:.* → .*, (?P<changes>\d+) changed(?P<beyond> beyond the budget)?(?:: .*)?|.*: not fooled)",
-            words,
-        )
-        beyond = {"beyond_budget": Shown(float(told.pop("beyond", "") != ""))}
-        shown.append(_told(told) | (beyond if "changes" in told else {}))
+    for words in page.texts.get("li", ()):
+        told = _match(r"row (?P<row>\d+), .* → .*, (?P<changes>\d+) changed(?P<beyond>, beyond the budget)?: .*", words)
+        beyond = Shown(float(told.pop("beyond", "") != ""))
+        shown.append(_told(told) | {"beyond_budget": beyond})
     return figures, shown
-
-
-def _drawn(page: "Page") -> Figures:
-    """Read the curve of a drawing by its own axes."""
-    if not page.paths:
-        return {}
-    axes, line = page.paths
-    left, top, bottom, right = (float(each) for each in re.findall(r"[\d.]+", axes))
-    end = float(page.texts["text"][1])
-    at = [(op, float(value)) for op, value in re.findall(r"([MHV,])([\d.]+)", line)]
-    figures: Figures = {}
-    k = 0.0
-    for op, value in at:
-        if op in "MH":
-            k = (value - left) / (right - left) * end
-        else:
-            rate = (bottom - value) / (bottom - top)
-            figures[f"asr@{round(k):g}"] = Shown(rate, 0.06 / (bottom - top))
-    return figures
 
 
 def read_frame(frame: Any) -> dict[str, list[Any]]:
@@ -375,21 +351,22 @@ def _down(rows: Sequence[Sequence[str]]) -> Figures:
     return found
 
 
+def _captioned(text: str, rows: dict[str, Figures]) -> dict[str, Figures]:
+    """Add what the caption of a table says of all its rows: the model in front of their names, and clean accuracy."""
+    plain = text.replace("\\", "")
+    model = re.search(r"attacks, model ([^,\n]+),", plain)
+    clean = re.search(r"clean accuracy ([\d.]+ %)", plain)
+    told = {} if clean is None else {"clean_accuracy": number(clean[1]) or Shown(0.0)}
+    return {f"{model[1]} {label}" if model else label: {**told, **figures} for label, figures in rows.items()}
+
+
 def read_table(text: str) -> dict[str, Figures]:
     """Read the table that a command prints: one row for each run, or one column for each where figures are many."""
     (table,) = _boxed(text)
-    first = [row[0] for row in table]
-    if any(name not in WORDS for name in table[0][:2]) or len(table[0]) == 2:  # names stand in the first column
-        turned = [list(column) for column in zip(*table, strict=True)]
-        return _rows(turned[0], turned[1:], ("model", "network", "attack", "budget", "member"))
-    if "model" in first[1:]:
-        raise Unread(f"a table that is neither down nor across: {table[0]}")
-    return _rows(table[0], table[1:], ("model", "attack", "budget"))
-
-
-def read_caption(text: str) -> dict[str, str]:
-    """Read the line above a table with what is common to all of it."""
-    return dict(part.split(" ", 1) for part in text.strip().rstrip(".").split(", ")[1:])
+    if set(table[0]) & WORDS >= {"attack"} and "samples" not in [row[0] for row in table]:
+        return _captioned(text, _rows(table[0], table[1:], ("model", "attack", "budget", "member")))
+    turned = [list(column) for column in zip(*table, strict=True)]  # names stand in the first column
+    return _captioned(text, _rows(turned[0], turned[1:], ("model", "network", "attack", "budget", "member")))
 
 
 def read_markdown(text: str) -> dict[str, Figures]:
@@ -397,11 +374,11 @@ def read_markdown(text: str) -> dict[str, Figures]:
     lines = [re.split(r"(?<!\\)\|", line.strip().strip("|")) for line in text.splitlines() if line.startswith("|")]
     head, rule, *rows = [[re.sub(r"\\(.)", r"\1", cell.strip()) for cell in line] for line in lines]
     assert set("".join(rule)) <= {"-"}
-    return _rows(head, rows, ("model", "attack", "budget", "member"))
+    return _captioned(text, _rows(head, rows, ("model", "attack", "budget", "member")))
 
 
-def read_evaluation(text: str) -> tuple[list[tuple[str, Figures]], dict[str, Figures]]:
-    """Read `print(evaluation)`: the best attack of each sentence with its figures, and the rows of the table."""
+def read_evaluation(text: str) -> tuple[list[tuple[str, Figures]], dict[str, dict[str, Figures]]]:
+    """Read `print(evaluation)`: the best attack of each sentence with its figures, and the rows of each table."""
     by, unit = r"(?P<attack>\S+?)(?:, the best of (?P<attacks>\d+) attacks)?\.", r"(?P<unit>features|pixels)"
     samples = r"of the (?P<samples>\d+) samples"
     patterns = (
@@ -417,7 +394,8 @@ def read_evaluation(text: str) -> tuple[list[tuple[str, Figures]], dict[str, Fig
             raise Unread(f"no reader knows {line!r}")
         given = {name: words for name, words in found.groupdict().items() if words is not None}
         said.append((given.pop("attack"), _told(given, median_l0=1)))
-    return said, read_markdown(text)
+    parts = re.split(r"(?=^(?:Minimum-\w+|Fixed-budget) attacks, )", text, flags=re.MULTILINE)[1:]
+    return said, {part.partition(" ")[0].lower(): read_markdown(part) for part in parts}
 
 
 def read_latex(text: str) -> dict[str, Figures]:
@@ -427,7 +405,27 @@ def read_latex(text: str) -> dict[str, Figures]:
         plain = plain.replace(mark, sign)
     lines = [line.removesuffix(r"\\").strip() for line in plain.splitlines() if line.rstrip().endswith(r"\\")]
     head, *rows = [[cell.strip() for cell in line.split("&")] for line in lines]
-    return _rows(head, rows, ("model", "attack", "budget"))
+    return _captioned(plain, _rows(head, rows, ("model", "attack", "budget")))
+
+
+def read_comparison(text: str) -> dict[str, Any]:
+    """Read what `report BEFORE AFTER` prints of one run: "figures" and "rows", each with before and after."""
+    if "|" in text:
+        lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    else:
+        lines = [["", *row] if row[0] not in ("run", "row") else row for table in _boxed(text) for row in table]
+        lines = [row[1:] if row[:2] == ["", ""] else row for row in lines]
+    figures: dict[str, list[Any]] = {}
+    rows: dict[int, tuple[float, float]] = {}
+    for line in lines:
+        *_, before, after, difference, ends = ["", "", *line]
+        if matched := re.fullmatch(r"([−+\d.]+) to ([−+\d.]+)", ends):
+            signed = [number(each.replace("+", "")) for each in (difference, *matched.groups())]
+            figures[line[-5]] = [before, after, *signed]
+        elif re.fullmatch(r"[−+][\d.∞]+", line[-1]):
+            first, second = (number(each) for each in line[-3:-1])
+            rows[int(line[-4])] = first or 0.0, second or 0.0
+    return {"figures": figures, "rows": rows}
 
 
 def read_csv(text: str) -> dict[str, Figures]:
@@ -555,13 +553,12 @@ class HtmlTable:
 
 @dataclass
 class Page:
-    """What a page holds: tables, embedded data by name, texts by their tag, drawings with titles, and their paths."""
+    """What a page holds: tables, embedded data by name, texts by their tag, and captions of charts by name."""
 
     tables: list[HtmlTable] = field(default_factory=list)
     data: dict[str, Any] = field(default_factory=dict)
     texts: dict[str, list[str]] = field(default_factory=dict)
-    drawings: list[tuple[str, str, list[str]]] = field(default_factory=list)  # heading of the fold, caption, titles
-    paths: list[str] = field(default_factory=list)
+    charts: dict[str, str] = field(default_factory=dict)
 
 
 class _Parser(HTMLParser):
@@ -570,10 +567,9 @@ class _Parser(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.page, self.fold = Page(), ""
+        self.page = Page()
         self.open: list[tuple[str, dict[str, str | None]]] = []
         self.held: list[str] = []
-        self.titles: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
@@ -585,8 +581,6 @@ class _Parser(HTMLParser):
             self.page.tables.append(HtmlTable(around[-1] if around else ""))
         elif tag == "tr":
             self.page.tables[-1].rows.append([])
-        elif tag == "path":
-            self.page.paths.append(given["d"] or "")
         elif tag == "small" and self.held:
             self.held[-1] += " "
         if tag in (*self.TOLD, "td", "th", "script"):
@@ -616,13 +610,10 @@ class _Parser(HTMLParser):
 
     def _tell(self, tag: str, text: str) -> None:
         self.page.texts.setdefault(tag, []).append(text)
-        if tag == "summary":
-            self.fold = text
-        elif tag == "title":
-            self.titles.append(text)
-        elif tag == "figcaption":
-            self.page.drawings.append((self.fold, text, self.titles))
-            self.titles = []
+        if tag == "figcaption" and (
+            name := next((held["data-chart"] for _, held in self.open[::-1] if "data-chart" in held), "")
+        ):
+            self.page.charts[name] = text
 
     def handle_data(self, data: str) -> None:
         if self.held:
@@ -639,43 +630,56 @@ def parse(html: str) -> Page:
 
 
 def read_page(html: str) -> dict[str, dict[str, Figures]]:
-    """Read the page of a store: for each table and each set of embedded figures, the figures of each row.
+    """Read the page of a store: for each table and each chart, the figures of each row or curve.
 
-    Curves are named by what they are about, "curve: MODEL on DATA", tables of classes by that and their attack.
+    Charts are named by what they are about: "curve: MODEL on DATA" and "cost: …" as drawn, "… in numbers" the table.
+    Tables of classes are "classes: MODEL on DATA: ATTACK", grids "confusion: …", "wins: …" with a figure per square.
     """
     page = parse(html)
     found: dict[str, dict[str, Figures]] = {}
-    charts = page.data.get("charts", {})
-    about = {name: re.sub(r", n = .*", "", chart["title"]) for name, chart in charts.items()}
-    strongest = [words[1] for text in page.texts["p"] if (words := re.fullmatch(r"By true class, (.*), the .*", text))]
-    folds = [text for name, text in about.items() if re.fullmatch(r"curve-\d+", name)]
+    about = {name: text.partition(", n = ")[0] for name, text in page.charts.items()}
+    for name, chart in page.data["charts"].items():
+        found[f"{name.rpartition('-')[0]}: {about[name]}"] = _drawn(chart)
+    captions = dict(re.findall(r'<figcaption id="([\w-]+)-caption">(.*?)\s*</figcaption>', html))
     for table in page.tables:
-        kind, _, place = table.name.removesuffix("-table").rpartition("-")
-        if table.name in ("cells", "parameters", "gaps"):  # words and settings; the last is a table of the package
-            continue
-        if kind in ("curve", "cost-curve", "effort"):
-            found[f"{kind}: {about[f'{kind}-{place}']}"] = _curve_table(table, "effort" if kind == "effort" else "asr")
-        elif kind == "classes":
-            found[f"classes: {folds[int(place)]}: {strongest[int(place)]}"] = _class_table(table)
-        elif table.name in ("minimum-norm", "fixed-budget", "by-cost"):
-            found[table.name] = read_html_table(table)
-        else:
+        kind, _, place = table.name.partition("-numbers")[0].rpartition("-")
+        if table.name in ("minimum-norm", "fixed-budget", "by-cost"):
+            found[table.name] = read_html_table(table, captions[table.name])
+        elif table.name.endswith("-numbers"):
+            found[f"{kind} in numbers: {about[f'{kind}-{place}']}"] = _curve_table(table, "asr")
+        elif kind in ("classes", "confusion", "wins"):
+            by = re.search(r"(?:under|by) (.*?)(?:,|;|$)", captions[table.name])
+            where = f"{kind}: {about[f'curve-{place}']}" + (f": {by[1]}" if by and kind != "wins" else "")
+            found[where] = _class_table(table) if kind == "classes" else _grid(table)
+        elif kind == "transfer":
+            found[f"transfer: {captions[table.name]}"] = _grid(table)
+        elif table.name not in ("cells", "parameters") and kind != "features" and "fields" not in table.name:
             raise Unread(f"no reader knows the table {table.name!r}")
-    for name, texts in page.data.get("copies", {}).items():
+    for name, texts in page.data["copies"].items():
         for to, text in texts.items():
             found[f"{name} as {to}"] = {"LaTeX": read_latex, "CSV": read_csv, "Markdown": read_markdown}[to](text)
-    for name, picks in page.data.get("picks", {}).items():
-        found[f"{name} to pick"] = _picks(picks, found[name])
-    for name, chart in charts.items():
-        kind = name.rpartition("-")[0]
-        found[f"{kind}, drawn: {about[name]}"] = _chart(chart, "effort" if kind == "effort" else "asr")
-    found["drawings"] = _drawings(page)
     return found
 
 
-def read_html_table(table: HtmlTable) -> dict[str, Figures]:
-    """Read a table of a page with a line for each model and attack."""
-    return _rows(table.headings, table.rows, ("model", "attack"))
+def read_html_table(table: HtmlTable, caption: str = "") -> dict[str, Figures]:
+    """Read a table of a page with a line for each attack, below which its model stands where there are several."""
+    if table.headings[0] == "model":  # of a leaderboard
+        return _rows(table.headings, table.rows, ("model", "attack"))
+    turned = [[" ".join(row[0].split(" ", 1)[::-1]), *row[1:]] for row in table.rows]
+    return _captioned(caption, _rows(table.headings, turned, ("attack",)))
+
+
+def _drawn(chart: Mapping[str, Any]) -> dict[str, Figures]:
+    """Read what is drawn: rates in percent with two decimals at each k."""
+    ends = (("", "rate"), (".low", "low"), (".high", "high"))
+    return {
+        line["label"]: {
+            f"asr@{k:g}{end}": Shown(value / 100, 0.5e-4)
+            for end, key in ends
+            for k, value in zip(chart["ks"], line.get(key, ()), strict=False)
+        }
+        for line in chart["series"]
+    }
 
 
 def _curve_table(table: HtmlTable, name: str) -> dict[str, Figures]:
@@ -685,7 +689,7 @@ def _curve_table(table: HtmlTable, name: str) -> dict[str, Figures]:
 
 
 def _class_table(table: HtmlTable) -> dict[str, Figures]:
-    assert table.headings == ["class", "n", "clean accuracy", "median l0", "fooled", "mostly taken for"]
+    assert table.headings == ["class", "samples", "clean accuracy", "median changes", "fooled", "mostly taken for"]
     made = {}
     for label, n, clean, median, fooled, mostly in table.rows:
         given = {"samples": n, "clean accuracy": clean, "median l0": median, "ASR ∞": fooled}
@@ -695,17 +699,16 @@ def _class_table(table: HtmlTable) -> dict[str, Figures]:
     return made
 
 
-def _picks(picks: Mapping[str, Any], shown: Mapping[str, Figures]) -> dict[str, Figures]:
-    """Read the figures that a reader may choose instead; each has a text and a number."""
-    found: dict[str, Figures] = {}
-    for label, row in zip(shown, picks["rows"], strict=True):
-        found[label] = {}
-        for heading, (text, value, ends, _) in zip(picks["headings"], row, strict=True):
-            read = _cell(heading, f"{text} {ends}")
-            name = _heading(heading)[0]
-            assert read[name].agrees(value), f"{label}: {text} stands for {value}"  # type: ignore[attr-defined]
-            found[label] |= read | {name: Shown(value)}
-    return found
+def _grid(table: HtmlTable) -> dict[str, Figures]:
+    """Read a grid of whole percentages: by its rows, by the headings of its columns; a dash is not known."""
+    return {
+        row[0]: {
+            head: read
+            for head, text in zip(table.headings[1:], row[1:], strict=True)
+            if (read := number(text, 0, 0.01)) is not None
+        }
+        for row in table.rows
+    }
 
 
 def _chart(chart: Mapping[str, Any], name: str) -> dict[str, Figures]:
@@ -724,82 +727,53 @@ def _chart(chart: Mapping[str, Any], name: str) -> dict[str, Figures]:
     return found
 
 
-def _drawings(page: Page) -> dict[str, Figures]:
-    """Read the titles of drawings, by the fold that they stand in: bars, squares of two attacks, and the captions."""
-    found: dict[str, Figures] = {}
-    patterns = {
-        r"(\d+) samples? needs? (\d+(?: to \d+)?) changes?": "samples@{1}",
-        r"of the examples of (\S+), (\d+) % are taken for (\S+)": "taken {0} {2}",
-        r"(.+) and (.+) share (\d+) % of the features that either changes": "shared {0}|{1}",
-        r"(.+) needs fewer changes than (.+) on (\d+) % of the samples": "fewer {0}|{1}",
-    }
-    value = {"samples@{1}": 0, "taken {0} {2}": 1}
-    for fold, caption, titles in page.drawings:
-        name, *rest = caption.split("; ")
-        told = found.setdefault(f"{fold}: {name.partition(': ')[0]}", {})
-        for text in titles:
-            if text.endswith("sigmazero"):  # the page's own title
-                continue
-            kind, given = next(
-                ((kind, m.groups()) for pattern, kind in patterns.items() if (m := re.fullmatch(pattern, text))),
-                ("", ()),
-            )
-            if not kind:
-                raise Unread(f"no reader knows the drawing {text!r}")
-            whole = number(given[value.get(kind, 2)], 0, 1.0 if kind == "samples@{1}" else 0.01)
-            assert whole is not None
-            told[kind.format(*given)] = whole
-        for each in rest:
-            if matched := re.fullmatch(
-                r"(\d+) (wrong already|beyond the axis|not fooled|rarer classes are left out)\.?", each
-            ):
-                told[f"samples {matched[2]}"] = Shown(float(matched[1]))
-            else:
-                raise Unread(f"no reader knows the caption {caption!r}")
-        if most := re.fullmatch(r".*: at most ([\d.]+ %)", name):
-            told["brightest"] = number(most[1]) or Shown(0.0)
-    return found
-
-
-def read_tiles(html: str) -> dict[str, Figures]:
-    """Read the top of a page: the counts under "", the doctor's among them, and a tile for each model."""
-    page = parse(html)
-    counts = next(text for text in page.texts["p"] if text.endswith(" attacked samples."))
-    whole = (
-        r"(?P<models>\d+) models?, (?P<attacks>\d+) attacks?, \d+ data sets?, (?P<attacked>[\d,]+) attacked samples\."
+def read_answers(html: str) -> dict[str, Figures]:
+    """Read the sentence about each model at the top of a page."""
+    lead = (
+        r"(?P<median_l0>[\d.]+) (?:of (?P<sites>\d+) )?(?P<unit>features|pixels) changed (?:is|are) enough to fool "
+        r"half of the (?P<samples>\d+) samples\."
+        r"|(?P<rate>[\d.]+ %) of the (?P<samples_>\d+) samples are fooled by changing at most (?P<k>\d+) "
+        r"(?:of (?P<sites_>\d+) )?(?P<unit_>features|pixels)\."
+        r"|No attack fools half of the (?P<n>\d+) samples: (?P<rate_>[\d.]+ %) are fooled\."
     )
-    found = {"": _told(_match(whole, counts))}
-    for text in page.texts["p"]:
-        if told := re.fullmatch(r"The doctor has (\d+) (error|warning)s? about .*", text):
-            found[""][f"{told[2]}s"] = Shown(float(told[1]))
-    fool = r" changed (?P<unit>features|pixels) or fewer fool half of the samples, by "
-    tile = (
-        rf"(?:(?P<median_l0>[\d.∞]+){fool}"
-        r"(?:the best of (?P<runs>\d+) runs\. Best alone: .*, with (?P<alone>[\d.∞]+)|\S+)\."
-        r"|(?P<rate>[\d.]+ %) of the samples fall to (?P<k>\d+) changed (?P<counted>features|pixels), by \S+\.)"
-        r" Clean accuracy (?P<clean_accuracy>[\d.]+ %) of (?P<samples>\d+) samples?\."
+    note = (
+        r"95 % interval .*; (?:by (?P<by>\S+)|the best of (?P<runs>\d+) attacks on each sample)\. .*"
+        r"change (?P<clean_accuracy>[\d.]+ %) are .*"
     )
-    for name, text in zip(page.texts["dt"], page.texts["dd"], strict=True):
-        if " on " in name:
-            given = _match(tile, text)
-            if "counted" in given:
-                given["unit"] = given.pop("counted")
-            found[name] = _told(given, median_l0=1, alone=1)
+    names = {"samples_": "samples", "n": "samples", "sites_": "sites", "unit_": "unit", "rate_": "rate"}
+    found = {}
+    for title, first, second in re.findall(
+        r'<section class="answer" aria-label="([^"]*)">.*?<p class="lead">(.*?)</p>\s*<p class="note">(.*?)</p>',
+        html,
+        re.DOTALL,
+    ):
+        texts = [" ".join(re.sub("<[^>]+>", "", text).split()) for text in (first, second)]
+        given = _match(lead, texts[0]) | _match(note, texts[1])
+        given.pop("by", None)
+        found[title] = _told({names.get(name, name): text for name, text in given.items()}, median_l0=1)
     return found
 
 
 def read_doctor(html: str) -> list[str]:
-    """Read what the doctor says on a page, a line for each finding."""
-    return [text for text in parse(html).texts["p"] if re.match(r"SZ\d+ (error|warning) ", text)]
+    """Read the findings on a page, a line for each; errors stand at its top, too."""
+    texts = parse(html).texts["p"]
+    return list(dict.fromkeys(text for text in texts if re.match(r"SZ\d+ (error|warning), ", text)))
+
+
+def read_strip(html: str) -> list[dict[str, Any]]:
+    """Read the pictures at the top of a page: the row, what it is and becomes, and how many changes that takes."""
+    pattern = r'<a href="#sample-(\d+)-(\d+)"><figure><canvas .*?<figcaption>(\S+) → (\S+)<small>([\d.]+) changed'
+    names = ("group", "row", "before", "after", "changes")
+    return [dict(zip(names, each, strict=True)) for each in re.findall(pattern, html)]
 
 
 def read_samples(html: str) -> list[dict[str, Any]]:
     """Read the samples that a page shows one by one: for each run a list for each column."""
-    keep = ("rows", "before", "after", "outcome", "l0", "queries", "step", "counts")
+    keep = ("name", "rows", "before", "after", "outcome", "changes", "queries", "step", "counts")
     return [
-        {name: cell.get(name) for name in (*keep, "model", "attack", "budget", "unit")}
-        for group in parse(html).data["samples"]
-        for cell in group["cells"]
+        {"group": group["title"], "unit": group["unit"], **{name: run.get(name) for name in keep}}
+        for group in parse(html).data["samples"]["groups"]
+        for run in group["runs"]
     ]
 
 

@@ -21,7 +21,7 @@ from tests.helpers import judge, readers
 from tests.helpers.commands import run_command
 from tests.helpers.readers import Shown
 
-KS = tuple(range(61))
+KS = tuple(range(201))
 FOUND = 1  # the outcome that drawings and tables of classes are about: by a change, within the budget
 Array = np.ndarray[Any, Any]
 
@@ -231,13 +231,8 @@ def test_notebook(run: Run) -> None:
     html = run.result._repr_html_()
     read, shown = readers.read_notebook(html)
     compare(read, run.known, "samples", "queries", *first(run))
-    assert run.result.x is not None
-    assert "<img" not in html or run.result.x.ndim > 2  # rows of a table are no pictures
-    changes = run.known.rows["changes"]
-    within, there = run.known.rows["success"], np.isfinite(changes)
-    for each in shown:
-        rows = ~there if "changes" not in each else there & (within != bool(each["beyond_budget"]))
-        assert each.get("changes", math.inf) in changes[rows]
+    assert html.count("<img") == 1  # tests/judge/test_pictures.py has what is drawn
+    assert not shown
 
 
 def test_summary(run: Run) -> None:
@@ -528,7 +523,7 @@ class Held:
         """What a page calls a run: by its attack, with its budget, or all without one together."""
         runs = self.panels[panel]
         free = [self.cells[key] for name, key in runs.items() if " within " not in name]
-        if label == "best of all":
+        if label == "best of all":  # of the runs without a budget
             rows = {"changes": np.min([each.rows["changes"] for each in free], axis=0)}
             rows["cost"] = np.min([each.rows["cost"] for each in free], axis=0)
             return Known(
@@ -536,13 +531,6 @@ class Held:
                 | {"samples": 12.0, "asr@inf": float(np.isfinite(rows["changes"]).mean())},
                 rows,
             )
-        if label.endswith(" at k"):
-            known = {
-                int(name.split()[-1]): self.cells[key]
-                for name, key in runs.items()
-                if name.startswith(f"{label[:-5]} within ")
-            }
-            return Known({"samples": 12.0} | {f"asr@{k}": each[f"asr@{k}"] for k, each in known.items()}, {})
         return self.cells[runs[label]]
 
     def line(self, label: str, table: str) -> Known:
@@ -591,7 +579,7 @@ def judged(path: Path, evaluations: list[Any], costs: bool) -> Held:
             else:
                 held.fixed.setdefault(label, {})[info.budget] = known
             held.cells[info.key], held.points[info.key] = known, x_adv
-            goal = ", targeted" if targeted else ""
+            goal = ", target next" if targeted else ""
             place = (
                 f"{info.model} on mine.npz{goal}",
                 info.attack if info.budget is None else f"{info.attack} within {info.budget}",
@@ -684,12 +672,11 @@ def test_evaluation(held: Held) -> None:
             budget = record["budget"]
             must = ["median_l0", "mean_l0", "asr@inf"] if budget is None else [f"asr@{budget}"]
             compare(read, known, "samples", "clean_accuracy", "already_wrong", "queries", *must)
-        keys = [str(record["cell"]) for record in evaluation.records()]
-        said, table = readers.read_evaluation(str(evaluation))
-        read_rows = [*table.values()]
-        assert len(read_rows) == len(keys)
-        for figures, key in zip(read_rows, keys, strict=True):
-            compare(figures, held.cells[key], "clean_accuracy", "queries", "seconds_per_sample")
+        said, read_tables = readers.read_evaluation(str(evaluation))
+        assert read_tables
+        for table, lines in read_tables.items():
+            for label, figures in lines.items():
+                compare(figures, held.line(label, table), "clean_accuracy", "queries", where=label)
         assert evaluation.to_pandas().to_dict("records")[0]["samples"] == 12
         ((best, figures),) = said
         runs = [(record["attack"], held.cells[str(record["cell"])]) for record in evaluation.records()]
@@ -743,20 +730,50 @@ def test_page(held: Held, page: str) -> None:
                 compare(figures, held.line(label, kind.split()[0]), where=where)
             elif kind.startswith("by-cost"):
                 compare(figures, by_cost(held.free[label]), where=where)
-            elif kind in ("curve", "curve, drawn"):
+            elif kind.startswith("curve"):
                 compare(figures, held.known(panel, label), where=where)
-            elif kind.startswith("cost-curve"):
-                compare(figures, by_cost(held.known(panel.removesuffix(", by cost"), label)), where=where)
+            elif kind.startswith("cost"):
+                compare(figures, by_cost(held.known(panel, label)), where=where)
             elif kind == "classes":
                 compare(figures, of_class(held.known(*panel.split(": ")), int(label)), where=where)
+            elif kind == "confusion":
+                compare_confusion(figures, held.known(*panel.split(": ")), int(label), where)
             else:
-                assert kind in ("drawings", "effort", "effort, drawn"), name
-    wanted = [
-        *kinds(held),
-        *(f"curve: {panel}" for panel in held.panels),
-        *(f"curve, drawn: {panel}" for panel in held.panels),
-    ]
+                assert kind == "wins"
+                for other, value in figures.items():
+                    one, two = (held.known(panel, each).rows["changes"] for each in (label, other))
+                    assert Shown.agrees(value, float((one < two).mean())), where
+    wanted = [*kinds(held), *(f"{kind}: {panel}" for panel in held.panels for kind in ("curve", "curve in numbers"))]
     assert set(wanted) <= set(read)
+
+
+def compare_confusion(figures: Mapping[str, Any], known: Known, label: int, where: str) -> None:
+    """The shares of the examples found of a class; a class without any has none."""
+    _, labels = inputs()
+    mine = (labels.numpy() == label) & (known.rows["outcome"] == FOUND)
+    assert bool(figures) == bool(mine.any()), where
+    for other, value in figures.items():
+        assert Shown.agrees(value, float((known.rows["prediction"][mine] == int(other)).mean())), where
+
+
+def test_answers_of_a_page(held: Held, page: str) -> None:
+    answers = readers.read_answers(page)
+    assert set(answers) == set(held.panels)
+    for panel, figures in answers.items():
+        known = held.known(panel, "best of all")
+        assert figures.pop("sites") == (16 if figures["in_pixels"] else 48)
+        assert figures.pop("runs", 1) == sum(" within " not in name for name in held.panels[panel])
+        rows = known.rows["changes"]
+        first = next(iter(held.panels[panel].values()))
+        truth = {**known.figures, "median_l0": float(np.median(rows))}
+        truth |= {"clean_accuracy": held.cells[first]["clean_accuracy"], "in_pixels": figures["in_pixels"]}
+        compare(figures, Known(truth, {}), "samples", "median_l0", where=panel)
+    groups = [*held.panels]
+    strip = readers.read_strip(page)
+    assert strip
+    for each in strip:
+        changes = held.known(groups[int(each["group"])], "best of all").rows["changes"]
+        assert float(each["changes"]) == changes[int(each["row"])]
 
 
 def of_class(known: Known, label: int) -> Known:
@@ -778,74 +795,43 @@ def of_class(known: Known, label: int) -> Known:
     )
 
 
-def test_drawings_of_a_page(held: Held, page: str) -> None:
-    x, labels = inputs()
-    for name, figures in readers.read_page(page)["drawings"].items():
-        panel, _, label = name.partition(": ")
-        runs = held.panels[panel]
-        for what, value in figures.items():
-            kind, _, rest = what.partition(" ")
-            if kind == "samples" or kind.startswith("samples@"):
-                changes = held.cells[runs[label]].rows["changes"]
-                low, _, high = what.partition("@")[2].partition(" to ")
-                bars = [int(bar.partition("@")[2].split()[-1]) for bar in figures if "@" in bar]
-                true = (
-                    {
-                        "wrong already": (changes == 0).sum(),
-                        "beyond the axis": (np.isfinite(changes) & (changes > max(bars))).sum(),
-                        "not fooled": np.isinf(changes).sum(),
-                    }[rest]
-                    if kind == "samples"
-                    else ((changes >= int(low)) & (changes <= int(high or low))).sum()
-                )
-            elif kind == "brightest":
-                key = runs[label]
-                found = held.cells[key].rows["outcome"] == FOUND
-                true = (held.points[key] != x)[torch.from_numpy(found)].any(1).double().mean(0).max()
-            elif kind == "taken":
-                strongest = [
-                    each.split(": ")[2] for each in readers.read_page(page) if each.startswith(f"classes: {panel}: ")
-                ]
-                rows = held.cells[runs[strongest[0]]].rows
-                start, to = map(int, rest.split())
-                mine = (labels.numpy() == start) & (rows["outcome"] == FOUND)
-                true = (rows["prediction"][mine] == to).mean() if mine.any() else 0.0
-            else:
-                keys = [runs[each] for each in rest.split("|")]
-                one, two = (held.cells[key].rows for key in keys)
-                both = (one["outcome"] == FOUND) & (two["outcome"] == FOUND)
-                left, right = ((held.points[key] != x).flatten(1).numpy()[both] for key in keys)
-                shares = (left & right).sum(1) / (left | right).sum(1)
-                true = shares.mean() if kind == "shared" else (one["changes"] < two["changes"]).mean()
-            assert Shown.agrees(value, float(true)), f"{name}, {what}: {float(value)} is shown, {float(true)} is true"
-
-
 def test_samples_of_a_page(held: Held, page: str) -> None:
     words = readers.parse(page).data["outcomes"]
     for cell in readers.read_samples(page):
-        wanted = f"{cell['attack']} within {cell['budget']}" if cell["budget"] is not None else cell["attack"]
-        key = next(
-            runs[wanted] for panel, runs in held.panels.items() if panel.startswith(cell["model"]) and wanted in runs
-        )
-        rows, there = held.cells[key].rows, np.isfinite(held.cells[key].rows["changes"])
-        l0 = [math.inf if each is None else float(each) for each in cell["l0"]]
-        assert l0 == rows["changes"].tolist()
+        known = held.cells[held.panels[cell["group"]][cell["name"]]]
+        rows, there = known.rows, np.isfinite(known.rows["changes"])
+        changes = [math.inf if each is None else float(each) for each in cell["changes"]]
+        assert changes == rows["changes"].tolist()
         assert cell["before"] == rows["clean_prediction"].tolist()
         assert np.array_equal(np.asarray(cell["after"])[there], rows["prediction"][there])
         assert np.array_equal(np.asarray(cell["outcome"])[there], rows["outcome"][there])
         assert {str(code) for code in cell["outcome"]} <= set(words)
-        assert Shown(float(np.mean(cell["queries"]))).agrees(held.cells[key]["queries"])
+        assert Shown(float(np.mean(cell["queries"]))).agrees(known["queries"])
 
 
-@pytest.mark.parametrize("held", ["features"], indirect=True)
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="rebuild 6")
-def test_effort_of_an_attack_that_ends_when_it_has_found(held: Held, page: str) -> None:
-    """vfga ends a sample with its example, so that all its queries were needed."""
-    effort = readers.read_page(page)["effort: build on mine.npz"]["vfga"]
-    with sz.store.Store(held.path) as store:
-        facts = store.facts(held.panels["build on mine.npz"]["vfga"])
-    queries = facts.forwards + facts.backwards
-    assert Shown.agrees(effort["effort@20"], float((queries <= 20).mean()))
+@pytest.mark.parametrize("to", ["terminal", "markdown"])
+def test_two_stores(to: str, stores: Mapping[str, Held], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before and after on the same samples: shares, their difference and its interval, and the rows that changed."""
+    held = stores["features"]
+    monkeypatch.chdir(held.path.parent)
+    after = tmp_path / "after.db"
+    sz.evaluate("net.py:build", "mine.npz", [sz.get("sigma-zero", steps=4)], store=after, name="build")
+    ran = run_command("report", held.path, after, "--to", to, "--k", "2,5", columns=400)
+    assert ran.code == 0, ran.stderr
+    later = judged(after, [], False)
+    one, two = (each.free["build sigma-zero"].rows["changes"] for each in (held, later))
+    read = readers.read_comparison(ran.stdout)
+    for k in (2, 5):
+        before, now = one <= k, two <= k
+        shown = read["figures"][f"ASR {k}, %"]
+        assert [shown[0], shown[1]] == [f"{100 * each.mean():.1f}" for each in (before, now)]
+        gained, lost = (now & ~before).sum() + 0.5, (before & ~now).sum() + 0.5
+        middle, half = (gained - lost) / 14, 1.959964 * math.sqrt(gained + lost - (gained - lost) ** 2 / 14) / 14
+        assert shown[2] == pytest.approx(100 * (now.mean() - before.mean()), abs=0.051)
+        assert shown[3:] == pytest.approx([100 * (middle - half), 100 * (middle + half)], abs=0.051)
+    changed = {row: (a, b) for row, (a, b) in enumerate(zip(one.tolist(), two.tolist(), strict=True)) if a != b}
+    assert changed
+    assert read["rows"] == changed
 
 
 def test_leaderboard(stores: Mapping[str, Held], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -861,7 +847,7 @@ def test_leaderboard(stores: Mapping[str, Held], tmp_path: Path, monkeypatch: py
     ]
     known = [
         {model: standing(held, f"{model} on mine.npz{goal}") for model in board}
-        for board, goal in zip(boards, ("", ", targeted"), strict=True)
+        for board, goal in zip(boards, ("", ", target next"), strict=True)
     ]
     for board, truth in zip(boards, known, strict=True):
         for model, figures in board.items():
@@ -947,8 +933,8 @@ def test_what_fell_to_no_gradients(folder: Path, tmp_path: Path, monkeypatch: py
     page = tmp_path / "page.html"
     assert run_command("report", how["store"], "-o", page).code == 0
     told = readers.read_doctor(page.read_text())
-    assert [int(text.partition(": ")[2].split()[0]) for text in told] == missed
-    assert readers.read_tiles(page.read_text())[""]["errors"] == 2
+    assert [int(text.partition(": ")[2].split()[0]) for text in told] == sorted(missed, reverse=True)
+    assert len(told) == 2
     sz.evaluate("net.py:build", "mine.npz", [sz.get("sigma-zero", steps=60)], **how)
     ran = run_command("report", how["store"])
     held = judged(how["store"], [], False)
@@ -968,7 +954,5 @@ def test_demo(tmp_path: Path) -> None:
             facts = store.facts(info.key)
             counts = {"forwards": facts.forwards, "backwards": facts.backwards, "seconds": float(facts.seconds.sum())}
             known = know(model, rows.images, facts.rebuild(rows.images), rows.labels, **counts)
-            compare(
-                read.pop(info.attack), known, "asr@10", "asr@inf", "median_l0", "mean_l0", "clean_accuracy", "queries"
-            )
+            compare(read.pop(info.attack), known, "asr@inf", "median_l0", "mean_l0", "clean_accuracy", "queries")
     assert not read

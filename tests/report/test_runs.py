@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sigmazero.report import runs as module
-from sigmazero.report.runs import MixtureError, Run, by_cost, choose_ks, groups, load, named, records, summary, table_ks
+from sigmazero.report.runs import MixtureError, Run, by_cost, choose_ks, groups, load, names, records, summary, table_ks
 from sigmazero.store import Store
 from tests.helpers.stores import BOXES, COSTS, SPACE, write_store
 
@@ -56,7 +56,7 @@ def test_models_of_one_name_with_other_code_or_weights_stay_apart(boxes):
 def test_runs_of_one_attack_are_named_by_what_differs(boxes):
     run = boxes[0]
     longer = change(run, key="b", steps=300)
-    assert [each.name for each in named([run, longer])] == ["sigma-zero, steps 100", "sigma-zero, steps 300"]
+    assert names([run.info, longer.info]) == ["sigma-zero, steps 100", "sigma-zero, steps 300"]
 
 
 @pytest.mark.parametrize("field", ["version", "precision", "unit", "data_hash", "model_sha256"])

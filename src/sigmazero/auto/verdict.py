@@ -10,7 +10,7 @@ from sigmazero.auto.result import CascadeResult
 from sigmazero.core.domain import Unit
 from sigmazero.core.findings import Severity
 from sigmazero.core.messages import visible
-from sigmazero.report.tables.text import markdown, number, percent
+from sigmazero.report.formats import markdown, number, percent
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Natural = Annotated[int, Field(ge=0)]

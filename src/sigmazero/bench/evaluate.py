@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -40,11 +40,13 @@ from sigmazero.core.model import Ability, ability_of
 from sigmazero.core.result import Result
 from sigmazero.data import Rows, rows_of
 from sigmazero.models.wrapping import ArrayModel, LimitedModel, for_data, understood, wrap
-from sigmazero.report import doubts, measure
+from sigmazero.report import findings as doubts
+from sigmazero.report import runs as reported
+from sigmazero.report import table as tables
 from sigmazero.report.figures import curves
-from sigmazero.report.measure import Measured
-from sigmazero.report.tables.overview import store_rows
-from sigmazero.report.tables.text import markdown, number, percent
+from sigmazero.report.formats import escape_markdown, number, percent, rows, to_markdown
+from sigmazero.report.notebook import draw_result, show_html
+from sigmazero.report.runs import TRANSFER, Group, Record, Run
 from sigmazero.spaces.space import Space
 from sigmazero.store.facts import CellInfo, Facts
 from sigmazero.store.merge import merge
@@ -86,7 +88,7 @@ class Evaluation:
     def load(cls, path: str | PathLike[str]) -> Evaluation:
         """Read an evaluation that `save` wrote, or all that a store holds."""
         with Store(path) as store:
-            keys = tuple(info.key for info in store.cells() if measure.TRANSFER not in info.origin)
+            keys = tuple(info.key for info in store.cells() if TRANSFER not in info.origin)
             return cls(Path(path), keys, {each.key: each.error for each in store.failures()})
 
     def save(self, path: str | PathLike[str]) -> Path:
@@ -112,7 +114,7 @@ class Evaluation:
             if not len(facts):
                 raise KeyError(f"{name!r} has no samples: {self.failed.get(info.key, 'it was not run')}")
             x = clean_rows(store, info, self._loader).images[torch.from_numpy(places)]
-            found = doubts.errors({info.key: store.findings().get(info.key, [])})
+            found = doubts.errors(doubts.findings(store, reported.load(store, [info.key])))
         result = facts.to_result(x.double() if info.precision == "fp64" else x, info)
         classes, names = (tuple(info.about.get(word, ())) or None for word in ("classes", "names"))
         return replace(result, x=x, classes=classes, names=names, findings=tuple(found))
@@ -130,42 +132,55 @@ class Evaluation:
         """Name every cell: by its attack, and by what sets it apart from others with that name."""
         held = {info.key: info for info in store.cells()}
         infos = [held[key] for key in self.keys]
-        named = curves.names(infos)
-        several = {name for name in named.values() if [*named.values()].count(name) > 1}
-        within = {info.key: f" within {info.budget}" if named[info.key] in several else "" for info in infos}
-        return [(info, named[info.key] + within[info.key]) for info in infos]
+        names = reported.names(infos)
+        within = [
+            f" within {info.budget}" if names.count(name) > 1 else "" for info, name in zip(infos, names, strict=True)
+        ]
+        return [(info, name + more) for info, name, more in zip(infos, names, within, strict=True)]
 
     def records(
         self, ks: Sequence[float] | None = None, level: float | None = None, over: str = "changes"
-    ) -> list[measure.Record]:
+    ) -> list[Record]:
         """Return the figures as one dictionary per attack.
 
         ks      numbers of changes to give the success rate at
         level   such as 0.95: add the ends of confidence intervals
         over    "changes", or "cost" where the space has costs
         """
-        with Store(self.store) as store:
-            return measure.table(measure.over(measure.load(store, self.keys), over), ks, level=level)
+        return reported.records(self._runs(over), ks, level=level)
 
     def to_pandas(self, ks: Sequence[float] | None = None, level: float | None = None, over: str = "changes") -> Any:
         """Return the records as a data frame with a line per attack; `evaluation[name].to_pandas()` has the samples."""
         return require("pandas", "data", "Evaluation.to_pandas").DataFrame(self.records(ks, level, over))
 
     def table(self, ks: Sequence[float] | None = None, over: str = "changes") -> str:
-        """Return the figures as a Markdown table, under a line with what all attacks have in common."""
-        caption, rows = store_rows(self.records(ks, over=over))
-        return f"{caption}\n\n{markdown(rows)}" if rows else "no samples: no attack finished"
+        """Return the figures as Markdown: a table of the runs without a budget, and one of those with."""
+        made = self._tables(self._runs(over), ks)
+        return (
+            "\n".join(to_markdown(each, bold=False) for each in made).rstrip()
+            if made
+            else "no samples: no attack finished"
+        )
+
+    def _runs(self, over: str = "changes") -> list[Run]:
+        if over not in ("changes", reported.COST):
+            raise ValueError(f"over={over!r}: choose changes or {reported.COST}")
+        with Store(self.store) as store:
+            found = reported.load(store, self.keys)
+        return found if over == "changes" else reported.by_cost(found)
+
+    def _tables(self, found: Sequence[Run], ks: Sequence[float] | None = None) -> list[tables.Table]:
+        return [tables.build(name, found, ks) for name in tables.kinds(found)]
 
     def plot(self) -> Any:
         """Draw the success rate over the number of changes, a line per attack; return matplotlib's figure."""
-        with Store(self.store) as store:
-            return curves.draw_curves(measure.load(store, self.keys))
+        return curves.draw(reported.groups(self._runs()))
 
     @property
     def findings(self) -> list[Finding]:
         """Return the errors that make these figures doubtful: in the model, or between the attacks."""
         with Store(self.store) as store:
-            return doubts.errors(doubts.findings(store, measure.load(store, self.keys)))
+            return doubts.errors(doubts.findings(store, reported.load(store, self.keys)))
 
     def facts(self, key: str) -> Facts:
         """Return the stored facts of a cell, one entry per sample."""
@@ -177,50 +192,73 @@ class Evaluation:
         with Store(self.store) as store:
             return verify(store, self._loader, keys=self.keys)
 
+    def _repr_html_(self) -> str:
+        """Show sentences, tables and, of images, some samples of the best attack in a notebook."""
+        found = self._runs()
+        parts = [rows(table) for table in self._tables(found)]
+        return show_html(" ".join(self._said(found)), parts, self._pictures(found), self._remarks())
+
+    def _pictures(self, found: Sequence[Run]) -> list[Any]:
+        """Draw some samples of the strongest attack; nothing where the inputs or matplotlib are not there."""
+        if not found:
+            return []
+        best = reported.groups(found)[0].strongest.info.key
+        with Store(self.store) as store:
+            label = next(name for info, name in self._labels(store) if info.key == best)
+        try:
+            result = self[label]
+        except (OSError, ImportError, ValueError, LookupError):  # the clean inputs cannot be read here
+            return []
+        return [] if result.x is None else [draw_result(result, result.x)]
+
+    def _said(self, found: Sequence[Run]) -> list[str]:
+        return _sentences(reported.groups(found, mix=True)) if found else ["no samples: no attack finished"]
+
+    def _remarks(self) -> list[str]:
+        """Return why attacks failed, and what makes the figures doubtful."""
+        failed = [f"failed: {error}" for error in dict.fromkeys(map(str, self.failed.values()))]
+        return [*failed, *(render([each]) for each in self.findings)]
+
     def _repr_markdown_(self) -> str:
-        """Show the same in a notebook."""
-        return str(self)
+        """Show the same as text in a notebook."""
+        return self._text(escape_markdown)
 
     def __str__(self) -> str:
-        """Say what the best attack did; then the table, why attacks failed, and what makes the figures doubtful."""
-        with Store(self.store) as store:
-            cells = measure.load(store, self.keys)
-        failed = [f"failed: {error}" for error in dict.fromkeys(map(str, self.failed.values()))]
-        said = "\n".join(_sentences(cells))
-        parts = [said, self.table(), *failed, *(render([each]) for each in self.findings)]
-        return "\n\n".join(part for part in parts if part)
+        """Say what the best attack did; then the tables, why attacks failed, and what makes the figures doubtful."""
+        return self._text(str)
+
+    def _text(self, escape: Callable[[str], str]) -> str:
+        found = self._runs()
+        said = "\n".join(map(escape, self._said(found)))
+        parts = [said, *([self.table()] if found else []), *map(escape, self._remarks())]
+        return "\n\n".join(parts)
 
 
 def _plain(name: str) -> str:
     return name.casefold().replace("_", "-")
 
 
-def _sentences(cells: Sequence[Measured]) -> list[str]:
+def _sentences(groups: Sequence[Group]) -> list[str]:
     """Say for each model how many changes fool half of its samples, by the best attack."""
-    groups = curves.panels(cells, mix=True) if cells else []
-    said = [_sentence(group) for group in groups]
-    if len(groups) < 2:
-        return said
-    return [f"{title}: {text}" for title, text in zip(curves.panel_titles(groups), said, strict=True)]
+    if len(groups) == 1:
+        return [_sentence(groups[0])]
+    return [f"{group.title}: {_sentence(group)}" for group in groups]
 
 
-def _sentence(group: Sequence[Measured]) -> str:
+def _sentence(group: Group) -> str:
     """Say how the best attack did: its median, or with budgets alone its success rate within the smallest."""
-    samples, unit = f"the {group[0][0].rows} samples", f"{group[0][0].unit}s"
-    free = [cell for cell in group if cell[0].budget is None]
-    least = min((info.budget for info, _ in group if info.budget is not None), default=None)
-    tried = free or [cell for cell in group if cell[0].budget == least]
+    samples, unit, best = f"the {group.info.rows} samples", f"{group.unit}s", group.strongest
+    least = min((run.budget for run in group.fixed if run.budget is not None), default=None)
+    tried = group.free or [run for run in group.fixed if run.budget == least]
     of = f", the best of {len(tried)} attacks" if len(tried) > 1 else ""
-    if not free and least is not None:
-        rates = [(metrics.asr(measure.changes(facts, info.unit), least), info.attack) for info, facts in tried]
-        best = max(rates, key=lambda one: one[0])
-        return f"Changing {least} {unit} fools {percent(best[0])} of {samples}, by {best[1]}{of}."
-    found = [(measure.changes(facts, info.unit), info.attack) for info, facts in free]
-    changes, attack = min(found, key=lambda one: (metrics.median(one[0]), -metrics.asr(one[0], np.inf)))
-    median = metrics.median(changes)
+    if not group.free and least is not None:
+        best = max(tried, key=lambda run: metrics.asr(run.changes, least))
+        rate = percent(metrics.asr(best.changes, least))
+        return f"Changing {least} {unit} fools {rate} of {samples}, by {best.info.attack}{of}."
+    median = metrics.median(best.changes)
     if np.isinf(median):
-        return f"No attack fools half of {samples}; {attack} fools {percent(metrics.asr(changes, np.inf))}{of}."
-    return f"Changing {number(median, 1)} {unit} fools half of {samples}, by {attack}{of}."
+        return f"No attack fools half of {samples}; {best.info.attack} fools {percent(metrics.asr(best.changes))}{of}."
+    return f"Changing {number(median, 1)} {unit} fools half of {samples}, by {best.info.attack}{of}."
 
 
 def evaluate(
@@ -342,7 +380,7 @@ def _run(
         cells, _ = reuse(cells, store, loader, anew)
         report = execute(cells, store, loader, title=questions[0].model.name, progress=progress)
         keys = tuple(dict.fromkeys(cell.info.key for cell in cells))
-        found = doubts.errors(doubts.findings(store, measure.load(store, keys)))
+        found = doubts.errors(doubts.findings(store, reported.load(store, keys)))
     for each in found:
         warn_caller(render([each]))
     for key, error in report.failed.items():

@@ -6,7 +6,7 @@ from typing import Any
 
 from sigmazero import attacks, models
 from sigmazero.bench.identity import plain_parameters
-from sigmazero.report.paper.usual import Usual
+from sigmazero.report.published import Usual
 
 
 def usual() -> Usual:

@@ -25,7 +25,7 @@ from sigmazero.bench.provenance import provenance
 from sigmazero.bench.verify import UNLOADABLE, Disagreement, Verification
 from sigmazero.bench.worker import Unit, Worker
 from sigmazero.core.attack import Attack
-from sigmazero.report.measure import TRANSFER
+from sigmazero.report.runs import TRANSFER
 from sigmazero.store.facts import ROUNDING, CellInfo, Facts
 from sigmazero.store.store import Store, StoreError
 

@@ -18,7 +18,7 @@ from sigmazero.bench.loader import Loader
 from sigmazero.bench.provenance import provenance
 from sigmazero.bench.reuse import check_same_models
 from sigmazero.bench.verify import edited
-from sigmazero.report.measure import TRANSFER
+from sigmazero.report.runs import TRANSFER
 from sigmazero.run.check import check_start
 from sigmazero.store.facts import CellInfo, Facts, Integers
 from sigmazero.store.store import Store

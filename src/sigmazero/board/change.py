@@ -29,7 +29,7 @@ from sigmazero.core.result import Outcome, Result
 from sigmazero.data import Rows
 from sigmazero.models import find
 from sigmazero.models.doctor import examine
-from sigmazero.report.measure import changes
+from sigmazero.report.site.old.measure import changes
 from sigmazero.run.check import check
 from sigmazero.store.facts import Facts, Floats
 from sigmazero.store.store import Store

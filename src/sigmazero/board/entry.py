@@ -22,7 +22,7 @@ from sigmazero.board.folder import POINTS, BoardError, BoardRules
 from sigmazero.core.metrics import Outcome
 from sigmazero.core.model import Ability
 from sigmazero.data import Rows
-from sigmazero.report.measure import changes
+from sigmazero.report.site.old.measure import changes
 from sigmazero.store.facts import CellInfo, Facts, Floats, Integers
 from sigmazero.store.store import Store
 

@@ -15,7 +15,7 @@ from sigmazero.board.folder import Leaderboard, new_board
 from sigmazero.core.domain import Unit
 from sigmazero.core.messages import one_line
 from sigmazero.models.zoo import entries
-from sigmazero.report.html.summary import count
+from sigmazero.report.formats import count
 
 DIGITS, PHOTOS, TABLE = "mnist-5k-heldout", "cifar10", "adult-sample"
 # Name, data, unit and columns of each board, and the models that stand on it.

@@ -15,7 +15,7 @@ from sigmazero.board.folder import BoardError
 from sigmazero.core.findings import Finding
 from sigmazero.core.metrics import Outcome
 from sigmazero.data import Rows
-from sigmazero.report import doubts, measure
+from sigmazero.report import findings, runs
 from sigmazero.store.results import arrays
 from sigmazero.store.store import Store
 
@@ -59,7 +59,7 @@ def said_of(path: Path, sha256: str) -> list[Finding]:
         return []
     with Store(path) as store:
         keys = [info.key for info in store.cells() if info.model_sha256 == sha256]
-        return doubts.errors(doubts.findings(store, measure.load(store, keys)))
+        return findings.errors(findings.findings(store, runs.load(store, keys)))
 
 
 def _of_cell(store: Store, key: str, rows: Rows) -> Iterator[Claim]:

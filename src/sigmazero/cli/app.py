@@ -15,7 +15,7 @@ from sigmazero.cli.console import INTERRUPTED, say, tell
 from sigmazero.core.messages import visible
 from sigmazero.data import MissingData, MissingNotes
 from sigmazero.models import MissingWeights
-from sigmazero.report.measure import MixtureError
+from sigmazero.report.runs import MixtureError
 
 # What a user can cause and mend. Torch reports wrong shapes and full devices as RuntimeError.
 MENDABLE = (ValueError, LookupError, TypeError, OSError, ImportError, MemoryError, RuntimeError)

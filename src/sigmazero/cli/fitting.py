@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from sigmazero.report.tables.text import TextRow, rich_table
+from sigmazero.report.formats import TextRow, rich_table
 
 WIDE = 300
 BESIDE = 12  # rows that are tried beside each other

@@ -11,9 +11,8 @@ from sigmazero.bench.plan import Question
 from sigmazero.cli.console import out, say
 from sigmazero.cli.fitting import show_rows
 from sigmazero.cli.plans import show_missing
-from sigmazero.report.html.summary import count
+from sigmazero.report.formats import LEFT, count, number
 from sigmazero.report.status import duration
-from sigmazero.report.tables.text import LEFT, number
 from sigmazero.store.store import Store
 
 

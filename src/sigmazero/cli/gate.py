@@ -18,8 +18,8 @@ from sigmazero.core.files import replacing, same_file, writable
 from sigmazero.core.findings import Finding, gating
 from sigmazero.core.metrics import median
 from sigmazero.data import Rows
+from sigmazero.report.formats import interval, number, rich_table
 from sigmazero.report.status import duration
-from sigmazero.report.tables.text import interval, number, rich_table
 
 FailUnder = Annotated[
     float | None, typer.Option(metavar="P", help="Exit code 1 if robust accuracy is below P percent; needs --eps.")

@@ -12,7 +12,7 @@ from sigmazero.bench.plan import Plan
 from sigmazero.cli.app import hint
 from sigmazero.cli.console import err, tell
 from sigmazero.models import MissingWeights
-from sigmazero.report.tables.text import rich_table
+from sigmazero.report.formats import rich_table
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan, such as experiments/small.toml.")]
 PlanStore = Annotated[

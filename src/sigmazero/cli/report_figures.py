@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,7 +30,7 @@ def with_figures(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameters() -> Iterator[inspect.Parameter]:
-    for figure in FIGURES:
+    for figure in FIGURES.values():
         yield _parameter(figure.name, Path, "FILE", figure.help)
         yield from (_parameter(option.name, option.kind, "N", option.help) for option in figure.options)
 
@@ -51,16 +50,16 @@ def _key(name: str) -> str:
 
 def chosen(values: Mapping[str, Any]) -> dict[Figure, Path]:
     """The figures that are asked for, and their files; an option without its figure is refused."""
-    for figure in FIGURES:
+    for figure in FIGURES.values():
         given = [option.name for option in figure.options if values[_key(option.name)] != option.default]
         if given and values[_key(figure.name)] is None:
             raise ValueError(f"--{given[0]} says how to draw --{figure.name}; give --{figure.name} FILE too")
-    return {figure: path for figure in FIGURES if (path := values[_key(figure.name)]) is not None}
+    return {figure: path for figure in FIGURES.values() if (path := values[_key(figure.name)]) is not None}
 
 
-def write_figures(figures: Mapping[Figure, Path], request: Request, values: Mapping[str, Any]) -> None:
-    """Draw what is asked for and print the paths."""
+def write_figures(figures: Mapping[Figure, Path], request: Callable[..., Request], values: Mapping[str, Any]) -> None:
+    """Draw what is asked for and print the paths; `request` takes the values of a figure's options."""
     for figure, path in figures.items():
         options = {option.name: values[_key(option.name)] for option in figure.options}
-        for written in figure.write(replace(request, path=path, options=options)):
+        for written in figure.write(request(options=options), path):
             show_path(written)

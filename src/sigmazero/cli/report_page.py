@@ -9,7 +9,7 @@ import typer
 
 from sigmazero.bench.loader import UntrustedCode, origin, refuse_untrusted
 from sigmazero.cli.console import tell
-from sigmazero.report.measure import Measured
+from sigmazero.report.runs import Run
 
 SampleCount = Annotated[
     int | None,
@@ -22,21 +22,20 @@ def is_page(out: Path | None, to: str | None) -> bool:
     return to is None and out is not None and out.suffix.lower() in (".html", ".htm")
 
 
-def refuse_for_page(page: bool, samples: int | None, table: str | None, standalone: bool) -> None:
+def refuse_for_page(page: bool, samples: int | None, table: str | None) -> None:
     """Raise if options contradict each other: a page has every table, and only a page has samples."""
     if samples is not None and not page:
         raise ValueError("--samples says how many samples a page shows; write one with -o report.html")
-    if page and (table is not None or standalone):
-        option = "--standalone" if standalone else f"--table {table}"
-        raise ValueError(f"{option} does not go with a page, which has every table and its LaTeX; leave it out")
+    if page and table is not None:
+        raise ValueError(f"--table {table} does not go with a page, which has every table and its LaTeX; leave it out")
 
 
-def say_untrusted(cells: Sequence[Measured], trust: Container[str]) -> None:
+def say_untrusted(runs: Sequence[Run], trust: Container[str]) -> None:
     """Say which code would have to run for pictures, and how to allow it; the page is made without them."""
     specs = []
-    for info, _ in cells:
+    for run in runs:
         with suppress(ValueError):  # where no origin is written the page itself says that there are no pictures
-            specs.append(origin(info).data)
+            specs.append(origin(run.info).data)
     try:
         refuse_untrusted(specs, trust)
     except UntrustedCode as error:

@@ -8,23 +8,24 @@ import typer
 
 from sigmazero import models
 from sigmazero.cli.console import show_path
-from sigmazero.report import doubts
-from sigmazero.report.measure import Measured, fitting, load
+from sigmazero.report import findings as doubts
+from sigmazero.report import runs
 from sigmazero.report.site.folder import write_site
+from sigmazero.report.site.old.measure import Measured, fitting, load
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 
-More = Annotated[list[Path] | None, typer.Argument(metavar="STORE ...", help="With --bundle: more stores.")]
+More = Annotated[
+    list[Path] | None, typer.Argument(metavar="STORE ...", help="A store to compare with; with --bundle, more stores.")
+]
 Bundle = Annotated[
     Path | None, typer.Option("--bundle", metavar="DIR", help="A static site with a leaderboard and a page per model.")
 ]
 
 
 def write_bundle(path: Path | None, stores: Sequence[Path], ks: Sequence[float] | None, mix: bool) -> None:
-    """Write the site over all models of the stores, if one is asked for; nothing else takes more than one store."""
+    """Write the site over all models of the stores, if one is asked for."""
     if path is None:
-        if len(stores) > 1:
-            raise ValueError(f"{stores[1]}: several stores make a site with --bundle DIR; other reports take one store")
         return
     cells: list[Measured] = []
     told: doubts.CellFindings = {}
@@ -32,7 +33,7 @@ def write_bundle(path: Path | None, stores: Sequence[Path], ks: Sequence[float] 
         with Store(store) as opened:
             here = load(opened)
             cells += here
-            told |= doubts.findings(opened, here)
+            told |= doubts.findings(opened, runs.load(opened))
     write_site(
         path, cells, lambda info: {**describe(info), **doubted(info, cells, told)}, ks=ks or fitting(cells), mix=mix
     )

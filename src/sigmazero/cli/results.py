@@ -8,14 +8,12 @@ from sigmazero.cli.catalogue import counts_pixels
 from sigmazero.cli.console import out, say, tell
 from sigmazero.core.attack import Attack
 from sigmazero.core.findings import Finding, render
-from sigmazero.core.metrics import fitting_costs, fitting_ks
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Result
 from sigmazero.data import Rows
-from sigmazero.report.figures.images import is_image
-from sigmazero.report.figures.picture import save_picture
-from sigmazero.report.tables.overview import run_row
-from sigmazero.report.tables.text import rich_table
+from sigmazero.report.figures.pictures import is_image, save_picture
+from sigmazero.report.formats import result_row, rich_table
+from sigmazero.report.runs import choose_ks
 from sigmazero.store.results import save_result
 
 
@@ -29,9 +27,8 @@ def show_figures(result: Result, rows: Rows, attack: Attack, title: str, problem
             f"{attack.name} spends its budget on pixels, each with its {channels} channels, and the table counts "
             "features: with --unit pixel it counts pixels too"
         )
-    ks = fitting_ks(rows.images.shape[1:], problem.sites)
-    costs = fitting_costs(problem.domain.user_costs.double().cpu().numpy()) if problem.domain.priced else ()
-    figures = run_row(result, rows.labels, ks, costs)
+    costs = choose_ks([result.cost.double().cpu().numpy()]) if problem.domain.priced else ()
+    figures = result_row(result, rows.labels, costs=costs)
     out().print(rich_table([{"attack": attack.name, **budget, **figures}], down=True))
 
 

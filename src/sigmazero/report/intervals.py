@@ -8,8 +8,6 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sigmazero.core.metrics import checked
-
 Interval = tuple[float, float]
 LEVEL = 0.95
 
@@ -81,8 +79,3 @@ def _tail(level: float) -> float:
     if not 0 < level < 1:
         raise ValueError(f"level={level} must lie between 0 and 1, such as 0.95")
     return (1 - level) / 2
-
-
-def bootstrap_median(l0: ArrayLike, level: float = LEVEL) -> Interval:
-    """Return the interval of the median of numbers of changes."""
-    return median_interval(checked(l0), level)

@@ -7,12 +7,14 @@ model: its tables, curves and pages compare them. `load` makes the runs, `groups
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
+from torch import Tensor
 
 from sigmazero.core import metrics
 from sigmazero.core.messages import digest
@@ -25,7 +27,7 @@ Record = dict[str, str | float | None]
 
 COST = "cost"  # the unit of runs whose changes are counted by what they cost
 TRANSFER = "transfer"  # in the origin of a cell whose points were found on another model: the key of that cell
-NAMES = ("model", "dataset", "attack", "version", "steps", "unit", "goal", "budget", "seed", "precision", "space")
+IDENTITY = ("model", "dataset", "attack", "version", "steps", "unit", "goal", "budget", "seed", "precision", "space")
 VARYING = ("steps", "seed", "precision", "version", "space")  # what may tell apart two runs of one attack
 # What may not differ within a table, and among which runs: those alike in that, or all.
 ALIKE = {"version": "attack", "precision": None, "unit": None, "data_hash": "dataset", "model_sha256": "model"}
@@ -148,18 +150,18 @@ def by_cost(runs: Iterable[Run]) -> list[Run]:
     return [replace(run, unit=COST) for run in runs if run.budget is None and run.priced]
 
 
-def named(runs: Sequence[Run]) -> list[Run]:
-    """Give each run its attack's name, and what tells it from others of that attack and budget.
+def names(infos: Sequence[CellInfo]) -> list[str]:
+    """Return what to call each run: its attack, and what tells it from others of that attack and budget.
 
-    >>> named([])
+    >>> names([])
     []
     """
-    names = []
-    for run in runs:
-        same = [other.info for other in runs if (other.info.attack, other.budget) == (run.info.attack, run.budget)]
-        differ = [name for name in VARYING if len({getattr(info, name) for info in same}) > 1]
-        names.append(", ".join([run.info.attack, *(f"{name} {getattr(run.info, name)}" for name in differ)]))
-    return [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
+    found = []
+    for info in infos:
+        same = [other for other in infos if (other.attack, other.budget) == (info.attack, info.budget)]
+        differ = [name for name in VARYING if len({getattr(other, name) for other in same}) > 1]
+        found.append(", ".join([info.attack, *(f"{name} {getattr(info, name)}" for name in differ)]))
+    return found
 
 
 # Groups ---------------------------------------------------------------------------------------------------------------
@@ -271,8 +273,12 @@ def groups(runs: Sequence[Run], mix: bool = False) -> list[Group]:
     found: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
         found.setdefault(question(run), []).append(run)
-    parts = [sorted(named(part), key=weakness) for part in found.values()]
+    parts = [sorted(_named(part), key=weakness) for part in found.values()]
     return [Group(title, tuple(part)) for title, part in zip(_titles([part[0] for part in parts]), parts, strict=True)]
+
+
+def _named(runs: Sequence[Run]) -> list[Run]:
+    return [replace(run, name=name) for run, name in zip(runs, names([run.info for run in runs]), strict=True)]
 
 
 def question(run: Run) -> tuple[str, ...]:
@@ -428,7 +434,7 @@ def records(
     return [
         {
             "cell": run.info.key,
-            **{name: getattr(run.info, name) for name in NAMES},
+            **{name: getattr(run.info, name) for name in IDENTITY},
             "unit": run.unit,
             **summary(run, asked, level),
         }
@@ -465,3 +471,21 @@ def few(items: Sequence[object]) -> str:
     """
     more = f" and {len(items) - MAX_VALUES} more" if len(items) > MAX_VALUES else ""
     return (", ".join(map(str, items[:MAX_VALUES])) or "none") + more
+
+
+# Inputs ---------------------------------------------------------------------------------------------------------------
+
+
+class CleanRows(Protocol):
+    """All rows of a cell in its order: the inputs, and their numbers in the data set."""
+
+    @property
+    def images(self) -> Tensor:
+        """Return the inputs as they were attacked."""
+
+    @property
+    def ids(self) -> Tensor:
+        """Return the number of each row in its data set."""
+
+
+Clean = Callable[[CellInfo], CleanRows]  # reports load no data: who calls them knows how

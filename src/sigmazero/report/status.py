@@ -1,4 +1,4 @@
-"""How far a run is: a line per cell, and the time left."""
+"""Tell how far a run is: a line per cell, and the time left."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ ORDER = ("failed", "running", "begun", "waiting", "done")
 
 
 def time_left(cells: list[CellStatus]) -> dict[str, float | None]:
-    """Seconds each unfinished cell still needs, by its own speed or that of the same attack; None if unknown."""
+    """Return the seconds each unfinished cell needs, by its own speed or that of the same attack; None if unknown."""
     known = [cell for cell in cells if cell.done]
 
     def pace(cell: CellStatus) -> float | None:
@@ -26,7 +26,7 @@ def time_left(cells: list[CellStatus]) -> dict[str, float | None]:
 
 
 def status_rows(cells: list[CellStatus]) -> list[dict[str, str]]:
-    """One line per cell, unfinished ones first."""
+    """Return one line per cell, unfinished ones first."""
     left = time_left(cells)
     return [
         {
@@ -44,7 +44,7 @@ def status_rows(cells: list[CellStatus]) -> list[dict[str, str]]:
 
 
 def running(progress: dict[str, Any]) -> str:
-    """A line on the run at work: its cell, its speed and the time left."""
+    """Return a line on the run at work: its cell, its speed and the time left."""
     speed, left = progress.get("speed"), progress.get("left")
     fast = "no rows yet" if speed is None else f"{speed:.3g} rows per second"
     done = f"{progress.get('rows', 0)} of {progress.get('of', 0)} rows"
@@ -52,7 +52,7 @@ def running(progress: dict[str, Any]) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds as people say them.
+    """Return seconds as people say them.
 
     >>> duration(3.2), duration(90), duration(7300), duration(None)
     ('3 s', '1 min 30 s', '2 h 1 min', 'unknown')

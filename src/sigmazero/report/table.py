@@ -148,7 +148,7 @@ def fixed_budget(found: Sequence[Group]) -> Table:
         smallest = min(line.run.budget or 0 for line in lines)
         fair = [line if line.run.budget == smallest else _without_cost(line, columns) for line in lines]
         rated = [column.name for column in columns if column.k is not None and column.better]
-        blocks.append(sorted(fair, key=lambda line: [-(line.figures[name] or -1.0) for name in reversed(rated)]))
+        blocks.append(sorted(fair, key=lambda line: [-(line.figures[name] or -1.0) for name in rated]))
     return _lay_out("Fixed-budget attacks", columns, blocks)
 
 

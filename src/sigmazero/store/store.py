@@ -324,6 +324,16 @@ class Store:
         found = self._read("SELECT text FROM notes WHERE name = ?", name)
         return found[0][0] if found else None
 
+    def version(self) -> str:
+        """Return a text that changes with facts, findings, failures and proofs, but not with notes of progress."""
+        parts = [
+            self._read("SELECT cell, count(*) FROM samples GROUP BY cell"),
+            self._read("SELECT key, info, findings, superseded_by FROM cells ORDER BY id"),
+            self._read("SELECT cell, start, tries FROM failures ORDER BY 1, 2"),
+            self._read("SELECT count(*), total(least) FROM proofs"),
+        ]
+        return blake2b(repr(parts).encode(), digest_size=8).hexdigest()
+
     def note_progress(self, state: dict[str, Any]) -> None:
         """Note how far the present run is, so that other processes can show it; see `progress`."""
         self._note("progress", json.dumps(state))

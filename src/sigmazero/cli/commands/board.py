@@ -16,7 +16,7 @@ from sigmazero.board.example import build_example
 from sigmazero.board.folder import KS, Leaderboard, new_board
 from sigmazero.cli import options
 from sigmazero.cli.console import say, show_path, tell
-from sigmazero.report.html.summary import count
+from sigmazero.report.formats import count
 
 app = typer.Typer(no_args_is_help=True)
 SHOWN = 50

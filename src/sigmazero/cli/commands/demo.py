@@ -18,14 +18,12 @@ from sigmazero.bench.run import execute
 from sigmazero.cli import console, options
 from sigmazero.cli.allowed import show_changes
 from sigmazero.cli.console import INTERRUPTED
-from sigmazero.core.metrics import fitting_costs, fitting_ks
 from sigmazero.data import Rows
-from sigmazero.report.figures.picture import save_picture
-from sigmazero.report.html.page import make_page, save_page
-from sigmazero.report.inputs import Clean
-from sigmazero.report.spaces import named_sites, site_costs
-from sigmazero.report.tables.overview import run_row
-from sigmazero.report.tables.text import rich_table
+from sigmazero.report.figures.pictures import save_picture
+from sigmazero.report.formats import result_row, rich_table
+from sigmazero.report.pages.page import make_page
+from sigmazero.report.pages.render import save_page
+from sigmazero.report.runs import Clean, by_cost, load, table_ks
 from sigmazero.store.store import Store, WriterLock
 
 BESIDE = ("sigma-zero", "fmn", "vfga")
@@ -122,7 +120,8 @@ def show(cells: list[Cell], store: Store, rows: Rows, out: Path, steps: int, cle
     save_picture(picture, results[first], rows.images, rows.labels, title=f"{first} {against}", attack=first)
     save_page(page, make_page(store, clean))
     console.say(f"{', '.join(others)} and {last} {against}", style="bold")
-    table = [{"attack": name, **run_row(result, rows.labels)} for name, result in results.items()]
+    ks = table_ks(load(store))
+    table = [{"attack": name, **result_row(result, rows.labels, ks)} for name, result in results.items()]
     console.out().print(rich_table(table, down=True))
     console.show_path(picture)
     console.show_path(page)
@@ -133,12 +132,13 @@ def show_table(cells: list[Cell], store: Store, rows: Rows, out: Path, steps: in
     """Make the page, and print the figures of all networks and attacks and the first changes in words."""
     page, first = out / "report.html", cells[0].info
     save_page(page, make_page(store, clean))
-    sites, costs = len(named_sites(first)), site_costs(first)
-    figures = fitting_ks(rows.images.shape[1:], sites), () if costs is None else fitting_costs(costs)
+    runs = load(store)
+    ks, priced = table_ks(runs), by_cost(runs)
+    costs = table_ks(priced) if priced else ()
     results = [store.facts(cell.info.key).to_result(rows.images, cell.info) for cell in cells]
     console.say(f"{len(rows)} people of a census, {steps} steps", style="bold")
     table = [
-        {"network": cell.info.model, "attack": cell.info.attack, **run_row(result, rows.labels, *figures)}
+        {"network": cell.info.model, "attack": cell.info.attack, **result_row(result, rows.labels, ks, costs)}
         for cell, result in zip(cells, results, strict=True)
     ]
     console.out().print(rich_table(table, down=True))

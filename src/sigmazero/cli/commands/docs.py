@@ -16,7 +16,7 @@ from sigmazero.cli.console import show_path, tell
 from sigmazero.core.attack import Attack
 from sigmazero.core.files import replacing
 from sigmazero.core.findings import CODES
-from sigmazero.report.tables.text import markdown
+from sigmazero.report.formats import markdown
 
 MADE = "<!-- Made by `make docs`. Change the code, not this page. -->"
 

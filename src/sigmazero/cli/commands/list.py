@@ -9,7 +9,7 @@ from sigmazero.attacks.registry import idea, parameter_rows
 from sigmazero.cli.catalogue import WORDS, attack_rows, dataset_rows, model_rows, without
 from sigmazero.cli.console import out, say
 from sigmazero.core.model import ABILITIES, Ability
-from sigmazero.report.tables.text import rich_table
+from sigmazero.report.formats import rich_table
 
 app = typer.Typer(no_args_is_help=True)
 AttackWanted = Annotated[str | None, typer.Argument(metavar="[NAME]", help="One attack, to read about it.")]

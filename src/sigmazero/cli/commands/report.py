@@ -1,4 +1,4 @@
-"""`sigmazero report`: a store as the paper's tables and figures."""
+"""`sigmazero report`: a store as the paper's tables and figures, as a page, or beside another store."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,30 +15,26 @@ from sigmazero.bench.paper import usual
 from sigmazero.cli import options
 from sigmazero.cli.console import Screen, pour, show_path, tell
 from sigmazero.cli.console import out as console
-from sigmazero.cli.fitting import WIDE, fits, show_rows
+from sigmazero.cli.fitting import WIDE, show_rows
 from sigmazero.cli.report_figures import chosen, with_figures, write_figures
 from sigmazero.cli.report_page import SampleCount, is_page, refuse_for_page, say_untrusted
 from sigmazero.cli.report_site import Bundle, More, write_bundle
 from sigmazero.core.files import replacing
 from sigmazero.core.findings import Finding
 from sigmazero.core.messages import visible
-from sigmazero.core.metrics import DEFAULT_KS
-from sigmazero.report import doubts
+from sigmazero.report import compare as comparison
+from sigmazero.report import findings as doubts
+from sigmazero.report import formats, latex, published
+from sigmazero.report import table as tables
 from sigmazero.report.figures import FIGURES
 from sigmazero.report.figures.figure import Figure, Request
-from sigmazero.report.html.page import make_page, save_page
-from sigmazero.report.measure import COST, Measured, load
-from sigmazero.report.measure import fitting as fitting_ks
-from sigmazero.report.measure import over as over_cells
-from sigmazero.report.paper import published
-from sigmazero.report.tables import layout, render
-from sigmazero.report.tables.beside import caution, lines_beside, stacked
-from sigmazero.report.tables.formats import ENDINGS, as_text
-from sigmazero.report.tables.text import rich_table
+from sigmazero.report.pages.page import make_page
+from sigmazero.report.pages.render import save_page
+from sigmazero.report.runs import COST, Run, by_cost, groups, load
 from sigmazero.store.store import Store
 
-FORMATS = {**ENDINGS, ".txt": "terminal"}
-ACROSS = 2
+WRITERS = {"markdown": formats.to_markdown, "csv": formats.to_csv, "latex": latex.to_latex}
+ENDINGS = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".txt": "terminal"}
 
 Table = Annotated[
     str | None, typer.Option("--table", metavar="NAME", help="minimum-norm or fixed-budget; by default what it has.")
@@ -58,10 +54,8 @@ Over = Annotated[
     str, typer.Option("--over", metavar="WHAT", help="Count changes, or what they cost where a space has costs: cost.")
 ]
 Mix = Annotated[bool, typer.Option("--mix", help="Allow what does not compare side by side.")]
-Standalone = Annotated[bool, typer.Option("--standalone", help="With latex: a whole document.")]
 Intervals = Annotated[bool, typer.Option("--intervals", help="Tables with 95 % intervals of rates and medians.")]
-Wide = Annotated[bool, typer.Option("--wide", help="Two models beside each other, as in the paper.")]
-SHOWING = " or ".join(f"--{figure.name}" for figure in FIGURES if figure.inputs)
+SHOWING = " or ".join(f"--{figure.name}" for figure in FIGURES.values() if figure.inputs)
 DataDir = Annotated[
     Path | None, typer.Option("--data-dir", metavar="DIR", help=f"With {SHOWING} or a page: folder with data files.")
 ]
@@ -78,8 +72,6 @@ def report(
     k: Changes = None,
     over: Over = "changes",
     mix: Mix = False,
-    standalone: Standalone = False,
-    wide: Wide = False,
     intervals: Intervals = False,
     data_dir: DataDir = None,
     trust_code: options.TrustCode = False,
@@ -87,46 +79,81 @@ def report(
     samples: SampleCount = None,
     **values: Any,
 ) -> None:
-    """Make tables and figures from a store; nothing is attacked again.
+    """Make tables, figures or a page from a store, or compare two; nothing is attacked again.
 
-    Attacks stand from the least to the most effective, a sample that was not fooled counts as ∞. Of the figures of a
-    run with a budget only its success rate at that budget is known.
+    The strongest attack comes first, and a sample that was not fooled counts as ∞. Of the figures of a run with a
+    budget only its success rate at that budget is known. Two stores are compared sample by sample, before and after.
 
     \b
     Example:
       sigmazero report runs/small.db
       sigmazero report runs/small.db -o report.html
       sigmazero report runs/small.db --intervals --k 5,10,24
+      sigmazero report before.db after.db
       sigmazero report runs/adult.db --over cost --curves curves.pdf
       sigmazero report runs/minimum-norm-1000.db --table minimum-norm --to latex --out table.tex --compare paper
       sigmazero report runs/small.db --curves curves.pdf --log --pareto pareto.svg
-      sigmazero report runs/ablation-components.db --ablation components.md
       sigmazero report runs/visual-comparison.db --pictures pictures.png --rows 4
-      sigmazero report runs/figure-1.db --figure-1 figure-1.pdf
       sigmazero report runs/small.db runs/minimum-norm-1000.db --bundle site/
     """
     given, page, figures = numbers(k, over) or None, is_page(out, to), chosen(values)
     refuse_over(over, page, bundle)
-    refuse_for_page(page, samples, table, standalone)
+    refuse_for_page(page, samples, table)
     refuse_data_dir(data_dir, page, figures)
     refuse_stores([store, *(more or [])], [out, *figures.values()])
     against = None if compare is None else partial(published.compare, usual=usual(), source=compare)
+    if bundle is None and more:
+        compare_stores([store, *more], given, to, out)
+        return
     write_bundle(bundle, [store, *(more or [])], given, mix)
     with Store(store) as opened:
         loader = Loader("cpu", data_dir=data_dir, trust=options.trust(trust_code))
-        cells, clean = counted(load(opened), over), partial(clean_rows, opened, loader=loader)
-        ks = given or (fitting_ks(cells) if cells else DEFAULT_KS)
-        asked = Request(Path(), opened, cells, clean, ks, mix, against, standalone)
-        write_figures(figures, asked, values)
+        runs, clean = counted(load(opened), over), partial(clean_rows, opened, loader=loader)
+        if figures:
+            request = partial(Request, groups(runs, mix), opened, clean, given or ())
+            write_figures(figures, request, values)
+        ks = given or (published.KS if against else None)
         if page and out is not None:
-            say_untrusted(cells, loader.trust)
-            save_page(out, make_page(opened, clean, ks=given, mix=mix, compare=against, limit=samples))
+            say_untrusted(runs, loader.trust)
+            save_page(out, make_page(opened, clean, ks=ks, mix=mix, compare=against, limit=samples))
             show_path(out)
         elif table is not None or not (figures or bundle):
-            made = layout.build(table or fitting(cells), cells, ks, mix)
-            say_left_out(cells, table, doubts.errors(doubts.findings(opened, cells)))
-            made = replace(made, across=ACROSS if wide else 1, intervals=intervals)
-            write_table(made if against is None else against(made), to, out, standalone)
+            made = tables.build(table or (tables.kinds(runs) or ["minimum-norm"])[0], runs, ks, mix)
+            say_left_out(runs, table, doubts.errors(doubts.findings(opened, runs)))
+            made = replace(made, intervals=intervals)
+            write_table(made if against is None else against(made), to, out)
+
+
+def compare_stores(stores: Sequence[Path], ks: Sequence[float] | None, to: str | None, out: Path | None) -> None:
+    """Write what differs between two stores, as a page, as text, or every row as CSV."""
+    if len(stores) > 2:
+        raise ValueError(f"{stores[2]}: two stores are compared; more of them make a site with --bundle DIR")
+    with Store(stores[0]) as first, Store(stores[1]) as second:
+        found = comparison.compare(load(first), load(second), (stores[0].name, stores[1].name), ks)
+    if is_page(out, to) and out is not None:
+        save_page(out, found.to_page())
+        show_path(out)
+        return
+    form = to or ("terminal" if out is None else ENDINGS.get(out.suffix.lower(), ""))
+    if form == "terminal":
+        show_comparison(found)
+    elif form in ("markdown", "csv"):
+        write_text(found.to_markdown() if form == "markdown" else found.to_csv(), out)
+    else:
+        raise ValueError(f"two stores are compared as terminal, markdown, csv or .html, not {to or out}")
+
+
+def show_comparison(found: comparison.Comparison) -> None:
+    """Print the figures before and after, and the rows that changed most."""
+    screen = console()
+    screen.print(f"{visible(found.names[0])} before, {visible(found.names[1])} after", soft_wrap=True)
+    show_rows(found.lines(), ("run", "figure"), screen)
+    for pair in found.pairs:
+        screen.print(visible(f"{comparison.label(pair)}: {found.counts(pair)}"), soft_wrap=True)
+        if rows := comparison.changed_rows(pair):
+            screen.print(formats.rich_table(rows))
+    for line in found.alone:
+        screen.print(visible(line), soft_wrap=True)
 
 
 def numbers(texts: Sequence[str] | None, over: str = "changes") -> list[float]:
@@ -146,10 +173,10 @@ def numbers(texts: Sequence[str] | None, over: str = "changes") -> list[float]:
     return found
 
 
-def counted(cells: Sequence[Measured], what: str) -> list[Measured]:
-    """The cells as --over counts them; refused where none of them has costs."""
-    found = over_cells(cells, what)
-    if cells and not found:
+def counted(runs: list[Run], what: str) -> list[Run]:
+    """The runs as --over counts them; refused where none of them has costs."""
+    found = by_cost(runs) if what == COST else runs
+    if runs and not found:
         raise ValueError("--over cost: no run in the store has a space with costs and no budget; leave it out")
     return found
 
@@ -163,16 +190,11 @@ def refuse_over(over: str, page: bool, bundle: Path | None) -> None:
         raise ValueError(f"--over cost does not go with {what}; leave it out")
 
 
-def fitting(cells: Sequence[Measured]) -> str:
-    """The table that fits the store."""
-    return "fixed-budget" if cells and all(info.budget is not None for info, _ in cells) else "minimum-norm"
-
-
-def say_left_out(cells: Sequence[Measured], table: str | None, found: Sequence[Finding]) -> None:
-    """A store may have both kinds of cells, a table one of them; nor does it show what makes its figures doubtful."""
-    budgeted = sum(info.budget is not None for info, _ in cells)
-    if table is None and 0 < budgeted < len(cells):
-        tell(f"{budgeted} cells with a budget are not in this table; --table fixed-budget shows them")
+def say_left_out(runs: Sequence[Run], table: str | None, found: Sequence[Finding]) -> None:
+    """Say that runs with a budget are in another table, and what makes the figures doubtful."""
+    budgeted = sum(run.budget is not None for run in runs)
+    if table is None and 0 < budgeted < len(runs):
+        tell(f"{budgeted} runs with a budget are not in this table; --table fixed-budget shows them")
     for finding in found:
         tell(f"error: {finding.code}: {finding.title}. {finding.detail}", style="red")
 
@@ -191,23 +213,21 @@ def refuse_stores(stores: Sequence[Path], files: Sequence[Path | None]) -> None:
             raise ValueError(f"{file} is the store itself; name another file")
 
 
-def write_table(made: layout.Layout, to: str | None, path: Path | None, standalone: bool) -> None:
+def write_table(made: tables.Table, to: str | None, path: Path | None) -> None:
     """Print a table or write it, in the format asked for or the one that the file's name tells."""
-    form = to or ("terminal" if path is None else FORMATS.get(path.suffix.lower(), ""))
-    if form not in FORMATS.values():
+    form = to or ("terminal" if path is None else ENDINGS.get(path.suffix.lower(), ""))
+    if form not in ENDINGS.values():
         asked = f"--to {to}" if to else f"--out {path}"
-        endings, formats = ", ".join([".html", *FORMATS]), ", ".join(FORMATS.values())
-        raise ValueError(f"{asked} is no known format; end --out in {endings}, or give --to with one of {formats}")
-    if standalone and form != "latex":
-        raise ValueError(f"--standalone makes a LaTeX document, not {form}; add --to latex")
-    if made.across > 1 and form == "csv":
-        raise ValueError(
-            "--wide puts models beside each other for people; a CSV file has one line per run, leave it out"
-        )
+        endings, known = ", ".join([".html", *ENDINGS]), ", ".join(ENDINGS.values())
+        raise ValueError(f"{asked} is no known format; end --out in {endings}, or give --to with one of {known}")
     if path is None and form == "terminal":
         show_table(made, console())
-        return
-    text = in_format(made, form, standalone)
+    else:
+        write_text(WRITERS[form](made) if form in WRITERS else terminal_text(made), path)
+
+
+def write_text(text: str, path: Path | None) -> None:
+    """Print a text, or write it to a file and print its path."""
     if path is None:
         pour(text)
         return
@@ -216,30 +236,21 @@ def write_table(made: layout.Layout, to: str | None, path: Path | None, standalo
     show_path(path)
 
 
-def in_format(made: layout.Layout, form: str, standalone: bool) -> str:
-    """A table in a format."""
-    if form != "terminal":
-        return as_text(made, form, standalone=standalone)
-    screen = Screen(file=StringIO(), width=WIDE)  # no terminal: a file gets no colours and no broken cells
+def terminal_text(made: tables.Table) -> str:
+    """The table as the terminal shows it, without colours and with every cell on one line."""
+    screen = Screen(file=StringIO(), width=WIDE)
     with screen.capture() as captured:
         show_table(made, screen)
     return captured.get()
 
 
-def show_table(made: layout.Layout, screen: Console) -> None:
-    """Print a table with its caption; beside the paper, a line per figure unless models stand beside each other."""
+def show_table(made: tables.Table, screen: Console) -> None:
+    """Print a table with its caption; beside the paper, a line per figure."""
     screen.print(visible(made.caption), soft_wrap=True)
-    if made.compared and made.across == 1:
-        wide = rich_table(lines_beside(made), left=(*made.words, "figure"))
-        narrow = rich_table(stacked(made), left=("run", "figure"))
-        screen.print(wide if fits(wide, screen) else narrow)
+    if made.compared:
+        screen.print(formats.rich_table(formats.beside_paper(made), left=(*made.words, "figure")))
     else:
-        for table in render.tables(made, after="\n"):
-            if made.across == 1:
-                show_rows(table, made.words, screen)
-            else:
-                screen.print(rich_table(table, left=made.words))
-    caveat = render.QUERIES.capitalize() if made.across == 1 else render.CAVEAT
-    for text in (caveat, caution(made)) if made.compared else ():
+        show_rows(formats.rows(made), made.words, screen)
+    for text in (formats.QUERIES.capitalize(), formats.caution(made)) if made.compared else ():
         if text:
             screen.print(text, soft_wrap=True)

@@ -31,9 +31,9 @@ from sigmazero.cli.plans import (
     trusted,
 )
 from sigmazero.core.findings import Finding
-from sigmazero.report import doubts, measure
-from sigmazero.report.tables.overview import store_rows
-from sigmazero.report.tables.text import LEFT
+from sigmazero.report import findings as doubts
+from sigmazero.report import runs, table
+from sigmazero.report.formats import LEFT, rows
 from sigmazero.store.store import Store
 
 Models = Annotated[
@@ -129,16 +129,16 @@ def show_failed(report: RunSummary, cells: list[Cell]) -> None:
 
 def show_table(store: Store, keys: list[str]) -> list[Finding]:
     """Print the figures of these cells; what makes them doubtful is returned."""
-    cells = measure.load(store, keys)
-    found = doubts.errors(doubts.findings(store, cells))
+    loaded = runs.load(store, keys)
+    found = doubts.errors(doubts.findings(store, loaded))
     try:
-        caption, rows = store_rows(measure.table(cells))
-    except measure.MixtureError as error:
+        made = [table.build(name, loaded) for name in table.kinds(loaded)]
+    except runs.MixtureError as error:
         tell(f"no table: {error}")
         return found
-    if rows:
-        say(caption)
-        show_rows(rows, LEFT, out())
+    for each in made:
+        say(each.caption)
+        show_rows(rows(each), LEFT, out())
     return found
 
 

@@ -7,7 +7,7 @@ import typer
 from sigmazero import data, models
 from sigmazero.cli import options
 from sigmazero.cli.console import out, say
-from sigmazero.report.tables.text import rich_table
+from sigmazero.report.formats import rich_table
 from sigmazero.truth.ablation import Blank
 from sigmazero.truth.ablation import smooth as certified
 from sigmazero.truth.smoothed import Smoothed

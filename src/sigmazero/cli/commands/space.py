@@ -14,8 +14,8 @@ from sigmazero.cli.results import show_findings
 from sigmazero.data.table import draft as draft_table
 from sigmazero.data.table import has_text, is_table, notes_of
 from sigmazero.models.doctor import examine_space
+from sigmazero.report.formats import rich_table
 from sigmazero.report.spaces import plain, sites_of
-from sigmazero.report.tables.text import rich_table
 from sigmazero.spaces.space import DIRECTIONS, Columns, Space
 
 app = typer.Typer(no_args_is_help=True)

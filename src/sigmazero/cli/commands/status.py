@@ -13,8 +13,8 @@ from sigmazero.bench.plan import read_plan
 from sigmazero.cli import options
 from sigmazero.cli.console import out, say, tell
 from sigmazero.cli.plans import PlanPrecision, PlanStore, Trial, show_missing, store_path, trusted
+from sigmazero.report.formats import LEFT, rich_table
 from sigmazero.report.status import duration, running, status_rows, time_left
-from sigmazero.report.tables.text import LEFT, rich_table
 from sigmazero.store.store import CellStatus, Store
 
 

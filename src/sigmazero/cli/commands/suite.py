@@ -6,7 +6,7 @@ import typer
 
 from sigmazero.cli import options
 from sigmazero.cli.console import out, say, tell
-from sigmazero.report.tables.text import rich_table
+from sigmazero.report.formats import rich_table
 from sigmazero.truth import suite as exact
 from sigmazero.truth.digits import NAMES
 

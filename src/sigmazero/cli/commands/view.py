@@ -10,8 +10,8 @@ import typer
 from sigmazero.bench.loader import Loader, clean_rows
 from sigmazero.cli import options
 from sigmazero.cli.console import say, tell
-from sigmazero.report.html.page import make_page
-from sigmazero.report.html.serve import LiveServer
+from sigmazero.report.pages.page import make_page
+from sigmazero.report.pages.serve import LiveServer
 from sigmazero.store.store import Store
 
 Port = Annotated[

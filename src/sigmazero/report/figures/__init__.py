@@ -1,23 +1,8 @@
-"""The figures of a store as pictures: one file each, and one line each in the list below."""
+"""Draw figures of a store with matplotlib, as files; each is a function, registered under its name."""
 
 from importlib import import_module
 
-from sigmazero.report.figures.figure import Figure
+from sigmazero.report.figures.figure import FIGURES as FIGURES
 
-FIGURES: tuple[Figure, ...] = tuple(
-    import_module(f"sigmazero.report.figures.{name}").FIGURE
-    for name in (
-        "curves",
-        "pareto",
-        "ablation",
-        "gallery",
-        "figure_one",
-        "histogram",
-        "classes",
-        "heat",
-        "effort",
-        "agreement",
-        "transfer",
-        "path",
-    )
-)
+for _module in ("curves", "pareto", "pictures", "grids"):
+    import_module(f"sigmazero.report.figures.{_module}")

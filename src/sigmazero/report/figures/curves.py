@@ -1,233 +1,108 @@
-"""Success rate against the number of changes, a panel per model; and what other figures need to make such panels."""
+"""Draw the success rate against the number of changes, a panel per model."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
-from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from sigmazero.core import metrics
 from sigmazero.core.metrics import Floats
-from sigmazero.report import measure
-from sigmazero.report.figures import style, window
-from sigmazero.report.figures.figure import Figure, Option
+from sigmazero.report.figures import style
+from sigmazero.report.figures.figure import Option, Request, figure
 from sigmazero.report.intervals import wilson
-from sigmazero.report.measure import Measured
-from sigmazero.report.optimality import curve, envelope
-from sigmazero.report.proved import both_ends
-from sigmazero.report.tables.layout import identity
-from sigmazero.store.facts import CellInfo, Facts
+from sigmazero.report.runs import COST, Group, Run, band
 
-VARYING = ("steps", "seed", "precision", "version", "space")
-BAND = (
+NOTE = (
     "Shares are of all n samples. The band is the 95 % interval (Wilson) of the strongest attack; bars are such, too."
 )
-PROVED = "at most, proved"
-GAP = "\nHatched: what is neither fooled nor proved to stay right; the truth for these samples lies there."
+GAP = "\nHatched: what is neither fooled nor proved to stay correct; the truth for these samples lies there."
+BEST, PROVED = "best of all", "at most, proved"
 
 
-def panels(cells: Sequence[Measured], mix: bool = False) -> list[list[Measured]]:
-    """The cells of each model (on the same rows, with the same goal) together; mixtures are refused as in tables."""
-    if not cells:
-        raise ValueError("the store has no samples yet; run a plan into it first")
-    if not mix:
-        measure.refuse_mixture([info for info, _ in cells])
-    groups: dict[tuple[str, ...], list[Measured]] = {}
-    for info, facts in cells:
-        groups.setdefault(tuple(identity(info)), []).append((info, facts))
-    return list(groups.values())
+@figure(
+    "curves",
+    "Success rate over the number of changes per model, as .pdf, .svg or .png.",
+    Option("log", "With --curves: a logarithmic k.", bool),
+    Option("until", "With --curves: the k at which the axis ends; by default where most attacks are seen well."),
+)
+def draw_curves(request: Request) -> Any:
+    """Draw the curves of a request."""
+    return draw(request.groups, log=bool(request.options.get("log")), until=request.options.get("until"))
 
 
-def draw_curves(cells: Sequence[Measured], *, log: bool = False, mix: bool = False, until: int | None = None) -> Any:
-    """Per model, ASR over k for each attack, the 95 % band of the strongest, and the best of all attacks per sample.
+def draw(groups: Sequence[Group], *, log: bool = False, until: int | None = None) -> Any:
+    """Draw per group the curve of each attack, the band of the strongest, and the best of all attacks per sample.
 
-    A run with a budget tells the rate at its budget alone, so it is a point with a bar. The axis ends at `until`, or
-    where most attacks are seen well; what is cut off is marked and said. A logarithmic axis has room for all.
+    A run with a budget gives the rate at its budget alone, so it is a point with a bar. The axis ends at `until`, by
+    default at `Group.end`; a logarithmic axis has room for all.
     """
     if until is not None and until < 1:
         raise ValueError(f"until={until}: give 1 or more changes")
-    groups = panels(cells, mix)
-    figure, axes = style.grid(len(groups))
-    for axis, group, title in zip(axes, groups, panel_titles(groups), strict=True):
-        found, least = _panel(group)
-        end = float(until) if until else window.last([*found.values()], least)
-        if not log and not until:
-            end = window.sensible_end([*found.values()], least)
-        _draw(axis, group, found, end)
-        if log:
-            # Inputs that are wrong already have 0 changes, so 0 needs a place on the axis.
-            axis.set_xscale("symlog", linthresh=1, linscale=0.3)
-            axis.xaxis.set_major_formatter("{x:g}")
-        elif group[0][0].unit != measure.COST:
-            axis.xaxis.get_major_locator().set_params(integer=True)
-        beyond = style.plain(window.said(window.cut(found, end), end, measure.word(group[0][0].unit)))
-        axis.set(xlim=(0, end), ylim=(0, 101), ylabel="attack success rate, %")
-        axis.set_title(style.plain(f"{title}, {counted(group)}"), fontsize=11)
-        axis.set_xlabel("\n".join([measure.axis(group[0][0].unit), *textwrap.wrap(beyond, 70)]))
-        style.legend(axis)
-        style.tidy(axis)
-    gaps = any(truth_between(group) is not None for group in groups)
-    figure.supxlabel(BAND + (GAP if gaps else ""), fontsize=7, color="#555555")
-    return figure
+    drawn, axes = style.grid(len(groups))
+    for axis, group in zip(axes, groups, strict=True):
+        _panel(axis, group, log, until)
+    gaps = any(group.lower is not None for group in groups)
+    drawn.supxlabel(NOTE + (GAP if gaps else ""), fontsize=7, color="#555555")
+    return drawn
 
 
-def _panel(group: Sequence[Measured]) -> tuple[dict[str, Floats], float]:
-    """The changes of the runs without a budget, by their names and from the strongest on, and the largest budget."""
-    free = [(info, facts) for info, facts in group if info.budget is None]
-    called = names([info for info, _ in group])
-    found = {called[info.key]: measure.changes(facts, info.unit) for info, facts in free}
-    least = max([1.0, *(float(info.budget) for info, _ in group if info.budget is not None)])
-    end = window.sensible_end([*found.values()], least)
-    return dict(sorted(found.items(), key=lambda one: window.weakness(one[1], end))), least
+def _panel(axis: Any, group: Group, log: bool, until: int | None) -> None:
+    last = max([1.0, *(float(run.changes[np.isfinite(run.changes)].max(initial=0)) for run in group.free)])
+    end = float(until) if until else 1.05 * last if log else group.end
+    for run in group.free:
+        strongest = run is group.strongest
+        colour, dash = style.colour(run.info.attack), style.dash(run.info.attack)
+        step(axis, run.changes, end, label=style.plain(run.name), color=colour, linestyle=dash, shade=0.2 * strongest)
+        if (run.changes[np.isfinite(run.changes)] > end).any():
+            axis.plot([end], [100 * metrics.asr(run.changes, end)], ">", color=colour, clip_on=False)
+    _points(axis, group.fixed)
+    if len(group.pool) > 1 and group.free:
+        step(axis, group.best.changes, end, label=BEST, color=style.BEST, linestyle=":", linewidth=1.4)
+    if group.lower is not None:
+        _gap(axis, group.best.changes, group.lower, end)
+    if log:
+        axis.set_xscale("symlog", linthresh=1, linscale=0.3)  # samples that are wrong already need 0 changes
+        axis.xaxis.set_major_formatter("{x:g}")
+    elif group.unit != COST:
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.set(xlim=(0, end), ylim=(0, 101), ylabel="attack success rate, %")
+    axis.set_title(style.plain(f"{group.title}, {group.count}"), fontsize=11)
+    axis.set_xlabel("cost of all changes, at most" if group.unit == COST else f"k, {group.unit}s changed at most")
+    style.legend(axis)
+    style.tidy(axis)
 
 
-def counted(group: Sequence[Measured]) -> str:
-    """How many samples the runs of a panel have.
-
-    >>> counted([])
-    'n = 0'
-    """
-    sizes = sorted({len(facts) for _, facts in group}) or [0]
-    return f"n = {sizes[0]}" if len(sizes) == 1 else f"n = {sizes[0]} to {sizes[-1]}"
-
-
-def _draw(axis: Any, group: Sequence[Measured], found: dict[str, Floats], end: float) -> None:
-    called = names([info for info, _ in group])
-    infos = {called[info.key]: info for info, _ in group}
-    first = window.leader(found, end)
-    for name, l0 in found.items():
-        _line(axis, infos[name], l0, end, style.plain(name), banded=name == first)
-    _points(axis, [cell for cell in group if cell[0].budget is not None], labels([info for info, _ in group]))
-    _envelope(axis, [cell for cell in group if cell[0].budget is None], end)
-    _gap(axis, group, end)
-
-
-def labels(infos: Sequence[CellInfo]) -> dict[str, str]:
-    """What a figure calls each cell of a panel."""
-    return {key: style.plain(name) for key, name in names(infos).items()}
-
-
-def names(infos: Sequence[CellInfo]) -> dict[str, str]:
-    """What to call each cell of a panel: its attack, and what sets it apart from others of that name."""
-    named = {}
-    for info in infos:
-        same = [other for other in infos if (other.attack, other.budget) == (info.attack, info.budget)]
-        differ = [name for name in VARYING if len({getattr(other, name) for other in same}) > 1]
-        named[info.key] = ", ".join([info.attack, *(f"{name} {getattr(info, name)}" for name in differ)])
-    return named
-
-
-def band(l0: Any) -> tuple[Any, Any, Any, Any]:
-    """The k where the rate jumps, the rate from there on, and the ends of its interval by Wilson; all in percent."""
-    ks, rates = curve(l0)
-    ends = np.array([wilson(round(rate * len(l0)), len(l0)) for rate in rates])
-    return ks, 100 * rates, 100 * ends[:, 0], 100 * ends[:, 1]
-
-
-def _line(axis: Any, info: CellInfo, l0: Any, end: float, label: str, *, banded: bool) -> None:
-    colour, dash = style.colour(info.attack), style.dash(info.attack)
-    whole = band(l0)
-    ks, rate, low, high = (each[whole[0] <= end] for each in whole)
+def step(axis: Any, changes: Floats, end: float, *, shade: float = 0.0, **look: Any) -> Any:
+    """Draw the share of samples fooled over k up to `end`, with its 95 % band where `shade` is above 0."""
+    ks, *shares = band(changes)
+    inside = ks <= end
     # The last value is repeated at the right edge: up to there the rate stays the same.
-    ks, rate, low, high = np.append(ks, end), *(np.append(each, each[-1]) for each in (rate, low, high))
-    if banded:
-        axis.fill_between(ks, low, high, step="post", color=colour, alpha=0.2, linewidth=0)
-    axis.step(
-        ks, rate, where="post", color=colour, linestyle=dash, linewidth=1.6, label=label, zorder=3 if banded else 2
-    )
-    if window.cut({label: l0}, end):
-        axis.plot([end], [rate[-1]], ">", color=colour, markersize=6, clip_on=False, zorder=4)
+    ks, (rate, low, high) = np.append(ks[inside], end), (100 * np.append(s[inside], s[inside][-1]) for s in shares)
+    (line,) = axis.step(ks, rate, where="post", **{"linewidth": 1.6, **look})
+    if shade:
+        axis.fill_between(ks, low, high, step="post", color=line.get_color(), alpha=shade, linewidth=0)
+    return line
 
 
-def _points(axis: Any, cells: Sequence[Measured], names: dict[str, str]) -> None:
-    rows: dict[str, list[tuple[float, ...]]] = {}
-    colours = {names[info.key]: style.colour(info.attack) for info, _ in cells}
-    for info, facts in cells:
-        k = float(info.budget or 0)
-        l0 = measure.changes(facts, info.unit)
-        rate = metrics.asr(l0, k)
-        low, high = wilson(round(rate * len(l0)), len(l0))
-        rows.setdefault(names[info.key], []).append((k, 100 * rate, 100 * (rate - low), 100 * (high - rate)))
-    for label, points in rows.items():
-        ks, rates, below, above = np.array(sorted(points)).T
-        # Rounding may put the end of an interval just inside the rate, and a bar cannot be negative.
-        bars = np.maximum([below, above], 0)
-        axis.errorbar(ks, rates, bars, color=colours[label], fmt="o", markersize=4, capsize=2, label=f"{label} at k")
+def _points(axis: Any, runs: Sequence[Run]) -> None:
+    for name in dict.fromkeys(run.name for run in runs):
+        same = sorted((run for run in runs if run.name == name), key=lambda run: run.budget or 0)
+        ks = [float(run.budget or 0) for run in same]
+        rates = np.array([metrics.asr(run.changes, k) for run, k in zip(same, ks, strict=True)])
+        ends = [wilson(round(rate * len(run)), len(run)) for run, rate in zip(same, rates, strict=True)]
+        low, high = np.array(ends).T
+        bars = 100 * np.maximum([rates - low, high - rates], 0)  # rounding may make one negative
+        colour = style.colour(same[0].info.attack)
+        axis.errorbar(
+            ks, 100 * rates, bars, color=colour, fmt="o", markersize=4, capsize=2, label=style.plain(f"{name} at k")
+        )
 
 
-def best_of_all(free: Sequence[Measured]) -> tuple[str, Any] | None:
-    """A name for the best of two or more attacks, and its l0 per sample, over the rows that all of them have."""
-    if len(free) < 2:
-        return None
-    common = reduce(np.intersect1d, [facts.row for _, facts in free])
-    if not len(common):
-        return None
-    pool: list[Facts] = [facts.take(np.isin(facts.row, common)) for _, facts in free]
-    some = "" if all(len(facts) == len(common) for _, facts in free) else f" ({len(common)} rows all have)"
-    return f"best of all{some}", envelope(pool, free[0][0].unit).l0
-
-
-def _envelope(axis: Any, free: Sequence[Measured], end: float) -> None:
-    found = best_of_all(free)
-    if found is None:
-        return
-    label, l0 = found
-    ks, rates = curve(l0)
-    ks, rates = ks[ks <= end], 100 * rates[ks <= end]
-    axis.step(
-        np.append(ks, end),
-        np.append(rates, rates[-1]),
-        where="post",
-        color=style.BEST,
-        linestyle=":",
-        linewidth=1.4,
-        label=label,
-        zorder=4,
-    )
-
-
-def truth_between(group: Sequence[Measured]) -> tuple[Floats, Floats] | None:
-    """Per sample the fewest changes found by the runs of a panel and those proved to be needed, if any are proved."""
-    free = [cell for cell in group if cell[0].budget is None] or list(group)
-    return both_ends(free, [measure.changes(facts, info.unit) for info, facts in free])
-
-
-def _gap(axis: Any, group: Sequence[Measured], end: float) -> None:
-    """The shares between what attacks fool and what may fall at most, by what is proved."""
-    found = truth_between(group)
-    if found is None:
-        return
-    ks = np.unique(np.concatenate([[0.0, end], *(each[each <= end] for each in found)]))
-    below, above = (100 * np.array([metrics.asr(each, k) for k in ks]) for each in found)
+def _gap(axis: Any, found: Floats, least: Floats, end: float) -> None:
+    """Hatch what lies between what attacks fool and what may fall at most, by what is proved."""
+    ks = np.unique(np.concatenate([[0.0, end], *(each[each <= end] for each in (found, least))]))
+    below, above = (100 * np.array([metrics.asr(each, k) for k in ks]) for each in (found, least))
     axis.fill_between(ks, below, above, step="post", facecolor="none", edgecolor=style.GAP, hatch="////", linewidth=0)
     axis.step(ks, above, where="post", color=style.GAP, linestyle="-.", linewidth=1.2, label=PROVED, zorder=1)
-
-
-def panel_titles(groups: Sequence[Sequence[Measured]]) -> list[str]:
-    """The titles of panels; where two would be the same, what may change tells them apart."""
-    plain = [panel_title(group[0][0]) for group in groups]
-    return [
-        f"{title}, space {group[0][0].space}" if plain.count(title) > 1 else title
-        for title, group in zip(plain, groups, strict=True)
-    ]
-
-
-def panel_title(info: CellInfo) -> str:
-    """The model and the data of a panel, and the goal unless it is the usual one."""
-    return f"{info.model} on {info.dataset}" + ("" if info.goal == "untargeted" else f", {info.goal}")
-
-
-FIGURE = Figure(
-    "curves",
-    "ASR against k per model, as .pdf, .svg or .png.",
-    lambda request: draw_curves(
-        request.cells, log=bool(request.options.get("log")), mix=request.mix, until=request.options.get("until")
-    ),
-    options=(
-        Option("log", "With --curves: a logarithmic k.", bool),
-        Option("until", "With --curves: the k at which the axis ends; by default where most attacks are seen well."),
-    ),
-)

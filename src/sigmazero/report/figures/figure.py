@@ -1,48 +1,38 @@
-"""What a figure is: a name, which is its option on the command line, and a function that draws it from a store."""
+"""Register figures: a function from a request to a matplotlib figure, with a name that is its option."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from sigmazero.core.files import replacing
-from sigmazero.core.metrics import DEFAULT_KS
 from sigmazero.report.figures import style
-from sigmazero.report.inputs import Clean
-from sigmazero.report.measure import Measured
-from sigmazero.report.tables.layout import Layout
+from sigmazero.report.runs import Clean, Group
 from sigmazero.store.store import Store
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a figure is drawn from, and into which file.
+    """Hold what a figure is drawn from.
 
-    cells       the cells of the store that have samples, without perturbations
-    clean       gives the clean inputs of a cell
-    ks          numbers of changes to give success rates at
-    mix         allow what does not compare side by side
-    compare     puts the figures of the paper beside those of a table; None if not asked for
-    standalone  make LaTeX a whole document
-    options     the values of the figure's own options, by name
+    groups   the runs of the store, by model and question
+    store    where they come from
+    clean    gives the clean inputs of a cell
+    ks       numbers of changes to give success rates at
+    options  the values of the figure's own options, by name
     """
 
-    path: Path
+    groups: Sequence[Group]
     store: Store
-    cells: Sequence[Measured]
     clean: Clean
-    ks: Sequence[float] = DEFAULT_KS
-    mix: bool = False
-    compare: Callable[[Layout], Layout] | None = None
-    standalone: bool = False
+    ks: Sequence[float] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Option:
-    """An option of one figure alone: a whole number or, with `kind` bool, a switch."""
+    """An option of one figure: a whole number or, with `kind` bool, a switch."""
 
     name: str
     help: str
@@ -50,7 +40,7 @@ class Option:
 
     @property
     def default(self) -> bool | None:
-        """Its value where it is not given."""
+        """Return its value where it is not given."""
         return False if self.kind is bool else None
 
 
@@ -59,28 +49,41 @@ class Figure:
     """A figure of a store.
 
     name     of its option, which takes a file
-    help     what the option says of itself
-    draw     makes a matplotlib figure, or the text or the bytes of a file; or several, by their paths
-    formats  how the file's name may end
+    help     what the option says about it
+    draw     makes a matplotlib figure, or several by what sets their file names apart
     inputs   whether it shows clean inputs
     """
 
     name: str
     help: str
     draw: Callable[[Request], Any]
-    formats: tuple[str, ...] = style.FORMATS
     options: tuple[Option, ...] = ()
     inputs: bool = False
 
-    def write(self, request: Request) -> list[Path]:
-        """Draw all of it, then write it; the paths of the files."""
-        style.known(request.path, self.formats)
+    def write(self, request: Request, path: Path) -> list[Path]:
+        """Draw the figure, then write it; return the paths of its files."""
+        style.file_format(path)
         drawn = self.draw(request)
-        files: Mapping[Path, Any] = drawn if isinstance(drawn, Mapping) else {request.path: drawn}
-        for path, one in files.items():
-            if isinstance(one, str | bytes):
-                with replacing(path) as part:
-                    part.write_bytes(one.encode() if isinstance(one, str) else one)
-            else:
-                style.save(one, path)
-        return list(files)
+        files = drawn if isinstance(drawn, Mapping) else {"": drawn}
+        written = {
+            path.with_name(f"{path.stem}{'-' * bool(name)}{name}{path.suffix}"): one for name, one in files.items()
+        }
+        for file, one in written.items():
+            style.save(one, file)
+        return [*written]
+
+
+FIGURES: dict[str, Figure] = {}
+Draw = TypeVar("Draw", bound=Callable[[Request], Any])
+
+
+def figure(name: str, help: str, *options: Option, inputs: bool = False) -> Callable[[Draw], Draw]:
+    """Register a function that draws a figure under a name, which becomes its option on the command line."""
+
+    def register(draw: Draw) -> Draw:
+        if name in FIGURES:
+            raise ValueError(f"there is a figure {name!r} already; choose another name")
+        FIGURES[name] = Figure(name, help, draw, options, inputs)
+        return draw
+
+    return register

@@ -1,4 +1,4 @@
-"""How figures look: one colour per attack everywhere, and files that are the same for the same numbers.
+"""Give figures one look: one colour per attack everywhere, and a few helpers for matplotlib.
 
 The colours are those of Okabe and Ito and of Tol, chosen to stay apart for colour-blind readers; dashes help where
 there are more attacks than colours.
@@ -54,13 +54,10 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (5, 1, 1, 1)))
 BEST = "#000000"
 GAP = "#767676"  # between what attacks fool and what is proved not to fall
 FORMATS = ("pdf", "svg", "png")
-# Dates and random names would make two files of one figure differ; type 42 fonts are what journals take.
-DATELESS: dict[str, dict[str, None]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}
-SETTINGS = {"svg.hashsalt": "sigmazero", "pdf.fonttype": 42, "svg.fonttype": "path"}
 
 
 def colour(attack: str) -> str:
-    """The colour of an attack; its variants share it, and an unknown name always gets the same one.
+    """Return the colour of an attack; its variants share it, and an unknown name always gets the same one.
 
     >>> colour("fmn"), colour("ead-paper") == colour("ead"), colour("mine") == colour("mine")
     ('#0072B2', True, True)
@@ -83,20 +80,8 @@ def css_dash(attack: str) -> str:
     return "" if isinstance(found, str) else " ".join(f"{2 * length:g}" for length in found[1])
 
 
-def known_colour(label: str | None) -> str | None:
-    """The colour of a label that is an attack's name, or begins with one; None of any other.
-
-    >>> known_colour("sigma-zero, steps 100"), known_colour("my run")
-    ('#D55E00', None)
-    """
-    first = (label or "").split(",")[0].split(" ")[0]
-    for end in VARIANTS:
-        first = first.removesuffix(end)
-    return COLOURS.get(first)
-
-
 def dash(attack: str) -> Any:
-    """The line of an attack: solid for a known one, otherwise dashed in a way that belongs to its name."""
+    """Return the line of an attack: solid for a known one, otherwise dashed in a way that belongs to its name."""
     return DASHES[0] if attack in COLOURS else DASHES[1 + _number(attack) % (len(DASHES) - 1)]
 
 
@@ -106,7 +91,7 @@ def _number(name: str) -> int:
 
 
 def plain(text: str) -> str:
-    r"""A text that matplotlib shows as it is: dollars would make it a formula, and a first underscore hides a label.
+    r"""Escape a text for matplotlib: dollars would make it a formula, and a first underscore hides a label.
 
     >>> plain("a$b"), plain("_c")
     ('a\\$b', ' _c')
@@ -114,16 +99,16 @@ def plain(text: str) -> str:
     return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
 
 
-def known(path: Path, kinds: tuple[str, ...] = FORMATS) -> str:
-    """The format that the end of a file's name asks for."""
+def file_format(path: Path) -> str:
+    """Return the format that the end of a file's name asks for."""
     kind = path.suffix.lower().removeprefix(".")
-    if kind not in kinds:
-        raise ValueError(f"{path}: end the name in one of .{', .'.join(kinds)}")
+    if kind not in FORMATS:
+        raise ValueError(f"{path}: end the name in one of .{', .'.join(FORMATS)}")
     return kind
 
 
 def figure(width: float, height: float) -> Any:
-    """An empty figure in inches; matplotlib is loaded here and no sooner."""
+    """Return an empty figure in inches; matplotlib is loaded here and no sooner."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -135,33 +120,12 @@ def save(made: Any, path: Path) -> None:
     """Write a figure as PDF, SVG or PNG, whole or not at all."""
     from matplotlib import rc_context
 
-    kind = known(path)
-    _settle(made)
-    with replacing(path) as part, rc_context(SETTINGS):
-        made.savefig(part, format=kind, dpi=200, metadata=DATELESS[kind])
-
-
-def _settle(made: Any) -> None:
-    """Give everything the place that the layout found, rounded: its last digits are not the same every time."""
-    if made.get_layout_engine() is None:
-        return
-    made.draw_without_rendering()
-    held = [(axis, axis.get_position()) for axis in made.axes]
-    made.set_layout_engine("none")
-    for part in made.subfigs:
-        part._redo_transform_rel_fig(_rounded(part.bbox_relative))
-    for axis, place in held:
-        axis.set_position(_rounded(place))
-
-
-def _rounded(box: Any) -> Any:
-    from matplotlib.transforms import Bbox
-
-    return Bbox(box.get_points().round(5))
+    with replacing(path) as part, rc_context({"pdf.fonttype": 42}):  # fonts that journals take
+        made.savefig(part, format=file_format(path), dpi=200)
 
 
 def grid(panels: int, width: float = 5.2, height: float = 3.6) -> tuple[Any, list[Any]]:
-    """A figure with so many axes, up to three beside each other."""
+    """Return a figure and its axes, one per panel, up to three side by side."""
     across = min(panels, 3)
     down = -(-panels // across)
     made = figure(width * across, height * down)
@@ -169,23 +133,23 @@ def grid(panels: int, width: float = 5.2, height: float = 3.6) -> tuple[Any, lis
 
 
 def tidy(axis: Any) -> None:
-    """A light grid, and no frame at the top and at the right."""
+    """Give an axis a light grid, and no frame at the top and at the right."""
     axis.grid(alpha=0.3)
     axis.spines[["top", "right"]].set_visible(False)
 
 
 def change_patches() -> list[Any]:
-    """The two colours of changes with what they mean, for a legend."""
+    """Return the two colours of changes with what they mean, for a legend."""
     from matplotlib.patches import Patch
 
     return [Patch(color=MORE, label="more: the value rose"), Patch(color=LESS, label="less: the value fell")]
 
 
 def change_key(figure: Any, loc: str = "outside lower left") -> None:
-    """What the two colours of changes mean."""
+    """Explain the two colours of changes."""
     figure.legend(handles=change_patches(), loc=loc, ncols=2, fontsize=8, frameon=False, handlelength=1.0)
 
 
 def legend(axis: Any) -> None:
-    """The names beside the figure, where they cover nothing."""
+    """Put the names beside the axis, where they cover nothing."""
     axis.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)

@@ -21,7 +21,7 @@ from sigmazero.report.latex import to_latex
 from sigmazero.report.pages import samples
 from sigmazero.report.pages.curve import BEST, PROVED, group_chart
 from sigmazero.report.pages.render import Cell, Column, PageTable, render
-from sigmazero.report.runs import COST, Group, Run, by_cost, groups, load, proved_ks, table_ks
+from sigmazero.report.runs import COST, Clean, Group, Run, by_cost, groups, load, proved_ks, table_ks
 from sigmazero.report.status import duration
 from sigmazero.store.store import CellStatus, Store
 
@@ -46,7 +46,7 @@ SOFTWARE = {
 
 def make_page(
     store: Store,
-    clean: samples.Clean,
+    clean: Clean,
     *,
     ks: Sequence[float] | None = None,
     mix: bool = False,
@@ -85,7 +85,9 @@ def make_page(
         charts=charts,
         sample_notes=packed.notes,
         pictures=any("images" in each for each in packed.data["sets"]),
-        transfer=[_grid(each, f"transfer-{at}", each.title) for at, each in enumerate(analysis.transfer(store, runs))],
+        transfer=[
+            _grid(each, f"transfer-{at}", each.title, "model") for at, each in enumerate(analysis.transfer(store, runs))
+        ],
         details=[_details(group, at, maps) for at, group in enumerate(found)],
         findings=notes,
         examined=bool(store.findings()),
@@ -258,10 +260,10 @@ def _details(group: Group, place: int, maps: dict[str, Any]) -> dict[str, Any]:
     confusion = analysis.confusion(run)
     left = f"; {confusion.left_out} rarer classes are left out" if confusion.left_out else ""
     caption = f"Which class (across) the examples of each class (down) are taken for, in %, by {run.name}{left}"
-    made["confusion"] = _grid(confusion, f"confusion-{place}", caption) if len(confusion.rows) else None
+    made["confusion"] = _grid(confusion, f"confusion-{place}", caption, "class") if len(confusion.rows) else None
     wins = analysis.wins(group)
     caption = "On which share of the samples the attack in the row needs fewer changes than the one in the column, in %"
-    made["wins"] = _grid(wins, f"wins-{place}", caption) if len(wins.rows) > 1 else None
+    made["wins"] = _grid(wins, f"wins-{place}", caption, "attack") if len(wins.rows) > 1 else None
     made["maps"] = [*_maps(group, place, maps)]
     made["features"] = _features(group, place) if spaces.is_table(run.info) else None
     return made
@@ -291,7 +293,7 @@ def _classes(run: Run, place: int) -> PageTable:
     )
 
 
-def _grid(grid: analysis.Grid, name: str, caption: str) -> PageTable:
+def _grid(grid: analysis.Grid, name: str, caption: str, heading: str) -> PageTable:
     """Return shares as a table whose cells are as dark as they are large."""
     rows = [
         [
@@ -300,7 +302,7 @@ def _grid(grid: analysis.Grid, name: str, caption: str) -> PageTable:
         ]
         for label, shares in zip(grid.rows, grid.shares.tolist(), strict=True)
     ]
-    return PageTable(name, caption, [Column(""), *(Column(head, True) for head in grid.columns)], rows)
+    return PageTable(name, caption, [Column(heading), *(Column(head, True) for head in grid.columns)], rows)
 
 
 def _maps(group: Group, place: int, maps: dict[str, Any]) -> Iterator[dict[str, str]]:

@@ -33,6 +33,7 @@ const copy = async (text, what) => {
   }
   announce(`Copied ${what}`);
 };
+if (window.parent !== window) document.body.className = "framed"; // the page around it has the name
 addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((fold) => { fold.open = true; }));
 
 // Tables --------------------------------------------------------------------------------------------------------------
@@ -288,7 +289,8 @@ for (const holder of document.querySelectorAll("[data-samples]")) {
     show(Number(row));
   };
   const again = () => { page = 0; list(); draw(); };
-  for (const control of [choice, order, query]) control.addEventListener("input", again);
+  for (const control of [choice, order]) control.addEventListener("change", again);
+  query.addEventListener("input", again);
   const label = (text, control) => make("label", {}, `${text} `, control);
   holder.append(make("div", { className: "tools" }, ...(groups.length > 1 ? [label("Model", choice)] : []), label("Order", order), label("Class or row", query), previous, output, next), detail, gallery);
   addEventListener("hashchange", follow);

@@ -6,18 +6,18 @@ Values are rounded to 8 bits; which features changed is exact.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from sigmazero.core.metrics import Outcome
 from sigmazero.report import spaces
+from sigmazero.report.figures.pictures import is_image
 from sigmazero.report.pages.curve import colour
-from sigmazero.report.runs import Group, Run
+from sigmazero.report.runs import Clean, CleanRows, Group, Run
 from sigmazero.store.facts import CellInfo, Facts
 
 ROOM = 3_500_000  # bytes for the samples of a page, which is to stay under 5 MB
@@ -32,21 +32,6 @@ OUTCOMES = {
     Outcome.STOPPED: "not done",
     Outcome.BEYOND_BUDGET: "fooled beyond the budget",
 }
-
-
-class CleanRows(Protocol):
-    """All rows of a cell in its order: the inputs, and their numbers in the data set."""
-
-    @property
-    def images(self) -> Tensor:
-        """Return the inputs as they were attacked."""
-
-    @property
-    def ids(self) -> Tensor:
-        """Return the number of each row in its data set."""
-
-
-Clean = Callable[[CellInfo], CleanRows]
 
 
 @dataclass(frozen=True)
@@ -96,11 +81,6 @@ def _inputs(clean: Clean, info: CellInfo) -> tuple[CleanRows | None, str]:
     if table or is_image(inputs.images):
         return inputs, ""
     return None, f"Inputs of shape {'×'.join(map(str, inputs.images.shape[1:]))} are not images, so none are shown."
-
-
-def is_image(x: Tensor) -> bool:
-    """Return whether a batch can be shown: (N, 1 or 3 channels, height, width)."""
-    return x.ndim == 4 and x.shape[1] in (1, 3) and min(x.shape[2:]) > 1
 
 
 def _choose(
@@ -187,7 +167,7 @@ def _words(run: Run, facts: Facts, inputs: CleanRows) -> list[list[list[Any]]]:
     before, after = (each.flatten(1).tolist() for each in (clean, facts.rebuild(clean)))
     return [
         [
-            [c.site.name, c.before, c.after, c.site.cost if run.priced and not c.site.derived else None]
+            [c.site.name, c.before, c.after, spaces.plain(c.site.cost) if run.priced and not c.site.derived else None]
             for c in spaces.changes_of(sites, *pair)
         ]
         for pair in zip(before, after, strict=True)

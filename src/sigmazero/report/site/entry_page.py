@@ -7,14 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from sigmazero.core.messages import class_name
-from sigmazero.report.html import about, charts, tables
-from sigmazero.report.html.shell import Html, asset, document, element, join
-from sigmazero.report.html.tables import HtmlCell, HtmlTable
 from sigmazero.report.site.index import own, pairs, word
+from sigmazero.report.site.old import about, charts
+from sigmazero.report.site.old import htmltables as tables
+from sigmazero.report.site.old.htmltables import HtmlCell, HtmlTable
+from sigmazero.report.site.old.shell import Html, asset, document, element, join
+from sigmazero.report.site.old.text import number, percent
 from sigmazero.report.site.ranking import Criterion
 from sigmazero.report.site.score_page import addresses, chart
 from sigmazero.report.site.scores import EntryCard, Score, ScoreBoard, held_by
-from sigmazero.report.tables.text import number, percent
 
 MOST = 2000  # samples that a page lists
 

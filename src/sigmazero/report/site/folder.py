@@ -11,8 +11,8 @@ from pathlib import Path
 
 from sigmazero.core import faults
 from sigmazero.core.metrics import DEFAULT_KS
-from sigmazero.report.measure import Measured
 from sigmazero.report.site import index, model
+from sigmazero.report.site.old.measure import Measured
 from sigmazero.report.site.ranking import ModelId, boards, unique
 from sigmazero.store.facts import CellInfo
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
-from sigmazero.report.html import tables
-from sigmazero.report.html.shell import Html, document, element, join
-from sigmazero.report.html.summary import count
-from sigmazero.report.html.tables import HtmlCell, HtmlTable
+from sigmazero.report.formats import count
+from sigmazero.report.site.old import htmltables as tables
+from sigmazero.report.site.old.htmltables import HtmlCell, HtmlTable
+from sigmazero.report.site.old.shell import Html, document, element, join
+from sigmazero.report.site.old.text import number
 from sigmazero.report.site.ranking import FIRST, Best, Board, Criterion, ModelId, Standing
-from sigmazero.report.tables.text import number
 
 Card = Mapping[str, str]
 LEAD = (

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sigmazero.report.html import about, charts, results, tables
-from sigmazero.report.html.shell import Html, asset, document, element, join
-from sigmazero.report.measure import Measured
 from sigmazero.report.site.index import criteria, heading, own, pairs, word
+from sigmazero.report.site.old import about, charts, results
+from sigmazero.report.site.old import htmltables as tables
+from sigmazero.report.site.old.measure import Measured
+from sigmazero.report.site.old.shell import Html, asset, document, element, join
+from sigmazero.report.site.old.text import number, percent
 from sigmazero.report.site.ranking import Board, ModelId, Standing
-from sigmazero.report.tables.text import number, percent
 from sigmazero.store.store import CellStatus
 
 ENVELOPE = "Best of all attacks per sample, every success verified; a rank among the models on the same rows."

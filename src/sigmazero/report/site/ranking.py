@@ -17,10 +17,9 @@ from functools import cached_property, reduce
 import numpy as np
 
 from sigmazero.core import metrics
-from sigmazero.report import measure
-from sigmazero.report.figures import curves
-from sigmazero.report.measure import Measured
-from sigmazero.report.optimality import envelope
+from sigmazero.report.site.old import curves, measure
+from sigmazero.report.site.old.measure import Measured
+from sigmazero.report.site.old.optimality import envelope
 from sigmazero.store.facts import CellInfo, Floats
 
 FIRST = 24.0  # the k that a board is ranked by at first, where it is among the ks

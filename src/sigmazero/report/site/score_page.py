@@ -9,16 +9,17 @@ import numpy as np
 
 from sigmazero.core.metrics import Floats
 from sigmazero.report.figures import style
-from sigmazero.report.html import charts, colours, tables
-from sigmazero.report.html.charts import Chart
-from sigmazero.report.html.shell import Html, asset, document, element, join
-from sigmazero.report.html.summary import count
-from sigmazero.report.html.tables import HtmlCell, HtmlTable
-from sigmazero.report.measure import axis
+from sigmazero.report.formats import count
 from sigmazero.report.site.index import own, pairs, word
+from sigmazero.report.site.old import charts, colours
+from sigmazero.report.site.old import htmltables as tables
+from sigmazero.report.site.old.charts import Chart
+from sigmazero.report.site.old.htmltables import HtmlCell, HtmlTable
+from sigmazero.report.site.old.measure import axis
+from sigmazero.report.site.old.shell import Html, asset, document, element, join
+from sigmazero.report.site.old.text import number
 from sigmazero.report.site.ranking import Criterion
 from sigmazero.report.site.scores import MAIN, RANDOM, EntryCard, Score, ScoreBoard
-from sigmazero.report.tables.text import number
 
 LEAD = (
     "How few input values must change before each model is wrong. Every number has its proof: for each fooled sample "

@@ -1,1 +1,0 @@
-"""What the paper prints, to stand beside what was measured."""

@@ -1,1 +1,0 @@
-"""The figures of a store as tables: for the terminal, Markdown, CSV and LaTeX."""

@@ -1,0 +1,198 @@
+"""Tables from runs: which lines and columns they have, and what Markdown, CSV and LaTeX make of them."""
+
+import csv
+import io
+import math
+import re
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sigmazero.bench.paper import usual
+from sigmazero.report import formats, published
+from sigmazero.report.formats import ends_text, figure, to_csv, to_markdown
+from sigmazero.report.latex import to_latex
+from sigmazero.report.runs import Run, load
+from sigmazero.report.table import build, kinds
+from sigmazero.store import Store
+from tests.helpers.cells import cell, fill
+
+INF = math.inf
+compare = partial(published.compare, usual=usual())
+
+
+def runs(*cells: Any) -> list[Run]:
+    return [Run(info, facts, unit=info.unit, name=info.attack) for info, facts in cells]
+
+
+MINIMUM = runs(
+    cell("M1", "bb", [5, INF, INF, INF], 500),
+    cell("M1", "ead-paper", [20, 40, 60, INF], 6000),
+    cell("M1", "sigma-zero", [10, 20, 30, 60]),
+    cell("M2", "fmn", [1, 2, 3, 4]),
+)
+FIXED = runs(
+    *(
+        cell("M1", attack, l0, budget=k, steps=steps)
+        for attack, steps, l0 in (("sparse-rs", 2000, [1, 30, 60, 200]), ("pgd-l0-paper", 1000, [60, 70, 80, 90]))
+        for k in (24, 50, 100)
+    )
+)
+
+
+def test_blocks_go_from_the_strongest_attack_on_and_columns_are_those_that_are_known(tmp_path):
+    cells = [(run.info, run.facts) for run in MINIMUM]
+    with Store(fill(tmp_path / "a.db", cells, peak=3 * 2**29)) as store:
+        made = build("minimum-norm", load(store), [10, 24])
+    assert [[line.run.info.attack for line in block] for block in made.blocks] == [
+        ["sigma-zero", "ead-paper", "bb"],
+        ["fmn"],
+    ]
+    names = [column.name for column in made.columns]
+    assert names == ["asr_10", "asr_24", "asr_inf", "median_l0", "kqueries", "seconds", "memory_gb"]
+    assert [column.name for column in made.constant] == ["clean_accuracy"]
+    assert made.words == ("model", "attack")
+    assert made.lines[1].figures["memory_gb"] == 1.5
+    assert {"steps 1000", "samples 4", "clean accuracy 100.0 %"} <= set(made.caption.split(", "))
+
+
+def test_one_model_goes_to_the_caption_and_other_code_into_a_column():
+    (run,) = MINIMUM[2:3]
+    assert build("minimum-norm", [run]).words == ("attack",)
+    assert "model M1" in build("minimum-norm", [run]).caption
+    edited = replace(run, info=replace(run.info, key="b", identity={"model": {"code": {"sources": "edited"}}}))
+    made = build("minimum-norm", [run, edited])
+    assert made.words == ("attack", "code")
+    assert len(made.blocks) == 2
+
+
+def test_a_line_of_budgets_takes_each_figure_from_its_run():
+    assert kinds([*FIXED, *MINIMUM]) == ["minimum-norm", "fixed-budget"]
+    made = build("fixed-budget", [*FIXED, *MINIMUM])
+    (block,) = made.blocks
+    assert [line.run.info.attack for line in block] == ["sparse-rs", "pgd-l0-paper"]
+    assert [block[0].figures[f"asr_{k}"] for k in (24, 50, 100)] == [0.25, 0.5, 0.75]
+    assert "steps" in made.words  # they differ
+    (_, lacking) = build("fixed-budget", [*FIXED[:3], *FIXED[4:]]).blocks[0]
+    assert lacking.run.info.attack == "pgd-l0-paper"
+    assert lacking.figures["asr_24"] is lacking.figures["kqueries"] is None  # what it took elsewhere does not compare
+
+
+def test_the_best_is_bold_unless_most_are_as_good():
+    rows = formats.rows(build("minimum-norm", MINIMUM, (24, 50)), strong=lambda text: f"*{text}*")
+    assert [rows[0][name] for name in ("ASR 24", "ASR 50", "ASR ∞", "median")] == [
+        "*50.0*",
+        "*75.0*",
+        "*100.0*",
+        "*25*",
+    ]
+    assert rows[2]["median"] == "∞"
+    assert "*" not in "".join(rows[3].values())  # alone in its block, it wins nothing
+
+
+def test_csv_reads_to_the_same_numbers():
+    made = replace(compare(build("minimum-norm", MINIMUM)), intervals=True)
+    rows = list(csv.DictReader(io.StringIO(to_csv(made))))
+    for row, line in zip(rows, made.lines, strict=True):
+        assert (row["model"], row["attack"]) == (line.run.info.model, line.run.info.attack)
+        for column in (*made.constant, *made.columns):
+            value, theirs = line.figures[column.name], line.paper.get(column.name)
+            assert (float(row[column.name]) if row[column.name] else None) == value
+            assert (float(told) if (told := row[f"{column.name}_paper"]) else None) == theirs
+    assert float(rows[0]["seconds"]) == 0.1 + 0.2
+    assert float(rows[0]["asr_inf_low"]) < 1
+
+
+def test_names_are_escaped_in_every_format():
+    odd = runs(cell("M|1_<b>&{$%", "=cmd", [1, 2]), cell("M2", "fmn", [1, 2]))
+    made = build("minimum-norm", odd)
+    assert r"M\|1\_&lt;b&gt;&amp;\{\$%" in to_markdown(made)
+    assert r"M\textbar{}1\_\textless{}b\textgreater{}\&\{\$\%" in to_latex(made)
+    assert "'=cmd" in to_csv(made)  # no formula in a spreadsheet
+
+
+def test_latex_has_a_rule_between_models_and_its_columns_fit():
+    text = to_latex(build("minimum-norm", MINIMUM))
+    assert text.count(r"\midrule") == 2
+    (letters,) = re.findall(r"begin\{tabular\}\{([lr]+)\}", text)
+    ends = {line.count("&") for line in text.splitlines() if line.endswith(r"\\")}
+    assert ends == {len(letters) - 1}
+    assert r"$\infty$" in text
+
+
+def test_the_papers_figures_stand_beside():
+    made = compare(build("minimum-norm", MINIMUM, published.KS))
+    sigma, ead, bb = made.blocks[0]
+    printed = {"asr_24": 0.8379, "asr_50": 0.9998, "asr_inf": 1.0, "median_l0": 16, "seconds": 0.31, "kqueries": 2.0}
+    assert sigma.paper == pytest.approx({**printed, "memory_gb": 0.04})
+    assert ead.paper["median_l0"] == 49
+    assert formats.rows(made)[0]["ASR 50 paper"] == "100.0 (−25.0)"
+    assert formats.difference_text(bb, made.columns[3]) == "+∞"
+    rows = formats.beside_paper(made)
+    assert len(rows) == 4 * len(made.columns)
+    assert rows[0]["paper"] == "83.8"
+    assert "n = 4" in formats.caution(made)
+    rs, pgd = compare(build("fixed-budget", FIXED)).blocks[0]
+    assert pgd.paper["asr_50"] == pytest.approx(0.999)
+    assert [rs.paper["asr_24"], rs.paper["kqueries"]] == [0.7954, 0.83]  # at half of its steps
+
+
+OTHERS: tuple[dict[str, Any], ...] = (
+    {"goal": "targeted"},
+    {"unit": "pixel"},
+    {"origin": {"model": {"spec": "net.py:build"}}},
+    {"parameters": {"threshold": 0.1}},
+    {"origin": {"model": {"spec": "M1", "weights": "mine.pt"}}},
+    {"origin": {"data": {"source": "fashion-mnist"}}},
+)
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_runs_that_are_not_the_papers_have_no_figures_beside(other):
+    made = compare(build("minimum-norm", runs(cell("M1", "sigma-zero", [1], **other))))
+    assert made.lines[0].paper == {}
+    assert "no figures" in formats.caution(made)
+
+
+def test_rows_that_the_paper_swapped_lack_their_cost():
+    odd = runs(*(cell("C11", attack, [1, 2], budget=24, dataset="cifar10") for attack in ("sigma-zero", "mine")))
+    lines = {line.run.info.attack: line for line in compare(build("fixed-budget", odd)).lines}
+    assert set(lines["sigma-zero"].paper) == {"asr_24", "memory_gb"}
+    assert lines["mine"].paper == {}
+    sparse = runs(cell("M1", "sparsefool-paper", [9], steps=20), cell("M1", "fmn", [3], steps=100))
+    assert compare(build("minimum-norm", sparse)).lines[1].paper["asr_50"] > 0  # by the steps of the attack beside it
+
+
+def test_incomplete_and_mixed_runs_are_told_apart():
+    made = build("minimum-norm", runs(cell("M1", "fmn", [1, 2], rows=5), cell("M1", "bb", [1, 2])))
+    assert {line.words["samples"] for line in made.lines} == {"2 of 5", "2"}
+    mixed = runs(cell("M1", "fmn", [1, 2]), cell("M1", "fmn", [1, 3], version=2))
+    with pytest.raises(ValueError, match="more than one version"):
+        build("minimum-norm", mixed)
+    assert build("minimum-norm", mixed, mix=True).words == ("attack", "version")
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen", "words"),
+    [
+        ("minimum-norm", FIXED, "fixed-budget"),
+        ("fixed-budget", MINIMUM, "minimum-norm"),
+        ("fixed-budget", [], "run a plan"),
+        ("other", MINIMUM, "minimum-norm"),
+    ],
+)
+def test_errors_name_the_table_to_ask_for(name, chosen, words):
+    with pytest.raises(ValueError, match=words):
+        build(name, chosen)
+
+
+def test_intervals_stand_in_brackets():
+    made = replace(build("minimum-norm", MINIMUM, [24]), intervals=True)
+    (line, *_), (rate, *_) = made.lines, made.columns
+    assert ends_text(line, rate) == "(15.0–85.0)"
+    assert formats.rows(made)[0]["ASR 24"] == "50.0 (15.0–85.0)"
+    assert figure(None, rate) == "–"
+    assert np.isinf(made.lines[2].figures["median_l0_high"])
