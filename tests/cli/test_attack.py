@@ -18,7 +18,7 @@ def _arrays(path):
 def test_own_model_and_data(sigmazero, own):
     done = sigmazero(*MINE, "--steps", 40, "--out", "result")
     assert done.exit_code == 0, done.output
-    for name in ("clean accuracy", "ASR at 10", "ASR at 24", "ASR at 50", "ASR at ∞", "median l0", "mean l0"):
+    for name in ("clean accuracy", "ASR at ∞", "median l0", "mean l0"):
         assert name in done.stdout
     assert "queries per sample" in done.stdout
     assert "seconds per sample" in done.stdout

@@ -42,6 +42,9 @@ def test_every_table_and_figure_has_a_line():
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_commands_parse(words):
     """Click reads the command line as it would when run; nothing is run."""
+    if words[:2] == ["python", "-m"]:
+        assert (ROOT / f"{words[2].replace('.', '/')}.py").is_file()
+        return
     assert words[0] == "sigmazero"
     command: Any = typer.main.get_command(app)
     rest = words[1:]

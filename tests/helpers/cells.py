@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from sigmazero.store import CellInfo, Facts, Store
-from sigmazero.store.facts import KINDS
 
 
 def cell(model: str, attack: str, l0: Sequence[float], queries: int = 2000, **more: Any) -> tuple[CellInfo, Facts]:
@@ -30,7 +29,8 @@ def cell(model: str, attack: str, l0: Sequence[float], queries: int = 2000, **mo
     known |= more
     key = f"{model} {attack} {sorted((k, str(v)) for k, v in known.items())}"
     n = len(l0)
-    columns: dict[str, Any] = {name: np.zeros(n, kind) for name, kind in KINDS.items()}
+    empty = {name: each for name, each in vars(Facts.empty()).items() if name not in ("offsets", "index", "value")}
+    columns: dict[str, Any] = {name: np.zeros(n, each.dtype) for name, each in empty.items()}
     columns["cost"] = np.full(n, np.nan)
     columns |= {"row": np.arange(n), "l0": np.array(l0, float), "l0_pixel": np.array(l0, float)}
     columns |= {"outcome": np.where(np.isinf(l0), 2, 1).astype(np.int8), "seconds": np.full(n, 0.1 + 0.2)}
