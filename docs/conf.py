@@ -44,7 +44,7 @@ nitpick_ignore = [
     ("py:class", "sigmazero.core.ops.Batched"),
     ("py:class", "sigmazero.core.oracle.Rows"),
     ("py:class", "sigmazero.core.metrics.Compute"),
-    ("py:class", "sigmazero.models.any.asking.Given"),
+    ("py:class", "sigmazero.report.figures.figure.Draw"),
 ]
 
 ALIGNED = re.compile(r"^\S+(, \S+)* {2,}\S")

@@ -59,7 +59,7 @@ def test_masked_gradients_end_with_code_3_unless_allowed(sigmazero, rounding, co
     assert sigmazero(*command, "--allow", "SZ003").exit_code == 3
     wrong = sigmazero(*command, "--allow", "SZ999")
     assert wrong.exit_code == 2
-    assert "SZ999 is no code of a finding" in wrong.stderr
+    assert "SZ999" in wrong.stderr
 
 
 def test_without_the_doctor_nothing_is_known(sigmazero, rounding):

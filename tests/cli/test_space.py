@@ -59,8 +59,8 @@ def test_auto_in_a_space(sigmazero):
     again = sigmazero(*DOORS["auto"], *SPACE, "--store", "auto.db", "--rows", "0:2")
     assert again.exit_code == 0, again.output
     other = sigmazero(*DOORS["auto"], "--bounds", 0, 1000, "--store", "auto.db", "--rows", "0:2")
-    assert other.exit_code == 2
-    assert "other space" in other.stderr
+    assert other.exit_code == 0, other.output  # another question has cells of its own
+    assert "cost" not in other.stdout
 
 
 @pytest.mark.usefixtures("folder")

@@ -27,7 +27,7 @@ def test_a_refusal_names_the_attacks_that_take_an_argument(argument):
 
 
 def test_check_knows_the_models_that_run_knows():
-    def scores(rows):
+    def scores(rows: np.ndarray) -> np.ndarray:
         return np.stack([rows.sum(1) * 0, rows.sum(1) - 3], 1)
 
     y = torch.from_numpy(scores(X.numpy())).argmax(1)

@@ -217,7 +217,7 @@ def test_every_place_that_takes_a_model_takes_any(tmp_path):
     assert torch.equal(cascade.run_standard_evaluation(x, y), result.x_adv)
     assert examine(numpy_scores, x, y) == []
     evaluation = sz.evaluate(numpy_scores, (x, y), [attack], store=tmp_path / "s.db", budgets=[3])
-    assert "numpy_scores" in evaluation.table()
+    assert len(evaluation.keys) == 1
     assert evaluation.facts(evaluation.keys[0]).forwards.tolist() == result.forwards.tolist()
     assert not evaluation.verify().disagreements
     other = sz.wrap(lambda a: -numpy_scores(a), kind="numpy")

@@ -5,7 +5,7 @@
 >>> _ = model.weight.copy_(torch.tensor([[4., 3., 2., 1.], [0., 0., 0., 0.]])), model.bias.copy_(torch.tensor([0., 2.]))
 >>> x, y = torch.tensor([[0.5] * 4, [1.0] * 4]), torch.tensor([0, 0])
 >>> verdict = sz.gate(model, (x, y), eps=2, at_least=0.5, version="quick")
->>> verdict.passed, verdict.robust_accuracy.value, verdict.exit_code
+>>> verdict.passed, verdict.robust_accuracy, verdict.exit_code
 (True, 0.5, 0)
 """
 

@@ -24,7 +24,7 @@ def recall_bounds(path: Path, auto: SparseAutoAttack, rows: Rows, spec: ModelSpe
     if not isinstance(auto.model, nn.Module):
         raise ValueError(f"the model is a {type(auto.model).__name__}; only a torch network has proofs")
     if not path.is_file():
-        raise FileNotFoundError(f"there is no store {path}; make one with sigmazero certify --store")
+        raise FileNotFoundError(f"there is no store {path}; certify rows into it first")
     key = proof_key(auto.model, auto.unit, auto.allowed, rows, spec)
     with Store(path) as store:
         if key not in store.proof_keys():
