@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from sigmazero.attacks import ATTACKS
-from sigmazero.truth import suite
-from sigmazero.truth.digits import NAMES
+from sigmazero.certifier import suite
+from sigmazero.certifier.digits import NAMES
 
 
 def lines(path: Path | None) -> list[dict[str, Any]]:

@@ -17,8 +17,8 @@ from torch.nn import functional as F
 
 import sigmazero as sz
 from sigmazero import data, models
+from sigmazero.certifier.ablation import Blank, blanked
 from sigmazero.core import noise
-from sigmazero.truth.ablation import Blank, blanked
 
 
 class SparseReader(nn.Sequential):

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 import sigmazero as sz
+from sigmazero.certifier.digits import FOLDER, NAMES, digits, network
+from sigmazero.certifier.exact import solve
 from sigmazero.core.files import replacing
-from sigmazero.truth.digits import FOLDER, NAMES, digits, network
-from sigmazero.truth.exact import solve
 
 FEATURES = 64
 Answers = dict[str, Any]

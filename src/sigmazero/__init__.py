@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from sigmazero import auto as auto
     from sigmazero import bench as bench
     from sigmazero import board as board
+    from sigmazero import certifier as certifier
     from sigmazero import data as data
     from sigmazero import models as models
     from sigmazero import report as report
     from sigmazero import store as store
     from sigmazero import testing as testing
-    from sigmazero import truth as truth
     from sigmazero.adapters.foreign import foreign
     from sigmazero.attacks.bb.bb import BrendelBethge
     from sigmazero.attacks.blackbox.genetic import Genetic
@@ -65,6 +65,9 @@ if TYPE_CHECKING:
     from sigmazero.attacks.vfga import VFGA
     from sigmazero.auto import SparseAutoAttack, gate
     from sigmazero.bench.evaluate import Evaluation, evaluate
+    from sigmazero.certifier.ablation import smooth
+    from sigmazero.certifier.certificates import Certificates
+    from sigmazero.certifier.certify import certify
     from sigmazero.core import losses
     from sigmazero.core.attack import Attack
     from sigmazero.core.hardware import Hardware
@@ -75,9 +78,6 @@ if TYPE_CHECKING:
     from sigmazero.spaces.rules import Formula, Rule
     from sigmazero.spaces.space import Space
     from sigmazero.store.results import load_result
-    from sigmazero.truth.ablation import smooth
-    from sigmazero.truth.certificates import Certificates
-    from sigmazero.truth.certify import certify
 
 __version__ = "0.1.0"
 __all__ = [  # noqa: RUF022 - in groups, as the reference has them
@@ -154,7 +154,7 @@ _LATER = {
     **dict.fromkeys(("Formula", "Rule"), "spaces.rules"),
     "Attack": "core.attack",
     "BrendelBethge": "attacks.bb.bb",
-    "Certificates": "truth.certificates",
+    "Certificates": "certifier.certificates",
     "Corner": "attacks.corner",
     "EAD": "attacks.ead",
     "FMN": "attacks.fmn",
@@ -177,17 +177,29 @@ _LATER = {
     "SparseRS": "attacks.sparse_rs",
     "SwapSearch": "attacks.swap.search",
     "VFGA": "attacks.vfga",
-    "certify": "truth.certify",
+    "certify": "certifier.certify",
     "check": "run.check",
     **dict.fromkeys(("Evaluation", "evaluate"), "bench.evaluate"),
     "foreign": "adapters.foreign",
     "load_result": "store.results",
     **dict.fromkeys(("limit", "wrap"), "models.wrapping"),
     "losses": "core",
-    "smooth": "truth.ablation",
+    "smooth": "certifier.ablation",
 }
 # Packages to import from: sigmazero.models, sigmazero.data and so on. Those that are not named here are private.
-_PACKAGES = ("adapters", "attacks", "auto", "bench", "board", "data", "models", "report", "store", "testing", "truth")
+_PACKAGES = (
+    "adapters",
+    "attacks",
+    "auto",
+    "bench",
+    "board",
+    "certifier",
+    "data",
+    "models",
+    "report",
+    "store",
+    "testing",
+)
 
 
 def __getattr__(name: str) -> object:

@@ -17,12 +17,12 @@ from sigmazero.bench.evaluate import evaluate
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.proofs import certify_into, keep_proofs, proof_key, recall_proofs, recognise_rows
 from sigmazero.bench.verify import verify
+from sigmazero.certifier.certify import certify
 from sigmazero.data import Rows
 from sigmazero.store import Store, StoreError
 from sigmazero.store.export import export
 from sigmazero.store.merge import merge
 from sigmazero.store.proofs import Proof
-from sigmazero.truth.certify import certify
 from tests.helpers.networks import linear_optimum, linear_problem
 
 N = 6

@@ -20,13 +20,13 @@ from sigmazero.bench.answers import probe, same_answers
 from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.loader import ABSENT, Loader, clean_rows
 from sigmazero.bench.plan import ModelSpec
+from sigmazero.certifier.certificates import Certificates
+from sigmazero.certifier.certify import certify
 from sigmazero.core.messages import one_line
 from sigmazero.data import Rows
 from sigmazero.store.facts import Integers
 from sigmazero.store.proofs import Proof, ProofKey, row_digests
 from sigmazero.store.store import Store
-from sigmazero.truth.certificates import Certificates
-from sigmazero.truth.certify import certify
 
 METHOD, VERSION = "certify", 1  # of what is proved here: raised when it proves otherwise, so that proofs tell their age
 TOGETHER = 50  # inputs that are certified before they are stored

@@ -21,11 +21,11 @@ from sigmazero.bench.proofs import METHOD, VERSION, proof_key, recall_proofs
 from sigmazero.board.card import ModelCard
 from sigmazero.board.entry import cells_on, held, load_network, lower_bounds
 from sigmazero.board.folder import POINTS, BoardError, Leaderboard
+from sigmazero.certifier.certify import certify
 from sigmazero.data import Rows
 from sigmazero.store.facts import Integers
 from sigmazero.store.proofs import Proof, ProofKey, row_digests
 from sigmazero.store.store import Store
-from sigmazero.truth.certify import certify
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from typing import Annotated, cast
 import typer
 
 from sigmazero import data, models
+from sigmazero.certifier.ablation import Blank
+from sigmazero.certifier.ablation import smooth as certified
+from sigmazero.certifier.smoothed import Smoothed
 from sigmazero.cli import options
 from sigmazero.cli.console import out, say
 from sigmazero.report.formats import rich_table
-from sigmazero.truth.ablation import Blank
-from sigmazero.truth.ablation import smooth as certified
-from sigmazero.truth.smoothed import Smoothed
 
 SHOWN = 12  # lines of a curve
 

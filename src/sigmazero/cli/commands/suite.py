@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
+from sigmazero.certifier import suite as exact
+from sigmazero.certifier.digits import NAMES
 from sigmazero.cli import options
 from sigmazero.cli.console import out, say, tell
 from sigmazero.report.formats import rich_table
-from sigmazero.truth import suite as exact
-from sigmazero.truth.digits import NAMES
 
 Entrants = Annotated[
     str, typer.Option("--attacks", metavar="NAMES", help="Attacks, with spaces or commas between them; or all.")

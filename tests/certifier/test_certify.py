@@ -1,0 +1,367 @@
+"""Certificates: exact on tiny networks, kept in a file, refused where nothing can be proved."""
+
+import contextlib
+import math
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from typer.testing import CliRunner
+
+import sigmazero as sz
+from sigmazero.certifier import leaves, search
+from sigmazero.certifier.certificates import Certificates
+from sigmazero.certifier.certify import _believe
+from sigmazero.certifier.search import Search
+from sigmazero.cli import app
+from tests.children import Children
+
+
+def tiny(seed: int = 0, features: int = 6) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(features, 8), nn.ReLU(), nn.Linear(8, 3)).requires_grad_(False).eval()
+
+
+def inputs(model: nn.Module, count: int = 8, shape: tuple[int, ...] = (6,)):
+    x = torch.rand(count, *shape, generator=torch.Generator().manual_seed(3))
+    return x, model(x).argmax(1)
+
+
+def fewest(model: nn.Module, x: torch.Tensor, y: int, most: int, grid: int = 9) -> float:
+    """The fewest features that fool a model, by trying all sets of them on a grid of values."""
+    values = torch.linspace(0, 1, grid)
+    for t in range(1, most + 1):
+        for sites in combinations(range(x.numel()), t):
+            filled = torch.tensor(list(product(values.tolist(), repeat=t)))
+            points = x.flatten().repeat(len(filled), 1)
+            points[:, list(sites)] = filled
+            if bool((model(points.view(-1, *x.shape)).argmax(1) != y).any()):
+                return t
+    return math.inf
+
+
+def test_exact_on_tiny_networks():
+    for seed in range(3):
+        model = tiny(seed)
+        x, y = inputs(model)
+        found = sz.certify(model, x, y, up_to=3, attack=None)
+        truth = [fewest(model, each, int(label), 3) for each, label in zip(x, y, strict=True)]
+        for lower, upper, least, status in zip(found.lower, found.upper, truth, found.status, strict=True):
+            assert status in ("exact", "proved")
+            assert lower == min(4, upper)
+            assert upper <= least, "a grid of values found fewer changes"
+        met = found.upper <= 3
+        assert bool((model(found.x_adv[met]).argmax(1) != y[met]).all())
+        assert bool(((found.x_adv != x).sum(1)[met] == found.upper[met]).all())
+
+
+def test_an_attack_first_spares_the_search():
+    model = tiny(1)
+    x, y = inputs(model)
+    alone, after = (sz.certify(model, x, y, up_to=2, attack=attack) for attack in (None, "sigma-swap"))
+    assert alone.lower.tolist() == after.lower.tolist()
+    assert int(after.boxes.sum()) < int(alone.boxes.sum())
+
+
+def test_pixels_count_once():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 2)).eval()
+    x, y = inputs(model.requires_grad_(False), 6, (3, 4, 4))
+    found = sz.certify(model, x, y, up_to=2, unit="pixel", attack=None)
+    features = sz.certify(model, x, y, up_to=2, attack=None)
+    assert bool((found.lower <= features.lower).all())
+    assert bool((found.lower < features.lower).any())
+    met = found.upper <= 2
+    assert bool((model(found.x_adv[met]).argmax(1) != y[met]).all())
+    assert (found.x_adv != x).any(1).flatten(1).sum(1)[met].tolist() == found.upper[met].tolist()
+
+
+def test_wrong_inputs_need_no_change():
+    model = tiny()
+    x, y = inputs(model)
+    y[0] = (y[0] + 1) % 3
+    found = sz.certify(model, x, y, up_to=1, attack=None)
+    assert (int(found.lower[0]), float(found.upper[0]), found.status[0]) == (0, 0.0, "exact")
+    assert found.correct.tolist() == [False] + [True] * 7
+
+
+def test_features_that_may_not_change_do_not():
+    model = tiny(1)
+    x, y = inputs(model)
+    mask = torch.tensor([True, False, True, False, True, False])
+    found = sz.certify(model, x, y, up_to=2, mask=mask)
+    assert bool((found.x_adv[:, ~mask] == x[:, ~mask]).all())
+    assert bool((found.lower >= sz.certify(model, x, y, up_to=2).lower).all())
+
+
+def test_a_short_time_leaves_inputs_open():
+    model = tiny(2, 40)
+    x, y = inputs(model, 3, (40,))
+    found = sz.certify(model, x, y, up_to=3, time_limit=1e-9, attack=None)
+    assert found.lower.tolist() == [1, 1, 1]
+    assert set(found.status) == {"open"}
+
+
+def test_the_batch_does_not_matter():
+    model = tiny(1)
+    x, y = inputs(model)
+    one, all_ = (sz.certify(model, x, y, up_to=2, attack=None, block_size=size) for size in (1, 8))
+    assert one.lower.tolist() == all_.lower.tolist()
+
+
+def test_the_attack_does_not_know_the_batch():
+    """Its noise goes by the input's number; an attack that draws much finds the same in any block."""
+    model = tiny(0, 20)
+    x, y = inputs(model, 6, (20,))
+    attack = sz.get("sparse-rs-min", steps=20, rounds=3)
+    one, all_ = (sz.certify(model, x, y, attack=attack, block_size=size) for size in (1, 6))
+    assert one.upper.tolist() == all_.upper.tolist()
+    assert torch.equal(one.x_adv, all_.x_adv)
+
+
+def test_saved_and_loaded(tmp_path):
+    model = tiny()
+    x, y = inputs(model)
+    found = sz.certify(model, x, y, up_to=2, attack=None, resume=tmp_path / "proofs.npz")
+    again = Certificates.load(tmp_path / "proofs.npz")
+    assert again.lower.tolist() == found.lower.tolist()
+    assert repr(again) == repr(found)
+    assert again.table() == found.table()
+    assert "8 of 8 inputs" in found.table()
+    with pytest.raises(ValueError, match="another question"):
+        sz.certify(model, x, y, up_to=1, attack=None, resume=tmp_path / "proofs.npz")
+    (tmp_path / "no.npz").write_bytes(b"no")
+    with pytest.raises(ValueError, match="holds no certificates"):
+        Certificates.load(tmp_path / "no.npz")
+
+
+def certified(place: Path) -> Certificates:
+    """Four inputs, each stored by itself."""
+    model = tiny()
+    x, y = inputs(model, 4)
+    return sz.certify(model, x, y, up_to=1, attack=None, block_size=1, resume=place)
+
+
+def test_a_killed_run_goes_on(tmp_path, children: Children, monkeypatch):
+    """Killed when the file of the second input has taken its place: what is stored is not done again."""
+    place = tmp_path / "proofs.npz"
+    assert children.killed("file.replaced:3", certified, place)  # the first is that of no input
+    assert Certificates.load(place).done.tolist() == [True, True, False, False]
+    assert Certificates.load(place).status[2] == "waiting"
+    asked = []
+    run = Search.run
+
+    def counted(self, rows):
+        asked.append(len(rows))
+        return run(self, rows)
+
+    monkeypatch.setattr(Search, "run", counted)
+    found = certified(place)
+    assert asked == [1, 1]
+    assert found.lower.tolist() == certified(tmp_path / "whole.npz").lower.tolist()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"up_to": 0}, "up_to=0 must be a whole number"),
+        ({"up_to": 7}, "more than the 6 features"),
+        ({"time_limit": 0}, "time_limit=0 must be a number of seconds, more than 0"),
+        ({"time_limit": -1.0}, "more than 0; leave it out"),
+        ({"time_limit": "3"}, "time_limit='3' must be a number of seconds"),
+        ({"total_limit": [3]}, r"total_limit=\[3\] must be a number of seconds"),
+        ({"block_size": 0}, "block_size=0"),
+        ({"bounds": (0.5, 1.0)}, "outside the bounds"),
+        ({"attack": "sparse-rs"}, "sparse-rs works with a fixed budget"),
+    ],
+)
+def test_wrong_settings(change, message):
+    model = tiny()
+    x, y = inputs(model)
+    with pytest.raises(ValueError, match=message) as caught:
+        sz.certify(model, x, y, **change)
+    assert "\n" not in str(caught.value)
+
+
+class Odd(nn.Module):
+    """Something that no bounds are known for."""
+
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (nn.Sequential(nn.Linear(6, 3), nn.Sigmoid()), "aten.sigmoid"),
+        (nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.5), nn.Linear(4, 3)), "dropout is active"),
+        (nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)), "batch norm is in training mode"),
+        (Odd(lambda x: x[:, :3] * x[:, 3:]), "is not known here"),
+        (Odd(lambda x: x if x.sum() > 0 else -x), "cannot be traced"),
+        (Odd(lambda x: nn.functional.linear(x, torch.ones(3, 6)) + torch.rand(3)), "otherwise"),
+    ],
+)
+def test_what_cannot_be_proved_is_refused(model, message):
+    x = torch.rand(4, 6)
+    model.train()
+    with pytest.raises(ValueError, match=message) as caught:
+        sz.certify(model, x, torch.zeros(4, dtype=torch.long), attack=None)
+    assert "\n" not in str(caught.value)
+
+
+def test_something_else_than_a_network_is_refused():
+    with pytest.raises(TypeError, match="only a torch network"):
+        sz.certify(lambda x: x, torch.rand(2, 3), torch.tensor([0, 1]))
+
+
+def test_the_command(tmp_path):
+    arguments = ["certify", "demo", "mnist-5k-heldout", "--limit", "1", "--device", "cpu", "--each"]
+    out = tmp_path / "proofs.npz"
+    said = CliRunner().invoke(app, [*arguments, "--attack", "none", "--time-limit", "0.0001", "--out", str(out)])
+    assert said.exit_code == 0, said.output
+    assert "at least 1" in said.output
+    assert "1 of 1 inputs" in said.output
+    assert Certificates.load(out).lower.tolist() == [1]
+    assert CliRunner().invoke(app, [*arguments, "--time-limit", "0"]).exit_code == 2
+    assert CliRunner().invoke(app, [*arguments, "--out", "proofs.txt"]).exit_code == 2
+
+
+def test_an_example_below_a_proved_bound_is_believed_and_said():
+    lower, upper = torch.tensor([3, 2]), torch.tensor([2.0, math.inf], dtype=torch.float64)
+    with pytest.warns(UserWarning, match=r"1 inputs \(ids 7\) fool the model"):
+        _believe(lower, upper, torch.tensor([7, 8]))
+    assert lower.tolist() == [2, 2]
+
+
+class Halves(nn.Module):
+    """A network after a course of its own."""
+
+    def __init__(self, model: nn.Module, before) -> None:
+        super().__init__()
+        self.model, self.before = model, before
+
+    def forward(self, x):
+        return self.model(self.before(x))
+
+
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        (lambda x: (x * 4096).int().float() / 4096, "values become torch.int32"),
+        (lambda x: x.half().float(), "values become torch.float16"),
+        (lambda x: x.relu_(), "writes into its input"),
+        (lambda x: x if len(x) == 3 else x * 0.5, "otherwise than its traced operations"),
+    ],
+)
+def test_a_course_that_a_trace_does_not_show_is_refused(before, message):
+    """Logits are small here: what differs is compared with them."""
+    model: Any = tiny()
+    model[2].weight.mul_(1e-4)
+    model[2].bias.zero_()
+    x, y = inputs(model, 2)
+    with pytest.raises(ValueError, match=message) as caught:
+        sz.certify(Halves(model, before), x * 2 - 1, y, bounds=(-1, 1), attack=None)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "message"),
+    [
+        (nn.Linear(6, 1), (6,), "the model has one class"),
+        (nn.Sequential(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 2)), (5, 5), r"windows of values of shape \(5, 5\)"),
+        (nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1, 2)), (5, 5), "windows of values"),
+        (Odd(lambda x: x * math.inf), (6,), "holds NaN or Inf"),
+        (nn.Linear(6, 2).double(), (6,), "its weights are torch.float64 and the inputs torch.float32"),
+    ],
+)
+def test_networks_of_which_nothing_can_be_said(model, shape, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        sz.certify(model, torch.rand(2, *shape), torch.tensor([0, 0]), attack=None)
+    assert "\n" not in str(caught.value)
+
+
+def test_labels_and_rows_that_are_none():
+    model = tiny()
+    x, y = inputs(model)
+    with pytest.raises(ValueError, match="label 3 in row 7 is none of the model's 3 classes"):
+        sz.certify(model, x, torch.cat((y[:7], torch.tensor([3]))), attack=None)
+    with pytest.raises(ValueError, match="x has no rows"):
+        sz.certify(model, x[:0], y[:0])
+
+
+def test_a_file_knows_the_settings_of_layers(tmp_path):
+    """Slopes and steps are no weights, and yet another question."""
+    model: Any = nn.Sequential(nn.Linear(6, 8), nn.LeakyReLU(0.1), nn.Linear(8, 3)).requires_grad_(False).eval()
+    x, y = inputs(model)
+    sz.certify(model, x, y, attack=None, resume=tmp_path / "proofs.npz")
+    model[1].negative_slope = 0.9
+    with pytest.raises(ValueError, match="another question"):
+        sz.certify(model, x, y, attack=None, resume=tmp_path / "proofs.npz")
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    model, place = tiny(), tmp_path / "proofs.npz"
+    x, y = inputs(model)
+    sz.certify(model, x, y, attack=None, resume=place)
+    whole = place.read_bytes()
+    for at in range(40, len(whole), 97):
+        place.write_bytes(whole[:at])
+        with pytest.raises(ValueError, match="holds no certificates, or damaged ones"):
+            Certificates.load(place)
+    for at in range(60, 400, 7):
+        place.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        with contextlib.suppress(ValueError):  # nothing else may come; a byte of a date or the like harms nothing
+            Certificates.load(place)
+
+
+def test_what_was_open_is_tried_again_with_more_time(tmp_path):
+    model, place = tiny(1), tmp_path / "proofs.npz"
+    x, y = inputs(model)
+    short = sz.certify(model, x, y, up_to=2, time_limit=1e-9, attack=None, resume=place)
+    assert "open" in short.status
+    again = sz.certify(model, x, y, up_to=2, time_limit=1e-9, attack=None, resume=place)
+    assert again.seconds.tolist() == short.seconds.tolist(), "nothing was tried without more time"
+    found = sz.certify(model, x, y, up_to=2, attack=None, resume=place)
+    assert found.lower.tolist() == sz.certify(model, x, y, up_to=2, attack=None).lower.tolist()
+    assert "open" not in found.status
+
+
+def test_values_between_the_numbers_of_float32_are_searched():
+    """In a box as narrow as this float32 has no middle; without another one the search would never end."""
+    model: Any = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 2)).double().requires_grad_(False)
+    middle = 1000.00002
+    model[0].weight.copy_(torch.tensor([[1.0], [-1.0]]))
+    model[0].bias.copy_(torch.tensor([-middle, middle], dtype=torch.float64))
+    model[2].weight.copy_(torch.tensor([[1.0, 1.0], [0.0, 0.0]]))
+    model[2].bias.copy_(torch.tensor([-1e-8, 0.0], dtype=torch.float64))  # |x - middle| - 1e-8 against 0
+    x = torch.tensor([[1000.0]], dtype=torch.float64)
+    found = sz.certify(model, x, torch.tensor([0]), bounds=(1000.0, 1000.00005), attack=None, time_limit=5)
+    assert found.status == ["exact"]
+    assert found.upper.tolist() == [1.0]
+
+
+def test_a_box_without_room_proves_nothing_by_itself(monkeypatch):
+    """Where no value can move and the bound fails, the input stays open."""
+    model = tiny()
+    x, y = inputs(model, 2)
+    monkeypatch.setattr(Search, "_ask", lambda self, tasks, effort: torch.zeros(len(tasks), dtype=torch.bool))
+    monkeypatch.setattr(leaves, "proved", lambda inquiry, boxes, effort: torch.zeros(len(boxes), dtype=torch.bool))
+    found = sz.certify(model, x, y, mask=torch.zeros(6, dtype=torch.bool), attack=None)
+    assert found.status == ["open", "open"]
+
+
+def test_what_takes_long_waits_and_is_decided_all_the_same(monkeypatch):
+    model = tiny()
+    x, y = inputs(model, 6)
+    known = sz.certify(model, x, y, up_to=3, attack=None)
+    monkeypatch.setattr(search, "GIVEN", 1e-9)
+    found = sz.certify(model, x, y, up_to=3, attack=None)
+    assert found.lower.tolist() == known.lower.tolist()
+    assert found.status == known.status
