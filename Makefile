@@ -77,6 +77,7 @@ format: $(VENV)/.dev  ## rewrite the sources in the house style
 
 pages: $(VENV)/.dev  ## regenerate the pages made from the code
 	$(BIN)/python -m sigmazero docs
+	$(BIN)/python -m scripts.signatures
 
 docs: pages      ## build the documentation into build/docs; a link that leads nowhere is an error
 	$(BIN)/sphinx-build --builder html --fail-on-warning --keep-going --nitpicky --quiet docs build/docs

@@ -32,7 +32,12 @@ if TYPE_CHECKING:
     from sigmazero.attacks.corner import Corner
     from sigmazero.attacks.ead import EAD
     from sigmazero.attacks.fmn import FMN
-    from sigmazero.attacks.functions import (
+    from sigmazero.attacks.pdpgd import PDPGD
+    from sigmazero.attacks.pgd_l0 import PGDL0
+    from sigmazero.attacks.registry import ATTACKS, get, register
+    from sigmazero.attacks.saliency import Saliency
+    from sigmazero.attacks.sigma_zero import SigmaZero
+    from sigmazero.attacks.signatures import (
         bb,
         corner,
         ead,
@@ -52,11 +57,6 @@ if TYPE_CHECKING:
         swap_search,
         vfga,
     )
-    from sigmazero.attacks.pdpgd import PDPGD
-    from sigmazero.attacks.pgd_l0 import PGDL0
-    from sigmazero.attacks.registry import ATTACKS, get, register
-    from sigmazero.attacks.saliency import Saliency
-    from sigmazero.attacks.sigma_zero import SigmaZero
     from sigmazero.attacks.sparse_rs import SparseRS
     from sigmazero.attacks.sparsefool import SparseFool
     from sigmazero.attacks.spgd import SparsePGD
@@ -210,8 +210,10 @@ def __getattr__(name: str) -> object:
         return getattr(import_module(f"sigmazero.{_LATER[name]}"), name)
     from difflib import get_close_matches
 
-    near = get_close_matches(name.lower(), [*__all__, *_PACKAGES], 1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    # A word with a capital is meant for a class: SigmaZer0 is near to SigmaZero, not to sigma_zero.
+    known = {each.lower(): each for each in sorted([*__all__, *_PACKAGES], reverse=name != name.lower())}
+    near = get_close_matches(name.lower(), known, 1)
+    hint = f"; did you mean {known[near[0]]!r}?" if near else ""
     raise AttributeError(f"module 'sigmazero' has no attribute {name!r}{hint}")
 
 

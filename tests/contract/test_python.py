@@ -10,6 +10,7 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 import pytest
 import torch
+from scripts import signatures
 from torch import nn
 
 import sigmazero as sz
@@ -109,8 +110,9 @@ def test_names_in_any_spelling(name):
 def test_a_wrong_name_gets_the_right_one(wrong, meant):
     with pytest.raises(KeyError, match=rf"'{wrong}'.*did you mean .*{meant}"):
         sz.get(wrong)
-    with pytest.raises(AttributeError, match=r"'sigma_zer0'.*'sigma_zero'"):
-        getattr(sz, "sigma_zer0")  # noqa: B009
+    for letters, name in (("sigma_zer0", "sigma_zero"), ("SigmaZer0", "SigmaZero")):
+        with pytest.raises(AttributeError, match=f"'{letters}'.*'{name}'"):
+            getattr(sz, letters)
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64", "list", "rows", "batch of tensors"])
@@ -159,6 +161,7 @@ def test_starts_and_pools_may_be_arrays():
     ("options", "error", "words"),
     [
         ({"step": 3}, TypeError, "'step'.*'steps'"),
+        ({"budgett": 3}, TypeError, "'budgett'.*'budget'"),
         ({"num_steps": 3, "steps": 3}, TypeError, "'steps' twice.*'num_steps'"),
         ({"norm": 2}, ValueError, "norm=2"),
         ({"steps": 0}, ValueError, "steps=0"),
@@ -224,8 +227,8 @@ def test_what_is_written_otherwise_is_told_so():
     for name in ("model", "estimator", "classifier"):
         with pytest.raises(TypeError, match=rf"{name}=.*\(model, x, y\)"):
             sz.FMN(**{name: NET})
-    for wrong, right in (("lr", "step_size="), ("stps", "'steps'")):
-        with pytest.raises(TypeError, match=f"{wrong}=.*{right}"):
+    for wrong, right in (("lr", "'step_size'"), ("stps", "'steps'")):
+        with pytest.raises(TypeError, match=f"'{wrong}'.*{right}"):
             sz.SigmaZero(**{wrong: 3})
 
 
@@ -262,3 +265,7 @@ def test_the_reference_page_runs_and_lists_every_option(tmp_path, monkeypatch, c
     options = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert options >= set(list(inspect.signature(sz.Attack.run).parameters)[4:])
     assert set(re.findall(r"`(?:sz\.)?(\w+)`", text)) >= {*FUNCTIONS, *CLASSES}
+
+
+def test_the_signatures_of_type_checkers_are_current():
+    assert signatures.STUB.read_text(encoding="utf-8") == signatures.stub(), "write: python -m scripts.signatures"

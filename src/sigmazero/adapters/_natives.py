@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sigmazero.attacks.registry import ATTACKS, get, no_parameter
-from sigmazero.core.attack import Attack
+from sigmazero.attacks.registry import ATTACKS, get
+from sigmazero.core.attack import Attack, no_parameter
 from sigmazero.core.hardware import Hardware
 from sigmazero.core.ops import per_row
 from sigmazero.core.result import Result
@@ -49,7 +49,7 @@ def told(attack: str | Attack, options: Mapping[str, Any]) -> Told:
     if isinstance(attack, str):
         return Told(get(attack, **own), how)
     for unknown in sorted(own.keys() - attack.parameters().keys()):
-        raise TypeError(no_parameter(attack, unknown))
+        raise no_parameter(type(attack), attack.name, unknown, RUN)
     return Told(replace(attack, **own), how)
 
 

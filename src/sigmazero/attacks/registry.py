@@ -25,7 +25,7 @@ from sigmazero.attacks.swap.search import SwapSearch
 from sigmazero.attacks.swap.sigma_swap import SigmaSwap
 from sigmazero.attacks.vfga import VFGA
 from sigmazero.core import model as models
-from sigmazero.core.attack import Attack
+from sigmazero.core.attack import Attack, no_parameter
 from sigmazero.core.parameters import meaning
 
 ATTACKS: dict[str, Attack] = {
@@ -80,7 +80,7 @@ def get(name: str, **parameters: Any) -> Attack:
     """
     attack = ATTACKS[find(name)]
     for unknown in sorted(set(parameters) - set(attack.parameters())):
-        raise TypeError(no_parameter(attack, unknown))
+        raise no_parameter(type(attack), attack.name, unknown)
     return replace(attack, **parameters)
 
 
@@ -111,23 +111,6 @@ def _letters(name: str) -> str:
     ('sigmazero', 'sigmazero')
     """
     return re.sub(r"[-_ ]", "", name.lower()).replace("σ", "sigma")
-
-
-def no_parameter(attack: Attack, name: str) -> str:
-    """Return the error about a parameter that an attack does not have, with what it is called here.
-
-    >>> no_parameter(get("sigma-zero"), "lr")
-    "sigma-zero has no parameter 'lr'; here it is called 'step_size'"
-    """
-    known = attack.parameters()
-    other = {"num_steps": "steps", "max_iter": "steps"} | attack.aliases
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"it has: {', '.join(known)}"
-    if name in other:
-        hint = f"here it is called {other[name]!r}"
-    elif near:
-        hint = f"did you mean {near[0]!r}? {hint}"
-    return f"{attack.name} has no parameter {name!r}; {hint}"
 
 
 def register(attack: Attack) -> None:

@@ -1,6 +1,7 @@
 """The contract of attacks: a frozen dataclass of hyper-parameters with `init` and `step`."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypedDict, Unpack, cast
 
@@ -41,6 +42,10 @@ class RunOptions(TypedDict, total=False):
     hardware: Hardware | None
 
 
+# What adv-lib and the authors of σ-zero call what every attack has.
+ALIASES = {"num_steps": "steps", "max_iter": "steps", "epsilon_budget": "budget", "verbose": "progress"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Attack(ABC):
     """A method: each step takes a state and returns a new one, and asks the model through the oracle alone.
@@ -74,16 +79,14 @@ class Attack(ABC):
         def __new__(cls, *given, **parameters):
             """Refuse a model here, where other libraries take it, and unknown parameters; say what to write."""
             name = cls.__name__
-            where = f"the model goes into the call: {name}(steps=...)(model, x, y). sigmazero.adapters has {name} as "
-            where += "torchattacks and ART"
+            where = f"the model goes into the call: {name}(steps=...)(model, x, y); in sigmazero.adapters.torchattacks "
+            where += f"and sigmazero.adapters.art there is a {name} that takes the model first"
             if given:
                 raise TypeError(f"{name} takes its parameters by name, and got a {type(given[0]).__name__}; {where}")
-            known = [f.name for f in fields(cls)]
-            for unknown in sorted(parameters.keys() - known):
+            for unknown in sorted(parameters.keys() - {f.name for f in fields(cls)}):
                 if unknown in ("model", "estimator", "classifier"):
                     raise TypeError(f"{name} takes no {unknown}=; {where}")
-                here = cls.aliases.get(unknown)
-                raise TypeError(f"{name} takes no {unknown}=; {f'write {here}=' if here else hint(unknown, known)}")
+                raise no_parameter(cls, name, unknown)
             return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -224,6 +227,19 @@ class Attack(ABC):
     @abstractmethod
     def step(self, i: Tensor, state: Any, oracle: Oracle) -> Any:
         """Ask the oracle and return the new state. `i`, the number of the step, is a scalar tensor on the device."""
+
+
+def no_parameter(kind: type[Attack], title: str, name: str, also: Iterable[str] = ()) -> TypeError:
+    """Return the error about a parameter that an attack does not have, with what it is called here.
+
+    >>> from sigmazero.attacks.fmn import FMN
+    >>> no_parameter(FMN, "fmn", "γ_init")
+    TypeError("fmn has no parameter 'γ_init'; here it is called 'budget_rate'")
+    """
+    here = (ALIASES | kind.aliases).get(name)
+    known = [*(f.name for f in fields(kind) if f.name != "name"), *also]
+    advice = f"here it is called {here!r}" if here else hint(name, known)
+    return TypeError(f"{title} has no parameter {name!r}; {advice}")
 
 
 def _noticed(result: Result, targeted: bool) -> Result:
