@@ -84,6 +84,6 @@ def test_another_model_with_the_same_weights_is_refused(tmp_path):
 def test_functions_can_be_kept_too(tmp_path):
     x = torch.rand(6, 1, 4, 4, generator=torch.Generator().manual_seed(1))
     y = Votes()(x).argmax(1)
-    auto = custom(sz.wrap(Votes(), ability="scores"), 8, ["query-swap"])
+    auto = custom(sz.limit(Votes(), ability="scores"), 8, ["query-swap"])
     first = auto.run(x, y, store=tmp_path / "s.db")
     same(auto.run(x, y, store=tmp_path / "s.db"), first)

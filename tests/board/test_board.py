@@ -267,7 +267,7 @@ def test_what_the_doctor_finds_wrong_is_refused(made):
     noisy += " + torch.randn(len(x), 4)\ndef noisy(): return Noisy(0)\n"
     file = card(made.path.parent, name='"noisy"', model='"net.py:noisy"')
     net.write_text(noisy)
-    with pytest.raises(BoardError, match=r"SZ003.*say random = true in its card"):
+    with pytest.raises(BoardError, match="SZ003"):
         add(made.board, file, made.loader, by="Ada", version=None, allow=["SZ003"])
     flat = (
         net.read_text() + "\nclass Flat(Net):\n    def forward(self, x):\n        return super().forward(x.round())\n"
