@@ -201,7 +201,7 @@ FROM_OTHERS = {
         adv = sigma_zero(model=model, inputs=x, labels=y, num_steps=20, grad_norm=float("inf"))
         adv = fmn(model=model, inputs=x, labels=y, norm=0, targeted=False, steps=20, α_init=1.0, γ_init=0.05)
         adv = pdpgd(model=model, inputs=x, labels=y, norm=0, num_steps=20)
-        adv = vfga(model=model, inputs=x, labels=y, targeted=False, max_iter=20, n_samples=5)
+        adv = vfga(model=model, inputs=x, labels=y, targeted=False, max_iter=None, n_samples=5)
     """,
     "AutoAttack": """
         from sigmazero import SparseAutoAttack as AutoAttack

@@ -125,6 +125,8 @@ def named(
     known = ALIASES | attack.aliases
     for name, value in options.items():
         here = known.get(name, name)
+        if value is None and here != name:
+            continue  # in another library's call it stands for the default
         if here in given:
             names = ", ".join(repr(other) for other, meant in known.items() if meant == here)
             raise TypeError(f"{title}() got {here!r} twice" + (f"; it is also called {names}" if names else ""))
