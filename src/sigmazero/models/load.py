@@ -209,7 +209,7 @@ def _built(spec: str) -> nn.Module:
     if not callable(build):
         known = [key for key, value in vars(source).items() if callable(value) and not key.startswith("_")]
         raise ValueError(f"{place} has no function {name!r}; it has: {', '.join(known) or 'none'}")
-    with _explained(spec, getattr(source, "__file__", None), "it is called without arguments"):
+    with _user_code(spec, getattr(source, "__file__", None), "it is called without arguments"):
         made = build()
     return _module(made, f"what {spec} returned")
 
@@ -225,7 +225,7 @@ def _file(path: Path) -> Any:
     sys.modules[name] = module  # dataclasses and pickle look their module up there
     _make_importable(path.resolve().parent)
     try:
-        with _explained(str(path), module.__file__, "correct it and try again"):
+        with _user_code(str(path), module.__file__, "correct it and try again"):
             found.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
@@ -250,8 +250,9 @@ def _make_importable(folder: Path) -> None:
 
 
 @contextmanager
-def _explained(place: str, file: str | None, fix: str) -> Iterator[None]:
-    """Report an error in a user's code, which may raise anything, with its file and line."""
+def _user_code(place: str, file: str | None, fix: str) -> Iterator[None]:
+    """Run a user's code without writing compiled files beside it; report any error with its file and line."""
+    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         yield
     except ImportError:
@@ -262,3 +263,5 @@ def _explained(place: str, file: str | None, fix: str) -> Iterator[None]:
             lines = [error.lineno]
         where = f" (line {lines[-1]})" if lines else ""
         raise ValueError(f"{place} failed: {type(error).__name__}: {error}{where}; {fix}") from error
+    finally:
+        sys.dont_write_bytecode = written
