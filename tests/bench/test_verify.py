@@ -11,13 +11,13 @@ import torch
 
 from sigmazero import attacks
 from sigmazero.bench import identity
-from sigmazero.bench.answers import probe, same_answers
 from sigmazero.bench.evaluate import evaluate
+from sigmazero.bench.identity import probe
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.rerun import attack_of, rerun
 from sigmazero.bench.verify import Verification, verify
 from sigmazero.core.result import Outcome
-from sigmazero.store.facts import Facts
+from sigmazero.store.facts import Facts, same_answers
 from sigmazero.store.store import Store
 from tests.helpers.networks import linear_problem
 from tests.plans import NET, PLAN, run, trusting

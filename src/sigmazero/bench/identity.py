@@ -26,14 +26,19 @@ from sigmazero.core.attack import Attack
 from sigmazero.core.inputs import Bound, Bounds
 from sigmazero.core.messages import canonical as canonical
 from sigmazero.core.messages import digest as digest
+from sigmazero.core.model import logits_in
+from sigmazero.core.oracle import Model
 from sigmazero.core.parameters import NamedModel
 from sigmazero.core.source import code_hash, hash_sources, module_file, without_addresses
 from sigmazero.data import Rows
+from sigmazero.run.precision import strictly
 from sigmazero.store.facts import CellInfo
 
 if TYPE_CHECKING:
     from sigmazero.bench.plan import ModelSpec
 
+ROWS = 16  # clean inputs by whose logits a model is recognised
+RANDOM = "SZ003"  # the finding of a model whose answers change when it is asked again
 FORMAT = 1  # of the key; another one makes every stored cell a different one
 ANEW = "anew"  # in the code of a model: how often its facts were superseded
 PROGRAMS = (torch.fx.GraphModule, torch.jit.ScriptModule)  # modules that hold their code themselves
@@ -94,6 +99,15 @@ def describe_model(network: nn.Module, spec: ModelSpec | None = None) -> dict[st
     programs = [str(getattr(module, "code", "")) for module in network.modules() if isinstance(module, PROGRAMS)]
     layers = without_addresses(repr(network))
     return {**known, "layers": digest([layers, *programs]), "sources": hash_sources(code)}
+
+
+def probe(network: Model, x: Tensor) -> Tensor:
+    """Return the network's logits for up to 16 of these inputs, evenly spread, in double precision on the CPU."""
+    rows = torch.linspace(0, len(x) - 1, min(len(x), ROWS), device="cpu").round().long().to(x.device)
+    # A network that draws numbers must not draw other ones afterwards because it was looked at.
+    with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), strictly(network, x.device):
+        # A copy, as some models give the same memory again each time.
+        return logits_in(network(x[rows])).to("cpu", torch.float64, copy=True)
 
 
 def describe_attack(attack: Attack) -> dict[str, Any]:

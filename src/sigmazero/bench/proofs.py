@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sigmazero.bench import identity
-from sigmazero.bench.answers import probe, same_answers
 from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.loader import ABSENT, Loader, clean_rows
 from sigmazero.bench.plan import ModelSpec
@@ -24,7 +23,7 @@ from sigmazero.certifier.certificates import Certificates
 from sigmazero.certifier.certify import certify
 from sigmazero.core.messages import one_line
 from sigmazero.data import Rows
-from sigmazero.store.facts import Integers
+from sigmazero.store.facts import Integers, same_answers
 from sigmazero.store.proofs import Proof, ProofKey, row_digests
 from sigmazero.store.store import Store
 
@@ -108,7 +107,7 @@ def _keep_answers(store: Store, key: ProofKey, network: nn.Module, rows: Rows) -
     """Keep some inputs and the model's answers, by which later runs recognise it."""
     if len(rows) and store.arrays(_answers(key)) is None:
         x = rows.images[torch.linspace(0, len(rows) - 1, min(len(rows), POINTS)).round().long()]
-        logits = probe(network, x.to(device_of(network)))
+        logits = identity.probe(network, x.to(device_of(network)))
         store.keep_arrays(_answers(key), x=x.numpy(), logits=logits.numpy())
 
 
@@ -117,7 +116,7 @@ def _check_answers(store: Store, key: ProofKey, network: nn.Module) -> None:
     held = store.arrays(_answers(key))
     if held is None:
         return
-    fresh = probe(network, torch.from_numpy(held["x"]).to(device_of(network)))
+    fresh = identity.probe(network, torch.from_numpy(held["x"]).to(device_of(network)))
     if not same_answers(torch.from_numpy(held["logits"]), fresh):
         raise ValueError(
             f"{store.path}: the model's outputs differ from those of the model that its proofs are about, although "

@@ -17,17 +17,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from sigmazero.bench.answers import probe, same_answers
 from sigmazero.bench.cells import Cell, Subject
-from sigmazero.bench.identity import ANEW, digest
+from sigmazero.bench.identity import ANEW, RANDOM, digest, probe
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.verify import coarse_numbers, contradicted
 from sigmazero.run.precision import strictly
-from sigmazero.store.facts import CellInfo
+from sigmazero.store.facts import CellInfo, same_answers
 from sigmazero.store.store import Store
 
 POINTS = 16  # stored samples that a model is asked about
-RANDOM = "SZ003"  # the finding of a model whose answers change when it is asked again
 
 
 class ModelChanged(ValueError):

@@ -19,7 +19,6 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from sigmazero.bench.cells import Cell
@@ -30,7 +29,7 @@ from sigmazero.bench.provenance import versions
 from sigmazero.bench.worker import Introduction, Unit, UnitResult, attack_unit, introduce
 from sigmazero.bench.workers import Engine, Here, WorkerExecutor
 from sigmazero.core import faults
-from sigmazero.core.messages import one_line
+from sigmazero.core.messages import canonical, one_line
 from sigmazero.store.store import Store
 
 Say = Callable[[str], None]
@@ -85,10 +84,9 @@ def execute(
             _refuse_given(cells, loader)
         jobs: list[_Job] = []
         for cell in cells:
-            stored = store.stored(cell.info.key)
             missing = ~ready(cell, store) & (True if only is None else only[cell.info.key])
             batches = np.unique(np.flatnonzero(missing) // cell.batch_size).tolist()
-            jobs += [_Job(len(jobs), cell, missing, stored, batches)] if batches else []
+            jobs += [_Job(len(jobs), cell, missing, batches)] if batches else []
         if not jobs:
             return RunSummary()
         if engine.remote:
@@ -100,7 +98,7 @@ def execute(
 
 
 def _quiet(text: str) -> None:
-    """Say nothing."""
+    """Print nothing."""
     del text
 
 
@@ -122,21 +120,23 @@ def ready(cell: Cell, store: Store) -> Mask:
 
 @dataclass
 class _Job:
-    """A cell that is run: its place in the progress, rows that are missing and stored, and batches to hand out."""
+    """A cell that is run: its place in the progress, the rows that are missing, and the batches to hand out.
+
+    examined    how often the doctor was sent
+    failures    units that failed; nothing is given up of a cell of which one succeeded
+    """
 
     place: int
     cell: Cell
     missing: Mask
-    stored: Mask
-    batches: list[int]  # by number
+    batches: list[int]
     begun: bool = False
-    examined: int = 0  # how often the doctor was sent
-    failures: int = 0  # units
+    examined: int = 0
+    failures: int = 0
     succeeded: bool = False
-    retried: bool = False
 
     def cut(self, count: int) -> Unit:
-        """Take up to so many consecutive batches."""
+        """Take up to `count` consecutive batches."""
         while count > 1 and self.batches[count - 1] != self.batches[0] + count - 1:
             count -= 1
         size = self.cell.batch_size
@@ -148,15 +148,22 @@ class _Job:
 
 @dataclass
 class _Worker:
-    """A worker: its executor, the versions it has once it is ready, and the unit that it attacks, if any."""
+    """A worker and its executor.
+
+    provenance   its versions, once it is ready
+    job          the cell of its last unit
+    unit         the unit that it attacks, if any
+    deaths       in a row, before it was ready
+    errors       of units, in a row
+    """
 
     number: int
     executor: WorkerExecutor
     provenance: dict[str, Any] | None = None
-    job: _Job | None = None  # that of its last unit
+    job: _Job | None = None
     unit: Unit | None = None
-    deaths: int = 0  # before it was ready, in a row
-    errors: int = 0  # of units, in a row
+    deaths: int = 0
+    errors: int = 0
 
 
 class _Run:
@@ -179,14 +186,14 @@ class _Run:
         self.again: list[tuple[_Job, Unit]] = []  # units that failed, before anything else
         self.workers: dict[int, _Worker] = {}
         self.futures: dict[Future[Any], _Worker] = {}
-        self.runs: list[tuple[dict[str, Any], int]] = []  # provenance and number of each run that the store has
+        self.runs: dict[str, int] = {}  # the number of each run in the store, by its provenance
 
     def run(self) -> RunSummary:
-        """Go on until everything is stored or has failed, or somebody asks to stop."""
+        """Go on until everything is stored or has failed, or Ctrl-C is pressed."""
         try:
             for number in range(self.engine.size):
                 self._start(number)
-            self._loop()
+            self._work()
         except KeyboardInterrupt:
             self.stop.set()
         finally:
@@ -196,26 +203,27 @@ class _Run:
         self.store.note_progress({})
         return self.summary
 
-    def _loop(self) -> None:
+    def _work(self) -> None:
+        """Hand out units and store their results, until nothing is left; after Ctrl-C, until no worker is busy."""
         patience = time.monotonic() + PATIENCE
-        while self._at_work() or not (self.stop.is_set() or not (self.again or any(job.batches for job in self.jobs))):
+        while self._running() or (not self.stop.is_set() and (self.again or any(job.batches for job in self.jobs))):
             if not self.stop.is_set():
-                self._feed()
+                self._hand_out()
             done, _ = wait(self.futures, timeout=TICK, return_when=FIRST_COMPLETED)
             for future in done:
-                self._hear(self.futures.pop(future), future)
+                self._receive(self.futures.pop(future), future)
             if all(worker.provenance is None for worker in self.workers.values()) and time.monotonic() > patience:
                 self.say(f"no worker is ready yet: {self.engine.size} are starting, or wait for room on the cluster")
                 patience = float("inf")
 
-    def _at_work(self) -> list[str]:
-        """Return the keys of the cells that workers attack."""
+    def _running(self) -> list[str]:
+        """Return the keys of the cells that workers attack now."""
         return [worker.unit.cell.info.key for worker in self.workers.values() if worker.unit is not None]
 
     # Handing out units ----------------------------------------------------------------------------------------------
 
-    def _feed(self) -> None:
-        """Hand a unit to every idle worker, as long as there are any."""
+    def _hand_out(self) -> None:
+        """Give a unit to every idle worker, as long as there are any."""
         for worker in sorted(self.workers.values(), key=lambda worker: worker.number):
             if worker.provenance is None or worker.unit is not None:
                 continue
@@ -224,7 +232,7 @@ class _Run:
                 return
             job, unit = taken
             if not job.examined:
-                self.store.retry(unit.cell.info.key)
+                self.store.retry(job.cell.info.key)
             # The doctor runs once for a cell, and once more if its worker died, perhaps of it.
             examine = job.examined == 0 or (job.examined == 1 and unit.tries > 0)
             job.examined += examine
@@ -248,7 +256,7 @@ class _Run:
             return None
         if not self.engine.remote:
             return left[0], left[0].cut(1)
-        job = max(left, key=lambda job: self._worth(job, worker))
+        job = max(left, key=lambda job: self._priority(job, worker))
         # One batch of a new cell, to measure it; later as many as take about ten seconds, but a fair share.
         count, seconds = 1, self.progress.seconds_per_row(job.place)
         if job.begun and seconds is not None:
@@ -256,16 +264,16 @@ class _Run:
             count = max(1, min(int(UNIT_SECONDS / max(seconds * job.cell.batch_size, 1e-9)), fair))
         return job, job.cut(count)
 
-    def _worth(self, job: _Job, worker: _Worker) -> tuple[int, float]:
+    def _priority(self, job: _Job, worker: _Worker) -> tuple[int, float]:
         """Rate a cell for a worker: first what it has loaded, then what takes long and has few workers."""
-        q, near = job.cell.question, 0
+        q, loaded = job.cell.question, 0
         if worker.job is not None:
             last = worker.job.cell.question
-            near = (worker.job is job) + ((last.model, last.data) == (q.model, q.data)) + (last.model == q.model)
+            loaded = (worker.job is job) + ((last.model, last.data) == (q.model, q.data)) + (last.model == q.model)
         others = [other.job for other in self.workers.values() if other is not worker and other.job is not None]
         same = sum(other.cell.question.model == q.model for other in others)
         seconds = self.progress.seconds_per_row(job.place) or float(q.attack.steps)
-        return near, self.progress.left[job.place] * seconds / (1 + same)
+        return loaded, self.progress.left[job.place] * seconds / (1 + same)
 
     def _again(self, job: _Job, unit: Unit, tries: int) -> None:
         """Hand out a unit once more, a batch at a time, before anything else."""
@@ -292,7 +300,8 @@ class _Run:
         if not self.workers:
             raise NoWorkers(f"no worker can be used: {why}; every machine needs the versions of this run")
 
-    def _hear(self, worker: _Worker, future: Future[Any]) -> None:
+    def _receive(self, worker: _Worker, future: Future[Any]) -> None:
+        """Take what a worker returns: its versions, the facts of a unit, or its death."""
         faults.reach("unit.heard")
         error, unit, job = future.exception(), worker.unit, worker.job
         worker.unit = None
@@ -305,10 +314,16 @@ class _Run:
         else:  # any other error comes from sending the unit or its result
             result = future.result() if error is None else UnitResult(error=repr(error), line=one_line(error))
             self._store(worker, job, result)
-            self._judge(worker, job, unit, result)
+            worker.errors = worker.errors + 1 if result.error else 0
+            job.succeeded |= not result.error
+            if result.error:
+                left = [rows.start for rows in unit.batches() if job.missing[rows].any()]
+                self._failed(job, replace(unit, start=min(left, default=unit.start)), result.line, result.error)
+            if worker.errors > 1 and self.engine.remote:  # its device may be in a state in which everything fails
+                self._replace(worker)
 
     def _introduced(self, worker: _Worker, future: Future[Introduction]) -> None:
-        """Let a worker in that has the versions of this process; start one that died before it was ready again."""
+        """Accept a worker with the versions of this process; replace one that died before it was ready."""
         error = future.exception()
         if error is None:
             found = future.result()
@@ -326,17 +341,6 @@ class _Run:
 
     # Results --------------------------------------------------------------------------------------------------------
 
-    def _judge(self, worker: _Worker, job: _Job, unit: Unit, result: UnitResult) -> None:
-        """Go on after a unit: try it again if it raised."""
-        if not result.error:
-            worker.errors, job.succeeded = 0, True
-            return
-        worker.errors += 1
-        left = [rows.start for rows in unit.batches() if job.missing[rows].any()]
-        self._failed(job, replace(unit, start=min(left, default=unit.start)), result.line, result.error)
-        if worker.errors > 1 and self.engine.remote:  # its device may be in a state in which everything fails
-            self._replace(worker)
-
     def _failed(self, job: _Job, unit: Unit, line: str, trace: str = "") -> None:
         """Try a unit again, or note that its rows failed; give a cell up of which nothing succeeds.
 
@@ -345,20 +349,18 @@ class _Run:
         rows, info = f"rows {unit.start} to {unit.stop}", job.cell.info
         if unit.tries + 1 < TRIES:
             self._again(job, unit, unit.tries + 1)
-            if not trace or not job.retried:  # of an error that may be in every batch, say it once
-                self.say(f"{line} at {rows} of {info.attack} against {info.model}; they are run again")
-            job.retried = True
+            self.say(f"{line} at {rows} of {info.attack} against {info.model}; they are run again")
             return
         whole = f"{rows}: {line}, {TRIES} times"
         short = line if trace else whole
         self._fail(job, unit.start, unit.stop, f"{trace}\n{whole}".strip(), short)
         job.failures += 1
         if job.failures >= GIVE_UP and not job.succeeded:
-            lost = [other for held, other in self.again if held is job]
-            self.again = [(held, other) for held, other in self.again if held is not job]
+            rest = [other for owner, other in self.again if owner is job]
+            self.again = [(owner, other) for owner, other in self.again if owner is not job]
             while job.batches:
-                lost.append(job.cut(len(job.batches)))
-            for part in lost:
+                rest.append(job.cut(len(job.batches)))
+            for part in rest:
                 why = f"not tried, since {GIVE_UP} units of this cell failed: {line}"
                 self._fail(job, part.start, part.stop, why, short)
 
@@ -368,24 +370,23 @@ class _Run:
         self.progress.drop(job.place, int(job.missing[start:stop].sum()))
 
     def _store(self, worker: _Worker, job: _Job, result: UnitResult) -> None:
-        """Store the facts of a unit in one transaction: of its rows those that are not stored."""
+        """Store the facts of a unit in one transaction; rows that are stored already stay as they are."""
         key, run = job.cell.info.key, self._run_of(worker, job.cell)
         with self.store.together():
             if result.findings is not None:
                 self.store.diagnose(key, result.findings)
                 if result.answers is not None and self.store.answers(key) is None:
-                    self.store.keep_answers(key, torch.tensor(result.answers, device="cpu"))
+                    self.store.keep_answers(key, result.answers)
             for batch in result.batches:
                 if batch.trace is not None:
                     self.store.append_trace(key, int(batch.positions[0]), batch.trace)
-                new = np.flatnonzero(~job.stored[batch.positions])
                 peaks = {"peak_device": batch.peak_device, "peak_process": batch.peak_process}
-                self.store.append(key, batch.positions[new], batch.facts.take(new), run=run, **peaks)
+                self.store.append(key, batch.positions, batch.facts, run=run, **peaks)
             if self.progress.due():
-                self.store.note_progress(self.progress.note() | {"cells": self._at_work()})
+                self.store.note_progress(self.progress.note() | {"cells": self._running()})
         for batch in result.batches:
             rows = int(job.missing[batch.positions].sum())
-            job.missing[batch.positions], job.stored[batch.positions] = False, True
+            job.missing[batch.positions] = False
             self.progress.add(job.place, rows, batch.seconds)
             self.summary.rows += rows
         self.update()
@@ -394,16 +395,14 @@ class _Run:
         """Return the number of the run that facts go with: it says where and how they were computed."""
         q, found = cell.question, worker.provenance or {}
         how = {"prepare": "none" if q.trace else q.prepare, "batch_size": cell.batch_size}
-        made = {name: value for name, value in found.items() if name != "began"} | how
-        number = next((number for known, number in self.runs if known == made), None)
-        if number is None:
-            number = self.store.begin({**found, **how, **self.about})
-            self.runs.append((made, number))
-        return number
+        known = canonical([{**found, "began": None}, how])
+        if known not in self.runs:
+            self.runs[known] = self.store.begin({**found, **how, **self.about})
+        return self.runs[known]
 
 
 def differences(provenance: Mapping[str, Any]) -> str:
-    """Return in which versions a worker differs from this process; nothing if its facts are as good as ours."""
+    """Return in which versions a worker differs from this process; an empty text if in none."""
     return "; ".join(
         f"it has {name} {provenance.get(name)}, this run {value}"
         for name, value in versions().items()

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sigmazero.bench import identity
-from sigmazero.bench.answers import probe, same_answers
 from sigmazero.bench.cells import Subject
 from sigmazero.bench.constraints import judge_missing
 from sigmazero.bench.loader import ABSENT, Loader, origin
@@ -25,7 +24,7 @@ from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, whole
 from sigmazero.core.result import Outcome
 from sigmazero.run.precision import Numbers, strictly
-from sigmazero.store.facts import ROUNDING, CellInfo, Facts
+from sigmazero.store.facts import ROUNDING, CellInfo, Facts, same_answers
 from sigmazero.store.store import Flaw, Store, StoreError
 from sigmazero.store.trace import Trace
 
@@ -154,7 +153,7 @@ def _disagreements(
     device = subject.problem.x.device
     wrong = [*subject.differences(info), *_other_rows(subject, info, facts, places)]
     answers = store.answers(info.key)
-    if not wrong and answers is not None and not same_answers(answers, probe(subject.network, subject.problem.x)):
+    if not wrong and answers is not None and not same_answers(answers, identity.probe(subject.network, subject.problem.x)):
         wrong = ["the model here answers differently from the one that was attacked"]
     if wrong:
         yield from ((None, what) for what in wrong)

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sigmazero import models
-from sigmazero.bench.answers import steady
 from sigmazero.bench.cells import Cell, Subject
+from sigmazero.bench.identity import RANDOM, probe
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.provenance import peak_device, peak_process, provenance, reset_peak
 from sigmazero.bench.recorder import Recorder
@@ -80,7 +80,7 @@ class UnitResult:
 
     batches: list[Batch] = field(default_factory=list)
     findings: list[dict[str, str]] | None = None
-    answers: NDArray[np.float64] | None = None
+    answers: Tensor | None = None
     error: str = ""
     line: str = ""
 
@@ -116,7 +116,8 @@ class Worker:
         findings, answers, error, line = None, None, "", ""
         try:
             if unit.examine:
-                answers, findings = self.answers(cell), self.diagnose(cell)
+                findings = self.diagnose(cell)
+                answers = self._answers(cell, findings)
             with self._numbers(cell):
                 attack = self._traced if cell.question.trace else self._batch
                 for rows in unit.batches():
@@ -193,11 +194,12 @@ class Worker:
             self._session = cell.info.key, session
         return self._session[1]
 
-    def answers(self, cell: Cell) -> NDArray[np.float64] | None:
-        """Return the model's logits of a few clean rows; None if they change when it is asked again."""
+    def _answers(self, cell: Cell, findings: list[dict[str, str]]) -> Tensor | None:
+        """Return the model's logits for a few clean rows; None where the doctor found them to be random."""
+        if any(finding["code"] == RANDOM for finding in findings):
+            return None
         subject = self.subject(cell)
-        logits = steady(subject.network, subject.problem.x)
-        return None if logits is None else logits.numpy()
+        return probe(subject.network, subject.problem.x)
 
     def diagnose(self, cell: Cell) -> list[dict[str, str]]:
         """Return the doctor's findings about a cell's model as texts, each with the meaning of its code.
