@@ -121,17 +121,6 @@ def test_evaluate_keeps_what_was_legal_and_what_it_cost(given, tmp_path):
     assert record["asr_5"] == result.asr_at_cost(5)
 
 
-def test_two_spaces_are_two_cells_told_apart(given, tmp_path):
-    one = run(given[2], given, tmp_path / "s.db")
-    two = run(sz.Space(upper=1000), given, tmp_path / "s.db")
-    none = run(None, given, tmp_path / "s.db", bounds=(0.0, 1000.0))
-    both = replace(one, keys=(*one.keys, *two.keys, *none.keys))
-    assert len(set(both.keys)) == 3
-    assert len({record["space"] for record in both.records()}) == 3
-    assert "| space |" in both.table()
-    assert "space" not in one.table().partition("\n\n")[2]  # the caption has it
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [

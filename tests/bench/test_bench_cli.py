@@ -1,23 +1,8 @@
-import itertools
-import os
 import re
-import signal
 import sys
 
-from sigmazero.core import faults
 from sigmazero.store.store import Store
 from tests.cli.conftest import sigmazero  # noqa: F401
-from tests.plans import contents
-
-
-def test_validate(sigmazero, folder):  # noqa: F811
-    good = sigmazero("validate", "plan.toml")
-    assert good.exit_code == 0
-    assert "6 cells: 2 models, 3 attacks" in good.stdout
-    (folder / "bad.toml").write_text("stepz = 3\n")
-    bad = sigmazero("validate", "bad.toml")
-    assert bad.exit_code == 2
-    assert bad.stderr.startswith("error: bad.toml:1: unknown key 'stepz'; did you mean 'steps'?")
 
 
 def test_run_status_verify(sigmazero, folder):  # noqa: F811
@@ -87,20 +72,3 @@ def test_what_is_missing_is_a_table_and_what_helps_is_said_once(sigmazero, folde
     assert done.stderr.count("--data-dir names a folder") == 1
     one = sigmazero("run", "plan.toml", "--trust-code", "--models", "net.py:build", "--attacks", "fmn", "--dry-run")
     assert "1 cell, 24 rows left" in one.stdout
-
-
-def test_ctrl_c_stops_after_the_batch_and_says_how_to_go_on(sigmazero, folder, monkeypatch):  # noqa: F811
-    command = ("run", "plan.toml", "--trust-code", "--batch-size", "2")
-    batches = itertools.count(1)
-
-    def pressed(point: str) -> None:
-        if point == "batch.done" and next(batches) == 2:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(faults, "reach", pressed)
-    monkeypatch.setattr(sys, "argv", ["sigmazero", *command])
-    done = sigmazero(*command)
-    assert done.exit_code == 130, done.output
-    assert "stopping within" in done.stderr
-    assert "To go on: sigmazero run plan.toml --trust-code --batch-size 2" in done.stderr
-    assert sum(len(facts["row"]) for facts in contents("runs/plan.db").values()) == 4

@@ -12,45 +12,12 @@ from sigmazero.store.store import Store
 from tests.helpers.networks import linear_problem
 
 
-def test_a_module_and_tensors(tmp_path):
-    model, x, y = linear_problem((3, 4, 4), 12)
-    settings = {"steps": 20, "store": tmp_path / "runs" / "s.db", "batch_size": 5, "name": "mine"}
-    first = evaluate(model, (x, y), attacks=["sigma-zero", sz.get("fmn")], **settings)
-    assert [row["attack"] for row in first.records()] == ["sigma-zero", "fmn"]
-    assert {row["model"] for row in first.records()} == {"mine"}
-    assert "| sigma-zero |" in first.table()
-    assert "steps 20" in str(first)
-    assert "\n| --- |" in first._repr_markdown_()
-    verdict = first.verify()
-    assert (verdict.rows, verdict.disagreements, verdict.skipped) == (24, [], [])
-    result = sz.get("sigma-zero", steps=20).run(model, x, y)
-    assert torch.equal(first.facts(first.keys[0]).rebuild(x), result.x_adv)
-    # The same again, with an attack more: only that is run.
-    more = evaluate(model, (x, y), attacks=["sigma-zero", "vfga"], **settings)
-    assert more.keys[0] == first.keys[0]
-    assert [row["attack"] for row in more.records()] == ["sigma-zero", "vfga"]
-
-
 def test_budgets_and_targets(tmp_path):
     model, x, y = linear_problem((3, 4, 4), 8)
     done = evaluate(model, (x, y), ["sparse-rs"], store=tmp_path / "s.db", steps=20, budgets=[3, 6])
     assert [row["budget"] for row in done.records()] == [3, 6]
     done = evaluate(model, (x, y), store=tmp_path / "s.db", steps=20, target="next")
     assert (done.facts(done.keys[0]).target == (y + 1).numpy() % 4).all()
-
-
-def test_names(folder):
-    done = evaluate("net.py:build", "mine.npz", store="s.db", steps=10)
-    assert [row["dataset"] for row in done.records()] == ["mine.npz"]
-
-
-def test_a_failure_is_a_warning_and_in_the_store(tmp_path):
-    model, x, y = linear_problem((6,), 4)
-    with pytest.warns(RuntimeWarning, match="sparse-rs failed: .*budget"):
-        done = evaluate(model, (x, y), ["sparse-rs", "sigma-zero"], store=tmp_path / "s.db", steps=5)
-    assert len(done.failed) == 1
-    assert "\n\nfailed: sparse-rs searches within a fixed budget" in str(done)
-    assert [row["attack"] for row in done.records()] == ["sigma-zero"]
 
 
 def test_inputs_outside_the_box_are_refused_before_anything_is_stored(tmp_path):

@@ -52,16 +52,6 @@ def test_in_double_precision_the_batch_size_changes_nothing(folder):
     assert next(iter(contents("a.db").values()))["value"].dtype == np.float64
 
 
-def test_another_batch_size_goes_on_where_the_first_stopped(folder):
-    text = PLAN.replace("steps = 30", "steps = 30\nprecision = 'fp64'")
-    run(text, "whole.db")
-    _stopped(text, "s.db", after=2)
-    with Store("s.db") as store:
-        assert sum(one.done for one in store.status()) == 16
-    run(text, "s.db", batch_size=5)
-    assert_same(contents("s.db"), contents("whole.db"))
-
-
 def _stopped(text, path, after):
     """Run until so many batches are stored, then as if Ctrl-C had been pressed."""
     loader, plan = trusting(), parse_plan(text)
@@ -120,12 +110,6 @@ def test_an_attack_that_raises_is_a_failed_cell_and_the_others_run(folder, monke
         assert {one.state for one in store.status()} == {"done"}
 
 
-def test_a_model_that_raises_is_a_failed_cell_too(folder):
-    _, _, report = run(PLAN.replace("net.py:other", "net.py:broken"), "s.db")
-    assert len(report.failed) == 3
-    assert report.rows == 3 * 24
-
-
 def test_absent_weights_data_and_files_are_missing_and_the_rest_runs(folder, monkeypatch):
     monkeypatch.setenv("SIGMAZERO_HOME", str(folder))
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
@@ -168,14 +152,6 @@ def test_facts_are_those_of_a_plain_run(folder):
     assert json.dumps(dataclasses.asdict(cells[0].info))
 
 
-def test_the_second_network_is_the_same_everywhere():
-    from sigmazero.bench.identity import hash_weights
-    from sigmazero.models.toys.nearest_mean import build
-
-    pytest.importorskip("mlxtend")
-    assert hash_weights(build()) == hash_weights(build())
-
-
 STATEFUL = """
 import torch
 
@@ -190,12 +166,6 @@ class Net(torch.nn.Module):
 
 def build(): return Net()
 """
-
-
-def test_a_model_that_answers_at_random_can_go_on(folder):
-    (folder / "net.py").write_text(STATEFUL.replace("scale.factor()", "torch.rand(())").replace("import scale", "pass"))
-    _stopped(BRIEF, "s.db", after=2)
-    assert run(BRIEF, "s.db")[2].rows == 3 * 24 - 16
 
 
 def test_one_copy_and_one_session_serve_a_cell(folder, monkeypatch):

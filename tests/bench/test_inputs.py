@@ -75,18 +75,6 @@ def test_tensors_are_shown(tmp_path, target):
         assert path.exists()
 
 
-def test_two_sets_of_tensors_in_one_store(tmp_path):
-    model, x, y = eight_bit()
-    for part in (slice(0, 6), slice(6, 12)):
-        evaluate(model, (x[part], y[part]), store=tmp_path / "s.db", steps=10)
-    with Store(tmp_path / "s.db") as store:
-        loader = Loader()
-        first, second = (clean_rows(store, info, loader) for info in store.cells())
-        assert torch.equal(first.images, x[:6])
-        assert torch.equal(second.images, x[6:])
-        assert torch.equal(clean_rows(store, store.cells()[0], loader).images, x[:6])
-
-
 def test_a_check_asks_about_them_again(folder, sigmazero):  # noqa: F811
     images = torch.from_numpy(np.load("mine.npz")["images"]).float() / 255
     labels = torch.from_numpy(np.load("mine.npz")["labels"])

@@ -131,43 +131,6 @@ def test_every_experiment_is_a_plan(path):
     assert read_plan(path).questions
 
 
-SPACE = """
-[space]
-kind = "binary"
-[data.d]
-source = "digits-8x8"
-[data.d.space]
-lower = 0.25
-[[grid]]
-models = ["demo"]
-data = ["d", "mnist"]
-attacks = ["fmn"]
-"""
-
-
-def test_the_nearest_space_holds():
-    def spaces(text):
-        return [(q.data.name, q.allowed.space.kind, q.allowed.space.lower) for q in parse_plan(text).questions]
-
-    assert spaces(SPACE) == [("d", "real", 0.25), ("mnist", "binary", 0.0)]
-    assert spaces(f"{SPACE}[grid.space]\nkind = 'integer'")[0] == ("d", "integer", 0.0)
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("[grid.space]\nkinds = 'real'", 13),
-        ("[grid.space]\ngrid = '1/none'", 12),
-        ("[grid.space]\nfile = 'x.toml'\nkind = 'real'", 12),
-        ("[grid.space.feature.a]\nlow = 3", 13),
-        ("[[grid.space.rule]]\nterms = {a = 1}", 12),
-    ],
-)
-def test_a_wrong_space_is_named_with_its_line(text, line):
-    with pytest.raises(TomlError, match=rf"^my\.toml:{line}: "):
-        parse_plan(f"{SPACE}{text}", "my.toml")
-
-
 def test_some_questions_of_a_plan():
     plan = read_plan(ROOT / "experiments" / "small.toml")
     assert [(q.model.name, q.label) for q in plan.select(["demo"], ["fmn"]).questions] == [("demo", "fmn")]

@@ -56,16 +56,6 @@ def test_without_a_terminal_there_is_a_line_from_time_to_time(cells, monkeypatch
         pass
 
 
-def test_a_terminal_has_a_bar(cells, monkeypatch, capsys):
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    counts = Progress(cells[:1], [24])
-    with shown(counts, "plan", True, lambda text: pytest.fail(text)) as update:
-        counts.begin(0)
-        counts.add(0, 8, 1.0)
-        update()
-    assert "8/24 rows" in capsys.readouterr().err
-
-
 def test_others_read_in_the_store_how_far_a_run_is(folder, monkeypatch):
     monkeypatch.setattr(progress, "NOTE_EVERY", 0.0)
     seen = []

@@ -4,7 +4,6 @@ import hashlib
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +13,6 @@ from sigmazero.bench.forecast import queries
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question
 from sigmazero.store import CellInfo, Store
 from tests.cli.conftest import sigmazero  # noqa: F401
-from tests.plans import PLAN
 
 ASKED = Question(ModelSpec("m", "m"), DataSpec("d", "d"), "sigma-zero", sz.get("sigma-zero"))
 
@@ -42,15 +40,6 @@ def test_every_row_is_in_one_shard_whatever_is_missing(made, count, missing):
     assert all(np.array_equal(again[key], masks[0][key]) for key in again)
 
 
-@pytest.mark.parametrize("text", ["5/4", "0/4", "x/y", "1/0"])
-def test_wrong_shards_are_refused_in_one_line(sigmazero, folder, text):  # noqa: F811
-    done = sigmazero("run", "plan.toml", "--trust-code", "--shard", text)
-    assert done.exit_code == 2
-    assert f"invalid shard '{text}'" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert not (folder / "runs").exists()
-
-
 def test_shards_store_their_own_rows_alone(sigmazero, folder):  # noqa: F811
     seen: dict[str, np.ndarray] = {}
     for number in range(1, 4):
@@ -64,17 +53,6 @@ def test_shards_store_their_own_rows_alone(sigmazero, folder):  # noqa: F811
         assert "0 rows stored" in sigmazero("run", "plan.toml", "--trust-code", "--shard", f"{number}/3").stdout
     assert len(seen) == 6
     assert all(held.all() for held in seen.values())
-
-
-def test_a_missing_model_leaves_the_rest_of_a_shard(sigmazero, folder, monkeypatch):  # noqa: F811
-    monkeypatch.setenv("SIGMAZERO_HOME", str(folder))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
-    (folder / "plan.toml").write_text(PLAN.replace('"net.py:other"', '"M1"'))
-    done = sigmazero("run", "plan.toml", "--trust-code", "--shard", "1/1")
-    assert done.exit_code == 1
-    assert "missing: M1" in done.stderr
-    with Store("runs/plan-part-1-of-1.db") as store:
-        assert store.cells()
 
 
 def test_queries_are_forecast_by_attack_and_budget():

@@ -105,13 +105,6 @@ def test_other_commands_run_none(evil, sigmazero, command):  # noqa: F811
     assert not evil.exists()
 
 
-def test_a_page_without_pictures_has_the_rest(evil, sigmazero):  # noqa: F811
-    assert sigmazero(*PAGE).exit_code == 0
-    page = Path("page.html").read_text()
-    assert "No pictures: " in page
-    assert "evil:rows" in page
-
-
 def test_a_check_names_all_code_of_a_cell(evil):
     with Store("s.db") as store:
         (skipped,) = verify(store, Loader()).skipped

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-import sigmazero as sz
 from sigmazero.bench import workers
 from sigmazero.bench.cells import expand
 from sigmazero.bench.loader import Loader
-from sigmazero.bench.plan import DataSpec, ModelSpec, Question, parse_plan
+from sigmazero.bench.plan import parse_plan
 from sigmazero.bench.provenance import versions
 from sigmazero.bench.run import NoWorkers, differences, execute
 from sigmazero.bench.worker import Unit, Worker
@@ -276,16 +275,6 @@ def test_workers_with_other_versions_are_refused_by_name(folder, monkeypatch):
     monkeypatch.setattr("sigmazero.bench.run.versions", lambda: {"torch": "1.0"})
     with pytest.raises(NoWorkers, match=r"this run 1\.0"):
         run(BRIEF, "t.db", two)
-
-
-def test_what_is_in_memory_stays_there(folder):
-    loader = trusting()
-    spec, rows = ModelSpec("mine", "given"), DataSpec("given", "given")
-    loader.give_model(spec, torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(60, 4)))
-    loader.give_rows(rows, Rows(torch.rand(4, 3, 4, 5), torch.arange(4), torch.arange(4), "given"))
-    cells, _ = expand([Question(spec, rows, "fmn", sz.get("fmn", steps=2))], loader)
-    with Store("s.db", write=True) as store, pytest.raises(ValueError, match=r"mine is in the memory of this process"):
-        execute(cells, store, loader, engine=two(loader))
 
 
 def test_the_driver_lets_go_of_its_model_before_workers_start(folder):

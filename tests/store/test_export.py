@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from sigmazero.cli import app
 from sigmazero.core.result import Outcome
 from sigmazero.store.export import export, names
 from sigmazero.store.facts import COLUMNS, KINDS, CellInfo, Facts
@@ -141,17 +139,6 @@ def test_parquet_reads_back(store, tmp_path, perturbations):
     assert str(read.schema.field("row").type) == "int64"
 
 
-def test_pandas_reads_the_csv(store, tmp_path):
-    pandas = pytest.importorskip("pandas")
-    export(store, tmp_path / "out.csv")
-    frame = pandas.read_csv(tmp_path / "out.csv")
-    wanted = np.concatenate([facts.l0 for _, facts in CELLS])
-    assert np.array_equal(frame["l0"].to_numpy(), wanted)
-    # Not every version of pandas reads the last bit of a decimal text.
-    seconds = np.concatenate([facts.seconds for _, facts in CELLS])
-    assert frame["seconds"].to_numpy() == pytest.approx(seconds, rel=1e-14)
-
-
 def test_parquet_without_pyarrow_says_what_to_install(store, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match="pip install pyarrow, or export to csv"):
@@ -188,32 +175,3 @@ def test_bad_calls_are_named(store, stored, tmp_path):
     with Store(tmp_path / "empty.db", write=True) as empty, pytest.raises(ValueError, match="holds no samples yet"):
         export(empty, tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
-
-
-@pytest.fixture
-def run(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.delenv("SIGMAZERO_DEBUG", raising=False)
-    return lambda *arguments: CliRunner().invoke(app, ["export", *map(str, arguments)])
-
-
-def test_command(run, stored, tmp_path):
-    done = run(stored, "--to", "jsonl", "--perturbations")
-    assert (done.exit_code, done.stdout) == (0, f"wrote {tmp_path / 'runs.jsonl'}\n"), done.output
-    assert "index" in json.loads((tmp_path / "runs.jsonl").read_text(encoding="utf-8").splitlines()[0])
-    done = run(stored, "--out", tmp_path / "new" / "mine.csv")
-    assert done.exit_code == 0, done.output
-    assert (tmp_path / "new" / "mine.csv").read_text(encoding="utf-8").count("\n") == 34
-
-
-def test_command_errors_are_one_line(run, stored, tmp_path):
-    for arguments, message in (
-        ((stored, "--to", "xlsx"), "choose one of csv, jsonl, parquet"),
-        ((tmp_path / "none.db",), "none.db"),
-        ((stored, "--out", stored), "is the store itself"),
-    ):
-        done = run(*arguments)
-        assert done.exit_code == 2
-        assert message in done.stderr
-        assert done.stderr.count("\n") == 1

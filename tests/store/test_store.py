@@ -259,11 +259,6 @@ def test_a_second_writer_is_refused_or_waits(tmp_path, children):
         other.join()
 
 
-def test_a_second_writer_in_the_same_process_is_refused_too(tmp_path):
-    with Store(tmp_path / "s.db", write=True), pytest.raises(StoreBusy, match=f"process {os.getpid()}"):
-        Store(tmp_path / "s.db", write=True)
-
-
 def test_killed_at_any_point_of_a_transaction_a_batch_is_there_or_not(tmp_path, children):
     """The fifth transaction is the second batch: the first three note the writer, the cell and the run."""
     for point, batches in {"begin": 1, "commit": 1, "committed": 2}.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import shutil
 import tempfile
 import weakref
@@ -54,19 +53,15 @@ from sigmazero.store.store import Store
 
 # The attack for a model of each ability, where none is named.
 DEFAULT_ATTACK: dict[Ability, str] = {"gradients": "sigma-zero", "scores": "query-swap", "labels": "label-swap"}
+NOTHING = "no samples: no attack finished"
 
 
 class _Scratch:
-    """A temporary folder that goes with the last object that holds it."""
+    """A temporary folder, removed with the last object that refers to it."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="sigmazero-"))
-        weakref.finalize(self, _remove, self.path, os.getpid())
-
-
-def _remove(folder: Path, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child must not take the folder away
-        shutil.rmtree(folder, ignore_errors=True)
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -96,10 +91,9 @@ class Evaluation:
         if same_file(self.store, Path(path)):
             raise ValueError(f"{path} is the file that this evaluation is in already; name another one")
         scratch = _Scratch()
-        made = scratch.path / "saved.db"
-        merge([self.store], made, keys=self.keys)
+        merge([self.store], scratch.path / "saved.db", keys=self.keys)
         with replacing(Path(path)) as part:
-            shutil.copyfile(made, part)
+            shutil.copyfile(scratch.path / "saved.db", part)
         return Path(path)
 
     def __getitem__(self, name: str) -> Result:
@@ -130,13 +124,13 @@ class Evaluation:
 
     def _labels(self, store: Store) -> list[tuple[CellInfo, str]]:
         """Name every cell: by its attack, and by what sets it apart from others with that name."""
-        held = {info.key: info for info in store.cells()}
-        infos = [held[key] for key in self.keys]
+        stored = {info.key: info for info in store.cells()}
+        infos = [stored[key] for key in self.keys]
         names = reported.names(infos)
-        within = [
-            f" within {info.budget}" if names.count(name) > 1 else "" for info, name in zip(infos, names, strict=True)
+        return [
+            (info, f"{name} within {info.budget}" if names.count(name) > 1 else name)
+            for info, name in zip(infos, names, strict=True)
         ]
-        return [(info, name + more) for info, name, more in zip(infos, names, within, strict=True)]
 
     def records(
         self, ks: Sequence[float] | None = None, level: float | None = None, over: str = "changes"
@@ -155,12 +149,8 @@ class Evaluation:
 
     def table(self, ks: Sequence[float] | None = None, over: str = "changes") -> str:
         """Return the figures as Markdown: a table of the runs without a budget, and one of those with."""
-        made = self._tables(self._runs(over), ks)
-        return (
-            "\n".join(to_markdown(each, bold=False) for each in made).rstrip()
-            if made
-            else "no samples: no attack finished"
-        )
+        found = self._tables(self._runs(over), ks)
+        return "\n".join(to_markdown(each, bold=False) for each in found).rstrip() or NOTHING
 
     def _runs(self, over: str = "changes") -> list[Run]:
         if over not in ("changes", reported.COST):
@@ -196,7 +186,7 @@ class Evaluation:
         """Show sentences, tables and, of images, some samples of the best attack in a notebook."""
         found = self._runs()
         parts = [rows(table) for table in self._tables(found)]
-        return show_html(" ".join(self._said(found)), parts, self._pictures(found), self._remarks())
+        return show_html(" ".join(_sentences(found)), parts, self._pictures(found), self._remarks())
 
     def _pictures(self, found: Sequence[Run]) -> list[Any]:
         """Draw some samples of the strongest attack; nothing where the inputs or matplotlib are not there."""
@@ -210,9 +200,6 @@ class Evaluation:
         except (OSError, ImportError, ValueError, LookupError):  # the clean inputs cannot be read here
             return []
         return [] if result.x is None else [draw_result(result, result.x)]
-
-    def _said(self, found: Sequence[Run]) -> list[str]:
-        return _sentences(reported.groups(found, mix=True)) if found else ["no samples: no attack finished"]
 
     def _remarks(self) -> list[str]:
         """Return why attacks failed, and what makes the figures doubtful."""
@@ -229,8 +216,8 @@ class Evaluation:
 
     def _text(self, escape: Callable[[str], str]) -> str:
         found = self._runs()
-        said = "\n".join(map(escape, self._said(found)))
-        parts = [said, *([self.table()] if found else []), *map(escape, self._remarks())]
+        first = "\n".join(map(escape, _sentences(found)))
+        parts = [first, *([self.table()] if found else []), *map(escape, self._remarks())]
         return "\n\n".join(parts)
 
 
@@ -238,11 +225,12 @@ def _plain(name: str) -> str:
     return name.casefold().replace("_", "-")
 
 
-def _sentences(groups: Sequence[Group]) -> list[str]:
+def _sentences(found: Sequence[Run]) -> list[str]:
     """Say for each model how many changes fool half of its samples, by the best attack."""
+    groups = reported.groups(found, mix=True) if found else []
     if len(groups) == 1:
         return [_sentence(groups[0])]
-    return [f"{group.title}: {_sentence(group)}" for group in groups]
+    return [f"{group.title}: {_sentence(group)}" for group in groups] or [NOTHING]
 
 
 def _sentence(group: Group) -> str:
@@ -297,7 +285,7 @@ def evaluate(
                  for one that gives labels alone
     store        a file that keeps every sample's result; run again, only what it lacks is done. Without it the results
                  live as long as the `Evaluation`
-    limit        use at most so many samples: a fixed sample that has each class in its share
+    limit        use at most this many samples: a fixed choice, with each class in its share
     steps        of every attack; by default each has its own number
     budgets      numbers of changes: each attack runs once for each, and succeeds within it
     unit         "feature" counts every value, "pixel" a position once for all its channels
@@ -337,20 +325,20 @@ def evaluate(
     given = [attacks] if isinstance(attacks, str | Attack) else attacks
     methods = [attack_of(each) for each in given or [DEFAULT_ATTACK[ability_of(loader.model(spec))]]]
     methods = [method if steps is None else replace(method, steps=steps) for method in methods]
-    held = _data(data, limit, bounds, loader, loader.model(spec))
-    rows = loader.rows(held)
+    source = _data(data, limit, bounds, loader, loader.model(spec))
+    rows = loader.rows(source)
     lower, upper = bounds
     allowed = Allowed((_tensor(lower), _tensor(upper)), _tensor(mask), space)
     allowed.on(rows).pose(rows.images, rows.labels, unit=unit)  # refuse bad inputs here, not once for each attack
     questions = [
-        Question(spec, held, method.name, method, budget=budget, allowed=allowed, **question)
+        Question(spec, source, method.name, method, budget=budget, allowed=allowed, **question)
         for method in methods
         for budget in (budgets if budgets is not None and len(budgets) else [None])
     ]
     scratch = _Scratch() if store is None else None
-    path = scratch.path / "evaluation.db" if scratch is not None else Path(store or "")
-    made = _run(questions, path, loader, keep_inputs and not isinstance(data, str), progress, anew)
-    return replace(made, _scratch=scratch)
+    path = Path(store or "") if scratch is None else scratch.path / "evaluation.db"
+    done = _run(questions, path, loader, keep_inputs and not isinstance(data, str), progress, anew)
+    return replace(done, _scratch=scratch)
 
 
 def _check(attacks: Any, hardware: Hardware, double: bool, question: dict[str, Any]) -> None:
@@ -367,6 +355,7 @@ def _check(attacks: Any, hardware: Hardware, double: bool, question: dict[str, A
 def _run(
     questions: Sequence[Question], path: Path, loader: Loader, keeps: bool, progress: bool, anew: bool
 ) -> Evaluation:
+    """Run what the store at `path` lacks; `keeps` says that it is to keep the inputs."""
     cells, missing = expand(questions, loader)
     if missing:
         raise missing[0].error
@@ -392,12 +381,12 @@ def _run(
 
 
 def _tensor(values: Any) -> Any:
-    """Take arrays and lists for tensors; numbers, tensors and None stay as they are."""
+    """Return arrays and lists as tensors; numbers, tensors and None as they are."""
     return torch.as_tensor(np.asarray(values)) if isinstance(values, np.ndarray | list | tuple) else values
 
 
-def _called(model: object) -> str:
-    """Name a model that has no name: by its class, or a function by its own name."""
+def _model_name(model: object) -> str:
+    """Return a name for a model without one: that of its class, or of the function."""
     title = model.title if isinstance(model, ArrayModel) else None
     return title or str(getattr(model, "__name__", type(model).__name__))
 
@@ -416,20 +405,17 @@ def _device(model: object, device: str | torch.device | None) -> torch.device:
 
 
 def _model(model: Any, name: str | None, loader: Loader) -> ModelSpec:
-    """Tell the loader which model to ask; one on another device is copied, so that the caller's stays where it is."""
+    """Give the loader the model; one on another device is copied, so that the caller's stays where it is."""
     if isinstance(model, str):
         return ModelSpec(name or model, model)
     found = understood(model)
     network = found if isinstance(found, nn.Module) else wrap(found, kind="torch")
-    if any(_elsewhere(tensor.device, loader.device) for tensor in (*network.parameters(), *network.buffers())):
+    devices = {tensor.device for tensor in (*network.parameters(), *network.buffers())}
+    if any(d.type != loader.device.type or loader.device.index not in (None, d.index) for d in devices):
         network = copy.deepcopy(network).to(loader.device)
-    spec = ModelSpec(name or _called(model), GIVEN)
+    spec = ModelSpec(name or _model_name(model), GIVEN)
     loader.give_model(spec, network)
     return spec
-
-
-def _elsewhere(held: torch.device, wanted: torch.device) -> bool:
-    return held.type != wanted.type or (wanted.index is not None and held.index != wanted.index)
 
 
 def _data(data: Any, limit: int | None, bounds: Bounds, loader: Loader, model: nn.Module) -> DataSpec:
@@ -437,18 +423,18 @@ def _data(data: Any, limit: int | None, bounds: Bounds, loader: Loader, model: n
         return DataSpec(data, data, limit=limit)
     rows = rows_of(data, limit=limit, bounds=bounds)
     if not isinstance(data, Rows):
-        rows = _fitting(rows, model, isinstance(data, tuple) and isinstance(data[0], Tensor))
+        rows = _converted(rows, model, isinstance(data, tuple) and isinstance(data[0], Tensor))
     spec = DataSpec(rows.name, GIVEN)
     loader.give_rows(spec, rows)
     return spec
 
 
-def _fitting(rows: Rows, model: nn.Module, chosen: bool) -> Rows:
-    """Give rows the number format of a network: arrays are float64 by habit; for tensors a warning says it."""
+def _converted(rows: Rows, model: nn.Module, tensors: bool) -> Rows:
+    """Convert float64 rows for a float32 model. Arrays are float64 by habit, so only tensors give a warning."""
     parameter = next((each for each in model.parameters() if each.is_floating_point()), None)
     own = isinstance(model, ArrayModel | LimitedModel) or (parameter is not None and parameter.dtype == torch.float64)
-    if rows.images.dtype != torch.float64 or own or (parameter is None and chosen):
+    if rows.images.dtype != torch.float64 or own or (parameter is None and tensors):
         return rows
-    if chosen:
+    if tensors:
         warn_caller("the inputs are float64 and the model float32: they are taken as float32")
     return replace(rows, images=rows.images.float())

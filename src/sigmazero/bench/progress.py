@@ -120,13 +120,9 @@ def shown(progress: Progress, title: str, show: bool, say: Callable[[str], None]
     if show:
         threading.Thread(target=lines, daemon=True).start()
     try:
-        yield _nothing
+        yield lambda: None
     finally:
         over.set()
-
-
-def _nothing() -> None:
-    """Show nothing."""
 
 
 @contextmanager

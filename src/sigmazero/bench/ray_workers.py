@@ -23,7 +23,7 @@ import torch
 import sigmazero
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import DataSpec, ModelSpec
-from sigmazero.bench.worker import Unit, Worker, current
+from sigmazero.bench.worker import Worker
 from sigmazero.bench.workers import WorkerExecutor, usable_cores
 from sigmazero.core import faults
 from sigmazero.core.extras import require
@@ -44,7 +44,7 @@ class Actor:
         self._worker = Worker(Loader(device, trust=trust), foreign=True)
 
     def call(self, fn: Callable[..., Any], args: tuple[Any, ...], shared: dict[Spec, Any]) -> Any:
-        """Call a function; first fetch the model and the rows of its unit, unless the last unit had the same."""
+        """Call a method of the worker; first fetch the model and rows of its unit, unless it has them."""
         loader = self._worker.loader
         if not all(map(loader.has, shared)):
             loader.take_back()  # make room first
@@ -54,8 +54,7 @@ class Actor:
                     loader.give_model(spec, value.to(loader.device))
                 else:
                     loader.give_rows(spec, value)
-        with current(self._worker):
-            return fn(*args)
+        return fn(self._worker, *args)
 
 
 class RayExecutor(WorkerExecutor):
@@ -65,7 +64,7 @@ class RayExecutor(WorkerExecutor):
         self._engine, self._actor, self._end = engine, actor, "its worker ended"
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
-        """Call a function on the actor; send references to the model and the rows of its unit along."""
+        """Call a method of the worker on the actor, with references to the model and the rows of its unit."""
         future: Future[Any] = Future()
 
         def done(answer: Future[Any]) -> None:
@@ -78,10 +77,11 @@ class RayExecutor(WorkerExecutor):
             else:
                 future.set_exception(error)
 
-        questions = [unit.cell.question for unit in args if isinstance(unit, Unit)]
-        specs: list[Spec] = [spec for question in questions for spec in (question.model, question.data)]
         try:
-            shared = {spec: self._engine.reference(spec) for spec in specs}
+            shared: dict[Spec, Any] = {}
+            for unit in args:
+                asked = unit.cell.question
+                shared |= {spec: self._engine.reference(spec) for spec in (asked.model, asked.data)}
             self._actor.call.remote(fn, args, shared).future().add_done_callback(done)
         except Exception as error:  # a model that cannot be pickled may raise anything
             future.set_exception(error)
@@ -125,7 +125,7 @@ class RayWorkers:
         self.loader, self._gpus = loader, (gpus or 1.0) if loader.runs_on.type == "cuda" else 0.0
         room = self.ray.cluster_resources()
         self.size = workers or max(int(room.get("GPU", 0) / self._gpus if self._gpus else room.get("CPU", 1)), 1)
-        self._references: dict[Spec, Any] = {}  # the last used at the end
+        self._references: dict[Spec, Any] = {}
 
     def start(self, number: int) -> WorkerExecutor:
         """Ask for an actor, which starts when the cluster has room. Ray restarts none: the run replaces dead ones."""
@@ -133,25 +133,21 @@ class RayWorkers:
         return RayExecutor(self, actor.remote(self.loader.runs_on.type, self.loader.trust, faults.of_next_worker()))
 
     def reference(self, spec: Spec) -> Any:
-        """Return Ray's reference to a model or to rows; put them into its object store unless they are there.
-
-        The store holds what the workers have loaded. What was not used for longest goes first.
-        """
-        self._references[spec] = self._references.pop(spec, None) or self._put(spec)
-        for old in list(self._references)[: -2 * self.size - 2]:
-            del self._references[old]
+        """Return Ray's reference to a model or to rows; the first time, put them into its object store."""
+        if spec not in self._references:
+            self._references[spec] = self.ray.put(self._value(spec))
+            self.loader.release()
         return self._references[spec]
 
-    def _put(self, spec: Spec) -> Any:
+    def _value(self, spec: Spec) -> Any:
         if isinstance(spec, DataSpec):
-            return self.ray.put(self.loader.rows(spec))
+            return self.loader.rows(spec)
         network = copy.deepcopy(self.loader.model(spec)).cpu()
         # Other machines do not have the user's own files, so classes in them travel by value.
         for name, module in list(sys.modules.items()):
             if name != "__main__" and is_own(Path(getattr(module, "__file__", None) or "")):
                 self.ray.cloudpickle.register_pickle_by_value(module)
-        self.loader.release()
-        return self.ray.put(network)
+        return network
 
     def close(self) -> None:
         """Disconnect; a cluster that was started here ends."""
@@ -161,10 +157,10 @@ class RayWorkers:
 
 def _check_address(address: str) -> None:
     """Refuse an address that does not answer; Ray itself would try for a quarter of an hour."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal():
-        raise ValueError(f"invalid Ray address {address!r}: expected auto or HOST:PORT, as ray start prints it")
+    host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT).close()
-    except (OSError, OverflowError) as error:
-        raise ValueError(f"nothing answers at {address} ({error}); start a Ray cluster there first") from error
+    except (OSError, ValueError, OverflowError) as error:
+        raise ValueError(
+            f"nothing answers at {address} ({error}); give auto or HOST:PORT, as ray start prints it"
+        ) from error

@@ -26,7 +26,7 @@ from sigmazero.bench.loader import Loader
 from sigmazero.bench.progress import Progress, shown
 from sigmazero.bench.proofs import recognise_rows
 from sigmazero.bench.provenance import versions
-from sigmazero.bench.worker import Introduction, Unit, UnitResult, attack_unit, introduce
+from sigmazero.bench.worker import Introduction, Unit, UnitResult, Worker
 from sigmazero.bench.workers import Engine, Here, WorkerExecutor
 from sigmazero.core import faults
 from sigmazero.core.messages import canonical, one_line
@@ -80,8 +80,6 @@ def execute(
     recognise_rows(store, loader)  # rows of these cells that something is proved about
     engine = Here(loader) if engine is None else engine
     with closing(engine):
-        if engine.remote:
-            _refuse_given(cells, loader)
         jobs: list[_Job] = []
         for cell in cells:
             missing = ~ready(cell, store) & (True if only is None else only[cell.info.key])
@@ -91,25 +89,10 @@ def execute(
             return RunSummary()
         if engine.remote:
             loader.release()  # workers need the memory of the device
-        say = say or _quiet
+        say = say or (lambda text: None)
         counts = Progress([job.cell for job in jobs], [int(job.missing.sum()) for job in jobs], engine.size)
         with interruptible(say) as stop, shown(counts, title, progress, say) as update:
             return _Run(jobs, store, engine, counts, stop, update, say, about or {}).run()
-
-
-def _quiet(text: str) -> None:
-    """Print nothing."""
-    del text
-
-
-def _refuse_given(cells: Sequence[Cell], loader: Loader) -> None:
-    """Refuse models and rows that are in the memory of this process alone."""
-    for spec in (spec for cell in cells for spec in (cell.question.model, cell.question.data)):
-        if loader.has(spec):
-            raise ValueError(
-                f"{spec.name} is in the memory of this process, where no other worker can load it; name a file or a "
-                "known one, such as file.py:build, or use the engine 'local'"
-            )
 
 
 def ready(cell: Cell, store: Store) -> Mask:
@@ -240,7 +223,7 @@ class _Run:
             self.progress.begin(job.place)
             self.update()
             try:
-                self.futures[worker.executor.submit(attack_unit, worker.unit)] = worker
+                self.futures[worker.executor.submit(Worker.attack, worker.unit)] = worker
             except BrokenExecutor:  # it died while it was idle
                 worker.unit = None
                 self._again(job, unit, unit.tries)
@@ -285,7 +268,7 @@ class _Run:
     def _start(self, number: int, deaths: int = 0) -> None:
         worker = _Worker(number, self.engine.start(number), deaths=deaths)
         self.workers[number] = worker
-        self.futures[worker.executor.submit(introduce)] = worker
+        self.futures[worker.executor.submit(Worker.introduce)] = worker
 
     def _replace(self, worker: _Worker) -> None:
         """Start another worker in place of one that died or fails."""

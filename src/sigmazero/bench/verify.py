@@ -150,33 +150,34 @@ def _disagreements(
     """Yield what is not true of a stored cell: the number of the row, if it concerns one, and a sentence."""
     facts, places = store.facts(info.key), store.positions(info.key)
     done.rows += len(facts)
-    device = subject.problem.x.device
     wrong = [*subject.differences(info), *_other_rows(subject, info, facts, places)]
     answers = store.answers(info.key)
-    if not wrong and answers is not None and not same_answers(answers, identity.probe(subject.network, subject.problem.x)):
+    network, problem = subject.network, subject.problem
+    if not wrong and answers is not None and not same_answers(answers, identity.probe(network, problem.x)):
         wrong = ["the model here answers differently from the one that was attacked"]
     if wrong:
         yield from ((None, what) for what in wrong)
         return  # another model or other rows than those of the run: nothing more can be checked
-    if judge_missing(info, subject.problem.domain):
+    device = problem.x.device
+    if judge_missing(info, problem.domain):
         done.notes.append(str(Disagreement(info, None, "accept of its space is not stored, and was not asked again")))
     numbers = Numbers.strict(device) if info.precision == "fp64" else Numbers.current(device)
     yield from ((int(row), what) for mask, what in facts.impossible(info.steps) for row in facts.row[mask])
-    with strictly(subject.network, device):
+    with strictly(network, device):
         for start in range(0, len(facts), batch_size):
             part, at = facts.take(slice(start, start + batch_size)), places[start : start + batch_size]
-            problem = subject.take(torch.from_numpy(at))
-            yield from contradicted(subject.network, problem, part, coarse_numbers(info))
-            yield from _held_once(subject.network, problem, part, numbers)
+            some = subject.take(torch.from_numpy(at))
+            yield from contradicted(network, some, part, coarse_numbers(info))
+            yield from _holds_in_one_format(network, some, part, numbers)
             changed = part.found & (np.diff(part.offsets) > 0)
             done.found += int(changed.sum())
             if done.survive_8bit is not None:
-                rounded = (part.rebuild(problem.x) * 255).round() / 255
-                still = problem.goal.reached(logits_in(subject.network(rounded))).cpu().numpy()
+                rounded = (part.rebuild(some.x) * 255).round() / 255
+                still = some.goal.reached(logits_in(network(rounded))).cpu().numpy()
                 done.survive_8bit += int((changed & still).sum())
         for place in np.flatnonzero(store.traced(info.key)).tolist():
-            trace, problem = store.trace(info.key, place), subject.take(torch.tensor([place]))
-            if what := _check_trace(subject.network, problem, trace, batch_size):
+            trace = store.trace(info.key, place)
+            if what := _check_trace(network, subject.take(torch.tensor([place])), trace, batch_size):
                 yield int(subject.rows.ids[place]), what
 
 
@@ -217,22 +218,20 @@ def coarse_numbers(info: CellInfo) -> bool:
     return any(one != strict for one in (made if isinstance(made, list) else [made]) if one is not None)
 
 
-def _held_once(network: Model, problem: Problem, facts: Facts, numbers: Numbers) -> Iterator[tuple[int, str]]:
+def _holds_in_one_format(network: Model, problem: Problem, facts: Facts, numbers: Numbers) -> Iterator[tuple[int, str]]:
     """Yield stored points that hold in strict fp32 or in these numbers, but not in both, by the row's number."""
     strict = Numbers.strict(numbers.device)
     if numbers == strict:
         return
-    x_adv, held = facts.rebuild(problem.x), []
+    x_adv, fooled = facts.rebuild(problem.x), []
     for each in (strict, numbers):
         with each.applied():
-            held.append(problem.goal.reached(logits_in(network(x_adv.clone())).to(x_adv)).cpu().numpy())
-    for row in facts.row[facts.found & held[0] & ~held[1]]:
-        yield int(row), f"the stored example reaches the goal in fp32 and not in {numbers.name}, {THIS_PROCESS}"
-    for row in facts.row[facts.found & ~held[0] & held[1]]:
-        yield int(row), f"the stored example reaches the goal in {numbers.name}, {THIS_PROCESS}, and not in fp32"
-
-
-THIS_PROCESS = "the numbers of this process"
+            fooled.append(problem.goal.reached(logits_in(network(x_adv.clone())).to(x_adv)).cpu().numpy())
+    here = f"{numbers.name}, the float32 settings of this process"
+    for row in facts.row[facts.found & fooled[0] & ~fooled[1]]:
+        yield int(row), f"the stored example reaches the goal in fp32 and not in {here}"
+    for row in facts.row[facts.found & ~fooled[0] & fooled[1]]:
+        yield int(row), f"the stored example reaches the goal in {here}, and not in fp32"
 
 
 def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = False) -> list[tuple[int, str]]:

@@ -13,8 +13,7 @@ import os
 import platform
 import traceback
 from collections.abc import Hashable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast, get_args
 
@@ -236,31 +235,3 @@ def forced(precision: str) -> Precision | None:
     """
     known = "fp32" if precision == "fp64" else precision if precision in get_args(Precision) else None
     return cast("Precision | None", known)
-
-
-_current: ContextVar[Worker] = ContextVar("worker")
-
-
-@contextmanager
-def current(worker: Worker) -> Iterator[None]:
-    """Let `attack_unit` and `introduce` use this worker inside the block."""
-    before = _current.set(worker)
-    try:
-        yield
-    finally:
-        _current.reset(before)
-
-
-def become(worker: Worker) -> None:
-    """Let `attack_unit` and `introduce` use this worker for the rest of this process."""
-    _current.set(worker)
-
-
-def attack_unit(unit: Unit) -> UnitResult:
-    """Attack a unit on the worker of this process; executors are given this function."""
-    return _current.get().attack(unit)
-
-
-def introduce() -> Introduction:
-    """Return where the worker of this process computes, and with which versions."""
-    return _current.get().introduce()

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import torch
 
 from sigmazero.bench.loader import Loader
-from sigmazero.bench.worker import Worker, become, current
+from sigmazero.bench.worker import Worker
 from sigmazero.core import faults
 from sigmazero.core.inputs import hint
 
@@ -28,7 +28,7 @@ CGROUP, GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 class WorkerExecutor(Executor):
-    """An executor with one worker, which runs one call at a time."""
+    """An executor with one worker, which runs one call at a time: a method of `Worker`, and its arguments."""
 
     def end(self) -> str:
         """End the worker at once, whatever it does, and return how it ended."""
@@ -66,10 +66,9 @@ class Here(WorkerExecutor):
         return self
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call a function now. It raises what the function raises: there is no other process to tell it from."""
+        """Call a method of the worker now. It raises what the method raises."""
         future: Future[Any] = Future()
-        with current(self._worker):
-            future.set_result(fn(*args, **kwargs))
+        future.set_result(fn(self._worker, *args, **kwargs))
         return future
 
     def end(self) -> str:
@@ -81,7 +80,11 @@ class Here(WorkerExecutor):
 
 
 class OneProcess(ProcessPoolExecutor, WorkerExecutor):
-    """A process that does one call at a time. A pool of several gives up all calls when one of its processes dies."""
+    """One process. A pool of several would give up all calls when one of its processes dies."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call a method of the worker in the other process."""
+        return super().submit(_call, fn, *args, **kwargs)
 
     def end(self) -> str:
         """Kill the process, and return how it ended."""
@@ -134,7 +137,14 @@ def begin(loader: Loader, fault: str = "") -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    become(Worker(loader, foreign=True))
+    _workers.append(Worker(loader, foreign=True))
+
+
+_workers: list[Worker] = []  # of this process: one, where it was started by `Processes`
+
+
+def _call(method: Callable[..., Any], *args: Any) -> Any:
+    return method(_workers[0], *args)
 
 
 def _end_with(parent: Any) -> None:
