@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as npst
 
 from sigmazero.bench import loader as inputs
 from sigmazero.bench.evaluate import evaluate
-from sigmazero.bench.loader import Loader, clean_rows, keep, kept
+from sigmazero.bench.loader import Loader, clean_rows, keep, stored_rows
 from sigmazero.data import DataError, Rows
 from sigmazero.report.figures import FIGURES
 from sigmazero.report.figures.figure import Request
@@ -39,14 +39,14 @@ def test_what_is_kept_comes_back_bit_by_bit(tmp_path_factory, images):
     with Store(tmp_path_factory.mktemp("s") / "s.db", write=True) as store:
         assert keep(store, rows)
         assert keep(store, rows)  # once is enough
-        found = kept(store, _about(rows))
+        found = stored_rows(store, _about(rows))
     assert found is not None
     assert found.content_hash == rows.content_hash
     assert torch.equal(found.ids, rows.ids)
 
 
 def _about(rows: Rows):
-    """As much of a cell as `kept` looks at."""
+    """As much of a cell as `stored_rows` looks at."""
     return type("Info", (), {"data_hash": rows.content_hash, "dataset": rows.name})()
 
 

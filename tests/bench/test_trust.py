@@ -151,7 +151,6 @@ def test_data_that_is_code():
         {"model": {"name": "M1", "spec": ["M1"]}, "data": {"name": "a", "source": "mnist"}, "target": None},
         {"model": {"name": "M1", "spec": "M1"}, "data": {"name": "a", "source": {"a": 1}}, "target": None},
         {"model": {"name": "M1", "spec": "M1"}, "data": [], "target": None},
-        {"model": {"name": "M1", "spec": "M1", "run": 1}, "data": {"name": "a", "source": "mnist"}, "target": None},
     ],
 )
 def test_descriptions_of_other_kinds_are_refused(evil, sigmazero, origin):  # noqa: F811

@@ -138,7 +138,7 @@ def about(rows: Rows, allowed: Allowed) -> dict[str, Any]:
     """Return the shape of some rows and the names of their features and classes, for reports."""
     names = rows.names or (None if allowed.space is None else allowed.space.names)
     known = {"names": names, "classes": rows.classes}
-    return {"shape": list(rows.images.shape[1:]), **{word: list(held) for word, held in known.items() if held}}
+    return {"shape": list(rows.images.shape[1:]), **{key: list(value) for key, value in known.items() if value}}
 
 
 def _refuse_misfit(question: Question, rows: Rows) -> None:

@@ -1,7 +1,7 @@
 """Constraints of a question: a space or a box, and a mask; and how a store keeps them.
 
 A space is part of a cell's identity as the text of its file, so a store alone tells what was legal. Functions in it
-(`accept`, and features derived by code) cannot be kept: they are known by their source, as all code is.
+(`accept`, and features derived by code) cannot be stored; they are known by their source, as all code is.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ OPTIONS = ("kind", "values", "lower", "upper", "around", "grid", "direction", "c
 
 @dataclass(frozen=True, eq=False)
 class Allowed:
-    """A box or a space, and a mask beside either; without anything, the box from 0 to 1 or what the data says.
+    """A box or a space, with or without a mask. By default the space of the data, else the box from 0 to 1.
 
-    Two are equal where their texts are.
+    Two are equal if their texts are.
     """
 
     bounds: Bounds = USUAL
@@ -89,7 +89,7 @@ def described(space: Space, shape: tuple[int, ...] | None) -> dict[str, Any]:
     by_index = bool(plain.values) or any(isinstance(getattr(plain, name), Mapping) for name in OPTIONS)
     if plain.names is None and by_index and shape is not None:
         plain = replace(plain, names=[str(k) for k in range(prod(shape))])  # a file goes by names
-    # Without a shape it is only told apart from others in this process.
+    # Without a shape the text only has to differ from that of other spaces in this process.
     text = f"object {id(space)}" if plain.names is None and by_index else plain.to_toml()
     code = {name: f"{identity.name_of(function)} {code_hash(function)}" for name, function in functions.items()}
     return {"text": text, "code": code} if code else {"text": text}
@@ -103,8 +103,8 @@ def functions_of(space: Space) -> dict[str, Callable[..., Any]]:
 
 def without_functions(space: Space) -> Space:
     """Return the same space, as far as a file can hold it."""
-    kept = {name: how for name, how in space.derived.items() if not callable(how)}
-    return replace(space, accept=None, derived=kept) if functions_of(space) else space
+    texts = {name: how for name, how in space.derived.items() if not callable(how)}
+    return replace(space, accept=None, derived=texts) if functions_of(space) else space
 
 
 def keep(store: Store, allowed: Allowed) -> None:
@@ -152,7 +152,7 @@ def _bound(store: Store, bound: float | str) -> Bound:
 
 
 def _tensor(store: Store, name: str) -> Tensor:
-    held = store.arrays(name)
-    if held is None or "tensor" not in held:
+    arrays = store.arrays(name)
+    if arrays is None or "tensor" not in arrays:
         raise LookupError("its bounds or its mask were tensors, and the store does not hold them")
-    return torch.from_numpy(held["tensor"])
+    return torch.from_numpy(arrays["tensor"])

@@ -41,31 +41,30 @@ def forecast(cells: Sequence[Cell], loader: Loader, store: Store | None) -> list
     passes: dict[tuple[ModelSpec, DataSpec], float] = {}
     found = []
     for cell in cells:
-        asked, held = cell.question, known.get(cell.info.key)
-        done = 0 if held is None else held.done
-        left = cell.info.rows - done
-        measured = held is not None and held.done > 0 and held.seconds > 0
-        if held is not None and measured:
-            seconds = left * held.seconds / held.done
+        question, status = cell.question, known.get(cell.info.key)
+        done, spent = (0, 0.0) if status is None else (status.done, status.seconds)
+        left, measured = cell.info.rows - done, done > 0 and spent > 0
+        if measured:
+            seconds = left * spent / done
         else:
-            pair = asked.model, asked.data
+            pair = question.model, question.data
             if pair not in passes:
-                passes[pair] = seconds_per_query(loader.model(asked.model), loader.rows(asked.data).images[:ROWS])
-            seconds = left * queries(asked) * passes[pair]
-        found.append(Forecast(cell, done, left, left * queries(asked), seconds, measured))
+                passes[pair] = seconds_per_query(loader.model(pair[0]), loader.rows(pair[1]).images[:ROWS])
+            seconds = left * queries(question) * passes[pair]
+        found.append(Forecast(cell, done, left, left * queries(question), seconds, measured))
     return found
 
 
-def queries(asked: Question) -> int:
+def queries(question: Question) -> int:
     """Return how often a search asks about a row, forwards and backwards, on average."""
-    attack = asked.attack
+    attack = question.attack
     if attack.limit is not None:
         return attack.limit
     each, most = QUERIES.get(type(attack).__name__, (None, None))
     count = (2.0 if attack.needs == "gradients" else 1.0) * attack.iterations if each is None else each * attack.steps
     if most is not None:
         count = min(count, most)
-    return round(count * (1 if asked.budget is None else WITHIN_BUDGET)) + BESIDES
+    return round(count * (1 if question.budget is None else WITHIN_BUDGET)) + BESIDES
 
 
 def seconds_per_query(model: Model, x: torch.Tensor) -> float:

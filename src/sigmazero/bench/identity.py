@@ -137,8 +137,10 @@ def name_of(thing: Any) -> str:
 
 def _patches(kind: type) -> list[Callable[..., Any]]:
     """Return functions that were put into a class of ours from outside."""
-    held = [value for base in kind.__mro__ for value in vars(base).values() if isinstance(value, FunctionType)]
-    return [each for each in held if not _ours(each) and each.__module__ not in ("dataclasses", "typing", "abc", None)]
+    methods = [value for base in kind.__mro__ for value in vars(base).values() if isinstance(value, FunctionType)]
+    return [
+        each for each in methods if not _ours(each) and each.__module__ not in ("dataclasses", "typing", "abc", None)
+    ]
 
 
 def plain_parameters(attack: Attack) -> dict[str, Any]:

@@ -19,12 +19,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from sigmazero import data, models
 from sigmazero.bench.identity import describe_model
 from sigmazero.bench.plan import DataSpec, ModelSpec, is_code
 from sigmazero.core.attack import Attack
+from sigmazero.core.messages import one_line
 from sigmazero.core.model import logits_in
 from sigmazero.core.parameters import NamedModel
 from sigmazero.data import DataError, Rows
@@ -140,7 +142,7 @@ class Loader:
         return spec in self._given_models or spec in self._given_rows
 
     def release(self) -> None:
-        """Let go of what was loaded; models and rows that were given stay."""
+        """Unload models and rows; those that were given stay."""
         self._model, self._double, self._rows = None, None, None
         self._surrogates.clear()
         if self.device.type == "cuda":
@@ -252,24 +254,20 @@ class Origin(NamedTuple):
     target: str | int | None
 
 
+_ORIGIN = TypeAdapter(Origin)
+
+
 def origin(info: CellInfo) -> Origin:
     """Return the source of model and rows of a stored cell, as a `Loader` takes them."""
     try:
-        model, rows, target = (info.origin[name] for name in ("model", "data", "target"))
-        chosen = rows.get("rows")
-        spec = DataSpec(**{**rows, "rows": tuple(chosen) if isinstance(chosen, list) else chosen})
-        found = Origin(ModelSpec(**model), spec, target)
-        names = (found.model.name, found.model.spec, spec.name, spec.source)
-        others = (found.model.weights, found.model.normalize, spec.limit, spec.seed, target)
-        if not all(isinstance(each, str) for each in names) or any(isinstance(each, list | dict) for each in others):
-            raise TypeError("it holds values of other kinds")
-    except (LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"the store does not say where model and rows of this cell came from ({error})") from error
-    return found
+        return _ORIGIN.validate_python({name: info.origin.get(name) for name in Origin._fields})
+    except ValidationError as error:
+        what = one_line(error)
+        raise ValueError(f"the store does not say where model and rows of this cell came from ({what})") from error
 
 
 def keep(store: Store, rows: Rows) -> bool:
-    """Keep rows given in Python, once for all cells about them; return False if they are too many to be kept.
+    """Write rows given in Python to a store; return False if they take more than `MAX_BYTES`.
 
     Images of 8 bits take a byte for each feature.
     """
@@ -279,16 +277,17 @@ def keep(store: Store, rows: Rows) -> bool:
         return False
     images = rows.images.detach().cpu()
     levels = (images * 255).round().clamp(0, 255).to(torch.uint8)
-    kept = levels if torch.equal(_scaled(levels, images.dtype), images) and not images.signbit().any() else images
-    if kept.nbytes > MAX_BYTES:
+    exact = torch.equal(_scaled(levels, images.dtype), images) and not bool(images.signbit().any())
+    stored = levels if exact else images
+    if stored.nbytes > MAX_BYTES:
         return False
-    arrays = {"images": kept.numpy(), "labels": rows.labels.cpu().numpy(), "ids": rows.ids.cpu().numpy()}
+    arrays = {"images": stored.numpy(), "labels": rows.labels.cpu().numpy(), "ids": rows.ids.cpu().numpy()}
     store.keep_arrays(rows.content_hash, width=np.array(images.itemsize), **arrays)
     return True
 
 
-def kept(store: Store, info: CellInfo) -> Rows | None:
-    """Return the rows of a cell that the store itself holds, if it does."""
+def stored_rows(store: Store, info: CellInfo) -> Rows | None:
+    """Return the rows of a cell that the store has; None if it has none."""
     arrays = store.arrays(info.data_hash)
     if arrays is None:
         return None
@@ -306,16 +305,16 @@ def _scaled(levels: Tensor, kind: torch.dtype) -> Tensor:
 
 
 def recall(store: Store, info: CellInfo, loader: Loader) -> DataSpec:
-    """Return the name of a cell's rows for the loader, after giving it those that only the store holds."""
+    """Return the name of a cell's rows; give the loader the rows if only the store has them."""
     spec = origin(info).data
     if spec.source != GIVEN:
         return spec
-    rows = kept(store, info)
+    rows = stored_rows(store, info)
     if rows is not None:
         loader.give_rows(spec, rows)
     elif not loader.has(spec):
         raise DataError(
-            f"the inputs of {info.dataset} were tensors, and the store does not hold them: they were more than "
+            f"the inputs of {info.dataset} were tensors, and the store does not hold them: they took more than "
             f"{MAX_BYTES // 2**20} MB, or keep_inputs=False; save them as .npz and pass its name to sz.evaluate"
         )
     return spec
@@ -327,7 +326,7 @@ def clean_rows(store: Store, info: CellInfo, loader: Loader) -> Rows:
     try:
         rows = without_target(loader.rows(spec), origin(info).target)
     except DataError as error:
-        # Of the same class: a file that is not here stays a FileNotFoundError.
+        # The same class of error: a missing file stays a FileNotFoundError.
         raise type(error)(f"the inputs of {info.dataset} cannot be loaded again: {error}") from error
     if rows.content_hash != info.data_hash:
         raise DataError(

@@ -112,12 +112,12 @@ class Plan:
                 if name not in known[kind]:
                     few = dict.fromkeys(known[kind])
                     raise ValueError(f"plan {self.name!r} has no {kind} {name!r}; {hint(name, few)}")
-        kept = [
+        chosen = [
             q for q in self.questions if (not models or q.model.name in models) and (not attacks or q.label in attacks)
         ]
-        if not kept:
+        if not chosen:
             raise ValueError(f"plan {self.name!r} has no question about these models and attacks together")
-        return replace(self, questions=tuple(kept))
+        return replace(self, questions=tuple(chosen))
 
     def override(
         self,

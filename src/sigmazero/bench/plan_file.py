@@ -303,8 +303,8 @@ class _Builder:
         ):
             at = ("data", name, "source") if table is not None else ("grid", index, "data")
             known = [*self.plan.data, *DATASETS] if table is None else DATASETS
-            said = f"{source!r} is no data set; {hint(source, known)}, or a path ending in .npz or .csv"
-            raise self.error(said, *at)
+            what = f"{source!r} is no data set; {hint(source, known)}, or a path ending in .npz or .csv"
+            raise self.error(what, *at)
         if table is None:
             return DataSpec(name, source)
         rows = tuple(table.rows) if isinstance(table.rows, list) else table.rows
@@ -347,7 +347,7 @@ class _Builder:
             label = " ".join([name, *(f"{key}={value}" for key, value in swept.items())])
             given, place = {**table.parameters, **swept}, ("attacks", name, "parameters")
             if is_foreign(base):
-                yield name, planned(base, label, given, steps, lambda said, at=place: self.error(said, *at))  # type: ignore[misc]
+                yield name, planned(base, label, given, steps, lambda what, at=place: self.error(what, *at))  # type: ignore[misc]
                 continue
             if "steps" in given:
                 raise self.error("write steps beside parameters, not among them", *place)

@@ -80,7 +80,7 @@ def _git(root: Path, *arguments: str) -> str:
 
 
 def peak_process() -> int | None:
-    """Return the most memory this process has held, in bytes; None where the system does not tell."""
+    """Return the peak memory of this process in bytes; None where the system does not report it."""
     if sys.platform == "win32":
         return None
     import resource
@@ -90,11 +90,11 @@ def peak_process() -> int | None:
 
 
 def peak_device(device: torch.device) -> int | None:
-    """Return the most memory held on a device since `reset_peak`."""
+    """Return the peak memory of a CUDA device in bytes since `reset_peak`; None for other devices."""
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
 
 
 def reset_peak(device: torch.device) -> None:
-    """Begin to measure the device's memory."""
+    """Start a new measurement of the device's peak memory."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

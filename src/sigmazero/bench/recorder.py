@@ -57,11 +57,11 @@ class Recorder(nn.Module):
 
     def trace(self) -> Trace:
         """Return all queries, and the landscape of a problem that can be drawn."""
-        kept = {name: torch.cat(values).numpy() for name, values in vars(self.notes).items()}
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept.pop("count"))])
-        kept["margin"] = kept["margin"].astype(np.float64)
+        columns = {name: torch.cat(values).numpy() for name, values in vars(self.notes).items()}
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(columns.pop("count"))])
+        columns["margin"] = columns["margin"].astype(np.float64)
         clean = self.problem.x[0].cpu().numpy()
-        return Trace(clean, offsets=offsets, landscape=self._landscape(), **kept)
+        return Trace(clean, offsets=offsets, landscape=self._landscape(), **columns)
 
     @torch.no_grad()
     def _landscape(self) -> NDArray[np.float64] | None:

@@ -37,21 +37,21 @@ COMPARED = ("outcome", "l0", "l0_pixel", "clean_prediction", "prediction", "step
 def rerun(store: Store, loader: Loader, share: float | int, done: Verification, seed: int = 0) -> int:
     """Run batches of some cells again and note in a verification how they differ; return the rows compared.
 
-    share   a number of cells, or a float: the part of all cells; at least one cell is drawn
-    seed    for the draw of cells and batches; cells that `done` could not check, or found at fault, are not drawn
+    share   a number of cells, or a float: the share of all cells; at least one cell is drawn
+    seed    for the draw of cells and batches; cells that `done` could not check, or found wrong, are not drawn
     """
     out = {one.cell.key for one in (*done.skipped, *done.disagreements) if one.cell is not None and one.row is None}
     out |= store.superseded().keys()
     # Points that were found on other models are no run of an attack, so there is nothing to run again.
     every = [one.cell for one in store.status() if one.done and TRANSFER not in one.cell.origin]
-    held = [info for info in every if info.key not in out]
-    if not held:
+    candidates = [info for info in every if info.key not in out]
+    if not candidates:
         done.notes.append("no cell could be run again")
         return 0
     draw = random.Random(seed)
-    count = round(share * len(held)) if isinstance(share, float) else share
+    count = round(share * len(candidates)) if isinstance(share, float) else share
     rows = 0
-    for info in draw.sample(held, min(max(count, 1), len(held))):
+    for info in draw.sample(candidates, min(max(count, 1), len(candidates))):
         try:
             rows += _rerun_cell(store, info, loader, done, draw)
         except (*UNLOADABLE, StoreError) as error:
@@ -66,12 +66,8 @@ def _rerun_cell(store: Store, info: CellInfo, loader: Loader, done: Verification
     worker, question = Worker(loader, foreign=True), _question(store, info, loader)
     batches, traced, rows = store.batches(info.key), store.traced(info.key), 0
     for places, made in draw.sample(batches, min(BATCHES, len(batches))):
-        size, prepare, trace = (
-            int(made.get("batch_size", len(places))),
-            made.get("prepare", "fold"),
-            traced[places].any(),
-        )
-        cell = Cell(info, replace(question, batch_size=size, prepare=prepare, trace=bool(trace)))
+        size, trace = int(made.get("batch_size", len(places))), bool(traced[places].any())
+        cell = Cell(info, replace(question, batch_size=size, prepare=made.get("prepare", "fold"), trace=trace))
         start = int(places[0]) // size * size
         result = worker.attack(Unit(cell, start, min(start + size, info.rows)))
         if result.error:
@@ -123,19 +119,19 @@ def _same_place(made: Mapping[str, Any], device: torch.device) -> bool:
     return device.type == "cpu" and all(made.get(name) == here.get(name) for name in SAME)
 
 
-def _compared(info: CellInfo, kept: Facts, fresh: Facts, same_place: bool) -> list[str]:
+def _compared(info: CellInfo, stored: Facts, fresh: Facts, same_place: bool) -> list[str]:
     """Return a line about how a batch that was run again differs from the stored one; nothing if it does not."""
-    masks = {name: getattr(kept, name) != getattr(fresh, name) for name in COMPARED}
-    masks["margin"] = ~np.isclose(kept.margin, fresh.margin, rtol=ROUNDING, atol=ROUNDING, equal_nan=True)
-    masks["changes"] = np.array([one != two for one, two in zip(_changes(kept), _changes(fresh), strict=True)])
+    masks = {name: getattr(stored, name) != getattr(fresh, name) for name in COMPARED}
+    masks["margin"] = ~np.isclose(stored.margin, fresh.margin, rtol=ROUNDING, atol=ROUNDING, equal_nan=True)
+    masks["changes"] = np.array([one != two for one, two in zip(_changes(stored), _changes(fresh), strict=True)])
     parts = [f"{name} of {int(mask.sum())}" for name, mask in masks.items() if mask.any()]
     if not parts:
         return []
     where = "here" if same_place else "on another machine or with other versions"
-    means = [_mean(each.l0[np.isfinite(each.l0)]) for each in (fresh, kept)]
-    queries = [_mean(each.forwards + each.backwards) for each in (fresh, kept)]
+    means = [_mean(each.l0[np.isfinite(each.l0)]) for each in (fresh, stored)]
+    queries = [_mean(each.forwards + each.backwards) for each in (fresh, stored)]
     what = (
-        f"run again {where}, of {len(kept)} rows differ: {', '.join(parts)}; mean changes {means[0]:.2f} against "
+        f"run again {where}, of {len(stored)} rows differ: {', '.join(parts)}; mean changes {means[0]:.2f} against "
         f"{means[1]:.2f} stored, mean queries {queries[0]:.0f} against {queries[1]:.0f} stored"
     )
     return [str(Disagreement(info, None, what))]

@@ -108,10 +108,9 @@ def reuse(cells: Sequence[Cell], store: Store, loader: Loader, anew: bool = Fals
     anew   replace cells that a model contradicts: a new cell each, which supersedes the old one
     """
     cells = current(cells, store)
-    held = {info.key: info for info in store.cells()}
-    found = [cell.info for cell in cells if cell.info.key in held]
-    # Where the facts were made in a coarser number format, the comparison must know it.
-    known = [replace(info, provenance=held[info.key].provenance) for info in found]
+    stored = {info.key: info.provenance for info in store.cells()}
+    # The provenance says whether the facts were made in a coarser number format.
+    known = [replace(cell.info, provenance=stored[cell.info.key]) for cell in cells if cell.info.key in stored]
     if not anew:
         return cells, check_same_models(store, known, loader)
     reused = Reused()

@@ -54,17 +54,20 @@ def _described(source: CellInfo, other: CellInfo) -> CellInfo:
     )
 
 
-def transfer(store: Store, loader: Loader, told: Callable[[CellInfo], None] = lambda _: None) -> int:
+def transfer(store: Store, loader: Loader, callback: Callable[[CellInfo], None] = lambda _: None) -> int:
     """Ask the models about what is not stored yet; return the number of rows that were asked about.
 
-    Left out are superseded cells, and cells of models whose code has changed since they were run.
+    Superseded cells are left out, and cells of models whose code has changed since they were run.
+
+    callback   called with each cell before its rows are asked about
     """
     asked, run, old = 0, None, store.superseded()
     infos = [info for info in store.cells() if info.identity and TRANSFER not in info.origin and info.key not in old]
     models = {_model(info): info for pair in pairs(infos) for info in pair}
     gone = {model for model, info in models.items() if edited(info, loader)}
-    wanted, held = list(pairs([info for info in infos if _model(info) not in gone])), set(store.cell_keys())
-    check_same_models(store, {info.key: info for pair in wanted for info in pair if info.key in held}.values(), loader)
+    wanted, stored = list(pairs([info for info in infos if _model(info) not in gone])), set(store.cell_keys())
+    involved = {info.key: info for pair in wanted for info in pair if info.key in stored}
+    check_same_models(store, involved.values(), loader)
     # The rows and the model of a loader stay until others are asked for: by rows, then by model.
     for source, info in sorted(wanted, key=lambda pair: (pair[1].data_hash, pair[1].model_sha256)):
         store.register([info])
@@ -73,7 +76,7 @@ def transfer(store: Store, loader: Loader, told: Callable[[CellInfo], None] = la
         if not len(new):
             continue
         run = store.begin(provenance(loader.device)) if run is None else run
-        told(info)
+        callback(info)
         facts = _ask(store, loader, info, store.facts(source.key).take(new), there[new])
         store.append(info.key, there[new], facts, run=run)
         asked += len(new)

@@ -96,7 +96,7 @@ def verify(
             _check_cell(store, info, loader, done, batch_size)
             store.proved(key)  # raises where a point is below what is proved
         except StoreError as error:
-            if key not in damaged:  # else it is among the flaws
+            if not damaged & {key, None}:  # else it is among the flaws
                 done.disagreements.append(Disagreement(info, None, str(error)))
     return done
 
@@ -237,8 +237,8 @@ def _holds_in_one_format(network: Model, problem: Problem, facts: Facts, numbers
 def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = False) -> list[tuple[int, str]]:
     """Return what is not true of some facts, by the row's number; ask the model about clean and adversarial inputs.
 
-    Call it in strict numbers; `problem` has the rows of the facts in their order. `coarse` says that they were made in
-    a coarser number format: there a clean input that is wrong by rounding alone may count as right.
+    Call it in strict fp32. `problem` has the rows of the facts in their order. `coarse` says that the facts were made
+    in a coarser number format, in which rounding alone may make a clean input right or wrong.
     """
     x_adv = facts.rebuild(problem.x)
     # A model may write to what it is given, and give the same memory again.
@@ -249,11 +249,11 @@ def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = 
     within = problem.within_budget(torch.from_numpy(pixels if problem.unit == "pixel" else l0)).numpy()
     fooled, already = (_array(problem.goal.reached(each)) for each in (logits, clean))
     stated = facts.outcome == Outcome.ALREADY
-    unsure = torch.where(torch.from_numpy(stated).to(slack.device), slack, slack * (COARSE if coarse else 1))
+    tolerance = torch.where(torch.from_numpy(stated).to(slack.device), slack, slack * (COARSE if coarse else 1))
     known = torch.from_numpy(np.isfinite(facts.margin)).to(margin.device)
     away = (margin - torch.from_numpy(facts.margin).to(margin)).abs() > slack
     predicted, clean_predicted = _array(logits.argmax(1)), _array(clean.argmax(1))
-    sure, clean_sure = _array(_gap(logits) > slack), _array(_gap(clean) > slack)
+    clear, clean_clear = _array(_gap(logits) > slack), _array(_gap(clean) > slack)
     checks: list[tuple[NDArray[np.bool_], str]] = [
         (found & ~fooled, "the model is not fooled by the stored example"),
         (found & (facts.l0 != l0), "l0 is not the number of changed features"),
@@ -262,11 +262,11 @@ def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = 
         (~found & (np.isfinite(facts.l0) | (l0 > 0)), "a sample without an example has changes or a finite l0"),
         (~np.isin(facts.outcome, list(Outcome)), "there is no such outcome"),
         ((facts.outcome == Outcome.FOUND) & (l0 == 0), "an example was found, and nothing is changed"),
-        ((stated != already) & _array(_gap(clean) > unsure), "the outcome is not that of the clean input"),
+        ((stated != already) & _array(_gap(clean) > tolerance), "the outcome is not that of the clean input"),
         (~_array(problem.domain.within(x_adv)), "the stored example leaves the box or the mask"),
         *_illegal(problem, x_adv, facts),
-        (clean_sure & (clean_predicted != facts.clean_prediction), "clean_prediction is not the model's"),
-        (sure & (predicted != facts.prediction), "prediction is not the model's"),
+        (clean_clear & (clean_predicted != facts.clean_prediction), "clean_prediction is not the model's"),
+        (clear & (predicted != facts.prediction), "prediction is not the model's"),
         (_array(torch.where(known, away, margin.isfinite())), "margin is not the model's"),
     ]
     return [(int(row), what) for mask, what in checks for row in facts.row[mask]]

@@ -51,7 +51,7 @@ def explained(path: Path) -> Iterator[None]:
 
 def address(path: Path) -> str:
     """Return the address by which SQLite opens a store for reading."""
-    # SQLite needs files beside a store to read it. Where none can be made, tell it that nothing changes.
+    # SQLite makes files next to a store while it reads it. Where it cannot, it must know that nothing changes.
     frozen = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
     return f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if frozen else ''}"
 

@@ -44,8 +44,8 @@ class Repeated:
     def __str__(self) -> str:
         """Name the cell, the store and the numbers."""
         return (
-            f"{self.store}, cell {self.key[:12]}: {self.rows} rows are here from another run already and were left out"
-            f" ({self.differ} of them with other results)"
+            f"{self.store}, cell {self.key[:12]}: left out {self.rows} rows that another run stored first "
+            f"({self.differ} of them differ)"
         )
 
 
@@ -91,7 +91,7 @@ def _refuse_unfit(path: Path) -> None:
         if writer := store.writer():
             raise StoreBusy(f"{path} is being written by {writer}; wait for it to end")
         if flaws := store.damage():
-            raise StoreError(f"{path}: {flaws[0].what}; restore a copy, or run again what is damaged")
+            raise StoreError(f"{path}: {flaws[0].what}")
 
 
 def _refuse_other_models(paths: Sequence[Path]) -> None:
@@ -171,8 +171,8 @@ def _take_cells(base: sqlite3.Connection, path: Path, keys: Collection[str] | No
     for number, mine, theirs in base.execute(
         f"SELECT c.id, c.findings, o.findings {shared} WHERE o.findings IS NOT NULL AND o.findings IS NOT c.findings"
     ).fetchall():
-        held = json.loads(mine or "[]")
-        united = held + [one for one in json.loads(theirs) if one not in held]
+        ours = json.loads(mine or "[]")
+        united = ours + [one for one in json.loads(theirs) if one not in ours]
         base.execute("UPDATE cells SET findings = ? WHERE id = ?", (json.dumps(united), number))
     base.execute(
         "UPDATE cells SET superseded_by = (SELECT o.superseded_by FROM other.cells o WHERE o.key = cells.key) "

@@ -24,7 +24,7 @@ import uuid
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import pairwise
@@ -119,7 +119,7 @@ class CellStatus:
 
 @dataclass(frozen=True)
 class Failure:
-    """Rows of a cell, from `start` up to `stop`, that failed after so many tries, and the error."""
+    """Rows of a cell, from `start` up to `stop`, that failed `tries` times, and the error."""
 
     key: str
     start: int
@@ -143,7 +143,7 @@ class Store:
             return
         if self.path.exists():
             with closing(open_reading(self.path, empty=True)):
-                pass  # refuse another program's file before anything is written beside it
+                pass  # another program's file is refused before anything is written next to it
         self._lock = WriterLock(self.path, wait)
         try:
             self._base = open_writing(self.path, SCHEMA)
@@ -170,8 +170,8 @@ class Store:
             self._lock.close()
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """Write all or nothing; inside another transaction, as a part of it."""
+    def together(self) -> Iterator[None]:
+        """Store everything that is written inside the block in one transaction, or nothing of it."""
         if self._lock is None:
             raise StoreError(f"{self.path} is open for reading; open it with Store(path, write=True)")
         if self._in_transaction():
@@ -193,21 +193,17 @@ class Store:
     def _in_transaction(self) -> bool:
         return self._base.in_transaction
 
-    def together(self) -> AbstractContextManager[None]:
-        """Store everything that is written inside in one transaction: a commit takes its time, whatever its size."""
-        return self._transaction()
-
     def _read(self, query: str, *values: Any) -> list[Any]:
         with explained(self.path):
             return self._base.execute(query, values).fetchall()
 
     def _write(self, statement: str, *values: Any) -> int:
         """Execute a statement and return the number of the row that it inserted."""
-        with self._transaction():
+        with self.together():
             return self._base.execute(statement, values).lastrowid or 0
 
     def _write_all(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        with self._transaction():
+        with self.together():
             self._base.executemany(statement, rows)
 
     def _damaged(self, what: str, key: str | None, error: BaseException | str) -> StoreError:
@@ -229,7 +225,7 @@ class Store:
         )
 
     def begin(self, provenance: dict[str, Any]) -> int:
-        """Note a run (versions, device, commit) and return its number, which goes with the samples it appends.
+        """Note a run (versions, device, commit) and return its number, which `append` takes.
 
         Its random name tells it from every other run when stores are merged.
         """
@@ -261,7 +257,7 @@ class Store:
         return [status.cell for status in self.status()]
 
     def status(self) -> list[CellStatus]:
-        """Return how far every cell is; those are running that the process which writes here works on."""
+        """Return how far every cell is; "running" are those that the present writer works on."""
         errors = {failure.key: failure.error for failure in self.failures()}
         running = set(self.progress().get("cells", ()))
         runs: dict[int, list[Any]] = {}  # by cell: the provenance of each run, its samples, seconds and peaks of memory
@@ -479,8 +475,8 @@ class Store:
 
     def answers(self, key: str) -> Tensor | None:
         """Return the model's logits for a few clean rows of a cell; None where none were kept."""
-        held = self.arrays(f"answers {key}")
-        return None if held is None else torch.from_numpy(held["logits"])
+        arrays = self.arrays(f"answers {key}")
+        return None if arrays is None else torch.from_numpy(arrays["logits"])
 
     # Proofs ----------------------------------------------------------------------------------------------------------
 
@@ -490,8 +486,8 @@ class Store:
 
     def digests(self, data_hash: str) -> list[str] | None:
         """Return the digests of the rows with this hash, in their order; None where none were kept."""
-        held = self.arrays(f"digests {data_hash}")
-        return None if held is None else [str(each) for each in held.get("rows", ())]
+        arrays = self.arrays(f"digests {data_hash}")
+        return None if arrays is None else [str(each) for each in arrays.get("rows", ())]
 
     def prove(self, key: ProofKey, proofs: Mapping[str, Proof]) -> None:
         """Keep bounds of rows, by the digests of the rows; of two bounds for a row the higher one stays.
@@ -501,7 +497,7 @@ class Store:
         rows = [
             (*key, row, one.least, one.method, one.version, one.seconds) for row, one in proofs.items() if one.least
         ]
-        with self._transaction():
+        with self.together():
             self._write_all(PROVE.format("VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"), rows)
             for name in self.cell_keys():
                 if ProofKey.of_cell(self.cell(name)) == key:
@@ -548,22 +544,22 @@ class Store:
             try:
                 found += check()
             except (StoreError, sqlite3.DatabaseError) as error:
-                found.append(Flaw(one_line(error)))
+                found.append(Flaw(one_line(error).removeprefix(f"{self.path}: ")))
         return found
 
     def _broken(self) -> Iterator[Flaw]:
         for (text,) in self._read("PRAGMA integrity_check(20)"):
             if text != "ok":
-                yield Flaw(f"SQLite finds the file damaged: {text}")
+                yield Flaw(f"SQLite finds the file damaged ({text}): {RESTORE}")
         for (table,) in self._read('SELECT DISTINCT "table" FROM pragma_foreign_key_check'):
-            yield Flaw(f"the table {table} names cells or runs that are not in the store")
+            yield Flaw(f"the table {table} names cells or runs that are not in the store: {RESTORE}")
 
     def _altered(self) -> Iterator[Flaw]:
         names = ", ".join(("position", *VALUES, "checksum"))
         for number, key, rows in self._read("SELECT id, key, rows FROM cells"):
             found, wrong = self._base.execute(f"SELECT {names} FROM samples WHERE cell = ?", (number,)), []
-            for *row, kept in found:
-                if checksum(key, row) != kept or not isinstance(rows, int) or not 0 <= row[0] < rows:
+            for *row, stored in found:
+                if checksum(key, row) != stored or not isinstance(rows, int) or not 0 <= row[0] < rows:
                     wrong.append(row[0])
             if wrong:
                 more = f" and {len(wrong) - 1} more" if wrong[1:] else ""
