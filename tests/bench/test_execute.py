@@ -1,5 +1,3 @@
-import dataclasses
-import json
 import os
 import signal
 import sys
@@ -17,7 +15,6 @@ from sigmazero import attacks
 from sigmazero.bench.cells import expand
 from sigmazero.bench.plan import parse_plan
 from sigmazero.bench.run import execute
-from sigmazero.core.result import Outcome
 from sigmazero.run import Session
 from sigmazero.run.search_model import search_copy
 from sigmazero.store.store import Store
@@ -42,14 +39,6 @@ def test_the_same_command_again_does_nothing(folder):
     assert about["runs"] == 1
     assert {"numpy", "python", "device", "commit", "dirty", "seconds"} <= about.keys()
     assert cells[0].info.origin["data"]["source"] == "mine.npz"
-
-
-def test_in_double_precision_the_batch_size_changes_nothing(folder):
-    text = PLAN.replace("steps = 30", "steps = 30\nprecision = 'fp64'")
-    run(text, "a.db", batch_size=7)
-    run(text, "b.db", batch_size=64)
-    assert_same(contents("a.db"), contents("b.db"))
-    assert next(iter(contents("a.db").values()))["value"].dtype == np.float64
 
 
 def _stopped(text, path, after):
@@ -120,36 +109,6 @@ def test_absent_weights_data_and_files_are_missing_and_the_rest_runs(folder, mon
     assert told["M1"][0] == told["none.py:build"][0] == 3
     assert told["absent.npz"][0] == 9
     assert 'sigmazero.models.fetch("M1")' in told["M1"][1]
-
-
-def test_targeted_cells(folder):
-    text = PLAN.replace("batch_size", "goal = 'targeted'\ntarget = 'next'\nbatch_size").replace(', "vfga"', "")
-    run(text, "s.db")
-    (first, *_) = contents("s.db").values()
-    assert first["target"].tolist() == ((first["label"] + 1) % 4).tolist()
-    found = np.isin(first["outcome"], (Outcome.FOUND, Outcome.ALREADY))
-    assert found.any()
-    assert (first["prediction"][found] == first["target"][found]).all()
-    fixed = text.replace("'next'", "3").replace('["net.py:build", "net.py:other"]', '["net.py:build"]')
-    cells, _, _ = run(fixed, "t.db")
-    for facts in contents("t.db").values():
-        assert (facts["label"] != 3).all()
-        assert len(facts["label"]) == cells[0].info.rows < 24
-
-
-def test_facts_are_those_of_a_plain_run(folder):
-    cells, _, _ = run(PLAN.replace("[[grid]]", "[[grid]]\nunit = 'pixel'\nbudgets = [2]"), "s.db")
-    loader = trusting()
-    question = cells[0].question
-    rows = loader.rows(question.data)
-    network = loader.model(question.model)
-    result = question.attack.run(network, rows.images, rows.labels, unit="pixel", budget=2, batch_size=8)
-    with Store("s.db") as store:
-        facts = store.facts(cells[0].info.key)
-    assert torch.equal(facts.rebuild(rows.images), result.x_adv)
-    assert facts.l0_pixel.tolist() == result.l0_pixel.tolist()
-    assert facts.success.tolist() == result.success.tolist()
-    assert json.dumps(dataclasses.asdict(cells[0].info))
 
 
 STATEFUL = """

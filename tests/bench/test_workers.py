@@ -20,7 +20,7 @@ from sigmazero.bench.worker import Unit, Worker
 from sigmazero.bench.workers import Processes, choose_engine
 from sigmazero.data import Rows
 from sigmazero.store.facts import Facts
-from sigmazero.store.store import Store, StoreError
+from sigmazero.store.store import Store
 from tests.children import ended
 from tests.plans import NET, PLAN, assert_same, contents, run, trusting
 
@@ -250,22 +250,6 @@ def test_one_ctrl_c_ends_a_batch_that_never_ends(endless, options):
 def test_workers_that_do_not_start_end_the_run(folder):
     with pytest.raises(NoWorkers, match=r"no worker can be used"):
         run(BRIEF, "s.db", lambda loader: Mortal(loader, *["worker.begun"] * 6, size=2))
-
-
-def test_a_full_disk_stops_the_run(folder):
-    loader = trusting()
-    with Store("s.db", write=True) as store:
-        cells, _ = expand(parse_plan(BRIEF).questions, loader)
-
-        def full(*given, **more):
-            raise StoreError("nothing more can be written (is the disk full?)")
-
-        store.append = full
-        with pytest.raises(StoreError, match="disk full"):
-            execute(cells, store, loader, engine=two(loader))
-    run(BRIEF, "local.db")
-    run(BRIEF, "s.db", two)
-    assert_same(contents("s.db"), contents("local.db"))
 
 
 def test_workers_with_other_versions_are_refused_by_name(folder, monkeypatch):

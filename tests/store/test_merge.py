@@ -70,7 +70,7 @@ def test_stores_of_the_same_cells_merge_across_prepare(tmp_path):
             store.append("one", 0, replace(facts, l0=l0), run=store.begin({"prepare": name}))
     done = merge([tmp_path / "fold.db", tmp_path / "none.db"], tmp_path / "all.db")
     assert [(again.rows, again.differ) for again in done.repeated] == [(ROWS, 1)]
-    assert "none.db, cell one: 12 rows" in str(done.repeated[0])
+    assert "none.db, cell one: left out 12 rows" in str(done.repeated[0])
     with Store(tmp_path / "all.db") as store:
         same(store.facts("one"), TRUTH["one"])
 

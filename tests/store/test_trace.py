@@ -9,7 +9,6 @@ from sigmazero import attacks, models
 from sigmazero.bench.cells import expand
 from sigmazero.bench.loader import load_rows
 from sigmazero.bench.plan import DataSpec, parse_plan
-from sigmazero.bench.recorder import Recorder
 from sigmazero.bench.run import execute
 from sigmazero.bench.verify import verify
 from sigmazero.core.inputs import make_problem
@@ -193,11 +192,6 @@ def test_traces_are_small(tmp_path):
         size = base.execute("SELECT length(npz) FROM traces").fetchone()[0]
     base.close()
     assert size < 302 * 784 * 4 / 10  # a tenth of the points as they are
-
-
-def test_one_sample_at_a_time():
-    with pytest.raises(ValueError, match="2 were given"):
-        Recorder(two_dimensions.build(), make_problem(torch.rand(2, 2), torch.tensor([0, 1])))
 
 
 def test_plans_and_data_by_code(tmp_path):

@@ -31,7 +31,7 @@ from sigmazero.auto.proofs import recall_bounds, refuse_contradiction
 from sigmazero.auto.result import CascadeResult
 from sigmazero.auto.verdict import DataId, Figure, Member, ModelId, Question, RecordedFinding, Times, Verdict
 from sigmazero.bench import identity
-from sigmazero.bench.constraints import USUAL, Allowed
+from sigmazero.bench.constraints import DEFAULT_BOUNDS, Allowed
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.bench.provenance import package_hash, provenance
 from sigmazero.core.attack import Attack
@@ -80,7 +80,7 @@ def gate(
     attacks_to_run: Sequence[str | Attack] = (),
     seed: int = 0,
     unit: Unit = "feature",
-    bounds: Bounds = USUAL,
+    bounds: Bounds = DEFAULT_BOUNDS,
     mask: Tensor | None = None,
     space: Space | None = None,
     precision: Precision | None = None,

@@ -1,4 +1,4 @@
-"""From questions to cells, which have a key, and from cells to their subjects: the network and the rows, loaded."""
+"""Turn questions into cells with a key, and load the network and the rows of a cell."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def expand(questions: Sequence[Question], loader: Loader) -> tuple[list[Cell], l
         groups.setdefault((question.data, question.model), []).append(question)
     # Rows first: those of one data set stay loaded while its models come and go.
     order = {spec: place for place, spec in reversed(list(enumerate(q.data for q in questions)))}
-    cells: dict[str, Cell] = {}  # one question may be asked twice: of equal data by two names, or in equal spaces
+    cells: dict[str, Cell] = {}  # by key: two names may stand for equal data
     missing: dict[tuple[str, str], Missing] = {}
     known: dict[ModelSpec, dict[str, Any]] = {}
 
@@ -91,7 +91,7 @@ def expand(questions: Sequence[Question], loader: Loader) -> tuple[list[Cell], l
 def _cell(question: Question, loader: Loader, model: dict[str, Any], fitting: set[Any]) -> Cell:
     rows, targets = loader.rows_and_targets(question.data, question.model, question.target, question.seed)
     precision = question.precision or Numbers.current(loader.runs_on).name
-    # Resolved here: a worker may get the rows without what else the data knew.
+    # Resolved here, since a worker may get the rows without their space.
     question = replace(question, allowed=question.allowed.on(rows))
     if (question.unit, question.allowed) not in fitting:
         _refuse_misfit(question, rows)
@@ -158,7 +158,7 @@ def _refuse_misfit(question: Question, rows: Rows) -> None:
 
 @dataclass(frozen=True)
 class Shard:
-    """One of several parts of a plan, counted from 1, for machines that know nothing of each other.
+    """One of several parts of a plan, counted from 1, for machines that do not share a store.
 
     Batch i of a cell belongs to part (i + a number from the cell's key) modulo n. So each row is in exactly one part,
     also where a model or some rows are missing on one machine.

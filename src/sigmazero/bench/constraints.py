@@ -26,7 +26,7 @@ from sigmazero.spaces.space import Space
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 
-USUAL: Bounds = (0.0, 1.0)
+DEFAULT_BOUNDS: Bounds = (0.0, 1.0)
 ACCEPT = "accept"
 OPTIONS = ("kind", "values", "lower", "upper", "around", "grid", "direction", "cost")
 
@@ -38,17 +38,17 @@ class Allowed:
     Two are equal if their texts are.
     """
 
-    bounds: Bounds = USUAL
+    bounds: Bounds = DEFAULT_BOUNDS
     mask: Tensor | None = None
     space: Space | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what does not go together."""
+        """Refuse bounds next to a space."""
         if self.space is not None and not isinstance(self.space, Space):
             raise TypeError(f"space is a {type(self.space).__name__}; make one with sigmazero.Space(...)")
-        if self.space is not None and not self.boxed:
+        if self.space is not None and not self.default_bounds:
             raise ValueError(
-                "bounds and space are both given; say the bounds in the space: Space(lower=..., upper=...)"
+                "bounds and space are both given; give the bounds in the space: Space(lower=..., upper=...)"
             )
 
     def __eq__(self, other: object) -> bool:
@@ -63,14 +63,15 @@ class Allowed:
         return identity.canonical([*box, None if self.space is None else described(self.space, None)])
 
     @property
-    def boxed(self) -> bool:
-        """Return whether the box is the usual one."""
-        return not any(isinstance(each, Tensor) for each in self.bounds) and tuple(self.bounds) == USUAL
+    def default_bounds(self) -> bool:
+        """Return whether the bounds are the default ones."""
+        return not any(isinstance(each, Tensor) for each in self.bounds) and tuple(self.bounds) == DEFAULT_BOUNDS
 
     def on(self, rows: Rows) -> Allowed:
-        """Return the constraints for some rows: without a space or a box, the rows' own space holds."""
-        silent = self.space is None and self.boxed
-        return replace(self, space=rows.space) if silent and rows.space is not None else self
+        """Return the constraints for some rows: without a space or bounds, the rows' own space."""
+        if self.space is None and self.default_bounds and rows.space is not None:
+            return replace(self, space=rows.space)
+        return self
 
     def pose(self, x: Tensor, y: Tensor, **how: Any) -> Problem:
         """Return the problem of some inputs, as `make_problem` makes it."""
@@ -108,7 +109,7 @@ def without_functions(space: Space) -> Space:
 
 
 def keep(store: Store, allowed: Allowed) -> None:
-    """Keep masks and bounds that are tensors, by the hashes that a cell's identity has of them."""
+    """Store masks and bounds that are tensors, under the hashes in a cell's identity."""
     for name, tensor in (("bound", allowed.bounds[0]), ("bound", allowed.bounds[1]), ("mask", allowed.mask)):
         if isinstance(tensor, Tensor) and tensor.ndim:
             store.keep_arrays(identity.hash_tensors({name: tensor}), tensor=tensor.detach().cpu().numpy())

@@ -17,10 +17,10 @@ from sigmazero.core.oracle import Model
 from sigmazero.store.store import Store
 
 ROWS, TURNS = 32, 5  # of a pass that is timed
-BESIDES = 2  # queries of the clean check and of the verification
+CHECKS = 2  # queries of the clean check and of the verification
 # Queries of a search: per step, and at most, where it is not one forward and one backward pass for each step.
 QUERIES = {"EAD": (6.0, None), "BrendelBethge": (2.5, None), "VFGA": (22.0, 900), "SparseFool": (35.0, 700)}
-WITHIN_BUDGET = 0.35  # of the queries: searches that end at the first point with few enough changes
+BUDGET_SHARE = 0.35  # of the queries: with a budget, a search ends at the first point within it
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def queries(question: Question) -> int:
     count = (2.0 if attack.needs == "gradients" else 1.0) * attack.iterations if each is None else each * attack.steps
     if most is not None:
         count = min(count, most)
-    return round(count * (1 if question.budget is None else WITHIN_BUDGET)) + BESIDES
+    return round(count * (1 if question.budget is None else BUDGET_SHARE)) + CHECKS
 
 
 def seconds_per_query(model: Model, x: torch.Tensor) -> float:
@@ -73,14 +73,14 @@ def seconds_per_query(model: Model, x: torch.Tensor) -> float:
     slopes = ability_of(model) == "gradients"
     x = x.to(where.device, where.dtype if where.is_floating_point() else x.dtype)
     best = float("inf")
-    # A model without gradients may be a service, and have a price.
+    # A model without gradients may be a paid service: ask once.
     for _ in range(TURNS if slopes else 1):
         began = time.perf_counter()
         # A model that draws numbers must not draw other ones afterwards because it was timed.
         with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), torch.set_grad_enabled(slopes):
             asked = x.detach().requires_grad_(slopes)
             answer = logits_in(model(asked.clone()))  # which it may write to
-            if slopes and answer.requires_grad:  # the doctor has a word for a model whose answers do not
+            if slopes and answer.requires_grad:  # where it does not, the doctor says so
                 torch.autograd.grad(answer.sum(), asked, allow_unused=True)
         if x.is_cuda:
             torch.cuda.synchronize(x.device)

@@ -1,4 +1,4 @@
-"""What the names in the paper's tables stand for here: models of the zoo, and registered attacks."""
+"""Tell the report what the names in the paper's tables stand for: it may load neither models nor attacks itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sigmazero.report.published import Usual
 
 
 def usual() -> Usual:
-    """The data sets that the zoo knows, and the parameters of the registry."""
+    """Return the data sets of the zoo's models, and the parameters of registered attacks."""
     return Usual(_dataset, _parameters)
 
 

@@ -37,7 +37,7 @@ class Progress:
         self._noted = 0.0
 
     def begin(self, place: int) -> None:
-        """A worker begins with a unit of a cell."""
+        """Note the cell that a worker begins with."""
         info = self.cells[place].info
         self.cell = f"{info.attack} against {info.model} on {info.dataset}"
 
@@ -53,7 +53,7 @@ class Progress:
             self._marks.popleft()
 
     def drop(self, place: int, rows: int) -> None:
-        """Leave out rows of a cell that failed."""
+        """Leave out rows of a cell, because they failed."""
         self.left[place] -= rows
 
     def seconds_per_row(self, place: int) -> float | None:
@@ -80,7 +80,7 @@ class Progress:
         return f"{self.cell}: {self.done} of {self.total} rows, {_clock(self.time_left())} left"
 
     def note(self) -> dict[str, Any]:
-        """Return what a store keeps for `sigmazero status`."""
+        """Return the note in the store that `sigmazero status` shows."""
         more = {"speed": self.speed(), "left": self.time_left()}
         return {"cell": self.cell, "rows": self.done, "of": self.total, **more}
 

@@ -12,7 +12,7 @@ superseded: reports leave those out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -41,31 +41,22 @@ class ModelChanged(ValueError):
         )
 
 
-@dataclass
-class Reused:
-    """Count the samples that models were asked about; `skipped` are cells that were not checked, with the reason."""
+def check_same_models(store: Store, infos: Iterable[CellInfo], loader: Loader) -> int:
+    """Ask the present models about stored points of these cells; return how many points that were.
 
-    asked: int = 0
-    skipped: dict[str, str] = field(default_factory=dict)
-
-
-def check_same_models(store: Store, infos: Iterable[CellInfo], loader: Loader) -> Reused:
-    """Ask the present models about stored points of these cells; raise `ModelChanged` where they contradict them.
-
-    The points of a model are spread over its cells, at least one for each.
+    Raise `ModelChanged` where a model contradicts them. The points of a model are spread over its cells, at least one
+    for each.
     """
-    found = Reused()
-    findings = store.findings()
-    groups: dict[str, list[CellInfo]] = {}
+    findings, groups = store.findings(), dict[str, list[CellInfo]]()
     for info in infos:
-        if any(finding["code"] == RANDOM for finding in findings.get(info.key, [])):
-            found.skipped[info.key] = f"{info.model} has random outputs ({RANDOM})"
-        elif len(store.positions(info.key)):
+        random = any(finding["code"] == RANDOM for finding in findings.get(info.key, []))
+        if not random and len(store.positions(info.key)):
             groups.setdefault(digest([info.origin.get("model"), info.identity.get("model")]), []).append(info)
-    for group in groups.values():
-        for info in sorted(group, key=lambda info: info.data_hash):
-            found.asked += _check_cell(store, info, loader, max(POINTS // len(group), 1))
-    return found
+    return sum(
+        _check_cell(store, info, loader, max(POINTS // len(group), 1))
+        for group in groups.values()
+        for info in sorted(group, key=lambda info: info.data_hash)
+    )
 
 
 def _check_cell(store: Store, info: CellInfo, loader: Loader, count: int) -> int:
@@ -102,8 +93,8 @@ def _successor(cell: Cell) -> Cell:
     return replace(cell, info=replace(cell.info, identity=identity, key=digest(identity)))
 
 
-def reuse(cells: Sequence[Cell], store: Store, loader: Loader, anew: bool = False) -> tuple[list[Cell], Reused]:
-    """Return the cells to run in this store, after the present models have confirmed what it holds of them.
+def reuse(cells: Sequence[Cell], store: Store, loader: Loader, anew: bool = False) -> tuple[list[Cell], int]:
+    """Return the cells to run in this store, after the present models have confirmed stored points; count the points.
 
     anew   replace cells that a model contradicts: a new cell each, which supersedes the old one
     """
@@ -113,13 +104,10 @@ def reuse(cells: Sequence[Cell], store: Store, loader: Loader, anew: bool = Fals
     known = [replace(cell.info, provenance=stored[cell.info.key]) for cell in cells if cell.info.key in stored]
     if not anew:
         return cells, check_same_models(store, known, loader)
-    reused = Reused()
-    changed: set[str] = set()
+    asked, changed = 0, set[str]()
     for info in known:
         try:
-            part = check_same_models(store, [info], loader)
-            reused.asked += part.asked
-            reused.skipped |= part.skipped
+            asked += check_same_models(store, [info], loader)
         except ModelChanged as error:
             changed.add(error.key)
     made = [_successor(cell) if cell.info.key in changed else cell for cell in cells]
@@ -128,4 +116,4 @@ def reuse(cells: Sequence[Cell], store: Store, loader: Loader, anew: bool = Fals
         for new, old in zip(made, cells, strict=True):
             if new is not old:
                 store.supersede(old.info.key, new.info.key)
-    return made, reused
+    return made, asked

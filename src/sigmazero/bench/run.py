@@ -113,7 +113,6 @@ class _Job:
     cell: Cell
     missing: Mask
     batches: list[int]
-    begun: bool = False
     examined: int = 0
     failures: int = 0
     succeeded: bool = False
@@ -125,7 +124,6 @@ class _Job:
         size = self.cell.batch_size
         start, stop = self.batches[0] * size, (self.batches[count - 1] + 1) * size
         del self.batches[:count]
-        self.begun = True
         return Unit(self.cell, start, min(stop, self.cell.info.rows))
 
 
@@ -149,27 +147,27 @@ class _Worker:
     errors: int = 0
 
 
+@dataclass
 class _Run:
-    """One run of some cells on an engine, into a store."""
+    """One run of some cells on an engine, into a store.
 
-    def __init__(
-        self,
-        jobs: list[_Job],
-        store: Store,
-        engine: Engine,
-        progress: Progress,
-        stop: threading.Event,
-        update: Callable[[], None],
-        say: Say,
-        about: Mapping[str, str],
-    ) -> None:
-        self.jobs, self.store, self.engine, self.progress, self.about = jobs, store, engine, progress, about
-        self.stop, self.update, self.say = stop, update, say
-        self.summary = RunSummary()
-        self.again: list[tuple[_Job, Unit]] = []  # units that failed, before anything else
-        self.workers: dict[int, _Worker] = {}
-        self.futures: dict[Future[Any], _Worker] = {}
-        self.runs: dict[str, int] = {}  # the number of each run in the store, by its provenance
+    again   units that failed, which are handed out before all others
+    runs    the number of each run in the store, by its provenance
+    """
+
+    jobs: list[_Job]
+    store: Store
+    engine: Engine
+    progress: Progress
+    stop: threading.Event
+    update: Callable[[], None]
+    say: Say
+    about: Mapping[str, str]
+    summary: RunSummary = field(default_factory=RunSummary)
+    again: list[tuple[_Job, Unit]] = field(default_factory=list)
+    workers: dict[int, _Worker] = field(default_factory=dict)
+    futures: dict[Future[Any], _Worker] = field(default_factory=dict)
+    runs: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> RunSummary:
         """Go on until everything is stored or has failed, or Ctrl-C is pressed."""
@@ -242,7 +240,7 @@ class _Run:
         job = max(left, key=lambda job: self._priority(job, worker))
         # One batch of a new cell, to measure it; later as many as take about ten seconds, but a fair share.
         count, seconds = 1, self.progress.seconds_per_row(job.place)
-        if job.begun and seconds is not None:
+        if job.examined and seconds is not None:
             fair = -(-len(job.batches) // self.engine.size)
             count = max(1, min(int(UNIT_SECONDS / max(seconds * job.cell.batch_size, 1e-9)), fair))
         return job, job.cut(count)

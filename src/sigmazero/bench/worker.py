@@ -95,7 +95,7 @@ class Introduction:
 class Worker:
     """Attack units. Cells of one model share its prepared copy; batches of one cell also share the recordings.
 
-    foreign   the loader's process is not the one that asked: apply the float32 settings of the cell
+    foreign   another process made the cells: apply the float32 settings that they name
     """
 
     def __init__(self, loader: Loader, *, foreign: bool = False) -> None:
@@ -130,7 +130,7 @@ class Worker:
         return UnitResult(batches, findings, answers, error, line)
 
     def _numbers(self, cell: Cell) -> AbstractContextManager[None]:
-        """Apply the float32 settings of the process that asked, for a cell that names none of its own."""
+        """Apply the float32 settings of the process that made the cell, unless the question names its own."""
         if not self.foreign or cell.question.precision is not None:
             return nullcontext()
         return Numbers.named(cell.info.precision, self.loader.device).applied()

@@ -28,7 +28,11 @@ CGROUP, GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 class WorkerExecutor(Executor):
-    """An executor with one worker, which runs one call at a time: a method of `Worker`, and its arguments."""
+    """An executor with one worker, which runs one call at a time."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call a method of `Worker` with these arguments."""
+        raise NotImplementedError
 
     def end(self) -> str:
         """End the worker at once, whatever it does, and return how it ended."""
@@ -36,7 +40,7 @@ class WorkerExecutor(Executor):
 
 
 class Engine(Protocol):
-    """Starts workers, which are known by their numbers; a worker that died is started again."""
+    """Starts workers by their numbers, again where one died."""
 
     @property
     def size(self) -> int:
@@ -47,10 +51,10 @@ class Engine(Protocol):
         """Whether workers are other processes, which cannot use what is in the memory of this one."""
 
     def start(self, number: int) -> WorkerExecutor:
-        """Start a worker. It may take its time: calls wait until it is there."""
+        """Start a worker; calls wait until it is ready."""
 
     def close(self) -> None:
-        """Let go of what all workers share."""
+        """Release what the workers share."""
 
 
 class Here(WorkerExecutor):
@@ -72,11 +76,11 @@ class Here(WorkerExecutor):
         return future
 
     def end(self) -> str:
-        """Nothing runs between two calls."""
+        """Do nothing: between two calls nothing runs."""
         return ""
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Release nothing."""
 
 
 class OneProcess(ProcessPoolExecutor, WorkerExecutor):

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sigmazero.bench.constraints import USUAL, Allowed
+from sigmazero.bench.constraints import DEFAULT_BOUNDS, Allowed
 from sigmazero.cli.console import say
 from sigmazero.core.messages import class_name
 from sigmazero.core.result import Outcome, Result
@@ -26,7 +26,7 @@ def allowed(
         if space is not None and given is not None:
             raise ValueError(f"{name} and --space are both given; say in {space} what may change, and leave {name} out")
     said = None if space is None else read_space(space)
-    found = Allowed(USUAL if bounds is None else bounds, None if mask is None else _mask(mask), said)
+    found = Allowed(DEFAULT_BOUNDS if bounds is None else bounds, None if mask is None else _mask(mask), said)
     return found.on(rows) if bounds is None else found  # a box that is said holds, also the usual one
 
 
