@@ -49,6 +49,21 @@ data = ["mine"]
 attacks = ["sigma-zero", "fmn", "vfga"]
 """
 
+ONE_CELL = """
+steps = 9
+seed = 3
+[data.mine]
+source = "mine.npz"
+rows = "0:10"
+[attacks.z]
+attack = "sigma-zero"
+parameters = { threshold = 0.2, smoothing = 0.01 }
+[[grid]]
+models = ["net.py:build"]
+data = ["mine"]
+attacks = ["z"]
+"""
+
 
 def trusting() -> Loader:
     """Loads the networks of these plans, which are code in a file."""
@@ -62,6 +77,14 @@ def run(text: str, path, engine: Callable[[Loader], Engine] | None = None, **cha
     with Store(path, write=True) as store:
         cells, missing = expand(plan.questions, loader)
         return cells, missing, execute(cells, store, loader, engine=engine and engine(loader))
+
+
+def key(text: str, **changes) -> str:
+    """Return the key of a plan's only cell."""
+    cells, missing = expand(parse_plan(text).override(**changes).questions, trusting())
+    assert not missing
+    (cell,) = cells
+    return cell.info.key
 
 
 def clean(store: Store, loader: Loader | None = None):

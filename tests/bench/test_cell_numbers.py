@@ -11,8 +11,8 @@ from sigmazero.bench.verify import Verification, verify
 from sigmazero.core.toml import TomlError
 from sigmazero.run.precision import Numbers
 from sigmazero.store.store import Store
-from tests.bench.test_keys import BASE, key
-from tests.plans import run, trusting
+from tests.plans import ONE_CELL as BASE
+from tests.plans import key, run, trusting
 from tests.run.test_precision import STRICT, as_on_cuda, own_flags, question  # noqa: F401
 
 

@@ -5,33 +5,11 @@ import pytest
 import torch
 
 from sigmazero.bench import identity
-from sigmazero.bench.cells import expand
 from sigmazero.bench.loader import targets
 from sigmazero.bench.plan import ModelSpec, parse_plan
 from sigmazero.data import Rows
-from tests.plans import trusting
-
-BASE = """
-steps = 9
-seed = 3
-[data.mine]
-source = "mine.npz"
-rows = "0:10"
-[attacks.z]
-attack = "sigma-zero"
-parameters = { threshold = 0.2, smoothing = 0.01 }
-[[grid]]
-models = ["net.py:build"]
-data = ["mine"]
-attacks = ["z"]
-"""
-
-
-def key(text, **changes):
-    cells, missing = expand(parse_plan(text).override(**changes).questions, trusting())
-    assert not missing
-    (cell,) = cells
-    return cell.info.key
+from tests.plans import ONE_CELL as BASE
+from tests.plans import key
 
 
 @pytest.mark.usefixtures("folder")
