@@ -25,9 +25,8 @@ POINTS = (
     "unit.heard",  # the driver was told something, and has done nothing about it
     "unit.taken",  # a worker has a unit and has done nothing of it
     "unit.done",  # all batches of a unit are done in the worker, and nobody else has them
-    "site.written",  # a site is complete under its temporary name
-    "site.moved",  # the older site is out of the way, and there is none in its place
-    "site.placed",  # the new site has taken its place
+    "entry.written",  # an entry of a leaderboard is complete under its temporary name
+    "entry.moved",  # the older entry is out of the way, and there is none in its place
 )
 
 _name, _left, _parent = "", 0, False

@@ -7,8 +7,6 @@ from typing import Annotated
 import typer
 
 from sigmazero import board as boards
-from sigmazero import models
-from sigmazero.bench.identity import hash_weights
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import DataSpec
 from sigmazero.board.change import Change
@@ -37,7 +35,7 @@ def top() -> None:
 
 
 @app.command()
-def new(
+def init(
     folder: Folder,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The board's name, such as mnist-pixels.")],
     data_name: options.DataName,
@@ -52,28 +50,12 @@ def new(
 
     \b
     Example:
-      sigmazero board new my-board mnist --data mnist --limit 1000 --seed 0
-      sigmazero board new my-board cifar10-pixels --data cifar10 --limit 1000 --unit pixel
+      sigmazero board init my-board mnist --data mnist --limit 1000 --seed 0
+      sigmazero board init my-board cifar10-pixels --data cifar10 --limit 1000 --unit pixel
     """
     spec = DataSpec(name, data_name, rows, limit, seed)
     made = new_board(folder, name, spec, options.unit(unit), whole_numbers(k), data_dir)
     say(f"board {name}: {len(made)} rows, sha256 {made.content_hash}")
-
-
-@app.command("hash")
-def hash_model(
-    model: options.ModelName,
-    weights: options.WeightsFile = None,
-    model_dir: options.ModelDir = None,
-    normalize: options.MeanAndStd = None,
-) -> None:
-    """Print the SHA-256 of a model's weights, as its card must say it.
-
-    \b
-    Example:
-      sigmazero board hash --model demo
-    """
-    say(hash_weights(models.load(model, weights=weights, model_dir=model_dir, normalize=normalize)))
 
 
 @app.command()
@@ -152,7 +134,8 @@ def prove(
         float | None, typer.Option("--time-limit", metavar="S", help="Seconds for one sample; none by default.")
     ] = None,
     source: Annotated[
-        Path | None, typer.Option("--from", metavar="STORE", help="Take over what certify --store proved there.")
+        Path | None,
+        typer.Option("--from", metavar="STORE", help="Take over what certify --store proved there, as not checked."),
     ] = None,
     device: options.DeviceName = "auto",
     model_dir: options.ModelDir = None,
@@ -188,7 +171,7 @@ def verify(
     data_dir: options.DataDir = None,
     trust_code: options.TrustCode = False,
 ) -> None:
-    """Check every seal, card, hash and row, and replay every point, in strict fp32 and as torch computes by default.
+    """Check every card, hash and row, and replay every point, in strict fp32 and as torch computes by default.
 
     Lists what is wrong by the name of the file; exit code 1 if anything is, or could not be checked.
 
@@ -203,7 +186,8 @@ def verify(
         tell(line)
     if len(wrong) > SHOWN:
         tell(f"and {len(wrong) - SHOWN} more")
-    checked = f"{count(verdict.entries, 'model')}, {count(verdict.points, 'point')} replayed"
+    claims = f", {count(verdict.unchecked, 'lower bound')} not proved here" if verdict.unchecked else ""
+    checked = f"{count(verdict.entries, 'model')}, {count(verdict.points, 'point')} replayed{claims}"
     say(f"{checked}: {len(verdict.wrong)} wrong, {len(verdict.skipped)} not checked")
     if wrong:
         raise typer.Exit(1)
@@ -211,7 +195,9 @@ def verify(
 
 @app.command()
 def site(
-    folder: Folder, out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where the site goes.")]
+    folder: Folder,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where the site goes.")],
+    data_dir: options.DataDir = None,
 ) -> None:
     """Write the leaderboard as pages that need no server; no model is loaded and no code runs.
 
@@ -219,7 +205,7 @@ def site(
     Example:
       sigmazero board site my-board --out site
     """
-    boards.write_board(Leaderboard(folder), out)
+    boards.write_board(Leaderboard(folder), out, Loader("cpu", data_dir=data_dir))
     show_path(out / "index.html")
 
 
@@ -241,7 +227,7 @@ def example(
     loader = Loader(options.device(device), model_dir, data_dir)
     for line in build_example(folder, loader, rows=rows, version=version):
         tell(line)
-    boards.write_board(Leaderboard(folder), folder / "site")
+    boards.write_board(Leaderboard(folder), folder / "site", loader)
     show_path(folder / "site" / "index.html")
 
 
