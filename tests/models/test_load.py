@@ -191,6 +191,22 @@ def test_real_weights_by_name(code, name, count, share, shared_data):
     assert right.double().mean() >= share
 
 
+@pytest.mark.shared
+def test_a_real_network_on_real_photographs(shared_data):
+    """ImageNet's rows as they are loaded, and the architecture with published weights; its strides are Keras'."""
+    network = build("resnet50-imagenet")
+    for block in network.modules():
+        if hasattr(block, "conv3"):
+            block.conv1.stride, block.conv2.stride = block.conv2.stride, block.conv1.stride
+    model = load(network, weights=shared_data / "imagenet_resnet50_fp16.pt", normalize="imagenet")
+    rows = data.load("imagenet", rows="0:8", data_dir=shared_data)
+    right = model(rows.images).argmax(1) == rows.labels
+    assert right.sum() >= 6
+    first = right.nonzero()[0]
+    result = sz.get("sigma-zero", steps=2).run(model, rows.images[first], rows.labels[first], unit="pixel")
+    assert result.forwards.tolist() == [4]
+
+
 def library(monkeypatch, name: str, **contents: Any) -> None:
     """Put a small stand-in for a library where it is imported from."""
     for part in (name.partition(".")[0], name):

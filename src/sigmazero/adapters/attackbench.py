@@ -63,7 +63,7 @@ def within(configured: Configured, limit: int) -> Configured:
     attack = configured.attack
     if "queries" in attack.parameters():
         least = limit if attack.limit is None else min(limit, attack.limit)
-        return configured._replace(attack=replace(attack, queries=least))
+        return configured._replace(attack=configure(attack, {"queries": least}).attack)
     most = max(1, limit - STOPPED_CHECKS)
     if type(attack).__name__ in PAIRS:
         return configured._replace(attack=replace(attack, steps=max(1, min(attack.steps, (limit - CHECKS) // 2))))

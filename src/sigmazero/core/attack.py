@@ -141,7 +141,7 @@ class Attack(ABC):
 
         self._refuse_ignored(start=start, pool=pool)
         asked = as_model(model, x)
-        given = as_inputs(x, asked)
+        given = as_inputs(x, asked, bounds)
         problem = make_problem(
             follow(given, asked),
             as_labels(y),
