@@ -169,6 +169,6 @@ def test_the_photographs_of_foolbox():
     rows = sz.data.load("imagenet-20")
     assert rows.images.shape == (20, 3, 224, 224)
     assert len(set(rows.labels.tolist())) > 10
-    assert 0 <= rows.labels.min()
+    assert rows.labels.min() >= 0
     assert rows.labels.max() < 1000
     assert rows.images.std((1, 2, 3)).min() > 0.1

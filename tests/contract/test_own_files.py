@@ -117,6 +117,9 @@ def test_a_pickled_pipeline_and_the_file_of_its_table(tmp_path, monkeypatch):
     assert result.success.any()
     assert (moved == (result.success & (result.l0 > 0)).numpy()).all()
     assert (after["age"] >= before["age"]).all()
+    fields = result.to_pandas(table)
+    assert list(fields) == ["row", "field", "before", "after", "cost"]
+    assert fields.groupby("row").size().reindex(ids, fill_value=0).tolist() == result.changes.int().tolist()
     assert (after["income"].isna() == before["income"].isna()).all()
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 import sigmazero as sz
 from sigmazero import data
-from sigmazero.models import MissingExtra, Normalize, UnknownModel, load, zoo
+from sigmazero.models import Normalize, UnknownModel, load, zoo
 from sigmazero.models.architectures import build
 
 CODE = """
@@ -140,26 +140,6 @@ def test_a_pickle_runs_only_where_it_is_trusted(tmp_path):
     assert model(torch.from_numpy(x)).argmax(1).tolist() == y.tolist()
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "other.joblib", trust_code=True)
-
-
-def test_a_pickled_pipeline_and_a_table_fit_each_other(tmp_path):
-    frame_rows = data.load("adult-sample", limit=40)
-    table = frame_rows.table
-    assert table is not None
-    numbers = [column.name for column in table.columns if column.kind == "integer"]
-    model = LogisticRegression(max_iter=500).fit(table.frame[numbers], table.labels)
-    wrapped, rows = sz.models.wrapping.for_data(load(model), frame_rows)
-    assert rows is frame_rows
-    labels = model.predict(table.decode(rows.images)[numbers])
-    assert wrapped(rows.images).argmax(1).tolist() == labels.tolist()
-
-
-@pytest.mark.parametrize(("code", "package"), [("I4", "timm"), ("I8", "timm"), ("I7", "robustbench")])
-def test_models_of_other_packages_without_them(code, package, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, package, None)
-    torch.save({}, tmp_path / "w.pt")
-    with pytest.raises(MissingExtra, match=rf"'{package}'.*pip install 'sigmazero\[{package}\]'"):
-        load(code, weights=tmp_path / "w.pt")
 
 
 def test_bundled_weights(tmp_path, monkeypatch):

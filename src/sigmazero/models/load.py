@@ -34,7 +34,8 @@ def is_pickle(name: str) -> bool:
 
 KINDS = (
     "a model is a name (M1, C5, robustbench:Carmon2019Unlabeled, torchvision:resnet50, timm:vit_tiny_patch16_224), "
-    "file.py:build, package.module:build, an exported program (.pt2), an ONNX file (.onnx) or a pickle (.joblib, .pkl) or saved Keras model (.keras)"
+    "file.py:build, package.module:build, an exported program (.pt2), an ONNX file (.onnx), a pickle (.joblib, .pkl) "
+    "or a Keras model (.keras)"
 )
 
 
@@ -62,8 +63,8 @@ def load(
     ``weights`` is a state dict for it, in place of the published one. ``normalize`` ("0.5,0.25", see
     `parse_normalize`) goes in front of networks that expect normalised inputs; named models bring theirs.
 
-    State dicts and ONNX files never run code. A code file does, and so may an exported program. A pickle or a Keras model
-    runs what its maker put into it, so it is loaded with ``trust_code=True`` alone.
+    State dicts and ONNX files never run code. A code file does, and so may an exported program. A pickle or a Keras
+    model runs what its maker put into it, so it is loaded with ``trust_code=True`` alone.
     """
     if not isinstance(spec, str | os.PathLike):
         return _finished(_module(spec, repr(spec)), weights, normalize).to(device).eval()
