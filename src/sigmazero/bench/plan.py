@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, get_args
 
-from sigmazero.bench.constraints import USUAL, Allowed
+from sigmazero.bench.constraints import DEFAULT_BOUNDS, Allowed
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Unit
 from sigmazero.core.goal import GoalName
@@ -58,7 +58,7 @@ class DataSpec:
     def within(self, bounds: tuple[Any, Any]) -> DataSpec:
         """Return the same rows, read in the units that these bounds have."""
         own = is_data_file(self.source) or is_folder(self.source)
-        plain = all(isinstance(each, int | float) for each in bounds) and tuple(bounds) != USUAL
+        plain = all(isinstance(each, int | float) for each in bounds) and tuple(bounds) != DEFAULT_BOUNDS
         return replace(self, bounds=(float(bounds[0]), float(bounds[1]))) if own and plain else self
 
     def limited(self, limit: int | None) -> DataSpec:

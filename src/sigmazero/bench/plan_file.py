@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 from sigmazero import attacks as registry
 from sigmazero import models
 from sigmazero.adapters.foreign import is_foreign, planned
-from sigmazero.bench.constraints import USUAL, Allowed
+from sigmazero.bench.constraints import DEFAULT_BOUNDS, Allowed
 from sigmazero.bench.plan import BATCH_SIZE, DataSpec, ModelSpec, Plan, Question, is_code
 from sigmazero.core import toml
 from sigmazero.core.attack import Attack
@@ -277,7 +277,9 @@ class _Builder:
                     budget=budget,
                     batch_size=grid.batch_size or plan.batch_size,
                     trace=table.trace,
-                    allowed=Allowed(space=space) if (space := spaces[data.name]) else Allowed(data.bounds or USUAL),
+                    allowed=Allowed(space=space)
+                    if (space := spaces[data.name])
+                    else Allowed(data.bounds or DEFAULT_BOUNDS),
                     **{key: value for key, value in settings.items() if value is not None},
                 )
 
