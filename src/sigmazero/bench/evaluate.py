@@ -38,7 +38,7 @@ from sigmazero.core.messages import warn_caller
 from sigmazero.core.model import Ability, ability_of
 from sigmazero.core.result import Result
 from sigmazero.data import Rows, rows_of
-from sigmazero.models.wrapping import ArrayModel, LimitedModel, for_data, understood, wrap
+from sigmazero.models.wrapping import ArrayModel, LimitedModel, by_names, for_data, understood, wrap
 from sigmazero.report import findings as doubts
 from sigmazero.report import runs as reported
 from sigmazero.report import table as tables
@@ -420,8 +420,8 @@ def _model(model: Any, name: str | None, loader: Loader) -> ModelSpec:
 
 def _data(data: Any, limit: int | None, bounds: Bounds, loader: Loader, model: nn.Module) -> DataSpec:
     if isinstance(data, str):
-        return DataSpec(data, data, limit=limit)
-    rows = rows_of(data, limit=limit, bounds=bounds)
+        return DataSpec(data, data, limit=limit).within(bounds)
+    rows = by_names(rows_of(data, limit=limit, bounds=bounds), model)
     if not isinstance(data, Rows):
         rows = _converted(rows, model, isinstance(data, tuple) and isinstance(data[0], Tensor))
     spec = DataSpec(rows.name, GIVEN)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import platform
 import traceback
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast, get_args
@@ -39,6 +39,8 @@ from sigmazero.run.memory import at_most
 from sigmazero.run.precision import Numbers
 from sigmazero.store.facts import Facts
 from sigmazero.store.trace import Trace
+
+NUMBERED_OTHERWISE = "SZ034"  # labels are numbered otherwise than the model's classes
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ class Worker:
         try:
             if unit.examine:
                 findings = self.diagnose(cell)
+                _refuse_other_numbers(findings)
                 answers = self._answers(cell, findings)
             with self._numbers(cell):
                 attack = self._traced if cell.question.trace else self._batch
@@ -215,6 +218,13 @@ class Worker:
             subject.network, subject.take(picks).x, subject.rows.labels[picks], claimed=_accuracy(cell), **box
         )
         return [{**asdict(finding), "about": CODES[finding.code]} for finding in found]
+
+
+def _refuse_other_numbers(findings: Sequence[Mapping[str, str]]) -> None:
+    """Stop where the labels are numbered otherwise than the model's classes: every figure would be wrong."""
+    for each in findings:
+        if each["code"] == NUMBERED_OTHERWISE:
+            raise ValueError(f"{NUMBERED_OTHERWISE}: {each['title']}. {each['detail']} Fix: {each['fix']}")
 
 
 def _printable(text: str) -> str:

@@ -141,7 +141,7 @@ class Attack(ABC):
 
         self._refuse_ignored(start=start, pool=pool)
         network = as_model(model, x)
-        given = as_inputs(x, network)
+        given = as_inputs(x, network, bounds)
         problem = make_problem(
             follow(given, network),
             as_labels(y),

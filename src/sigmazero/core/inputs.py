@@ -26,20 +26,23 @@ Bounds = tuple[Bound, Bound]
 SPREAD = 10.0  # normalised pictures reach about ±3, those of narrow channels more
 
 
-def as_inputs(x: Array, model: object) -> Tensor:
+def as_inputs(x: Array, model: object, bounds: Bounds = (0.0, 1.0)) -> Tensor:
     """Return inputs as a tensor where they are; arrays and lists get the number format of the model.
+
+    8-bit values are taken as they are where the bounds are other ones than 0 and 1.
 
     >>> as_inputs([[0, 1], [1, 0]], torch.nn.Linear(2, 2)).dtype
     torch.float32
     """
+    own = next((held.dtype for held in _held(model) if held.dtype in (torch.float32, torch.float64)), torch.float32)
+    scaled = not any(isinstance(end, Tensor) for end in bounds) and tuple(bounds) == (0, 1)
     if isinstance(x, Tensor):
-        return x
+        return x.to(own) if x.dtype == torch.uint8 and not scaled else x
     values = as_array(x, "inputs")
-    if values.dtype == np.uint8 and values.ndim > 2:
+    if values.dtype == np.uint8 and values.ndim > 2 and scaled:
         raise TypeError("inputs have dtype uint8; for 8-bit images use x.astype('float32') / 255")
     if values.dtype.kind not in "fiub":
         raise TypeError(f"inputs have dtype {values.dtype}; give numbers")
-    own = next((each.dtype for each in _tensors(model) if each.dtype in (torch.float32, torch.float64)), torch.float32)
     return torch.as_tensor(values, device="cpu").to(own)
 
 
