@@ -34,7 +34,7 @@ def as_inputs(x: Array, model: object, bounds: Bounds = (0.0, 1.0)) -> Tensor:
     >>> as_inputs([[0, 1], [1, 0]], torch.nn.Linear(2, 2)).dtype
     torch.float32
     """
-    own = next((held.dtype for held in _held(model) if held.dtype in (torch.float32, torch.float64)), torch.float32)
+    own = next((each.dtype for each in _tensors(model) if each.dtype in (torch.float32, torch.float64)), torch.float32)
     scaled = not any(isinstance(end, Tensor) for end in bounds) and tuple(bounds) == (0, 1)
     if isinstance(x, Tensor):
         return x.to(own) if x.dtype == torch.uint8 and not scaled else x
