@@ -183,17 +183,17 @@ def describe_cell(
     bounds: Bounds = (0.0, 1.0),
     mask: Tensor | None = None,
     space: dict[str, Any] | None = None,
-    surrogate: nn.Module | None = None,
+    surrogate: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return all that decides the answer, as JSON holds it; its digest is the key of the cell.
 
     Names, machine, device and batch size are left out, and so are a margin, a space and a surrogate where there is
-    none. The space is given as `constraints.described` makes it.
+    none. `space` is what `constraints.described` returns, and `surrogate` the weights and the code of a second network.
     """
     return {
         **({"margin": margin} if margin else {}),
         **({"space": space} if space else {}),
-        **({} if surrogate is None else {"surrogate": hash_weights(surrogate)}),
+        **({"surrogate": surrogate} if surrogate else {}),
         "format": FORMAT,
         "attack": describe_attack(attack),
         "model": {"weights": weights, "code": code},
