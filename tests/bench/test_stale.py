@@ -402,6 +402,9 @@ def test_random_models_are_recognised_and_not_asked(project):
     with Store(before.store) as store:
         (info,) = store.cells()
         assert reuse.check_same_models(store, [info], before._loader) == 0
+    done = before.verify()
+    assert done.disagreements == []
+    assert "random outputs (SZ003)" in str(done.skipped[0])
 
 
 def test_a_model_is_asked_about_sixteen_points_whatever_its_cells(project):

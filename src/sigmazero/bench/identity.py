@@ -12,7 +12,7 @@ stored point tells whether a search is the same.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -108,6 +108,11 @@ def probe(network: Model, x: Tensor) -> Tensor:
     with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), strictly(network, x.device):
         # A copy, as some models give the same memory again each time.
         return logits_in(network(x[rows])).to("cpu", torch.float64, copy=True)
+
+
+def is_random(findings: Iterable[Mapping[str, str]]) -> bool:
+    """Return whether the doctor found a model's outputs to be random: then no two answers can be compared."""
+    return any(finding["code"] == RANDOM for finding in findings)
 
 
 def describe_attack(attack: Attack) -> dict[str, Any]:
