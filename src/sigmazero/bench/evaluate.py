@@ -304,18 +304,27 @@ def evaluate(
     anew         replace stored results that the present model contradicts, instead of raising an error
     """
     hardware = Hardware() if hardware is None else hardware
-    question: dict[str, Any] = {
-        "unit": unit,
-        "goal": "untargeted" if target is None else "targeted",
-        "target": target,
-        "seed": seed,
-        "precision": "fp64" if double else hardware.precision,
-        "margin": margin,
-        "batch_size": batch_size,
-        "prepare": hardware.prepare,
-    }
-    _check(attacks, hardware, double, question)
-    question["margin"] = float(margin)  # 1 and 1.0 are one question
+    if hardware.capture is not None:
+        raise ValueError(f"capture={hardware.capture!r} is for Attack.run: evaluate captures wherever it can")
+    if double and hardware.precision is not None:
+        raise ValueError(f"double=True and precision={hardware.precision!r} are both given; leave one of them out")
+    if isinstance(attacks, Sequence) and not attacks:
+        raise ValueError(f'attacks={attacks!r} names no attack; give a list such as ["sigma-zero", "fmn"]')
+    question = Question(  # made before anything is loaded, since it refuses wrong values
+        ModelSpec("", ""),
+        DataSpec("", ""),
+        "",
+        get_attack("sigma-zero"),
+        unit=unit,
+        goal="untargeted" if target is None else "targeted",
+        target=target,
+        seed=seed,
+        precision="fp64" if double else hardware.precision,
+        margin=margin,
+        batch_size=batch_size,
+        prepare=hardware.prepare,
+    )
+    question = replace(question, margin=float(margin))  # 1 and 1.0 are one question
     data = fspath(data) if isinstance(data, PathLike) else data
     model = fspath(model) if isinstance(model, PathLike) else model
     model, data = for_data(model, data)
@@ -331,7 +340,7 @@ def evaluate(
     allowed = Allowed((_tensor(lower), _tensor(upper)), _tensor(mask), space)
     allowed.on(rows).pose(rows.images, rows.labels, unit=unit)  # refuse bad inputs here, not once for each attack
     questions = [
-        Question(spec, source, method.name, method, budget=budget, allowed=allowed, **question)
+        replace(question, model=spec, data=source, label=method.name, attack=method, budget=budget, allowed=allowed)
         for method in methods
         for budget in (budgets if budgets is not None and len(budgets) else [None])
     ]
@@ -339,17 +348,6 @@ def evaluate(
     path = Path(store or "") if scratch is None else scratch.path / "evaluation.db"
     done = _run(questions, path, loader, keep_inputs and not isinstance(data, str), progress, anew)
     return replace(done, _scratch=scratch)
-
-
-def _check(attacks: Any, hardware: Hardware, double: bool, question: dict[str, Any]) -> None:
-    """Refuse wrong arguments before anything is loaded or a store is made."""
-    if hardware.capture is not None:
-        raise ValueError(f"capture={hardware.capture!r} is for Attack.run: evaluate captures wherever it can")
-    if double and hardware.precision is not None:
-        raise ValueError(f"double=True and precision={hardware.precision!r} are both given; leave one of them out")
-    if isinstance(attacks, Sequence) and not attacks:
-        raise ValueError(f'attacks={attacks!r} names no attack; give a list such as ["sigma-zero", "fmn"]')
-    Question(ModelSpec("", ""), DataSpec("", ""), "", get_attack("sigma-zero"), **question)
 
 
 def _run(

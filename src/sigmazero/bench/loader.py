@@ -171,7 +171,7 @@ class Loader:
 
     def ready(self, attack: Attack) -> Attack:
         """Return an attack with the network that it names, on the device; one that names none as it is."""
-        spec = surrogate(attack)
+        spec = surrogate_spec(attack)
         if spec is None:
             return attack
         if spec not in self._surrogates:
@@ -209,7 +209,7 @@ class Loader:
         return rows, targets(rows, target, classes, seed)
 
 
-def surrogate(attack: Attack) -> ModelSpec | None:
+def surrogate_spec(attack: Attack) -> ModelSpec | None:
     """Return the network that an attack names as its surrogate."""
     named = attack.parameters().get("surrogate")
     return ModelSpec(named.name, named.name) if isinstance(named, NamedModel) else None

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from sigmazero import models
 from sigmazero.bench.cells import Cell, Subject
-from sigmazero.bench.identity import RANDOM, probe
+from sigmazero.bench.identity import is_random, probe
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.provenance import peak_device, peak_process, provenance, reset_peak
 from sigmazero.bench.recorder import Recorder
@@ -198,7 +198,7 @@ class Worker:
 
     def _answers(self, cell: Cell, findings: list[dict[str, str]]) -> Tensor | None:
         """Return the model's logits for a few clean rows; None where the doctor found them to be random."""
-        if any(finding["code"] == RANDOM for finding in findings):
+        if is_random(findings):
             return None
         subject = self.subject(cell)
         return probe(subject.network, subject.problem.x)
