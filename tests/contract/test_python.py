@@ -1,6 +1,7 @@
 """The Python interface, by registration: functions, classes, names, arrays; and calls as other libraries write them."""
 
 import inspect
+import io
 import re
 import subprocess
 import sys
@@ -304,6 +305,21 @@ def test_grad_norm_divides_by_that_norm():
         steps = [(one - X[:1]).flatten() for one in moved if not torch.equal(one, X[:1])]
         size = steps[0].norm(p=float(p)) / 18  # the search runs in a box scaled to [0, 1]
         assert size == pytest.approx(0.01, rel=1e-3)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_bar_of_a_run_ends_full(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    sz.SigmaZero(steps=3).run(NET, X, Y, progress=True)
+    assert "100%" in terminal.getvalue()
+    sz.SigmaZero(steps=3).run(NET, X, Y)
+    assert terminal.getvalue().count("100%") == 1
 
 
 def test_import_loads_neither_torch_nor_numpy():
