@@ -19,6 +19,7 @@ from sigmazero.core.metrics import average, fitting_costs, fitting_ks
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
 from sigmazero.report.findings import masked
+from sigmazero.report.notebook import with_samples
 
 UNKNOWN = -2  # a prediction that was not asked for; −1 is one that is not finite
 CHANNELS = 4  # features of a site whose corners `corner` tries in every combination
@@ -319,6 +320,10 @@ class CascadeResult:
         asked = "" if bool(self.seen.all()) else f" of the {int(self.seen.sum())} asked about"
         clean = f"clean accuracy {self.clean_accuracy:.1%}{asked}"
         return f"{self.cascade}{without}, {len(self)} samples, {goal}: {clean}"
+
+    def _repr_html_(self) -> str:
+        """Show the table of the attacks, some samples and the findings in a notebook."""
+        return with_samples(self.headline, self.table(), self.best, [render([each]) for each in self.findings])
 
     def __str__(self) -> str:
         """Return a line per attack, then the findings."""

@@ -11,6 +11,7 @@ from sigmazero.core.domain import Unit
 from sigmazero.core.findings import Severity
 from sigmazero.core.messages import visible
 from sigmazero.report.formats import markdown, number, percent
+from sigmazero.report.notebook import with_samples
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Natural = Annotated[int, Field(ge=0)]
@@ -192,14 +193,13 @@ class Verdict(Record):
         ends = f"95 % interval {percent(robust.low)} to {percent(robust.high)}"
         return f"robust accuracy under {asked.eps} {unit} {known} ({ends})"
 
-    def to_markdown(self) -> str:
-        """Return a summary for a pull request."""
-        mark, eps = "✅" if self.passed else "❌", self.question.eps
-        rows = [
+    def table(self) -> list[dict[str, str]]:
+        """Return a row of texts for each attack: what it was run on, what it found, what is left, and its queries."""
+        return [
             {
                 "attack": each.name,
                 "attacked": f"{each.attacked}",
-                "improved" if eps is None else "fooled": f"{each.improved}",
+                "improved" if self.question.eps is None else "fooled": f"{each.improved}",
                 **(
                     {} if each.robust_after is None else {"right after it": percent(each.robust_after / self.data.rows)}
                 ),
@@ -207,8 +207,17 @@ class Verdict(Record):
             }
             for each in self.members
         ]
+
+    def _repr_html_(self) -> str:
+        """Show the verdict in a notebook; a verdict that was read from a record has no samples."""
+        lines = [f"{each.code} ({each.severity}): {each.detail}" for each in self.findings]
+        return with_samples(str(self), self.table(), self._result and self._result.best, lines)
+
+    def to_markdown(self) -> str:
+        """Return a summary for a pull request."""
+        mark = "✅" if self.passed else "❌"
         lines = [f"## {mark} {_plain(self.model.name)} on {_plain(self.data.name)}", "", _plain(str(self)), ""]
-        lines += [markdown(rows), ""]
+        lines += [markdown(self.table()), ""]
         for each in self.findings:
             lines.append(
                 f"- **{each.code}** ({each.severity}{', accepted' if each.allowed else ''}): {_plain(each.detail)}"

@@ -46,7 +46,7 @@ from sigmazero.store.store import Store
 TITLE = "Robustness to sparse changes"
 UNCHECKED = "not checked"  # how the method of a proof ends that was taken over and not made again
 MAX_CURVES = 8  # curves in a chart
-MAX_MODELS, MAX_PICTURES = 6, 6  # models and samples with pictures on the first page
+MAX_MODELS, MAX_PICTURES = 6, 8  # models and samples with pictures on the first page
 MAX_SAMPLES = 48  # samples with pictures on the page of a model
 MAX_LISTED = 2000  # samples in the table there
 
@@ -277,7 +277,7 @@ def _title(info: CellInfo) -> tuple[str, dict[str, str]]:
 
 
 def _about(info: CellInfo, entries: Sequence[Entry]) -> str:
-    parts = [f"{max(len(entry.changes) for entry in entries)} samples", f"changed {info.unit}s count"]
+    parts = [f"{max(len(entry.changes) for entry in entries)} samples", f"changes are counted in {info.unit}s"]
     parts += ["what may change: a space of its own"] if info.space != "–" else []
     parts += [f"models that give {_track(info)} only"] if _track(info) != ABILITIES[0] else []
     return f"{', '.join(parts)}. SHA-256 of the rows: {info.data_hash[:12]}."
@@ -366,7 +366,7 @@ def _model_page(found: Sequence[Board], slug: str) -> str:
         (run,) = packed.data["groups"][at]["runs"]
         who = dict(zip(entry.best.facts.row.tolist(), map(_whose, entry.finders), strict=True))
         run["by"] = [who[row] for row in run["rows"]]
-        lead = answer(_group(board, entry), at, packed) | {"by": "from the best point of each sample"}
+        lead = answer(_group(board, entry), at, packed) | {"by": "the best point of each sample counts"}
         if entry.unchecked:  # a page states no claim as a fact
             del run["least"]
             lead["proved"] = "Lower bounds are claimed; their proofs were not checked."
@@ -497,7 +497,8 @@ def _table(board: Board) -> PageTable:
                 Cell(max(names, key=names.count) if names else "–"),
             ]
         )
-    caption = "Robust accuracy in %. Small: its 95 % interval, and the share that is proved to stay correct"
+    proved = ", and the share that is proved to stay correct" if any(entry.proved for entry in board.entries) else ""
+    caption = f"Robust accuracy in %; small: its 95 % interval{proved}"
     return PageTable(f"{board.name}-table", caption, columns, rows)
 
 
@@ -509,11 +510,12 @@ def _ends(entry: Entry, k: float) -> str:
 
 
 def _notes(board: Board) -> list[str]:
-    """Return which models met fewer attacks than others."""
+    """Return what a reader should know about the order: that it is of these samples, and who met fewer attacks."""
     met = {entry: {run.info.attack for run in entry.runs if not submitted(run.info)} for _, entry in board.ranked}
     every = list(dict.fromkeys(attack for attacks in met.values() for attack in sorted(attacks)))
     lacks = {entry.name: [attack for attack in every if attack not in attacks] for entry, attacks in met.items()}
-    return [
+    order = "Models whose intervals overlap may change places on other samples."
+    return [order] * (len(board.entries) > 1) + [
         f"{name} was not attacked by {', '.join(missed)}, and may look better for it."
         for name, missed in lacks.items()
         if missed
