@@ -53,7 +53,7 @@ MAX_LISTED = 2000  # samples in the table there
 
 @dataclass(frozen=True)
 class Card:
-    """What people say of a model: names and what they stand for, and addresses by name."""
+    """The description of a model: texts by their headings, and addresses by name."""
 
     about: Mapping[str, str]
     links: Mapping[str, str] = field(default_factory=dict)
@@ -232,8 +232,8 @@ def boards(
                 unchecked.add((model, run.info.key))
     if not found:
         raise ValueError("the stores have no samples yet; run a plan into one first")
-    told = tell_apart([m[0] for m in cards], [{"weights": sha[:8], "code": code} for _, sha, code in cards])
-    names = dict(zip(cards, told, strict=True))
+    labels = tell_apart([m[0] for m in cards], [{"weights": sha[:8], "code": code} for _, sha, code in cards])
+    names = dict(zip(cards, labels, strict=True))
     slugs = _slugs(names)
     made = []
     titles = tell_apart(*zip(*(_title(next(iter(models.values()))[0].info) for models in found.values()), strict=True))
@@ -261,8 +261,8 @@ def boards(
 
 def _question(info: CellInfo) -> tuple[str, ...]:
     """Return what must be the same for models to compare."""
-    asked = (info.dataset, info.data_hash, info.unit, info.goal, info.origin.get("target"), info.precision, info.space)
-    return (*map(str, asked), _track(info))
+    parts = (info.dataset, info.data_hash, info.unit, info.goal, info.origin.get("target"), info.precision, info.space)
+    return (*map(str, parts), _track(info))
 
 
 def _track(info: CellInfo) -> str:
