@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from sigmazero.report.pages.curve import Series, axis, chart
 from sigmazero.report.pages.page import answer, list_findings
 from sigmazero.report.pages.render import Cell, Column, PageTable, render, save_page
 from sigmazero.report.runs import (
+    Best,
     Clean,
     Group,
     Run,
@@ -43,6 +44,7 @@ from sigmazero.store.facts import CellInfo, Facts, Integers
 from sigmazero.store.proofs import ProofKey
 from sigmazero.store.store import Store
 
+Key = TypeVar("Key")
 TITLE = "Robustness to sparse changes"
 UNCHECKED = "not checked"  # how the method of a proof ends that was taken over and not made again
 MAX_CURVES = 8  # curves in a chart
@@ -85,9 +87,13 @@ class Entry:
     unchecked: bool
 
     @cached_property
+    def _merged(self) -> Best:
+        return merge(self.runs)
+
+    @cached_property
     def best(self) -> Run:
         """Return a run that has the best point of each sample, and every proof."""
-        best = merge(self.runs)
+        best = self._merged
         has = np.stack([np.isin(best.rows, run.facts.row) for run in self.runs])
         source = np.where(best.winner < 0, has.argmax(axis=0), best.winner)  # not fooled: the first run that has it
         facts = Facts.join(
@@ -125,7 +131,7 @@ class Entry:
     def finders(self) -> list[Run | None]:
         """Return the run that found the best point of each sample; None where nobody did, or no point is needed."""
         found = np.isfinite(self.changes) & (self.changes > 0)
-        return [self.runs[at] if hit else None for at, hit in zip(merge(self.runs).winner, found, strict=True)]
+        return [self.runs[at] if hit else None for at, hit in zip(self._merged.winner, found, strict=True)]
 
     @property
     def missing(self) -> int:
@@ -237,6 +243,7 @@ def boards(
     slugs = _slugs(names)
     made = []
     titles = tell_apart(*zip(*(_title(next(iter(models.values()))[0].info) for models in found.values()), strict=True))
+    anchors = _slugs({title: title for title in titles})
     for title, models in zip(titles, found.values(), strict=True):
         every = [run for runs in models.values() for run in runs]
         if not mix:  # models of one name stand apart here
@@ -255,7 +262,7 @@ def boards(
         info = every[0].info
         columns = ks(info.dataset) or choose_ks(entry.changes for entry in entries)
         clean = inputs[info.data_hash]
-        made.append(Board(title, _anchor(title), _about(info, entries), sorted(columns), entries, clean))
+        made.append(Board(title, anchors[title], _about(info, entries), sorted(columns), entries, clean))
     return made
 
 
@@ -289,23 +296,19 @@ def _rests_on_claims(store: Store, info: CellInfo) -> bool:
     return any(proof.least > 1 and proof.method.endswith(UNCHECKED) for proof in known)
 
 
-def _anchor(text: str) -> str:
-    """Return a name for addresses and files that is safe everywhere.
+def _slugs(names: Mapping[Key, str]) -> dict[Key, str]:
+    """Return for each name another that is safe in addresses and files; those that would be the same get a number.
 
-    >>> _anchor("../<b>M1")
-    'b-m1'
+    >>> list(_slugs({1: "../<b>M1", 2: "B m1"}).values())
+    ['b-m1', 'b-m1-2']
     """
-    return re.sub(r"[^a-z0-9]+", "-", text.lower())[:60].strip("-") or "model"
-
-
-def _slugs(names: Mapping[tuple[str, ...], str]) -> dict[tuple[str, ...], str]:
-    """Return a file name for each model; those that would share one get a number."""
-    made: dict[tuple[str, ...], str] = {}
-    for model, name in names.items():
-        slug, number = _anchor(name), 2
+    made: dict[Key, str] = {}
+    for key, name in names.items():
+        plain = re.sub(r"[^a-z0-9]+", "-", name.lower())[:60].strip("-") or "model"
+        slug, number = plain, 2
         while slug in made.values():
-            slug, number = f"{_anchor(name)}-{number}", number + 1
-        made[model] = slug
+            slug, number = f"{plain}-{number}", number + 1
+        made[key] = slug
     return made
 
 
