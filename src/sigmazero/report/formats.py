@@ -174,9 +174,9 @@ def result_row(
     With a budget only the rate there is known: a sample ends with the first point within it.
     """
     samples, budget = result.samples(labels), result.budget
-    asked = choose_ks([samples.changes]) if ks is None else sorted(ks)
+    wanted = choose_ks([samples.changes]) if ks is None else sorted(ks)
     row = {"samples": f"{len(result)}"}
-    for each in metrics.asked("run", [*asked, math.inf] if budget is None else [budget]):
+    for each in metrics.asked("run", [*wanted, math.inf] if budget is None else [budget]):
         value = each.value(samples)
         if each.known(budget) and (not each.hidden or (each.seldom and value is not None)):
             counted = each.kind == "l0" or (each.k is not None and budget is not None)
