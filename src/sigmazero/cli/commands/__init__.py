@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 
 # The order of `sigmazero --help`. Commands that are not named here come after these, by their names.
 ORDER = (
-    *("demo", "attack", "auto", "certify", "doctor", "smooth", "suite", "space", "fetch", "list"),
+    *("demo", "attack", "auto", "certify", "doctor", "space", "fetch", "list"),
     *("validate", "run", "status", "view", "merge", "verify", "export", "transfer", "report"),
     *("board", "docs"),
 )

@@ -21,7 +21,7 @@ Seconds = Annotated[
 ]
 ProofFile = Annotated[
     Path | None,
-    typer.Option("--out", metavar="FILE", help="An .npz file for the certificates; what it has is not done again."),
+    typer.Option("--out", metavar="FILE", help="Write lower, upper, x_adv and the rest to this .npz file."),
 ]
 ProofStore = Annotated[
     Path | None,
@@ -30,6 +30,12 @@ ProofStore = Annotated[
 Each = Annotated[bool, typer.Option("--each", help="A line for every input.")]
 AttackFirst = Annotated[
     str, typer.Option("--attack", metavar="NAME", help="The attack that goes first; none for no attack.")
+]
+ArithmeticName = Annotated[
+    str,
+    typer.Option(
+        "--arithmetic", metavar="KIND", help="float32: proofs hold for the model's own rounding too; or real."
+    ),
 ]
 
 
@@ -49,20 +55,20 @@ def certify(
     rows: options.RowNumbers = None,
     seed: options.Seed = None,
     device: options.DeviceName = "auto",
+    arithmetic: ArithmeticName = "float32",
     out: ProofFile = None,
     store: ProofStore = None,
     each: Each = False,
 ) -> None:
-    """Prove for each input how many changes are needed at least before a network is wrong.
+    """For each input, prove a lower bound on the number of changes that fool a network.
 
-    With --out a run may be interrupted or killed: the same command goes on with the inputs that are not done. With
-    --store proofs stand beside the attacks of a store, in its tables and on its page; rows proved there are left out,
-    unless --out keeps what is done.
+    With --store proofs are kept beside the attacks of a store, and appear in its tables and on its page. A run may be
+    interrupted or killed: the same command goes on from the proofs that the store has.
 
     \b
     Example:
       sigmazero certify demo mnist-5k-heldout --limit 20
-      sigmazero certify net.onnx mine.npz --up-to 2 --time-limit 60 --out proofs.npz
+      sigmazero certify net.onnx mine.npz --up-to 2 --time-limit 60 --store proofs.db
       sigmazero certify demo mnist-5k-heldout --limit 20 --store runs/demo.db
     """
     if out is not None:
@@ -71,7 +77,7 @@ def certify(
     network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
     chosen = data.load(data_name, rows=rows, limit=limit, seed=seed, data_dir=data_dir)
     box = (0.0, 1.0) if bounds is None else bounds
-    how: Any = {"up_to": up_to, "bounds": box, "time_limit": time_limit, "progress": True, "resume": out}
+    how: Any = {"up_to": up_to, "bounds": box, "time_limit": time_limit, "arithmetic": arithmetic, "progress": True}
     how["attack"] = None if attack == "none" else attack
     if store is None:
         images, labels = chosen.images.to(place), chosen.labels.to(place)
@@ -87,9 +93,11 @@ def certify(
         for row, lower, upper, status in lines:
             say(f"{row}: at least {lower}, at most {upper:g}: {status}")
     say(found.table())
-    for kept in (out, store):
-        if kept is not None:
-            show_path(kept)
+    if out is not None:
+        found.save(out)
+    for written in (out, store):
+        if written is not None:
+            show_path(written)
 
 
 def _check_out(out: Path, data_name: str, weights: Path | None) -> None:
