@@ -33,8 +33,48 @@ from sigmazero.report.table import GB
 from sigmazero.store import Store
 
 FOLDER = Path(__file__).parents[1] / "docs" / "evidence"
-PAGE = FOLDER / "paper.md"
 FILES = ("mnist.csv",)
+# The second page: heading, what it shows, the file that it is made from.
+MEASURED = (
+    (
+        "A default process and a strict one",
+        "Mean l0 in a process with torch's defaults (convolutions in TF32) and in one with TF32 off, and the "
+        "difference in percent with the "
+        "95 % bootstrap interval, paired by sample, of the mean over seeds. The first 1,000 rows of MNIST, 512 "
+        "(ResNet-20) and 256 "
+        "(PreActResNet-18) of CIFAR-10, the 49 photos that the ResNet-50 gets right. All samples were fooled unless "
+        "means say otherwise. "
+        "σ-zero has queries / 2 steps and asks for its checks besides.",
+        "formats.csv",
+    ),
+    (
+        "Copies of a network",
+        "Milliseconds of a forward and a backward pass, captured: as it is, with batch norms folded, with channels "
+        "last, with both. "
+        "Random weights but for SmallCNN. With batch norms left channels last can be slower; folded it is the "
+        "fastest in TF32 and bf16, and "
+        "slower in strict fp32 on the larger networks; where there is nothing to fold it makes no difference. That "
+        "is the rule "
+        "(`run.search_model`): channels last where norms were folded and products are not strict.",
+        "copies.csv",
+    ),
+    (
+        "Whole calls at 224 × 224",
+        "σ-zero, seconds of the first and the second call and peak memory; networks of torchvision with random "
+        "weights whose batch norms have seen the "
+        "data. \"adv-lib's step\" is a plain loop that does what adv-lib's σ-zero does in a step. ViT-B/16 spends "
+        "its time in products "
+        "of matrices, which torch computes in fp32 by default for both: there nothing can be gained but by bf16.",
+        "calls.csv",
+    ),
+    (
+        "ImageNet, few queries",
+        "The ResNet-50 on the 49 photos it gets right, default process, one seed. Ladders are whole choices by "
+        "halves; up to 60 queries σ-swap is "
+        "the ladder with momentum 0.8 since.",
+        "imagenet-few-queries.csv",
+    ),
+)
 Row = dict[str, str]
 KS = (10, 24, 50)
 COLUMNS = (
@@ -82,8 +122,10 @@ def lines(store: Store) -> list[Row]:
 
 def _line(run: runs.Run) -> Row:
     info, samples = run.info, run.samples
-    kind = info.identity["attack"]["class"]
-    name = info.attack if info.attack in ATTACKS else next(n for n, a in ATTACKS.items() if type(a).__name__ == kind)
+    name = info.attack
+    if name not in ATTACKS:  # a plan's own name
+        kind = info.identity["attack"]["class"]
+        name = next(each for each, attack in ATTACKS.items() if type(attack).__name__ == kind)
     known = usual().parameters(name) or {}
     own = {k: v for k, v in info.parameters.items() if k != "steps" and known.get(k) != v}
     figures: dict[str, float | None] = dict.fromkeys(COLUMNS)
@@ -181,7 +223,8 @@ class Compared:
         n = int(self.line["samples"])
         shares = {name: (ours, theirs) for name, ours, theirs in self.figures() if name != "median"}
         chance = all(
-            name in shares and wilson(round(shares[name][0] * n / 100), n)[0] <= shares[name][1] / 100
+            name in shares
+            and wilson(round(shares[name][0] * n / 100), n)[0] <= shares[name][1] / 100
             and shares[name][1] / 100 <= wilson(round(shares[name][0] * n / 100), n)[1]
             for name in names
         )
@@ -226,7 +269,8 @@ def page() -> str:
     numbers = sorted({each.table for each in here}, key=int)
     parts = [
         "# The paper's tables, ours beside them\n",
-        f"{len(here)} of {len(every)} printed rows (table × model × attack × budget) are compared below; {len(own)} need "
+        f"{len(here)} of {len(every)} printed rows (table × model × attack × budget) are compared below; {len(own)} "
+        "need "
         f"M1 and M2 alone, and {waiting} wait for weights or pictures that are not everybody's "
         "([which](../models.md)). Figures are ours / the paper's. A success rate is a share of all samples, and "
         "queries (q, in thousands) and seconds are per sample; ours count the clean check and the verification, and "
@@ -243,14 +287,35 @@ def page() -> str:
     return "\n".join(parts)
 
 
+def measured() -> str:
+    """Return docs/evidence/numbers.md."""
+    parts = [
+        "# Number formats, copies, few queries\n",
+        "Measured on one NVIDIA H200, torch 2.11, each table in one run (`commit` where a table has two). This page "
+        "is made from the CSV "
+        "files beside it by `python -m experiments.evidence page`.\n",
+    ]
+    for heading, text, name in MEASURED:
+        rows = [{k: v or "–" for k, v in row.items()} for row in read(FOLDER / name)]
+        parts += [f"## {heading}\n", f"{text} ([{name}]({name}))\n", markdown(rows) + "\n"]
+    return "\n".join(parts)
+
+
+PAGES = {"paper.md": page, "numbers.md": measured}
+
+
 def _samples(found: Sequence[Row]) -> str:
+    if not found:
+        return "Nothing is measured yet.\n"
     counts = sorted({int(row["samples"]) for row in found})
     devices = sorted({f"{row['device']}, torch {row['torch']}" for row in found})
     listed = ", ".join(f"{n:,}" for n in counts)
     return (
-        f"Each line says how many of MNIST's 10,000 test images it rests on (n: {listed}); fewer than all are the sample "
+        f"Each line says how many of MNIST's 10,000 test images it rests on (n: {listed}); fewer than all are the "
+        "sample "
         f"of every class that `--limit` takes. Measured on {'; '.join(devices)}. The figures are in "
-        f"{' and '.join(f'[{name}]({name})' for name in FILES)}, with the key of every cell; this page is made from them by "
+        f"{' and '.join(f'[{name}]({name})' for name in FILES)}, with the key of every cell; this page is made from "
+        "them by "
         "`python -m experiments.evidence page`.\n"
     )
 
@@ -310,7 +375,8 @@ def _differences(here: Sequence[Compared]) -> list[str]:
     close = len(here) - len(rows)
     return [
         "## Differences and their causes\n",
-        f"{close} of {len(here)} rows are within {POINTS:g} points and {FEATURES:g} features of what is printed. The others:\n",
+        f"{close} of {len(here)} rows are within {POINTS:g} points and {FEATURES:g} features of what is printed. "
+        "The others:\n",
         markdown(rows) + "\n" if rows else "",
     ]
 
@@ -327,17 +393,23 @@ def _components(found: Sequence[Row]) -> list[str]:
         on = _switches(row)
         assert on is not None
         theirs = [p for p in known if [p[c] for c in COMPONENTS.values()] == on]
-        words = {c.replace("_", " "): "yes" if v == "true" else "no" for c, v in zip(COMPONENTS.values(), on, strict=True)}
-        ours = f"{100 * float(row['asr_10']):.1f} / {100 * float(row['asr_50']):.1f} / {_text(float(row['median_l0']), 0)}"
+        words = {
+            c.replace("_", " "): "yes" if v == "true" else "no" for c, v in zip(COMPONENTS.values(), on, strict=True)
+        }
+        ours = (
+            f"{100 * float(row['asr_10']):.1f} / {100 * float(row['asr_50']):.1f} / {_text(float(row['median_l0']), 0)}"
+        )
         printed_there = {
-            f"paper, {code}": " / ".join((p["asr_10"], p["asr_50"], p["median_l0"])) for code, p in zip(("C3", "C4"), theirs, strict=False)
+            f"paper, {code}": " / ".join((p["asr_10"], p["asr_50"], p["median_l0"]))
+            for code, p in zip(("C3", "C4"), theirs, strict=False)
         }
         made.append({"model": row["model"], "n": row["samples"], **words, "ours": ours, **printed_there})
     made.sort(key=lambda r: r["model"])
     return [
         "## Table 2, on M1 and M2\n",
         "`sigmazero run experiments/ablation-components.toml --models M1 M2 --precision tf32`\n\n"
-        "ASR10 / ASR50 / median. The paper has C3 and C4 (printed as C10 and C5), whose weights these runs did not have; "
+        "ASR10 / ASR50 / median. The paper has C3 and C4 (printed as C10 and C5), whose weights these runs did not "
+        "have; "
         "M1 and M2 stand in for them.\n",
         markdown(made) + "\n",
     ]
@@ -358,11 +430,7 @@ def _switches(row: Row) -> list[str] | None:
 def _algorithm(found: Sequence[Row]) -> list[str]:
     """Return the table of Algorithm 1 as printed beside the released code."""
     kinds = {'{"optimizer": "sgd", "order": "paper"}': "as printed", "": "as released"}
-    some = [
-        row
-        for row in found
-        if row["parameters"] in kinds and row["attack"] == "sigma-zero" and not row["budget"]
-    ]
+    some = [row for row in found if row["parameters"] in kinds and row["attack"] == "sigma-zero" and not row["budget"]]
     printed_rows = [row for row in some if kinds[row["parameters"]] == "as printed"]
     if not printed_rows:
         return []
@@ -387,7 +455,8 @@ def _algorithm(found: Sequence[Row]) -> list[str]:
         "## Algorithm 1 as printed\n",
         "`sigmazero run experiments/algorithm-1.toml --precision tf32`\n\n"
         "The paper prints the algorithm without Adam, and projects with the initial threshold first "
-        '(`order="paper", optimizer="sgd"`). The authors\' released code, which `sigma-zero` is, uses Adam; the published '
+        '(`order="paper", optimizer="sgd"`). The authors\' released code, which `sigma-zero` is, uses Adam; the '
+        "published "
         f"figures are those of the released code. As printed it needs more changes on the mean: {', '.join(more)}.\n",
         markdown(rows) + "\n",
     ]
@@ -400,11 +469,12 @@ def main(words: Sequence[str] | None = None) -> None:
     made = kinds.add_parser("csv", help="the figures of stores, a line per cell")
     made.add_argument("stores", nargs="+", type=Path)
     made.add_argument("--out", type=Path, required=True)
-    kinds.add_parser("page", help="docs/evidence/paper.md from the CSV files")
+    kinds.add_parser("page", help="the pages of docs/evidence from the CSV files")
     asked = parser.parse_args(words)
     if asked.kind == "page":
-        PAGE.write_text(page(), encoding="utf-8")
-        sys.stdout.write(f"wrote {PAGE.name}\n")
+        for name, make in PAGES.items():
+            (FOLDER / name).write_text(make(), encoding="utf-8")
+        sys.stdout.write(f"wrote {', '.join(PAGES)}\n")
         return
     rows: list[Row] = []
     for path in asked.stores:

@@ -288,7 +288,7 @@ def _obstacle(model: nn.Module, x: Tensor) -> str | None:
 
 
 def _pays(model: nn.Module, x: Tensor, numbers: Numbers) -> bool:
-    """Return whether channels last are faster with norms folded: on tensor cores, or with many convolutions on a CPU."""
+    """Return whether channels last are faster once norms are folded: on tensor cores, on a CPU if it is deep."""
     convolutions = sum(isinstance(module, nn.Conv2d) for module in model.modules()) if x.ndim == 4 else 0
     return convolutions > 0 and not numbers.strictly if x.is_cuda else convolutions >= _DEEP
 

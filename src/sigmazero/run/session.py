@@ -224,7 +224,7 @@ class Session:
         return self._cut(problem, asking, attack, known)
 
     def _aimed(self, problem: Problem, logits: Tensor) -> Problem:
-        """Let a search aim beyond the goal by what number formats may disagree, judged by the clean inputs (N, formats, …).
+        """Let a search aim beyond the goal by what formats may disagree, by the logits of the clean inputs.
 
         So what it finds mostly holds in every format, and nothing is confirmed on the way: twice what the formats
         disagree there, and twice the guard, since they may disagree more at the point that is found. A clean input that
