@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 import sigmazero as sz
+from sigmazero.bench.identity import hash_weights
 from sigmazero.bench.loader import Loader
 from sigmazero.board import Leaderboard, verify
 from sigmazero.board.example import BOARDS, build_example
@@ -17,21 +18,21 @@ from tests.plans import NET
 
 def test_a_leaderboard_from_nothing_to_its_site(sigmazero, own):  # noqa: F811
     (own / "net.py").write_text(NET)
-    made = sigmazero("board", "new", "b", "small", "--data", "mine.npz", "--limit", "4", "--k", "1,3")
+    made = sigmazero("board", "init", "b", "small", "mine.npz", "--limit", "4", "--k", "1,3")
     assert made.exit_code == 0, made.output
     assert made.stdout.startswith("board small: 4 rows, sha256 ")
-    assert sigmazero("board", "new", "b", "small", "--data", "mine.npz").exit_code == 2
-    hashed = sigmazero("board", "hash", "--model", "net.py:build").stdout.strip()
+    assert sigmazero("board", "init", "b", "small", "mine.npz").exit_code == 2
+    hashed = hash_weights(network())
     card = f'name = "mine"\nmodel = "net.py:build"\nsha256 = "{hashed}"\nboards = ["small"]\n'
     (own / "card.toml").write_text(card)
     labels = network()(torch.from_numpy(np.load(own / "mine.npz")["images"])).argmax(1)
     np.savez(own / "mine2.npz", images=np.load(own / "mine.npz")["images"], labels=labels.numpy())
-    assert sigmazero("board", "new", "b", "right", "--data", "mine2.npz", "--limit", "4").exit_code == 0
+    assert sigmazero("board", "init", "b", "right", "mine2.npz", "--limit", "4").exit_code == 0
     (own / "card.toml").write_text(card.replace('"small"', '"right"'))
     refused = sigmazero("board", "add", "b", "card.toml", "--by", "Ada")
     assert refused.exit_code == 2
     assert "--trust-code" in refused.stderr
-    added = sigmazero("board", "add", "b", "card.toml", "--by", "Ada", "--version", "quick", "--trust-code")
+    added = sigmazero("board", "add", "b", "card.toml", "--by", "Ada", "--cascade", "quick", "--trust-code")
     assert added.exit_code == 0, added.output
     assert "board right: 4 points, 4 lowered (rows 4, 7, 9, 10), 0 do not hold" in added.stdout
     checked = sigmazero("board", "verify", "b", "--trust-code")
@@ -41,7 +42,7 @@ def test_a_leaderboard_from_nothing_to_its_site(sigmazero, own):  # noqa: F811
     nothing = sigmazero("board", "submit", "b", store, "--by", "Bob", "--trust-code")
     assert nothing.exit_code == 1
     assert "0 lowered, 0 do not hold" in nothing.stdout
-    assert sigmazero("board", "site", "b", "--out", "site").stdout == "wrote site/index.html\n"
+    assert sigmazero("board", "site", "b", "--out", "site").stderr == "wrote site/index.html\n"
     assert "sigma-swap (SparseAutoAttack quick" in (own / "site/models/mine.html").read_text(encoding="utf-8")
     (own / "b/entries/mine/card.toml").write_text(card)
     wrong = sigmazero("board", "verify", "b", "--trust-code")

@@ -95,7 +95,7 @@ def gate(
 ) -> Verdict:
     """Measure robust accuracy under eps changes with `SparseAutoAttack`, and say whether that is enough.
 
-    model      a module, anything that `sz.wrap` knows, or a name or file as `models.load` takes it
+    model      a module, anything that `sz.wrap` knows, a name or file as `models.load` takes it, or a `ModelSpec`
     data       rows from `data.load`, tensors (inputs, labels), or the name of a data set
     at_least   the share of the rows that must stay right; None only measures
     lower_end  ask it of the lower end of the 95 % interval, so that luck in the choice of rows does not pass
@@ -109,12 +109,15 @@ def gate(
 
     All else is as for `SparseAutoAttack`.
     """
-    rows, spec = _rows(data), ModelSpec(model, model) if isinstance(model, str) else None
+    rows, spec = _rows(data), ModelSpec(model, model) if isinstance(model, str) else model
+    spec = spec if isinstance(spec, ModelSpec) else None
     needed(len(rows), at_least, lower_end)
     gating([], allow)
     if at_least is not None and eps is None:
         raise ValueError(f"at_least={at_least} needs a number of changes; give eps, such as eps=24")
-    found = models.load(model, device=device or "cpu") if isinstance(model, str) else model
+    found = model
+    if spec is not None:
+        found = models.load(spec.spec, weights=spec.weights, normalize=spec.normalize, device=device or "cpu")
     may = Allowed(bounds, mask, space).on(rows)
     how: dict[str, Any] = {"bounds": may.bounds, "mask": may.mask, "space": may.space}
     if device is None and isinstance(data, tuple) and not isinstance(model, nn.Module):
@@ -261,7 +264,7 @@ def _rows(data: Rows | tuple[Tensor, Tensor] | str) -> Rows:
 
 def _name(model: object) -> str:
     """Return what a record calls a model without a name."""
-    if isinstance(model, str):
-        return model
+    if isinstance(model, str | ModelSpec):
+        return model if isinstance(model, str) else model.name
     kind = type(model).__name__
     return kind if isinstance(model, nn.Module) else str(getattr(model, "__name__", kind))

@@ -2,12 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from sigmazero import models
-from sigmazero.cli.console import show_path
+from sigmazero.cli.console import wrote
 from sigmazero.report import findings as doubts
 from sigmazero.report import runs
 from sigmazero.report.site.folder import write_site
@@ -15,18 +12,9 @@ from sigmazero.report.site.old.measure import Measured, fitting, load
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 
-More = Annotated[
-    list[Path] | None, typer.Argument(metavar="STORE ...", help="A store to compare with; with --bundle, more stores.")
-]
-Bundle = Annotated[
-    Path | None, typer.Option("--bundle", metavar="DIR", help="A static site with a leaderboard and a page per model.")
-]
 
-
-def write_bundle(path: Path | None, stores: Sequence[Path], ks: Sequence[float] | None, mix: bool) -> None:
-    """Write the site over all models of the stores, if one is asked for."""
-    if path is None:
-        return
+def write_bundle(path: Path, stores: Sequence[Path], ks: Sequence[float] | None, mix: bool) -> None:
+    """Write the site over all models of the stores."""
     cells: list[Measured] = []
     told: doubts.CellFindings = {}
     for store in stores:
@@ -37,7 +25,7 @@ def write_bundle(path: Path | None, stores: Sequence[Path], ks: Sequence[float] 
     write_site(
         path, cells, lambda info: {**describe(info), **doubted(info, cells, told)}, ks=ks or fitting(cells), mix=mix
     )
-    show_path(path / "index.html")
+    wrote(path / "index.html")
 
 
 def describe(info: CellInfo) -> dict[str, str]:
