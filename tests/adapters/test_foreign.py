@@ -262,12 +262,9 @@ def test_plans_of_a_library_that_is_not_there(monkeypatch):
     def absent(name):
         raise metadata.PackageNotFoundError(name)
 
-    _callers.named.cache_clear()  # another test may have found it already
+    _callers.find.cache_clear()  # another test may have found it already
     monkeypatch.setattr(metadata, "version", absent)
-    with pytest.raises(TomlError, match=r"foolbox is not installed; install it with: pip install 'foolbox>=3.3,<4'"):
-        parse_plan(PLAN.format(name="L0FMNAttack", options=""))
-    monkeypatch.setattr(metadata, "version", lambda name: "2.4.0")
-    with pytest.raises(TomlError, match=r"foolbox 2.4.0 is installed; versions from 3.3 to below 4 work: pip install"):
+    with pytest.raises(TomlError, match=r"foolbox is not installed; install it with: pip install 'foolbox>=3.3'"):
         parse_plan(PLAN.format(name="L0FMNAttack", options=""))
 
 

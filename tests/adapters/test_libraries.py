@@ -162,3 +162,13 @@ def test_a_session_of_onnx_runtime(tmp_path):
     result = sz.get("query-swap", steps=80).run(model, x, y)
     assert torch.equal(net(result.x_adv).argmax(1) != y, result.success)
     assert sz.wrap(path, kind="onnxruntime").get_extra_state() == model.get_extra_state()
+
+
+def test_the_photographs_of_foolbox():
+    library("foolbox")
+    rows = sz.data.load("imagenet-20")
+    assert rows.images.shape == (20, 3, 224, 224)
+    assert len(set(rows.labels.tolist())) > 10
+    assert rows.labels.min() >= 0
+    assert rows.labels.max() < 1000
+    assert rows.images.std((1, 2, 3)).min() > 0.1

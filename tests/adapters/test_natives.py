@@ -7,7 +7,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import sigmazero as sz
 from sigmazero.adapters import adv_lib, art, foolbox, secmlt, torchattacks
-from sigmazero.attacks import ATTACKS
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of libraries that are not ours
 STEPS = 30
@@ -96,17 +95,6 @@ def test_targets(peer, subject, way):
     targets = torch.full_like(subject.y, 3)
     found, _ = WAYS[way](peer, subject, "sigma-zero", FEW["sigma-zero"], targets)
     same(found, sz.get("sigma-zero", steps=STEPS).run(subject.model, subject.x, targets, targeted=True))
-
-
-@pytest.mark.parametrize("way", BRIDGES)
-def test_every_attack_is_there(peer, way):
-    peer(way, "adv.evasion.base_evasion_attack" if way == "secml-torch" else "")
-    names = [name for name in dir(BRIDGES[way]) if name not in ("wrap", "ChangeCount")]
-    made = [getattr(BRIDGES[way], name) for name in names]
-    assert {kind.sigmazero.name for kind in made} == set(ATTACKS)
-    assert [kind.__name__ for kind in made] == names
-    with pytest.raises(AttributeError, match="has no attribute 'SigmaOne'; its attacks are: SigmaZero"):
-        _ = BRIDGES[way].SigmaOne
 
 
 def test_foolbox_budgets(peer, subject):

@@ -60,13 +60,6 @@ def test_a_margin_is_kept_and_checked():
         assert done.disagreements == done.skipped == []
 
 
-def test_evaluate_refuses_a_wrong_margin(tmp_path):
-    net, x, y = question(4)
-    with pytest.raises(ValueError, match="margin=-1 must be"):
-        evaluate(net, (x, y), store=tmp_path / "s.db", margin=-1)
-    assert not (tmp_path / "s.db").exists()
-
-
 @pytest.mark.usefixtures("as_on_cuda", "own_flags")
 def test_a_cell_in_the_numbers_of_its_process(tmp_path):
     net, x, y = question(40)

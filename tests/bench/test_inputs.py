@@ -85,15 +85,6 @@ def test_a_check_asks_about_them_again(folder, sigmazero):  # noqa: F811
     assert "cannot be checked" not in done.stdout + done.stderr
 
 
-def test_a_module_cannot_be_asked_again(tmp_path, sigmazero):  # noqa: F811
-    model, x, y = eight_bit()
-    evaluate(model, (x, y), store=tmp_path / "s.db", steps=5, name="mine")
-    done = sigmazero("verify", str(tmp_path / "s.db"))
-    assert "mine was a module, which a store does not hold; call verify() on what sz.evaluate(...) returns" in (
-        done.stdout + done.stderr
-    )
-
-
 @pytest.mark.parametrize("why", ["asked", "large"])
 def test_what_is_not_kept_is_said(tmp_path, monkeypatch, why):
     model, x, y = eight_bit()

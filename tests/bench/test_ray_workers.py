@@ -87,14 +87,6 @@ def test_two_nodes_and_a_worker_that_is_killed_give_the_facts_of_one(folder):
     assert_same(contents("ray.db"), contents("local.db"))
 
 
-def test_without_ray_it_says_what_to_install(folder):
-    (folder / "ray.py").write_text("raise ImportError('no Ray here')")
-    done = python("-m", "sigmazero", "run", "plan.toml", "--trust-code", "--engine", "ray")
-    assert done.returncode == 2
-    assert "sigmazero[ray]" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-
-
 ADDRESSES = """
 import sys
 from sigmazero.cli import app

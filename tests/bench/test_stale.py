@@ -118,6 +118,17 @@ class Mine(fmn.FMN):
             return state
         return super().step(i, state, oracle)
 """,
+    "guide.py": """
+import torch
+
+class Guide(torch.nn.Linear):
+    def forward(self, x):
+        return 0.5 * super().forward(x)
+
+def build():
+    torch.manual_seed(0)
+    return Guide(8, 3).eval()
+""",
     "attack_helper.py": "def stop():\n    return False\n",
 }
 OWN = [name.removesuffix(".py") for name in FILES if name.endswith(".py")]
@@ -329,7 +340,7 @@ def test_edits_of_attacks(project, name):
 
 
 @pytest.mark.filterwarnings("ignore:.*SZ0")
-def test_edits_of_a_loss_a_function_and_an_attack_of_ours(project):
+def test_edits_of_a_surrogate_a_loss_a_function_and_an_attack_of_ours(project):
     def with_loss(p):
         p.attack = sz.get("fmn", loss="mine")
 
@@ -339,6 +350,13 @@ def test_edits_of_a_loss_a_function_and_an_attack_of_ours(project):
 
         return lambda p: setattr(p, "attack", sz.foreign(paint))
 
+    def guided(p):
+        guide = importlib.import_module("guide").build()
+        p.attack = sz.get("query-swap", surrogate=guide)
+
+    guided(project)
+    changed = edit("guide.py", "0.5", "-0.5")
+    assert noticed(project, lambda p: (changed(p), guided(p))) == "new"
     with_loss(project)
     changed = edit("attacking.py", "return goal.margin", "return -goal.margin")
     assert noticed(project, lambda p: (changed(p), with_loss(p))) == "new"
@@ -384,6 +402,9 @@ def test_random_models_are_recognised_and_not_asked(project):
     with Store(before.store) as store:
         (info,) = store.cells()
         assert reuse.check_same_models(store, [info], before._loader) == 0
+    done = before.verify()
+    assert done.disagreements == []
+    assert "random outputs (SZ003)" in str(done.skipped[0])
 
 
 def test_a_model_is_asked_about_sixteen_points_whatever_its_cells(project):

@@ -1,6 +1,7 @@
 """Bounds that are proved stand below the points of a leaderboard: kept, shown, proved again, and never crossed."""
 
 import re
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,9 @@ def points(path: Path, counts: list[int]) -> Path:
 
 def intervals(board: Leaderboard) -> list[tuple[float, float]]:
     """What each sample needs at least and at most."""
-    ((score,),) = [each.scores for each in read_boards(board)]
-    return list(zip(score.lower.tolist(), score.changes.tolist(), strict=True))
+    with ExitStack() as opened:
+        (entry,) = read_boards(board, opened, Loader("cpu"))[0].entries
+        return list(zip(entry.lower.tolist(), entry.changes.tolist(), strict=True))
 
 
 def test_rows_become_intervals_and_exact_ones(board, tmp_path):
@@ -94,10 +96,25 @@ def test_the_site_shows_the_interval(board, tmp_path):
     prove(board, "mine", loader(), up_to=2)
     write_board(board, tmp_path / "site")
     first, page = ((tmp_path / "site" / name).read_text() for name in ("index.html", "models/mine.html"))
-    assert "≥ 50.0" in first  # at k = 1: two of four rows are proved to need more
-    assert "≥ 25.0" in first  # at k = 2
-    assert "sigmazero certify 1" in page
-    assert re.search(r"certified 50\.0 %", page)
+    assert "≥ 50.0 proved" in first  # at k = 1: two of four rows are proved to need more
+    assert "≥ 25.0 proved" in first  # at k = 2
+    assert re.search(r"≥ 50\.0 proved", page)
+
+
+def test_proofs_that_are_taken_over_are_marked_until_they_are_made_here(board, tmp_path):
+    how: Any = {"method": "by hand", "version": 1, "loader": loader()}
+    rows = board.rows("small", loader())
+    key = proof_key(network(), "feature", Allowed(), rows, ModelSpec("mine", str(tmp_path / "net.py:build")))
+    keep_proofs(tmp_path / "p.db", key, rows, [0, 2, 3, 0], [0.0] * 4, **how)
+    prove(board, "mine", loader(), source=tmp_path / "p.db")
+    assert verify(board, loader()).unchecked == 2
+    write_board(board, tmp_path / "site")
+    for page in ("index.html", "models/mine.html"):
+        assert "claimed, proofs not checked" in (tmp_path / "site" / page).read_text()
+    (again,) = prove(board, "mine", loader(), up_to=2)
+    assert (again.rows, verify(board, loader()).unchecked) == ([], 0)
+    write_board(board, tmp_path / "site")
+    assert "not checked" not in (tmp_path / "site" / "index.html").read_text()
 
 
 def test_points_below_a_bound_and_bounds_above_a_point_are_refused(board, tmp_path):
@@ -105,25 +122,25 @@ def test_points_below_a_bound_and_bounds_above_a_point_are_refused(board, tmp_pa
     rows = board.rows("small", loader())
     key = proof_key(network(), "feature", Allowed(), rows, ModelSpec("mine", str(tmp_path / "net.py:build")))
     keep_proofs(tmp_path / "p.db", key, rows, [2, 3, 4, 0], [0.0] * 4, **wrong)
-    (done,) = prove(board, "mine", loader(), source=tmp_path / "p.db")  # believed, though each is one too many
+    (done,) = prove(board, "mine", loader(), source=tmp_path / "p.db")  # taken over, though each is one too many
     assert done.rows == [0, 1, 2]
     lower = points(tmp_path / "best.npz", TRUTH[:3])
-    with pytest.raises(BoardError, match=r"row 0 is fooled by 1 changes, and 2 are certified to be needed"):
+    with pytest.raises(BoardError, match=r"row 0 is fooled by 1 changes, and 2 are proved to be needed"):
         submit(board, lower, loader(), by="Bob", entry="mine")
     said = verify(board, loader(), again=20.0)
-    assert said.wrong == []
+    assert (said.wrong, said.unchecked) == ([], 0)
     expected = [rf"row {row}: that {TRUTH[row] + 1} changes are needed did not come out again" for row in range(3)]
     assert len(said.skipped) == 3
     for line, words in zip(said.skipped, expected, strict=True):
         assert re.search(words, line), line
     keep_proofs(tmp_path / "q.db", key, rows, [0, 5, 0, 0], [0.0] * 4, **wrong)
-    with pytest.raises(StoreError, match=r"row 1 of small: .* with 3 changed features .* certify 1 proves that 5 are"):
+    with pytest.raises(StoreError, match=r"row 1 of small: .* with 3 changed features .* proves that 5 are"):
         prove(board, "mine", loader(), source=tmp_path / "q.db")
     assert intervals(board)[1] == (3, 3)
 
 
 def test_a_bound_that_is_put_in_by_hand_is_found(board):
-    with board.points("mine") as store:  # with a good seal
+    with Store(board.entry("mine") / POINTS, write=True) as store:
         key = ProofKey.of_cell(store.cells()[0])
         assert key is not None
         store.keep_digests(board.rows("small", loader()).content_hash, ["0" * 32] * 4)

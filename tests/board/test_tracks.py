@@ -8,7 +8,7 @@ from sigmazero.auto import CASCADES, Cascade
 from sigmazero.bench.plan import DataSpec
 from sigmazero.board import add
 from sigmazero.board.folder import BoardError, new_board
-from sigmazero.board.pages import read_boards
+from sigmazero.store import Store
 from tests.board.conftest import card
 
 NOISY = """
@@ -37,8 +37,8 @@ def test_what_the_cascade_finds_against_its_own_figures_is_refused_too(made, mon
         add(made.board, file, made.loader, by="Ada", version="quick")
     assert made.board.slugs == ["mine"]
     add(made.board, file, made.loader, by="Ada", version="quick", allow=["SZ014"])
-    shown = next(s for s in read_boards(made.board)[0].scores if s.card.name == "other")
-    assert "SZ014" in [each["code"] for each in shown.card.findings]
+    with Store(made.board.entry("other") / "points.db") as store:
+        assert "SZ014" in [each["code"] for found in store.findings().values() for each in found]
 
 
 def test_an_accuracy_far_below_the_claim_is_a_finding(made):

@@ -1,67 +1,132 @@
 """The leaderboard, used as people use it; the fixture fails a test on any console message or network request."""
 
+import contextlib
+import re
+from pathlib import Path
+
+import numpy as np
 import pytest
-from selenium.webdriver import Chrome
+from selenium.webdriver import ActionChains, Chrome
 from selenium.webdriver.common.by import By
-from selenium.webdriver.support.select import Select
 
-from sigmazero.report.site import folder
-from sigmazero.report.site.ranking import boards
-from tests.helpers.cells import cell
+from sigmazero.report.pages.leaderboard import Board, Card, Source, boards, write_site
+from sigmazero.store import Store
+from tests.browser.conftest import EVIL, Made
+from tests.plans import clean
 
-EVIL = "../<script>alert(1)</script>"
-CELLS = [
-    cell(model, attack, l0)
-    for attack in ("fmn", "bb")
-    # First at k = 24 is not first by the median, and the other way round.
-    for model, l0 in ((EVIL, [1, 1, 1, 99, 99]), ("steady", [20, 20, 20, 20, 20]), ("weak", [0, 0, 1, 1, 2]))
-]
+KS = (1.0, 2.0, 5.0)
 
 
-@pytest.fixture
-def site(tmp_path):
-    folder.write_site(tmp_path / "site", CELLS, lambda info: {"architecture": EVIL})
-    return tmp_path / "site"
+@pytest.fixture(scope="module")
+def site(made: Made, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Board]:
+    """A site of two models with pictures; one of them has a wicked name and a finding with a wicked text."""
+    folder = tmp_path_factory.mktemp("site")
+    with Store(made.store, write=True) as store:
+        info = next(info for info in store.cells() if info.model == EVIL)
+        store.diagnose(info.key, [{"code": "SZ005", "detail": EVIL, "fix": EVIL, "severity": "error"}])
+    with contextlib.chdir(made.store.parent), Store(made.store) as store:
+        card = Card({"title": EVIL}, {"paper": "https://example.org/a", "bad": "javascript:alert(1)"})
+        (board,) = boards([Source(store, lambda _: card, clean(store))], lambda _: KS)
+        write_site(folder / "site", EVIL, EVIL, [board])
+        assert [entry.changes.shape for entry in board.entries]  # read while the store is open
+    return folder / "site", board
 
 
-def shown(page: Chrome) -> list[tuple[str, str]]:
-    """Rank and name of each row, from the top."""
-    places = page.find_elements(By.CSS_SELECTOR, "tbody .place")
-    return [tuple(each.text for each in place.find_elements(By.XPATH, "./*")) for place in places]  # type: ignore[misc]
+def order(page: Chrome) -> list[str]:
+    """Return the models of the table, from the top, as far as they are shown."""
+    links = page.find_elements(By.CSS_SELECTOR, "figure.table tbody th a")
+    return [each.text for each in links if each.is_displayed()]
 
 
-def ranked(criterion: float | None) -> list[tuple[str, str]]:
-    return [(str(rank), standing.model.name) for rank, standing in boards(CELLS)[0].ranked(criterion)]
+def open_page(page: Chrome, path: Path) -> None:
+    page.get(path.as_uri())
+    page.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
 
 
-def test_the_order_follows_the_choice(browser, site):
-    browser.get((site / "index.html").as_uri())
-    assert shown(browser) == ranked(24.0)
-    choice = Select(browser.find_element(By.CSS_SELECTOR, "select[data-board]"))
-    choice.select_by_visible_text("median l0")
-    assert shown(browser) == ranked(None) != ranked(24.0)
-    choice.select_by_visible_text("robust accuracy at k = 10")
-    assert shown(browser) == ranked(10.0)
-    browser.find_element(By.CSS_SELECTOR, "thead th button").click()
-    assert [rank for rank, _ in shown(browser)] == ["1", "2", "3"]
+def test_the_table_is_ranked_and_sorts(browser, site):
+    folder, board = site
+    open_page(browser, folder / "index.html")
+    ranked = [entry.name for _, entry in board.ranked]
+    assert order(browser) == ranked
+    assert EVIL in ranked
+    assert "SZ005" in browser.find_element(By.CSS_SELECTOR, "figure.table tbody").text
+    heads = browser.find_elements(By.CSS_SELECTOR, "thead button")
+    next(head for head in heads if head.text == "median").click()
+    assert order(browser) == [entry.name for entry in sorted(board.entries, key=lambda entry: entry.median)]
+    next(head for head in heads if head.text == "model").click()
+    assert order(browser) == ranked
 
 
-def test_pages_lead_to_each_other_and_draw(browser, site):
-    browser.get((site / "index.html").as_uri())
+def test_the_curve_falls_and_is_read_at_the_pointer(browser, site):
+    folder, board = site
+    open_page(browser, folder / "index.html")
+    plot = browser.find_element(By.CSS_SELECTOR, ".plot")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", plot)
+    lines = [each.get_attribute("d") or "" for each in browser.find_elements(By.CSS_SELECTOR, ".plot .line")]
+    for line in lines:  # SVG counts from the top: the height grows where the curve falls
+        heights = [float(y) for y in re.findall(r"(?:M0,|V)([\d.]+)", line)]
+        assert heights == sorted(heights)
+    ActionChains(browser, duration=0).move_to_element_with_offset(plot, -plot.size["width"] // 4, 0).perform()
+    text = browser.find_element(By.CSS_SELECTOR, ".tip").text
+    k = int(re.findall(r"k = (\d+)", text)[0])
+    for entry in board.entries:
+        assert f"{entry.name} {100 * entry.robust(k):.1f} %" in text
+
+
+def test_a_picture_leads_to_its_sample_on_the_page_of_the_model(browser, site):
+    folder, board = site
+    open_page(browser, folder / "index.html")
+    pictures = browser.find_elements(By.CSS_SELECTOR, ".strip a")
+    assert len(pictures) == len(board.entries) * len(board.pictured)
+    for canvas in browser.find_elements(By.CSS_SELECTOR, ".strip canvas"):
+        assert browser.execute_script("return arguments[0].width", canvas) > 100  # it is drawn
+    where = pictures[-1].get_attribute("href") or ""
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", pictures[-1])
+    changes = re.findall(r"([\d.]+) changed", pictures[-1].text)
+    pictures[-1].click()
+    name, row = board.ranked[-1][1].name, int(where.rpartition("-")[2])
+    assert browser.find_element(By.TAG_NAME, "h1").text == name
+    detail = browser.find_element(By.CSS_SELECTOR, ".detail")
+    assert detail.text.startswith(f"Row {row},")
+    entry = board.ranked[-1][1]
+    at = entry.best.places(np.array([row]))[0]
+    assert changes == ([f"{entry.changes[at]:.0f}"] if np.isfinite(entry.changes[at]) and entry.changes[at] else [])
+    if finder := entry.finders[at]:
+        assert f"At most {entry.changes[at]:.0f} feature" in detail.text
+        assert f"by {finder.name}" in detail.text
+
+
+def test_the_page_of_a_model_says_who_found_what(browser, site):
+    folder, board = site
+    open_page(browser, folder / "index.html")
     browser.find_element(By.LINK_TEXT, EVIL).click()
     assert browser.find_element(By.TAG_NAME, "h1").text == EVIL
-    assert browser.find_elements(By.CSS_SELECTOR, ".u-over")
+    assert "SZ005 error" in browser.find_element(By.CSS_SELECTOR, ".finding.error").text
+    links = {each.text: each.get_attribute("href") for each in browser.find_elements(By.CSS_SELECTOR, "#about a")}
+    assert links == {"paper": "https://example.org/a"}
+    entry = next(entry for entry in board.entries if entry.name == EVIL)
+    browser.execute_script("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    rows = browser.find_elements(By.CSS_SELECTOR, f"#{board.name}-samples tbody tr")
+    shown = [[cell.text for cell in row.find_elements(By.CSS_SELECTOR, "th, td")] for row in rows]
+    assert [row[3] for row in shown] == [f"{each:.0f}" if np.isfinite(each) else "∞" for each in entry.changes]
+    assert [row[4] for row in shown if row[3] not in ("0", "∞")] == [run.name for run in entry.finders if run]
     browser.find_element(By.LINK_TEXT, "← Leaderboard").click()
-    assert browser.title == folder.TITLE
+    assert browser.title == f"{EVIL} – sigmazero"
 
 
-@pytest.mark.parametrize("width", [390, 1280, 1400])
-def test_nothing_is_wider_than_the_screen(browser, site, width):
-    """At 1400 pixels the last column of every table is in sight, too."""
-    for path in sorted(site.rglob("*.html")):
-        screen = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-        browser.get(path.as_uri())
+@pytest.mark.parametrize(("width", "theme"), [(390, "dark"), (1400, "light"), (1400, "dark")])
+def test_nothing_is_cut(browser, site, width, theme):
+    """On a wide screen every column of every table is in sight; on a narrow one tables scroll by themselves."""
+    media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    screen = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    for path in sorted(site[0].rglob("*.html")):
+        open_page(browser, path)
+        browser.execute_script("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
         assert browser.execute_script("return document.documentElement.scrollWidth") == width
         hidden = "return [...document.querySelectorAll('.scroll')].map((box) => box.scrollWidth - box.clientWidth)"
-        assert width < 1400 or not any(browser.execute_script(hidden))
+        assert width < 500 or set(browser.execute_script(hidden)) == {0}
+    dark = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert (dark == "rgb(20, 22, 26)") == (theme == "dark")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})

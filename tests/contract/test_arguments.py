@@ -42,3 +42,10 @@ def test_check_of_no_rows_is_an_empty_result():
     result = sz.check(never_asked, X[:0], Y[:0], X[:0])
     assert (len(result), result.x_adv.shape) == (0, (0, 6))
     assert len(sz.get("sigma-zero", steps=2).run(never_asked, X[:0], Y[:0])) == 0
+
+
+def test_a_model_without_weights_in_memory_is_named():
+    """Inputs follow a model to its device, but not to the one that holds no values."""
+    model = torch.nn.Linear(6, 3, device="meta")
+    with pytest.raises(ValueError, match=r"model is on meta.*inputs are on cpu"):
+        sz.get("sigma-zero").run(model, X, Y)

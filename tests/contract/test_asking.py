@@ -266,3 +266,11 @@ def test_a_model_without_a_copy_is_searched_by_autocast_where_bf16_is_asked_for(
     assert model.casts == casts
     assert result.success.any()
     assert (model.layer(result.x_adv).argmax(1) != y)[result.success].all()
+
+
+def test_a_surrogate_is_asked_about_more_samples_than_fit_at_once():
+    layer = torch.nn.Linear(6, 3).requires_grad_(False).eval()
+    layer.weight.copy_(torch.randn(3, 6, generator=torch.Generator().manual_seed(5)))
+    x = torch.rand(300, 6, generator=torch.Generator().manual_seed(6))
+    result = sz.QuerySwap(queries=24, surrogate=layer).run(layer, x, layer(x).argmax(1))
+    assert result.success.float().mean() > 0.9

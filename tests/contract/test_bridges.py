@@ -259,21 +259,23 @@ class Counted(torch.nn.Module):
         return self.model(x)
 
 
-@pytest.mark.parametrize(
-    "attack",
-    [
-        "sigma-zero",
-        "sigma-swap",
-        "fmn",
-        "pdpgd",
-        pytest.param("ead", marks=pytest.mark.xfail(strict=True, reason="rebuild 5")),
-    ],
-)
+@pytest.mark.parametrize("attack", sz.ATTACKS)
 def test_the_limit_of_attackbench_is_kept(asked, attack):
     model, x, y, _ = asked
     counted = Counted(model, 40)
-    BRIDGES["attackbench"].run(attack, counted, x[:1], y[:1], steps=60)
-    assert counted.spent <= 40
+    budget = {"budget": 4} if sz.ATTACKS[attack].kind == "budget" else {}
+    BRIDGES["attackbench"].run(attack, counted, x[:1], y[:1], **budget)
+    assert 0 < counted.spent <= 40
+
+
+@pytest.mark.parametrize("attack", ["sparse-rs-min", "bb", "vfga", "pgd-l0-min"])
+def test_an_attack_that_attackbench_stops_returns_what_it_found(asked, attack):
+    model, x, y, _ = asked
+    counted = Counted(model, 120)
+    found = BRIDGES["attackbench"].run(attack, counted, x, y)
+    assert counted.spent <= 120 * len(x)
+    assert (model(found).argmax(1) != y).any()
+    assert not torch.equal(found, x)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

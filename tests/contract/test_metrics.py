@@ -138,3 +138,10 @@ def test_a_bad_number_of_changes_is_named_and_no_samples_have_no_figures(result)
     none = result.take(torch.zeros(0, dtype=torch.int64)).summary()
     assert none.pop("samples") == 0
     assert all(map(math.isnan, none.values()))
+
+
+def test_numbers_of_outcomes_are_those_in_files():
+    names = "ALREADY FOUND NOT_FOUND NON_FINITE UNVERIFIED NO_START STOPPED BEYOND_BUDGET"
+    assert {name: int(each) for name, each in sz.Outcome.__members__.items()} == {
+        name: number for number, name in enumerate(names.split())
+    }

@@ -1,6 +1,7 @@
 """The Python interface, by registration: functions, classes, names, arrays; and calls as other libraries write them."""
 
 import inspect
+import io
 import re
 import subprocess
 import sys
@@ -191,40 +192,98 @@ def test_calls_of_the_authors_and_of_adv_lib():
     assert torch.equal(sz.sigma_zero(NET, X, Y, 20, 0.5, 0.01, 0.2, t=0.02), expected)
 
 
-FROM_OTHERS = {
+# Calls as one writes them for other libraries, with another import and another class name. Those that run leave `adv`.
+RUN_AS_THEY_ARE = {
     "the authors": """
         from sigmazero import sigma_zero
-        adv = sigma_zero(model=model, inputs=x, labels=y, steps=20, verbose=False, epsilon_budget=None, t=0.01)
+        adv = sigma_zero(model=model, inputs=x, labels=y, steps=20, lr=1.0, sigma=1e-3, threshold=0.3, verbose=False,
+                         epsilon_budget=None, grad_norm=torch.inf, t=0.01)
     """,
     "adv-lib": """
         from sigmazero import sigma_zero, fmn, pdpgd, vfga
         adv = sigma_zero(model=model, inputs=x, labels=y, num_steps=20, grad_norm=float("inf"))
         adv = fmn(model=model, inputs=x, labels=y, norm=0, targeted=False, steps=20, α_init=1.0, γ_init=0.05)
-        adv = pdpgd(model=model, inputs=x, labels=y, norm=0, num_steps=20)
+        adv = pdpgd(model=model, inputs=x, labels=y, norm=0, num_steps=20, random_init=0, primal_lr=0.1, dual_lr=0.1,
+                    dual_ema=0.9, dual_min_ratio=1e-6, ε_threshold=1e-2)
         adv = vfga(model=model, inputs=x, labels=y, targeted=False, max_iter=None, n_samples=5)
     """,
     "AutoAttack": """
         from sigmazero import SparseAutoAttack as AutoAttack
         adversary = AutoAttack(model, norm="L0", eps=3, version="quick", device="cpu", verbose=False)
         adv = adversary.run_standard_evaluation(x, y, bs=250)
+        each = adversary.run_standard_evaluation_individual(x, y, bs=250)
     """,
+    "AttackBench": """
+        from functools import partial
+        from sigmazero import sigma_zero
+        attack = partial(sigma_zero, num_steps=20)
+        adv = attack(model=model, inputs=x, labels=y, targets=None, targeted=False)
+    """,
+}
+# The others are told what to write.
+REFUSED = {
+    "foolbox": (
+        """
+        from sigmazero import FMN
+        attack = FMN(steps=20)
+        raw, clipped, is_adv = attack(model, x, y, epsilons=None)
+    """,
+        r"epsilons=.*budget=k",
+    ),
+    "torchattacks": (
+        """
+        from sigmazero import SparseFool
+        attack = SparseFool(model, steps=10, overshoot=0.02)
+        adv = attack(x, y)
+    """,
+        r"SparseFool\(steps=\.\.\.\)\(model, x, y\).*sigmazero\.adapters\.torchattacks",
+    ),
+    "ART": (
+        """
+        from sigmazero import Saliency
+        attack = Saliency(classifier=model, theta=1.0)
+        adv = attack.generate(x=x.numpy())
+    """,
+        r"classifier=.*\(model, x, y\).*sigmazero\.adapters\.art",
+    ),
+    "RobustBench": (
+        """
+        from sigmazero import SparseAutoAttack as AutoAttack
+        adversary = AutoAttack(model, norm="L0", eps=3, version="custom", attacks_to_run=["apgd-ce", "apgd-dlr"])
+        adv = adversary.run_standard_evaluation(x, y)
+    """,
+        r"'apgd-ce'",
+    ),
 }
 
 
-@pytest.mark.parametrize("library", FROM_OTHERS)
+def run_snippet(text: str, name: str) -> dict[str, Any]:
+    names: dict[str, Any] = {"model": NET, "x": X, "y": Y, "torch": torch}
+    exec(compile(inspect.cleandoc(text), name, "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("library", RUN_AS_THEY_ARE)
 def test_code_for_another_library_runs_with_another_import(library):
-    names: dict[str, Any] = {"model": NET, "x": X, "y": Y}
-    exec(compile(inspect.cleandoc(FROM_OTHERS[library]), library, "exec"), names)
-    assert sz.check(NET, X, Y, names["adv"]).success.any()
+    assert sz.check(NET, X, Y, run_snippet(RUN_AS_THEY_ARE[library], library)["adv"]).success.any()
 
 
-def test_what_is_written_otherwise_is_told_so():
-    """The models of torchattacks and ART go into the constructor, foolbox's budgets into the call."""
-    with pytest.raises(TypeError, match=r"Sequential.*\(model, x, y\).*sigmazero\.adapters"):
-        sz.SparseFool(NET, steps=10)
-    with pytest.raises(TypeError, match=r"epsilons=.*budget=k"):
-        sz.FMN(steps=20)(NET, X, Y, epsilons=None)
-    for name in ("model", "estimator", "classifier"):
+@pytest.mark.parametrize("library", REFUSED)
+def test_code_that_cannot_run_is_told_what_to_write(library):
+    text, words = REFUSED[library]
+    with pytest.raises((TypeError, KeyError), match=words):
+        run_snippet(text, library)
+
+
+def test_targets_of_attackbench_are_the_classes_to_reach():
+    targets = (Y + 1) % 3
+    expected = sz.sigma_zero(NET, X, targets, 20, targeted=True)
+    assert torch.equal(sz.sigma_zero(model=NET, inputs=X, labels=Y, targets=targets, targeted=True, steps=20), expected)
+    assert not torch.equal(expected, sz.sigma_zero(NET, X, Y, 20, targets=targets))
+
+
+def test_wrong_names_of_parameters_are_told_the_right_ones():
+    for name in ("model", "estimator"):
         with pytest.raises(TypeError, match=rf"{name}=.*\(model, x, y\)"):
             sz.FMN(**{name: NET})
     for wrong, right in (("lr", "'step_size'"), ("stps", "'steps'")):
@@ -246,6 +305,21 @@ def test_grad_norm_divides_by_that_norm():
         steps = [(one - X[:1]).flatten() for one in moved if not torch.equal(one, X[:1])]
         size = steps[0].norm(p=float(p)) / 18  # the search runs in a box scaled to [0, 1]
         assert size == pytest.approx(0.01, rel=1e-3)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_bar_of_a_run_ends_full(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    sz.SigmaZero(steps=3).run(NET, X, Y, progress=True)
+    assert "100%" in terminal.getvalue()
+    sz.SigmaZero(steps=3).run(NET, X, Y)
+    assert terminal.getvalue().count("100%") == 1
 
 
 def test_import_loads_neither_torch_nor_numpy():

@@ -58,7 +58,7 @@ def test_workers_are_armed_in_the_order_in_which_they_are_started(monkeypatch):
     ("text", "said"),
     [
         ("store.comit:2", r"names no point: 'store\.comit'; there are store\.begin"),
-        ("store.commit:2:child", "names nobody to kill: 'child'; write parent, or nothing"),
+        ("store.commit:2:child", "cannot kill 'child'; write parent, or nothing"),
     ],
 )
 def test_a_point_that_is_none_is_refused(text, said):

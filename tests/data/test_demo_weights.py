@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 import sigmazero
 from sigmazero import models
 from sigmazero.data import Table, choose, load
-from sigmazero.models.architectures.demo_cnn import build
+from sigmazero.models.architectures.small import DemoCNN
 
 WEIGHTS = Path(sigmazero.__file__).parent / "models" / "weights" / "demo.safetensors"
 
@@ -20,7 +20,7 @@ def test_bundled_weights_are_small_and_as_accurate_as_they_say() -> None:
     assert WEIGHTS.stat().st_size <= 1_000_000
     with safe_open(WEIGHTS, framework="pt") as file:
         facts = json.loads(file.metadata()["facts"])
-    model = build()
+    model = DemoCNN()
     model.load_state_dict(load_file(WEIGHTS))
     held = load("mnist-5k-heldout")
     with torch.no_grad():

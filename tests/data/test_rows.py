@@ -102,15 +102,6 @@ def test_a_stratified_sample_is_pinned() -> None:
     assert stratified([row // 100 for row in range(1000)], 10) == [87, 192, 282, 392, 404, 554, 616, 710, 864, 942]
 
 
-def test_labels_are_matched_by_name() -> None:
-    rows = Rows(torch.zeros(3, 1), torch.tensor([0, 1, 1]), torch.arange(3), "pets", classes=("Cat", "guinea pig"))
-    for names in (("dog", "guinea pig", "Cat"), ("dog", "Guinea_Pig", "cat")):
-        found = rows.matched(names)
-        assert (found.labels.tolist(), found.classes) == ([2, 1, 1], names)
-    with pytest.raises(DataError, match="'guinea pig'"):
-        rows.matched(["Cat", "dog"])
-
-
 @given(st.integers(2, 400), st.data())
 def test_paper_subset_draws_as_the_paper_did(n: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(0, n - 1))

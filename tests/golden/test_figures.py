@@ -3,10 +3,14 @@
 The file itself is compared with a plain computation from the facts, so that it cannot hold a false number.
 """
 
+import csv
+import io
 import itertools
 import json
 import math
+import re
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -183,6 +187,30 @@ def test_exports_hold_the_facts(to, stores, tmp_path):
                 expected = [None if math.isnan(each) else each for each in facts]
                 assert [None if each is None or math.isnan(each) else each for each in told[name]] == expected, name
             assert (told["forwards"], told["backwards"]) == (run.forwards, run.backwards)
+
+
+# As the paper prints them for 100 steps. Its SparseFool takes 20 steps in every table.
+PRINTED = {
+    "sigma-zero": {"asr_24": 0.6112, "asr_50": 0.9845, "median_l0": 22, "kqueries": 0.20},
+    "sparsefool-paper": {"asr_24": 0.0511, "asr_50": 0.0676, "median_l0": 469, "kqueries": 0.18},
+}
+
+
+def test_figures_of_the_paper_stand_beside_ours(tmp_path):
+    one = replace(BOXES[0], model="M1")
+    runs = [one, replace(one, attack="sparsefool-paper", parameters={"steps": 20})]
+    store = write_store(tmp_path / "m1.db", runs)
+    asked = ("report", store, "--compare", "paper")
+    shown = run_command(*asked, "--to", "csv").stdout
+    rows = {line["attack"]: line for line in csv.DictReader(io.StringIO(shown))}
+    assert set(rows) == set(PRINTED)
+    for attack, printed in PRINTED.items():
+        for name, value in printed.items():
+            ours, theirs, difference = (float(rows[attack][name + end]) for end in ("", "_paper", "_difference"))
+            assert (theirs, difference) == (pytest.approx(value), pytest.approx(ours - theirs))
+    assert run_command(*asked, "-o", tmp_path / "page.html").code == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert re.search(r"<td[^>]*>\s*469\s*</td>", page)
 
 
 WEIGHT, BIAS = [4.0, 3.0, 2.0, 1.0], 3.0

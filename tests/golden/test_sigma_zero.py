@@ -1,7 +1,10 @@
 """Every query of the authors' released code, reproduced."""
 
+import math
+
 import pytest
 import torch
+from torch import Tensor
 
 import sigmazero as sz
 from tests.helpers.networks import TinyNet
@@ -51,3 +54,31 @@ def test_threshold_is_strict():
     attack = sz.get("sigma-zero", steps=2, step_size=2.0, threshold=1.0, adaptive_threshold=False)
     attack.run(asked, x, net(x).argmax(1))
     assert set(asked.points[2].unique().tolist()) == {0.0, 1.0}
+
+
+def plain(net: torch.nn.Module, x: Tensor, y: Tensor, steps: int, p: float) -> list[Tensor]:
+    """Return the points that σ-zero asks about, as its authors' loop would, with gradients divided by their p-norm."""
+    δ, m, v, τ, asked = torch.zeros_like(x), torch.zeros_like(x), torch.zeros_like(x), 0.3, []
+    for i in range(steps):
+        point = (x + δ).requires_grad_()
+        asked.append(point.detach())
+        logits = net(point)
+        own, other = logits[0, y[0]], logits[0].index_fill(0, y, -torch.inf).max()
+        change = (point - x).square()
+        (g,) = torch.autograd.grad((own - other).relu() + (change / (change + 1e-3)).mean(), point)
+        g = g / g.norm(p=p).clamp(min=1e-12)
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        now, after = (0.1 + 0.9 * (1 + math.cos(math.pi * j / steps)) / 2 for j in (i, i + 1))
+        step = m / (1 - 0.9 ** (i + 1)) / ((v / (1 - 0.999 ** (i + 1))).sqrt() + 1e-8)
+        δ = (x + δ - now * step).clamp(0, 1) - x
+        τ = min(max(τ + (0.01 if own < other else -0.01) * after, 0), 1)
+        δ = torch.where(δ.abs() < τ, 0.0, δ)
+    return asked
+
+
+@pytest.mark.parametrize("p", [math.inf, 1, 2, 3.5])
+def test_gradients_are_divided_by_the_norm_that_is_asked_for(p):
+    net = TinyNet("conv")
+    expected = plain(net, net.x[:1], net.y[:1], 20, p)
+    asked, _, _ = search(sz.get("sigma-zero", steps=20, grad_norm=p), net, net.x, net.y, 0)
+    same(asked[:20], torch.cat(expected))

@@ -108,6 +108,14 @@ def test_a_later_phase_is_prepared_without_waiting(monkeypatch):
     assert [type(stepper) for stepper in begun] == [CapturedSteps, CapturedSteps]
 
 
+def test_long_searches_by_scores_are_captured_on_images():
+    net = TinyNet("conv").cuda()
+    attack, hardware = sz.get("query-swap", queries=400), sz.Hardware(capture=True)
+    result = attack.run(net, net.x.cuda(), net.y.cuda(), hardware=hardware)  # raises where a step cannot be captured
+    eager = attack.run(net, net.x.cuda(), net.y.cuda(), hardware=sz.Hardware(capture=False))
+    equal(result, eager)
+
+
 @pytest.mark.parametrize("name", ["sigma-zero", "swap-search"])  # one asks nothing before its steps, the other does
 def test_a_model_that_cannot_be_captured_is_attacked_eagerly(name, caplog):
     net = TinyNet("conv").cuda()

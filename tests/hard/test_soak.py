@@ -51,8 +51,8 @@ def whole(template, tmp_path_factory):
 
 
 def test_the_commands_pass_the_points_of_files_and_sites(whole):
-    """tests/system has those of stores and batches, tests/hard/engine_kills.py those of workers."""
-    elsewhere = ("store.", "batch.", "unit.", "worker.")
+    """tests/system has those of stores and batches, tests/hard/engine_kills.py of workers, tests/board of entries."""
+    elsewhere = ("store.", "batch.", "unit.", "worker.", "entry.")
     points = {point for point in faults.POINTS if not point.startswith(elsewhere)}
     assert {point for _, passed in whole.values() for point in passed} == points
 

@@ -663,8 +663,6 @@ def read_page(html: str) -> dict[str, dict[str, Figures]]:
 
 def read_html_table(table: HtmlTable, caption: str = "") -> dict[str, Figures]:
     """Read a table of a page with a line for each attack, below which its model stands where there are several."""
-    if table.headings[0] == "model":  # of a leaderboard
-        return _rows(table.headings, table.rows, ("model", "attack"))
     turned = [[" ".join(row[0].split(" ", 1)[::-1]), *row[1:]] for row in table.rows]
     return _captioned(caption, _rows(table.headings, turned, ("attack",)))
 
@@ -709,22 +707,6 @@ def _grid(table: HtmlTable) -> dict[str, Figures]:
         }
         for row in table.rows
     }
-
-
-def _chart(chart: Mapping[str, Any], name: str) -> dict[str, Figures]:
-    """Read what is drawn: rates in percent with three decimals at each k, and points of runs with a budget."""
-    found: dict[str, Figures] = {}
-    for line in chart["series"]:
-        told: Figures = {}
-        found[line["label"]] = told
-        for end, key in (("", "rate"), (".low", "low"), (".high", "high")):
-            for k, value in zip(chart["ks"], line.get(key, ()), strict=False):
-                told[f"{name}@{k:g}{end}"] = Shown(value / 100, 0.5e-5)
-    for point in chart["points"]:
-        told = found.setdefault(point["label"], {})
-        for end, key in (("", "rate"), (".low", "low"), (".high", "high")):
-            told[f"{name}@{point['k']:g}{end}"] = Shown(point[key] / 100, 0.5e-5)
-    return found
 
 
 def read_answers(html: str) -> dict[str, Figures]:
@@ -777,72 +759,90 @@ def read_samples(html: str) -> list[dict[str, Any]]:
     ]
 
 
-def read_site(html: str) -> list[dict[str, Figures]]:
-    """Read the first page of a leaderboard: for each board and model what no attack fooled, and the best one alone."""
+def read_leaderboard(html: str) -> list[dict[str, Figures]]:
+    """Read the first page of a leaderboard: for each board the figures of each model, and what its chart reads out."""
+    page = parse(html)
     boards = []
-    for table in parse(html).tables:
+    for table in page.tables:
         found: dict[str, Figures] = {}
         boards.append(found)
-        extra: Extra = {"runs": ("runs", None, 1), "rows": ("samples", None, 1)}
-        for row in table.rows:
-            rank, _, model = row[0].partition(" ")
-            told = found.setdefault(model, {})
-            told["rank"] = number(rank) or Shown(math.nan)
-            for heading, text in zip(table.headings[1:], row[1:], strict=True):
-                if alone := re.fullmatch(r"alone (?:k = ([\d.]+)|median)", heading):
-                    value = re.match(r"[\d.∞]+", text)
-                    assert value is not None
-                    read = number(value[0], *((None, 0.01) if alone[1] else (1, 1)))
-                    told[f"alone robust@{alone[1]}" if alone[1] else "alone median_l0"] = read or Shown(math.nan)
-                else:
-                    told |= _cell(heading, text.rstrip("*"), extra)
+        for first, *cells in table.rows:
+            given = _match(r"(?P<model>.*?) rank (?P<rank>\d+)(?:, .*)?", first)
+            figures = found.setdefault(given["model"], {"rank": Shown(float(given["rank"]))})
+            for heading, text in zip(table.headings[1:], cells, strict=True):
+                figures |= _standing(heading, text)
+        for label, figures in _robust(page.data["charts"][table.name.removesuffix("-table")]).items():
+            found[label] |= {f"drawn {name}": value for name, value in figures.items()}
     return boards
 
 
-def read_standing(html: str) -> list[Figures]:
-    """Read the tiles on the page of a model of a leaderboard, for each board that it is on."""
+def read_standings(html: str) -> list[dict[str, dict[str, Figures]]]:
+    """Read the page of a model on a leaderboard: for each board "figures", "drawn", "samples" by row and "finders"."""
     page = parse(html)
+    kinds = {table.name: table for table in page.tables}
+    found: list[dict[str, dict[str, Figures]]] = []
+    for name, title in re.findall(r'<section id="([\w-]+)" class="answer">\s*<h2>(.*?)</h2>', html):
+        given = _match(r".*?, rank (?P<rank>\d+) of (?P<models>\d+)", title)
+        finders, samples = (kinds[f"{name}-{kind}"] for kind in ("finders", "samples"))
+        assert samples.headings == ["row", "class", "at least", "found", "found by", "on"]
+        rows: dict[str, Figures] = {
+            row: {
+                key: value
+                for key, text in zip(("label", "least", "changes"), rest, strict=False)
+                if (value := number(text)) is not None
+            }
+            for row, *rest in samples.rows
+        }
+        found.append(
+            {
+                "figures": {"": {key: Shown(float(text)) for key, text in given.items()}},
+                "drawn": _robust(page.data["charts"][f"{name}-own"]),
+                "samples": rows,
+                "finders": {who: {"samples": Shown(float(n))} for who, n in finders.rows},
+            }
+        )
+    for at, figures in enumerate(_shares(page)):
+        found[at]["figures"][""] |= figures
+    return found
+
+
+def _shares(page: Page) -> list[Figures]:
+    """Read robust accuracy at each k, a board after the other."""
     found: list[Figures] = []
     for name, text in zip(page.texts["dt"], page.texts["dd"], strict=True):
-        if name == "clean accuracy":
-            found.append({})
-        if name in ("clean accuracy", "median l0") or name.startswith("robust accuracy"):
-            value = re.match(r"[\d.∞]+(?: %)?", text)
-            assert value is not None
-            found[-1] |= _cell(name, value[0])
+        if k := re.fullmatch(r"robust accuracy at k = ([\d.]+)", name):
+            if not found or f"robust@{k[1]}" in found[-1]:
+                found.append({})
+            share = _match(r"(?P<share>[\d.]+) % .*", text)["share"]
+            found[-1][f"robust@{k[1]}"] = _shown(share, 0.01)
     return found
 
 
-def _scores(table: HtmlTable) -> dict[str, Figures]:
-    found: dict[str, Figures] = {}
-    for first, *cells in table.rows:
-        rank, _, model = first.partition(" ")
-        found[model] = {"rank": number(rank) or Shown(math.nan)}
-        for heading, text in zip(table.headings[1:], cells, strict=True):
-            if heading != "found by":
-                found[model] |= _cell(heading, re.sub(r" (\S+–\S+)$", r" (\1)", text))
-    return found
+def _standing(heading: str, text: str) -> Figures:
+    """Read a cell of the table of a board: a share, its interval and what is proved."""
+    names = {"median": "median_l0", "clean": "clean_accuracy"}
+    name = names.get(heading, heading.replace("k = ", "robust@"))
+    if heading == "mostly found by":
+        return {}
+    value = re.match(r"[\d.∞]+", text)
+    assert value is not None
+    share = None if name == "median_l0" else 0.01
+    read: Figures = {name: _shown(value[0], share or 1)}
+    if ends := re.search(r"\(([\d.]+)–([\d.]+)\)", text):
+        for end, shown in zip(("low", "high"), ends.groups(), strict=True):
+            read[f"{name}.{end}"] = _shown(shown, 0.01)
+    return read
 
 
-def read_board(html: str) -> dict[str, dict[str, Figures]]:
-    """Read a page of a leaderboard that is a folder: "scores" and "curves" by model, "samples" by row."""
-    page = parse(html)
-    found: dict[str, dict[str, Figures]] = {"scores": {}, "curves": {}, "drawn": {}, "samples": {}}
-    for table in page.tables:
-        kind = table.name.rpartition("-")[2]
-        if kind == "numbers":
-            found["curves"] |= _curve_table(table, "asr")
-        elif kind == "samples":
-            assert table.headings == ["row", "found by", "with", "on", "class", "at least", "found"]
-            for row, *_, label, least, changes in table.rows:
-                given = {"label": label, "least": least, "changes": changes}
-                found["samples"][row] = {name: v for name, text in given.items() if (v := number(text)) is not None}
-        elif kind == "table":
-            found["scores"] |= _scores(table)
-        elif kind == "finders":
-            found["finders"] = {row[0]: {"samples": Shown(float(row[-1]))} for row in table.rows}
-        else:
-            raise Unread(f"no reader knows the table {table.name!r}")
-    for chart in page.data["charts"].values():
-        found["drawn"] |= _chart(chart, "asr")
-    return found
+def _shown(text: str, scale: float) -> Shown:
+    value = number(text, 1, scale)
+    assert value is not None, text
+    return value
+
+
+def _robust(chart: Mapping[str, Any]) -> dict[str, Figures]:
+    """Read a falling chart: robust accuracy in percent at each k, with its interval."""
+    return {
+        label: {name.replace("asr@", "robust@"): value for name, value in figures.items()}
+        for label, figures in _drawn(chart).items()
+    }

@@ -13,6 +13,7 @@ from sigmazero.store import CellInfo, Facts, Store
 INF = np.inf
 LABELS = np.array([0, 1, 2, 0, 1, 2, 0, 1])
 CLEAN = {"first": [1, 1, 2, 0, 1, 2, 0, 1], "second": [1, 0, 2, 0, 1, 2, 0, -1]}  # predictions; NaN is −1
+CLEAN["M1"] = CLEAN["first"]  # a network of the paper
 A, F, N, X, S, B = (
     int(sz.Outcome[name]) for name in ("ALREADY", "FOUND", "NOT_FOUND", "NON_FINITE", "NO_START", "BEYOND_BUDGET")
 )
@@ -130,7 +131,7 @@ def write_store(
 
 
 def _cell(run: Run, space: sz.Space | None, shape: tuple[int, ...]) -> tuple[CellInfo, Facts]:
-    steps = 100
+    steps = run.parameters.get("steps", 100)
     known: dict[str, Any] = {"model": run.model, "attack": run.attack, "budget": run.budget}
     identity = known | ({} if space is None else {"space": {"text": space.to_toml()}})
     info = CellInfo(

@@ -35,29 +35,6 @@ def test_state_dict_has_exactly_the_published_entries(code):
         assert entries_of(zoo.get(code).build()) == wanted
 
 
-@pytest.mark.parametrize("code", OURS)
-def test_parameter_count_is_the_published_one(code):
-    entry = zoo.get(code)
-    with torch.device("meta"):
-        count = parameters_of(entry.build())
-    assert count == entry.parameters
-    if code in LAYOUT_OF:
-        assert count == int(index()[LAYOUT_OF[code]]["parameters"]) * (3 if code == "C8" else 1)
-
-
-@pytest.mark.parametrize("code", ["M1", "C2", "C3", "C8", "C10", "I5", "I6", "prn18-linf", "resnet20"])
-def test_forward_pass_on_the_processor(code):
-    entry = zoo.get(code)
-    torch.manual_seed(0)
-    model = entry.normalized(entry.build()).eval()
-    x = torch.rand(1, *entry.input_size, requires_grad=True)
-    logits = model(x)
-    assert logits.shape == (1, entry.classes)
-    assert logits.isfinite().all()
-    (gradient,) = torch.autograd.grad(logits[0, 0], x)
-    assert gradient.abs().sum() > 0
-
-
 @pytest.mark.parametrize("network", [WideResNet(10, 1, sub_block1=True), DMWideResNet(10, 1)])
 def test_wide_networks_on_the_processor_at_a_small_width(network):
     assert network.eval()(torch.rand(2, 3, 32, 32)).isfinite().all()

@@ -11,7 +11,7 @@ from torch import nn
 
 import sigmazero as sz
 from sigmazero import data
-from sigmazero.models import MissingExtra, Normalize, UnknownModel, load, zoo
+from sigmazero.models import Normalize, UnknownModel, load, zoo
 from sigmazero.models.architectures import build
 
 CODE = """
@@ -142,26 +142,6 @@ def test_a_pickle_runs_only_where_it_is_trusted(tmp_path):
         load(tmp_path / "other.joblib", trust_code=True)
 
 
-def test_a_pickled_pipeline_and_a_table_fit_each_other(tmp_path):
-    frame_rows = data.load("adult-sample", limit=40)
-    table = frame_rows.table
-    assert table is not None
-    numbers = [column.name for column in table.columns if column.kind == "integer"]
-    model = LogisticRegression(max_iter=500).fit(table.frame[numbers], table.labels)
-    wrapped, rows = sz.models.wrapping.for_data(load(model), frame_rows)
-    assert rows is frame_rows
-    labels = model.predict(table.decode(rows.images)[numbers])
-    assert wrapped(rows.images).argmax(1).tolist() == labels.tolist()
-
-
-@pytest.mark.parametrize(("code", "package"), [("I4", "timm"), ("I8", "timm"), ("I7", "robustbench")])
-def test_models_of_other_packages_without_them(code, package, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, package, None)
-    torch.save({}, tmp_path / "w.pt")
-    with pytest.raises(MissingExtra, match=rf"'{package}'.*pip install 'sigmazero\[{package}\]'"):
-        load(code, weights=tmp_path / "w.pt")
-
-
 def test_bundled_weights(tmp_path, monkeypatch):
     entry = zoo.parse(
         '[demo]\ntitle = "d"\narchitecture = "smallcnn"\ndataset = "mnist"\nthreat_model = "none"\n'
@@ -189,6 +169,22 @@ def test_real_weights_by_name(code, name, count, share, shared_data):
     with torch.no_grad():
         right = load(code, model_dir=shared_data)(rows.images).argmax(1) == rows.labels
     assert right.double().mean() >= share
+
+
+@pytest.mark.shared
+def test_a_real_network_on_real_photographs(shared_data):
+    """ImageNet's rows as they are loaded, and the architecture with published weights; its strides are Keras'."""
+    network = build("resnet50-imagenet")
+    for block in network.modules():
+        if hasattr(block, "conv3"):
+            block.conv1.stride, block.conv2.stride = block.conv2.stride, block.conv1.stride
+    model = load(network, weights=shared_data / "imagenet_resnet50_fp16.pt", normalize="imagenet")
+    rows = data.load("imagenet", rows="0:8", data_dir=shared_data)
+    right = model(rows.images).argmax(1) == rows.labels
+    assert right.sum() >= 6
+    first = right.nonzero()[0]
+    result = sz.get("sigma-zero", steps=2).run(model, rows.images[first], rows.labels[first], unit="pixel")
+    assert result.forwards.tolist() == [4]
 
 
 def library(monkeypatch, name: str, **contents: Any) -> None:

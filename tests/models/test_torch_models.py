@@ -102,26 +102,3 @@ def test_an_exported_program_takes_any_number_of_rows(dynamic, tmp_path):
         assert torch.allclose(grad[0].flatten(), network[1].weight.sum(0), atol=1e-6)
         model.eval().train()  # the program itself would refuse
     assert sz.get("sigma-zero", steps=20).run(made, x.detach(), network(x).argmax(1)).success.any()
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_quantised_layers_give_scores():
-    torch.manual_seed(0)
-    model = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(6, 3)).eval(), {nn.Linear}, torch.qint8)
-    x = torch.rand(4, 6)
-    y = model(x).argmax(1)
-    with pytest.raises(ValueError, match=r"scores, but no gradients; use .*query-swap"):
-        sz.get("sigma-zero", steps=2).run(model, x, y)
-    result = sz.get("query-swap", steps=30).run(model, x, y)
-    assert (model(result.x_adv).argmax(1) != y)[result.success].all()
-
-
-@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
-def test_the_advice_for_16_bits_works(kind):
-    torch.manual_seed(0)
-    net, x = nn.Sequential(nn.Flatten(), nn.Linear(16, 3)).to(kind).eval(), torch.rand(2, 1, 4, 4)
-    y = net(x.to(kind)).argmax(1)
-    with pytest.raises(TypeError, match=r"model\.float\(\)"):
-        sz.get("sigma-zero", steps=3).run(net, x, y)
-    asked = sz.wrap(lambda batch: net(batch.to(kind)).float())
-    assert sz.get("sigma-zero", steps=30).run(asked, x, y).success.any()

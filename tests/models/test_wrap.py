@@ -5,17 +5,15 @@ import sys
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_digits
 from sklearn.ensemble import BaggingClassifier, GradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from torch import nn
 
@@ -128,36 +126,6 @@ def test_predict_is_asked_once_for_each_model_and_process(digits):
             wrapped(images)
     assert asked == [6]
     assert wrapped.asked == 12
-
-
-def test_a_fitted_pipeline_on_a_table():
-    """Columns, categories, booleans, dates and missing values as they are; a success is one for the pipeline."""
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {
-            "age": rng.integers(18, 80, 60),
-            "job": rng.choice(["clerk", "nurse", "cook"], 60),
-            "rate": rng.random(60).round(2),
-            "member": rng.random(60) < 0.5,
-            "loan": rng.choice(["yes", "no"], 60),
-        }
-    )
-    inputs = frame.drop(columns="loan")
-    steps = ColumnTransformer([("words", OneHotEncoder(), ["job"])], remainder="passthrough")
-    pipeline = make_pipeline(steps, RandomForestClassifier(9, random_state=0)).fit(
-        inputs[["rate", *inputs.columns.drop("rate")]], frame["loan"]
-    )
-    table = sz.data.Table.from_frame(frame, "loan", classes=["no", "yes"])
-    rows, model = table.rows(), sz.wrap(pipeline, table=table)
-    assert model.classes == ("no", "yes")
-    y = torch.from_numpy((pipeline.predict(inputs[pipeline.feature_names_in_]) == "yes").astype(int))
-    assert torch.equal(model(rows.images).argmax(1), y)
-    result = sz.get("query-swap", steps=60).run(model, rows.images, y, space=rows.space)
-    after = pipeline.predict(table.decode(result.x_adv)[pipeline.feature_names_in_]) == "yes"
-    assert result.success.any()
-    assert (torch.from_numpy(after.astype(int)) != y).eq(result.success).all()
-    with pytest.raises(ValueError, match=r"table=table"):
-        sz.wrap(pipeline)(rows.images)
 
 
 def test_answers_that_cannot_be_told_show_the_fix():

@@ -1,7 +1,6 @@
 import pytest
 
 from sigmazero.models import zoo
-from sigmazero.models.zoo import WeightFile
 
 MINIMAL = """
 [X1]
@@ -47,12 +46,6 @@ def test_names_are_found_whatever_their_case(name, code):
     assert zoo.get(name).code == code
 
 
-def test_a_bundled_entry_needs_no_weights():
-    text = MINIMAL.replace('weights = [{ file = "x1.pt" }]', 'bundled = "demo.pt"')
-    entry = zoo.parse(text)["X1"]
-    assert (entry.bundled, entry.weights) == ("demo.pt", ())
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -88,9 +81,3 @@ def test_wrong_tables_are_refused(change, message):
 def test_wrong_values_are_refused(old, new, message):
     with pytest.raises(ValueError, match=message):
         zoo.parse(MINIMAL.replace(old, new))
-
-
-def test_entries_are_frozen():
-    with pytest.raises(AttributeError):
-        zoo.get("M1").title = "another"
-    assert WeightFile("a/b.pt").into == ""

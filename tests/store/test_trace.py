@@ -1,5 +1,4 @@
 import dataclasses
-import sqlite3
 
 import numpy as np
 import pytest
@@ -171,27 +170,6 @@ def test_a_plane_has_its_landscape(tmp_path):
         logits = network(torch.tensor([[across, down]]) / (SIDE - 1))[0]
         assert trace.landscape[down, across] == pytest.approx(float(logits[0] - logits[1]), abs=1e-5)
     assert (trace.landscape < 0).any()
-
-
-def test_traces_are_small(tmp_path):
-    text = """
-    [data.digits]
-    source = "mnist-5k-heldout"
-    rows = [700]
-    [attacks.sigma-zero]
-    steps = 300
-    trace = true
-    [[grid]]
-    models = ["demo"]
-    data = ["digits"]
-    """
-    run(text, tmp_path / "a.db")
-    ((trace, _),) = traces(tmp_path / "a.db")
-    assert len(trace) == 302
-    with sqlite3.connect(tmp_path / "a.db") as base:
-        size = base.execute("SELECT length(npz) FROM traces").fetchone()[0]
-    base.close()
-    assert size < 302 * 784 * 4 / 10  # a tenth of the points as they are
 
 
 def test_plans_and_data_by_code(tmp_path):

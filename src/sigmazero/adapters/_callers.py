@@ -1,23 +1,133 @@
-"""How the attacks of each library are called, and which of them somebody means.
-
-Every caller is handed a model, inputs in [0, 1] and labels, and returns inputs; the rest is its library's convention.
-"""
+"""How attacks of other libraries are called. Each gets a model, inputs in [0, 1] and labels, and returns inputs."""
 
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sigmazero.adapters._caller import Caller, as_tensor
 from sigmazero.adapters._peers import PEERS
 from sigmazero.core.inputs import hint
 
+REQUIRED = inspect.Parameter.empty
+STEPS = ("steps", "num_steps", "max_iter", "max_iterations", "n_iter")  # names of the number of steps
 # Attacks of ART without a switch for targets whose labels are always classes to reach.
 REACHING = ("SaliencyMapMethod", "LowProFool", "DecisionTreeAttack", "TargetedUniversalPerturbation")
+
+
+@dataclass(frozen=True)
+class Caller:
+    """An attack and how it is called; `thing` is a class, a function or an attack object.
+
+    peer  its library, "" for a function of your own
+    """
+
+    thing: Any
+    peer: str = ""
+    method: str = ""
+
+    @property
+    def title(self) -> str:
+        """Return the name that reports use unless the user gives one."""
+        return f"{self.peer}:{self.method}" if self.peer else self.method
+
+    @property
+    def release(self) -> str:
+        """Return the version of its library."""
+        return PEERS[self.peer].version if self.peer else ""
+
+    @property
+    def kind(self) -> Any:
+        """Return its class, or the function itself."""
+        return type(self.thing) if self.made else self.thing
+
+    @property
+    def made(self) -> bool:
+        """Tell whether it is an attack object of a library, which has its options already."""
+        plain = isinstance(self.thing, type | functools.partial) or inspect.isroutine(self.thing)
+        return bool(self.peer) and not plain
+
+    @functools.cached_property
+    def accepts(self) -> dict[str, Any]:
+        """Return the options that it takes, with their defaults; an attack object takes none any more."""
+        if self.made:
+            return {}
+        found = inspect.signature(self.thing).parameters.values()
+        return {p.name: p.default for p in found if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+
+    @property
+    def extra(self) -> tuple[str, ...]:
+        """Return further options, which its call takes."""
+        return ()
+
+    @property
+    def _steps(self) -> str | None:
+        """Return its name for the number of steps, where that is a number."""
+        return next((name for name in STEPS if type(self.accepts.get(name)) is int or self._requires(name)), None)
+
+    def _requires(self, name: str) -> bool:
+        return self.accepts.get(name) is REQUIRED
+
+    def steps_of(self, options: dict[str, Any]) -> int:
+        """Take the number of steps out of the options, or return its default; 1 where it has none."""
+        if self.made:
+            steps = getattr(self.thing, "steps", getattr(self.thing, "max_iter", 1))
+            return steps if type(steps) is int and steps >= 1 else 1
+        if self._steps is None:
+            return 1
+        value = options.pop(self._steps, 1 if self._requires(self._steps) else self.accepts[self._steps])
+        if type(value) is not int or value < 1:
+            raise ValueError(f"{self.title}: {self._steps}={value!r} must be a whole number, 1 or more")
+        return value
+
+    def with_steps(self, options: dict[str, Any], steps: int) -> dict[str, Any]:
+        """Return the options with the number of steps among them."""
+        return options if self._steps is None else {**options, self._steps: steps}
+
+    def check_options(self, options: dict[str, Any]) -> None:
+        """Refuse options that it does not take."""
+        if self.made:
+            if options:
+                raise TypeError(f"{self.title} was made already; give {', '.join(options)} when you make it")
+            return
+        if any(p.kind is p.VAR_KEYWORD for p in inspect.signature(self.thing).parameters.values()):
+            return
+        known = [*self.accepts, *self.extra]
+        for name in options:
+            if name not in known:
+                raise TypeError(f"{self.title} has no option {name!r}; {hint(name, known)}")
+
+    def check_goal(self, name: str, targeted: bool) -> None:
+        """Refuse a goal that it does not have."""
+        if targeted and "targeted" not in self.accepts:
+            raise ValueError(f"{name} has no targeted form: the function takes no argument 'targeted'")
+
+    def call(self, model: nn.Module, x: Tensor, y: Tensor, targeted: bool, options: dict[str, Any]) -> Any:
+        """Run it; `y` are the labels, or the classes to reach."""
+        goal = {"targeted": targeted} if "targeted" in self.accepts else {}
+        return self.thing(model, x, y, **goal, **options)
+
+    def points(self, model: nn.Module, x: Tensor, y: Tensor, targeted: bool, options: dict[str, Any]) -> Tensor:
+        """Run it, and return its inputs as a tensor."""
+        found = self.call(model, x, y, targeted, options)
+        found = getattr(found, "raw", found)
+        if isinstance(found, np.ndarray):
+            return torch.from_numpy(found)
+        if not isinstance(found, Tensor):
+            raise TypeError(f"{self.title} returned a {type(found).__name__}, not inputs; wrap it in a function")
+        return found
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of an attack object, as far as its attributes show them, for a store to know it by."""
+        names = getattr(self.kind, "attack_params", None) or sorted(vars(self.thing))
+        found = {name.strip("_"): getattr(self.thing, name, None) for name in names}
+        skipped = ("model", "device", "attacks", "estimator", "classifier", "summary_writer")
+        return {name: value for name, value in found.items() if name not in skipped}
 
 
 class FoolboxCaller(Caller):
@@ -25,31 +135,31 @@ class FoolboxCaller(Caller):
 
     @property
     def extra(self) -> tuple[str, ...]:
-        """The size of a perturbation is given with the call."""
+        """Return the size of a perturbation, which is given with the call."""
         return ("epsilons",)
 
-    def check(self, name: str, targeted: bool) -> None:
-        """Whether there is a targeted form, only the attack itself knows."""
+    def check_goal(self, name: str, targeted: bool) -> None:
+        """Leave it to the attack, which alone knows whether it has a targeted form."""
 
-    def call(self, model: nn.Module, x: Tensor, y: Tensor, targeted: bool, options: dict[str, Any]) -> Tensor:
-        """The clipped points of the last epsilon; without epsilons those of smallest size."""
+    def call(self, model: nn.Module, x: Tensor, y: Tensor, targeted: bool, options: dict[str, Any]) -> Any:
+        """Return the clipped points of the last epsilon; without epsilons those of smallest size."""
         foolbox = PEERS["foolbox"].load()
         epsilons = options.pop("epsilons", None)
         attack = self.thing if self.made else self.thing(**options)
         criterion = foolbox.criteria.TargetedMisclassification(y) if targeted else foolbox.criteria.Misclassification(y)
         wrapped = foolbox.PyTorchModel(model, bounds=(0, 1), device=x.device)
         _, clipped, _ = attack(wrapped, x, criterion, epsilons=epsilons)
-        return as_tensor(clipped[-1] if isinstance(clipped, list) else clipped, self.title)
+        return clipped[-1] if isinstance(clipped, list) else clipped
 
 
 class TorchattacksCaller(Caller):
     """torchattacks: an object that knows its model, and modes for targets."""
 
-    def check(self, name: str, targeted: bool) -> None:
-        """Whether there is a targeted form, only the attack itself knows."""
+    def check_goal(self, name: str, targeted: bool) -> None:
+        """Leave it to the attack, which alone knows whether it has a targeted form."""
 
-    def call(self, model: nn.Module, x: Tensor, y: Tensor, targeted: bool, options: dict[str, Any]) -> Tensor:
-        """Inputs are in [0, 1] here, whatever the model takes: it needs no normalisation of its own."""
+    def call(self, model: nn.Module, x: Tensor, y: Tensor, targeted: bool, options: dict[str, Any]) -> Any:
+        """Attack in [0, 1], without the normalisation that an attack object may have."""
         if self.made:
             attack = object.__new__(type(self.thing))
             attack.__dict__.update(self.thing.__dict__)
@@ -59,20 +169,19 @@ class TorchattacksCaller(Caller):
             attack = self.thing(model, **options)
         if targeted:
             attack.set_mode_targeted_by_label(quiet=True)
-        return as_tensor(attack(x, y), self.title)
+        return attack(x, y)
 
 
 class ArtCaller(Caller):
     """ART: an attack on a classifier object; arrays in, arrays out."""
 
-    def check(self, name: str, targeted: bool) -> None:
-        """An attack has a switch for targets, or takes labels for them, or would take targets for true classes."""
-        kind = type(self.thing) if self.made else self.thing
-        if targeted and "targeted" not in kind.attack_params and self.method not in REACHING:
+    def check_goal(self, name: str, targeted: bool) -> None:
+        """Refuse targets where they would be taken for true classes: without a switch, in most attacks."""
+        if targeted and "targeted" not in self.kind.attack_params and self.method not in REACHING:
             raise ValueError(f"{name} has no targeted form: it takes no argument 'targeted'")
 
-    def call(self, model: nn.Module, x: Tensor, y: Tensor, targeted: bool, options: dict[str, Any]) -> Tensor:
-        """The classifier must know the number of classes, for which the model is asked once."""
+    def call(self, model: nn.Module, x: Tensor, y: Tensor, targeted: bool, options: dict[str, Any]) -> Any:
+        """Make a classifier, which must know the number of classes (one query), and attack it."""
         estimators = PEERS["art"].load("estimators.classification")
         with torch.no_grad():
             classes = model(x).shape[1]
@@ -84,34 +193,30 @@ class ArtCaller(Caller):
             clip_values=(0.0, 1.0),
             device_type="gpu" if x.is_cuda else "cpu",
         )
-        kind = type(self.thing) if self.made else self.thing
         if self.made:
             options = {n: getattr(self.thing, n) for n in self.thing.attack_params if hasattr(self.thing, n)}
         for quiet in ("verbose", "summary_writer"):
-            if quiet in inspect.signature(kind).parameters:
+            if quiet in inspect.signature(self.kind).parameters:
                 options.setdefault(quiet, False)
-        if "targeted" in kind.attack_params:
+        if "targeted" in self.kind.attack_params:
             options["targeted"] = targeted
-        attack = kind(classifier, **options)
-        # Without a switch for it, labels are classes to reach: it has a goal of its own if none is named.
-        given = {"y": y.cpu().numpy()} if targeted or "targeted" in kind.attack_params else {}
-        return as_tensor(attack.generate(x=x.cpu().numpy(), **given), self.title)
+        attack = self.kind(classifier, **options)
+        # Without a switch, labels are classes to reach: it has a goal of its own if none is given.
+        given = {"y": y.cpu().numpy()} if targeted or "targeted" in self.kind.attack_params else {}
+        return attack.generate(x=x.cpu().numpy(), **given)
 
 
-class AdvLibCaller(Caller):
-    """adv-lib: a function."""
-
-
+# The class that calls a library's attacks, and the module where they are.
 CALLERS: dict[str, tuple[type[Caller], str]] = {
     "foolbox": (FoolboxCaller, "attacks"),
     "torchattacks": (TorchattacksCaller, ""),
     "art": (ArtCaller, "attacks.evasion"),
-    "adv-lib": (AdvLibCaller, "attacks"),
+    "adv-lib": (Caller, "attacks"),
 }
 
 
 def is_foreign(name: str) -> bool:
-    """Whether a name is that of an attack in another library.
+    """Tell whether a name is that of an attack in another library.
 
     >>> is_foreign("foolbox:L0FMNAttack"), is_foreign("sigma-zero"), is_foreign("net.py:build")
     (True, False, False)
@@ -120,13 +225,14 @@ def is_foreign(name: str) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def named(peer: str, method: str) -> Caller:
-    """An attack of a library by name."""
+def find(peer: str, method: str) -> Caller:
+    """Return the attack of a library with this name."""
     if peer not in CALLERS:
         raise ValueError(f"there is no bridge to {peer!r}; {hint(peer, CALLERS)}")
     kind, part = CALLERS[peer]
     module = PEERS[peer].load(part)
-    known = _attacks(vars(module), peer)
+    wanted: Callable[[Any], bool] = inspect.isfunction if peer == "adv-lib" else inspect.isclass
+    known = {name: thing for name, thing in vars(module).items() if wanted(thing) and not name.startswith("_")}
     if method not in known:
         near = difflib.get_close_matches(method, known, n=1)
         advice = f"did you mean {near[0]!r}?" if near else f"see dir({module.__name__})"
@@ -134,41 +240,47 @@ def named(peer: str, method: str) -> Caller:
     return kind(known[method], peer, method)
 
 
-def _attacks(found: Mapping[str, Any], peer: str) -> dict[str, Any]:
-    """The attacks among the names of a module: classes, or in adv-lib functions."""
-    wanted: Callable[[Any], bool] = inspect.isfunction if peer == "adv-lib" else inspect.isclass
-    return {name: thing for name, thing in found.items() if wanted(thing) and not name.startswith("_")}
-
-
-def recognised(attack: Any, options: dict[str, Any]) -> tuple[Caller, dict[str, Any]]:
-    """Whatever a user hands in, as something that can be called, and what it is told.
-
-    A functools.partial is taken apart: what it holds are options.
-    """
+def recognise(attack: Any, options: dict[str, Any]) -> tuple[Caller, dict[str, Any]]:
+    """Return the caller of an attack that a user gave, and its options, those in a functools.partial included."""
     if isinstance(attack, functools.partial) and not attack.args:
-        return recognised(attack.func, {**attack.keywords, **options})
+        return recognise(attack.func, {**attack.keywords, **options})
     if isinstance(attack, str):
         if not is_foreign(attack):
             raise ValueError(f"{attack!r} is no attack of another library; write library:name, {hint(attack, CALLERS)}")
-        caller = named(*attack.split(":", 1))
+        caller = find(*attack.split(":", 1))
     else:
-        caller = _called(attack)
-    caller.checked(options)
+        caller = _by_type(attack)
+    caller.check_options(options)
     return caller, dict(options)
 
 
-def _called(attack: Any) -> Caller:
-    """An attack object, a class or a function, by the library it comes from."""
-    modules = {name: PEERS[name].module for name in CALLERS}
+def _by_type(attack: Any) -> Caller:
+    """Return the caller of an attack object, a class or a function, by the library that it comes from."""
     kind = attack if isinstance(attack, type) or inspect.isfunction(attack) else type(attack)
-    homes = [base.__module__ for base in getattr(kind, "__mro__", (kind,))]
-    for peer, module in modules.items():
-        if any(home.partition(".")[0] == module for home in homes):
-            PEERS[peer].check()
-            return CALLERS[peer][0](attack, peer, kind.__name__)
+    homes = {base.__module__.partition(".")[0] for base in getattr(kind, "__mro__", (kind,))}
+    for peer, (caller, _) in CALLERS.items():
+        if PEERS[peer].module in homes:
+            return caller(attack, peer, kind.__name__)
     if not callable(attack):
         raise TypeError(
             f"a {type(attack).__name__} is no attack; give a function (model, inputs, labels) -> inputs, an attack of "
             f"{', '.join(CALLERS)}, or its name, such as 'foolbox:L0FMNAttack'"
         )
     return Caller(attack, "", getattr(attack, "__name__", type(attack).__name__))
+
+
+def plain(value: Any) -> Any:
+    """Return a setting as a store can hold it: a number, a text, or a text that describes it.
+
+    >>> plain({"norm": np.float64(0), "names": ["a"]})
+    (('names', ('a',)), ('norm', 0.0))
+    """
+    if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, np.generic)):
+        return value
+    if isinstance(value, list | tuple):
+        return tuple(plain(each) for each in value)
+    if isinstance(value, dict):
+        return tuple(sorted((str(key), plain(each)) for key, each in value.items()))
+    if isinstance(value, np.generic | np.ndarray | Tensor):
+        return plain(value.tolist())
+    return f"{type(value).__module__}.{type(value).__qualname__} {vars(value) if hasattr(value, '__dict__') else ''}"

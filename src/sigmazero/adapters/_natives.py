@@ -1,7 +1,7 @@
-"""Our attacks under another library's roof: names, options and models, whatever the library."""
+"""Our attacks as those of other libraries: names, options and models, the same for every bridge."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,19 +18,19 @@ from sigmazero.core.result import Result
 RUN = tuple(name for name in inspect.signature(Attack.run).parameters if name not in ("self", "model", "x", "y"))
 
 
-class Told(NamedTuple):
-    """An attack of ours, and what its `run` is told besides model, inputs and labels."""
+class Configured(NamedTuple):
+    """An attack of ours with the options of its `run`."""
 
     attack: Attack
     how: dict[str, Any]
 
     def run(self, model: Any, x: Tensor, y: Tensor, **more: Any) -> Result:
-        """Attack; `more` is for this call alone. A model inside a wrapper is asked itself: of both there is no copy."""
-        plain = {"hardware": Hardware(prepare="none")} if isinstance(model, Inside) else {}
-        return self.attack.run(model, x, y, **{**plain, **self.how, **more})
+        """Attack; `more` is for this call alone. A model inside a wrapper is asked itself, as it cannot be copied."""
+        uncopied = {"hardware": Hardware(prepare="none")} if isinstance(model, Inside) else {}
+        return self.attack.run(model, x, y, **{**uncopied, **self.how, **more})
 
     def inputs(self, model: Any, x: Tensor, y: Tensor, **more: Any) -> Tensor:
-        """Attack, and return adversarial inputs within the budget, the clean one where there is none.
+        """Attack, and return adversarial inputs within the budget; the clean one where there is none.
 
         Other libraries judge what they get by the model's answer alone, and do not count the changes.
         """
@@ -38,23 +38,23 @@ class Told(NamedTuple):
         return torch.where(per_row(result.success, x), result.x_adv, x.detach())
 
 
-def told(attack: str | Attack, options: Mapping[str, Any]) -> Told:
-    """An attack by name, or one that was made already, with options for itself and for its `run`.
+def configure(attack: str | Attack, options: Mapping[str, Any]) -> Configured:
+    """Return an attack, by name or made already, with options for itself and for its `run`.
 
-    >>> told("sigma-zero", {"steps": 7, "unit": "pixel"}).how
+    >>> configure("sigma-zero", {"steps": 7, "unit": "pixel"}).how
     {'unit': 'pixel'}
     """
     how = {name: value for name, value in options.items() if name in RUN}
     own = {name: value for name, value in options.items() if name not in RUN}
     if isinstance(attack, str):
-        return Told(get(attack, **own), how)
+        return Configured(get(attack, **own), how)
     for unknown in sorted(own.keys() - attack.parameters().keys()):
         raise no_parameter(type(attack), attack.name, unknown, RUN)
-    return Told(replace(attack, **own), how)
+    return Configured(replace(attack, **own), how)
 
 
 def class_name(name: str) -> str:
-    """What the class of an attack is called.
+    """Return the name of an attack's class.
 
     >>> class_name("sigma-zero"), class_name("pgd-l0-paper")
     ('SigmaZero', 'PgdL0Paper')
@@ -63,7 +63,7 @@ def class_name(name: str) -> str:
 
 
 def function_name(name: str) -> str:
-    """What the function of an attack is called.
+    """Return the name of an attack's function.
 
     >>> function_name("sigma-zero-star")
     'sigma_zero_star'
@@ -72,34 +72,43 @@ def function_name(name: str) -> str:
 
 
 class Natives:
-    """What a bridge offers: one thing of its kind for every attack of the registry, those registered later included."""
+    """The names of a bridge's module: one for every attack of the registry, those registered later included.
 
-    def __init__(self, module: str, make: Callable[[Attack], Any], word: Callable[[str], str] = class_name) -> None:
-        self.module, self.make, self.word = module, make, word
+    A module uses it as its `__getattr__`, and its `names` as `__dir__`.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        make: Callable[[Attack], Any],
+        others: Sequence[str],
+        word: Callable[[str], str] = class_name,
+    ) -> None:
+        self.module, self.make, self.others, self.word = module, make, others, word
         self._made: dict[str, Any] = {}
 
     def __call__(self, name: str) -> Any:
-        """The thing of a name; for a module's `__getattr__`."""
+        """Return the attack with this name."""
         if name not in self._made:
             attack = next((each for each in list(ATTACKS.values()) if name in self._words(each)), None)
             if attack is None:
-                known = ", ".join(self.names())
+                known = ", ".join(map(self.word, ATTACKS))
                 raise AttributeError(f"module {self.module!r} has no attribute {name!r}; its attacks are: {known}")
             self._made[name] = self.make(attack)
         return self._made[name]
 
     def _words(self, attack: Attack) -> tuple[str, ...]:
-        """Return what an attack is called here: by its name, and where that is a class, as at the top level too."""
+        """Return the names of an attack here: its own, and where that is a class, the one at the top level too."""
         own = self.word is class_name and getattr(type(attack), "name", None) == attack.name
         return (self.word(attack.name), type(attack).__name__) if own else (self.word(attack.name),)
 
     def names(self) -> list[str]:
-        """All names."""
-        return [self.word(name) for name in ATTACKS]
+        """List all names of the module."""
+        return [*map(self.word, ATTACKS), *self.others]
 
 
 def native(bases: tuple[type, ...], attack: Attack, module: str) -> type:
-    """The class of one attack: what a bridge says of all of them, on a base class of the library's."""
+    """Return the class of one attack: the bridge's class for all of them, on a base class of the library."""
     doc = f"{attack.name} as {inspect.getdoc(bases[0])}\n\nOptions, besides those of `Attack.run`: {_options(attack)}."
     return type(class_name(attack.name), bases, {"sigmazero": attack, "__doc__": doc, "__module__": module})
 
@@ -109,7 +118,7 @@ def _options(attack: Attack) -> str:
 
 
 class Inside(nn.Module):
-    """A model that another library has wrapped, as a module: its answers are the wrapper's, its modes the module's."""
+    """A model that another library has wrapped: its answers are the wrapper's, its modes those of the module inside."""
 
     def __init__(self, module: nn.Module, answer: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -121,13 +130,13 @@ class Inside(nn.Module):
 
 
 def labels_of(y: Any, device: torch.device) -> Tensor:
-    """Class indices, from indices or from one row of scores per class."""
+    """Return class numbers, from numbers or from rows with one score per class."""
     values = torch.as_tensor(y, device=device)
     return values.argmax(1) if values.ndim == 2 and values.shape[1] > 1 else values.reshape(-1).long()
 
 
 def simple(function: Callable[..., Any], attack: Attack, module: str) -> Callable[..., Any]:
-    """A function of one attack, made from a bridge's own, with a name and a docstring."""
+    """Return the function of one attack, made from a bridge's `run`, with a name and a docstring."""
     made = partial(function, attack.name)
     made.__name__ = made.__qualname__ = function_name(attack.name)  # type: ignore[attr-defined]
     made.__doc__ = f"{attack.name}: {inspect.getdoc(function)}\n\nIts options: {_options(attack)}."

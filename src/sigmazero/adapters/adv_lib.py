@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import Tensor
 
-from sigmazero.adapters._natives import Natives, function_name, simple, told
+from sigmazero.adapters._natives import Natives, configure, function_name, simple
 from sigmazero.attacks import get
 from sigmazero.attacks.functions import named
 from sigmazero.core.attack import Attack
@@ -39,12 +39,8 @@ def run(
     made = get(attack) if isinstance(attack, str) else attack
     options = named(made, function_name(made.name), (), (), options)
     goal = targets if targeted and targets is not None else labels
-    return told(made, options).inputs(model, inputs, goal, targeted=targeted)
+    return configure(made, options).inputs(model, inputs, goal, targeted=targeted)
 
 
-_natives = Natives(__name__, lambda attack: simple(run, attack, __name__), function_name)
-__getattr__ = _natives
-
-
-def __dir__() -> list[str]:
-    return [*_natives.names(), *__all__]
+__getattr__ = Natives(__name__, lambda attack: simple(run, attack, __name__), __all__, function_name)
+__dir__ = __getattr__.names

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sigmazero.adapters._natives import Inside, Natives, labels_of, native, told
+from sigmazero.adapters._natives import Inside, Natives, configure, labels_of, native
 from sigmazero.adapters._peers import PEERS
 from sigmazero.core.attack import Attack
 
@@ -29,15 +29,15 @@ class ArtAttack:
 
     def __init__(self, classifier: Any, targeted: bool = False, batch_size: int | None = None, **options: Any) -> None:
         super().__init__(estimator=classifier)  # type: ignore[call-arg]
-        self.told = told(self.sigmazero, options)
+        self.configured = configure(self.sigmazero, options)
         self.targeted, self.batch_size = targeted, batch_size
-        for name, value in self.told.attack.parameters().items():
+        for name, value in self.configured.attack.parameters().items():
             setattr(self, name, value)
 
     def set_params(self, **kwargs: Any) -> None:
         """Change some parameters."""
         own = {name: value for name, value in kwargs.items() if name not in COMMON}
-        self.told = told(self.told.attack, {**self.told.how, **own})
+        self.configured = configure(self.configured.attack, {**self.configured.how, **own})
         super().set_params(**kwargs)  # type: ignore[misc]
 
     def generate(self, x: Any, y: Any = None, mask: Any = None, **_: Any) -> Any:
@@ -51,7 +51,7 @@ class ArtAttack:
         how: dict[str, Any] = {"bounds": _bounds(self.estimator, inputs)}
         if mask is not None:
             how["mask"] = torch.as_tensor(np.asarray(mask) != 0, device=device)
-        found = self.told.inputs(model, inputs, labels, targeted=self.targeted, batch_size=self.batch_size, **how)
+        found = self.configured.inputs(model, inputs, labels, targeted=self.targeted, batch_size=self.batch_size, **how)
         return found.cpu().numpy()
 
 
@@ -106,12 +106,8 @@ def _native(attack: Attack) -> Any:
 
 def wrap(attack: str | Attack, classifier: Any, **options: Any) -> Any:
     """Any attack of ours, by name or with parameters of its own, as one of ART's."""
-    return _native(told(attack, {}).attack)(classifier, **options)
+    return _native(configure(attack, {}).attack)(classifier, **options)
 
 
-_natives = Natives(__name__, _native)
-__getattr__ = _natives
-
-
-def __dir__() -> list[str]:
-    return [*_natives.names(), *__all__]
+__getattr__ = Natives(__name__, _native, __all__)
+__dir__ = __getattr__.names

@@ -1,30 +1,35 @@
 """Our attacks in AttackBench: `attackbench.run_attack(model, loader, sigma_zero, "l0")`.
 
-AttackBench wraps the model, counts what passes and ends a sample's queries at a limit, 2000 by default. After that it
-gives made-up answers. Our attacks ask about the clean input before and check what they found after; without queries
-kept back for that, a search that uses up the limit has its finds refuted by made-up answers. So the attacks here read
-the limit from the model they are given and spend at most so much, checks included:
+AttackBench wraps the model, counts its queries, and gives made-up answers beyond a limit, 2000 for each sample by
+default. Every attack here reads the limit from the model and stays within it, the clean check and the verification
+included:
 
-    an attack with a limit of its own (sigma-swap, swap-search)     queries = the limit
-    one that asks forwards and backwards once a step                steps = (limit − 3) / 2, if it has more
+    attacks with a limit of their own (sigma-swap, query-swap)      queries = the limit
+    one forward and one backward pass a step (sigma-zero, fmn)      steps = (limit − 3) / 2, if it has more
+    all others                                                      are stopped shortly before the limit
 
-Others keep the number of steps that they are told. AttackBench tells whose query it is by the nearest input: to have
-its counts per sample agree with ours, use a loader with batches of one. AttackBench itself is not imported here.
+AttackBench finds the sample of a query by the nearest input. Its counts per sample equal ours in batches of one. Its
+package is not imported here.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
-from sigmazero.adapters._natives import Natives, Told, function_name, simple, told
+from sigmazero.adapters._natives import Configured, Natives, configure, function_name, simple
+from sigmazero.adapters.foreign import foreign
 from sigmazero.core.attack import Attack
 from sigmazero.core.hardware import Hardware
 from sigmazero.core.oracle import Model
 
 __all__ = ["run"]
 
-CHECKS = 3  # the clean input, and at most two finds
-PAIRS = ("SigmaZero", "FMN", "PDPGD")  # classes of attacks whose every step is one forward and one backward pass
+CHECKS = 3  # queries for the clean input and for at most two points that were found
+STOPPED_CHECKS = 6  # the same where an attack is stopped: what it returns is asked about and checked as well
+PAIRS = ("SigmaZero", "FMN", "PDPGD")  # every step of these is one forward and one backward pass
+UNCOPIED = Hardware(prepare="none")  # a copy of the model would not be counted
+INSIDE = ("unit", "mask", "seed", "budget")  # options that an attack needs where it is stopped, too
 
 
 def run(
@@ -37,38 +42,40 @@ def run(
     threat_model: str = "l0",
     **options: Any,
 ) -> Tensor:
-    """Adversarial inputs, within the limit of queries that AttackBench's model has."""
-    norms = {str(threat_model), str(options.pop("norm", "l0"))}  # it may say it by either name
+    """Return adversarial inputs, found within the limit of queries of AttackBench's model."""
+    norms = {str(threat_model), str(options.pop("norm", "l0"))}  # AttackBench uses either name
     if norms != {"l0"}:
         raise ValueError(f"threat_model={max(norms)!r}: these attacks keep the number of changes small, 'l0'")
     goal = targets if targeted and targets is not None else labels
-    # A copy made for speed would pass by what counts the queries.
-    options.setdefault("hardware", Hardware(prepare="none"))
-    return within(told(attack, options), limit_of(model)).inputs(model, inputs, goal, targeted=targeted)
-
-
-def limit_of(model: Model) -> int | None:
-    """The most forwards and backwards that AttackBench allows a sample; None for any number, or another model."""
+    configured = configure(attack, {"hardware": UNCOPIED, **options})
     limit = getattr(model, "num_max_propagations", None)
-    return None if limit is None else int(limit)
+    if limit is not None:
+        configured = within(configured, int(limit))
+    return configured.inputs(model, inputs, goal, targeted=targeted)
 
 
-def within(asked: Told, limit: int | None) -> Told:
-    """The same attack, asking no more than a limit.
+def within(configured: Configured, limit: int) -> Configured:
+    """Return an attack that makes at most `limit` queries, forwards and backwards, for each sample.
 
-    >>> within(told("sigma-zero", {}), 2000).attack.steps, within(told("sigma-swap", {}), 2000).attack.limit
-    (998, 2000)
+    >>> [within(configure(name, {}), 2000).attack for name in ("sigma-zero", "sigma-swap")][0].steps
+    998
     """
-    attack = asked.attack
-    if limit is None:
-        return asked
+    attack = configured.attack
     if "queries" in attack.parameters():
         least = limit if attack.limit is None else min(limit, attack.limit)
-        return Told(told(attack, {"queries": least}).attack, asked.how)
+        return configured._replace(attack=configure(attack, {"queries": least}).attack)
+    most = max(1, limit - STOPPED_CHECKS)
     if type(attack).__name__ in PAIRS:
-        steps = min(attack.steps, max(1, (limit - CHECKS) // 2))
-        return Told(told(attack, {"steps": steps}).attack, asked.how)
-    return asked
+        return configured._replace(attack=replace(attack, steps=max(1, min(attack.steps, (limit - CHECKS) // 2))))
+    if attack.iterations > attack.steps:  # several rounds of all steps: let them all begin
+        queries = attack.iterations * (2 if attack.needs == "gradients" else 1)
+        attack = replace(attack, steps=max(1, min(attack.steps, attack.steps * most // queries)))
+    inside = {name: value for name, value in configured.how.items() if name in INSIDE}
+
+    def stopped(model: Any, x: Tensor, y: Tensor, targeted: bool) -> Tensor:
+        return attack.run(model, x, y, targeted=targeted, hardware=UNCOPIED, **inside).x_adv
+
+    return configured._replace(attack=foreign(stopped, name=attack.name, max_queries=most))
 
 
 def _made(attack: Attack) -> Any:
@@ -77,9 +84,5 @@ def _made(attack: Attack) -> Any:
     return made
 
 
-_natives = Natives(__name__, _made, function_name)
-__getattr__ = _natives
-
-
-def __dir__() -> list[str]:
-    return [*_natives.names(), *__all__]
+__getattr__ = Natives(__name__, _made, __all__, function_name)
+__dir__ = __getattr__.names

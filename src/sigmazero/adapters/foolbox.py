@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sigmazero.adapters._natives import Natives, Told, native, told
+from sigmazero.adapters._natives import Configured, Natives, configure, native
 from sigmazero.adapters._peers import PEERS
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import count_features, count_pixels
@@ -57,15 +57,15 @@ class FoolboxAttack:
     sigmazero: Attack
 
     def __init__(self, **options: Any) -> None:
-        self.told: Told = told(self.sigmazero, options)
+        self.configured: Configured = configure(self.sigmazero, options)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.told.attack})"
+        return f"{type(self).__name__}({self.configured.attack})"
 
     @property
     def distance(self) -> ChangeCount:
         """Their number, in the unit that is asked for."""
-        return ChangeCount(self.told.how.get("unit", "feature"))
+        return ChangeCount(self.configured.how.get("unit", "feature"))
 
     def _run(self, model: Any, inputs: Any, criterion: Any, budget: float | None) -> Any:
         tensors = _base().ep
@@ -75,9 +75,9 @@ class FoolboxAttack:
         bounds = (float(model.bounds.lower), float(model.bounds.upper))
         asked: dict[str, Any] = {"targeted": targeted, "bounds": bounds, **how}
         if self.sigmazero.kind == "budget":
-            return restore(tensors.astensor(self.told.inputs(model, x.raw, y, **asked)))
+            return restore(tensors.astensor(self.configured.inputs(model, x.raw, y, **asked)))
         # At each epsilon foolbox itself counts the changes of what a minimisation attack returns.
-        return restore(tensors.astensor(self.told.run(model, x.raw, y, **asked).x_adv))
+        return restore(tensors.astensor(self.configured.run(model, x.raw, y, **asked).x_adv))
 
 
 class Minimization(FoolboxAttack):
@@ -117,12 +117,8 @@ def _native(attack: Attack) -> Any:
 
 def wrap(attack: str | Attack, **options: Any) -> Any:
     """Any attack of ours, by name or with parameters of its own, as one of foolbox's."""
-    return _native(told(attack, {}).attack)(**options)
+    return _native(configure(attack, {}).attack)(**options)
 
 
-_natives = Natives(__name__, _native)
-__getattr__ = _natives
-
-
-def __dir__() -> list[str]:
-    return [*_natives.names(), *__all__]
+__getattr__ = Natives(__name__, _native, __all__)
+__dir__ = __getattr__.names

@@ -5,8 +5,9 @@
     sz.foreign(adv_lib.attacks.fmn, norm=0)                 a function (model, inputs, labels) -> inputs
     sz.foreign(x_adv)                                       points that somebody found, by the numbers of their rows
 
-What comes back runs wherever an attack of ours does: `run`, `sz.evaluate`, plans. Its queries are counted as they pass
-(see `adapters.proxy_model`). The result is the best point it saw, `result.own` what it returned; both are verified.
+It runs wherever an attack of ours does: `run`, `sz.evaluate`, plans. A proxy model counts its queries (see
+`adapters.proxy_model`). The result is the best point that it asked about, `result.own` the one that it returned; both
+are verified.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -28,8 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sigmazero.adapters import _callers as callers
-from sigmazero.adapters._caller import Caller, plain, settings
+from sigmazero.adapters._callers import Caller, find, plain, recognise
 from sigmazero.adapters._callers import is_foreign as is_foreign  # plans and the command line ask it too
 from sigmazero.adapters.points import Points
 from sigmazero.adapters.proxy_model import Enough, ProxyModel
@@ -56,15 +56,15 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Foreign(Attack):
-    """An attack that is not ours.
+    """An attack of another library, or a function.
 
     peer         the library: foolbox, torchattacks, art, adv-lib; "" for a function of your own
     release      its version
     method       the attack's name there
-    options      what it is told, by name
-    steps        what it is told as its number of steps, if it takes one (see `Caller.steps`)
-    rows         how many inputs it is handed at once. One by one nothing depends on the batch, and every query is
-                 known to be its sample's. More is faster on a device; then a point belongs to the nearest input
+    options      its options, by name
+    steps        its number of steps, if it has one (see `Caller.steps_of`)
+    rows         inputs that it gets at once. One by one nothing depends on the batch, and every query belongs to its
+                 sample. More is faster on a device; then a point belongs to the nearest input
     max_queries  the most it may ask about a sample, forwards and backwards; then it is stopped
     """
 
@@ -77,43 +77,37 @@ class Foreign(Attack):
     rows: Count = 1
     max_queries: Count | None = None
     caller: Any = field(default=None, compare=False, repr=False)  # where the name alone does not lead to it
-    told: Any = field(default=None, compare=False, repr=False)  # options that a text cannot hold
+    objects: Any = field(default=None, compare=False, repr=False)  # the options, where a text cannot hold them
 
     capturable: ClassVar[bool] = False
     keeps_own: ClassVar[bool] = True
     finite_box: ClassVar[bool] = True
+    needs: ClassVar[Ability] = "labels"  # only the attack knows whether it needs more, so it is tried
     paper: ClassVar[str] = "docs/bridges.md"
 
     @property
-    def needs(self) -> Ability:  # type: ignore[override]
-        """Gradients where its code asks for them; otherwise only it knows, and is tried."""
-        return "gradients" if self._caller.asks_gradients else "labels"
-
-    @property
     def iterations(self) -> int:
-        """One: whatever it does happens in a single step of ours."""
+        """Return 1: the whole attack is one step of ours."""
         return 1
 
     def parameters(self) -> dict[str, Any]:
-        """What identifies it; the code of a function of your own is known by its hash (see `bench.identity`)."""
-        return {name: value for name, value in super().parameters().items() if name not in ("caller", "told")}
+        """Return what identifies it; a function of your own is known by the hash of its code (see `bench.identity`)."""
+        return {name: value for name, value in super().parameters().items() if name not in ("caller", "objects")}
 
     @property
     def code(self) -> tuple[Callable[..., Any], ...]:
-        """Code of the user's own that runs."""
+        """Return the user's own code that runs."""
         return () if self.peer else (self._caller.thing,)
 
     @property
     def _caller(self) -> Caller:
-        if isinstance(self.caller, Caller):
-            return self.caller
-        return callers.named(self.peer, self.method)
+        return self.caller if isinstance(self.caller, Caller) else find(self.peer, self.method)
 
     def check(self, problem: Problem) -> None:
         """Refuse a question that it does not answer."""
         super().check(problem)
         caller = self._caller
-        caller.check(self.name, problem.goal.narrow)
+        caller.check_goal(self.name, problem.goal.narrow)
         if caller.release != self.release:
             raise ValueError(
                 f"{self.name} is that of {self.peer} {self.release}, and {caller.release} is installed here"
@@ -122,7 +116,7 @@ class Foreign(Attack):
             raise ValueError(f"{self.name} was made already; give steps={self.steps} when you make it")
 
     def init(self, oracle: Oracle) -> State:
-        """Nothing is returned yet."""
+        """Return the clean inputs: nothing is found yet."""
         return State(oracle.domain.x.clone(), torch.zeros_like(oracle.incumbents.alive))
 
     def step(self, i: Tensor, state: State, oracle: Oracle) -> State:
@@ -138,10 +132,10 @@ class Foreign(Attack):
         x = problem.domain.x
         proxy = ProxyModel(oracle, rows, self.max_queries).eval()
         try:
-            with _own_luck(problem), torch.enable_grad():
-                options = {} if self._caller.made else dict(self.options if self.told is None else self.told)
-                told = self._caller.told(options, self.steps)
-                found = self._caller.call(proxy, x.clone(), problem.y.clone(), problem.goal.narrow, told)
+            with _seeded(problem), torch.enable_grad():
+                options = {} if self._caller.made else dict(self.options if self.objects is None else self.objects)
+                options = self._caller.with_steps(options, self.steps)
+                found = self._caller.points(proxy, x.clone(), problem.y.clone(), problem.goal.narrow, options)
         except Enough:
             return oracle.incumbents.best[rows]
         except ModuleNotFoundError as error:  # which some libraries say when an attack begins, and do not require
@@ -161,10 +155,10 @@ class Foreign(Attack):
 
 
 @contextmanager
-def _own_luck(problem: Problem) -> Iterator[None]:
-    """Random numbers that depend on the seed and the row alone; afterwards the caller's go on where they were."""
+def _seeded(problem: Problem) -> Iterator[None]:
+    """Let random numbers depend on the seed and the row alone; afterwards put the caller's back."""
     seed = int(noise.bits(problem.seed, problem.ids[:1], 0, (1,))) % 2**32
-    held = random.getstate(), np.random.get_state()
+    states = random.getstate(), np.random.get_state()
     devices = [problem.x.device] if problem.x.is_cuda else []
     with torch.random.fork_rng(devices):
         random.seed(seed)
@@ -173,8 +167,8 @@ def _own_luck(problem: Problem) -> Iterator[None]:
         try:
             yield
         finally:
-            random.setstate(held[0])
-            np.random.set_state(held[1])
+            random.setstate(states[0])
+            np.random.set_state(states[1])
 
 
 def foreign(
@@ -186,40 +180,39 @@ def foreign(
     ids: Tensor | Sequence[int] | None = None,
     **options: Any,
 ) -> Attack:
-    """An attack of another library, a function, or points found elsewhere, as an attack of ours.
+    """Return an attack of another library, a function, or points found elsewhere, as an attack of ours.
 
     attack       "library:name" (foolbox, torchattacks, art, adv-lib), an attack object or class of theirs, a function
                  (model, inputs, labels) -> inputs, or a tensor of points
     name         what reports call it
-    rows         how many inputs it is handed at once; with more than 1 its results may depend on the batch
+    rows         inputs that it gets at once; with more than 1 its results may depend on the batch
     max_queries  the most it may ask about a sample; then it is stopped
     ids          of points: the numbers of their rows, if they are not 0, 1, 2, ...
-    options      what it is told; an attack object that was made already knows its own
+    options      its options; an attack object has its own already
     """
     if isinstance(attack, Tensor):
         if options:
             raise TypeError(f"points take no options, got {', '.join(options)}")
         return Points.of(attack, ids, name or "points")
-    found, told = callers.recognised(attack, options)
-    steps = found.steps_of(told)
-    kept = settings(found.thing) if found.made else told
-    shown = {name: plain(value) for name, value in kept.items()}
+    caller, given = recognise(attack, options)
+    steps = caller.steps_of(given)
+    texts = {key: plain(value) for key, value in (caller.settings() if caller.made else given).items()}
     return Foreign(
-        name=name or found.title,
+        name=name or caller.title,
         steps=steps,
-        peer=found.peer,
-        release=found.release,
-        method=found.method,
-        options=tuple(sorted(shown.items())),
+        peer=caller.peer,
+        release=caller.release,
+        method=caller.method,
+        options=tuple(sorted(texts.items())),
         rows=rows,
         max_queries=max_queries,
-        caller=None if isinstance(attack, str) else found,
-        told=None if shown == told else told,
+        caller=None if isinstance(attack, str) else caller,
+        objects=None if texts == given else given,
     )
 
 
 def attack_of(given: Any) -> Attack:
-    """An attack of ours by its name or as it is, or whatever `foreign` makes one of.
+    """Return an attack of ours by its name or as it is, and anything else through `foreign`.
 
     >>> attack_of("sigma-zero").name, attack_of(lambda model, x, y: x).name
     ('sigma-zero', '<lambda>')
@@ -232,9 +225,9 @@ def attack_of(given: Any) -> Attack:
 def planned(
     attack: str, name: str, options: dict[str, Any], steps: int | None, wrong: Callable[[str], Exception]
 ) -> Attack:
-    """The attack that a plan means; its `steps` are for an attack that takes such a number.
+    """Return the attack that a plan names; `steps` goes to an attack that takes such a number.
 
-    `wrong` makes the error that says where in the plan something is wrong.
+    wrong  makes the error that says where in the plan something is wrong
     """
     try:
         if writes := sorted(WRITERS & options.keys()):  # people send each other plans

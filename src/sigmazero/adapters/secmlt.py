@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sigmazero.adapters._natives import Inside, Natives, native, told
+from sigmazero.adapters._natives import Inside, Natives, configure, native
 from sigmazero.adapters._peers import PEERS
 from sigmazero.core.attack import Attack
 
@@ -30,7 +30,7 @@ class SecmltAttack:
         trackers: Any = None,
         **options: Any,
     ) -> None:
-        self.told = told(self.sigmazero, options)
+        self.configured = configure(self.sigmazero, options)
         self.y_target, self.lb, self.ub, self.trackers = y_target, lb, ub, trackers
 
     @classmethod
@@ -53,7 +53,7 @@ class SecmltAttack:
             tracked.init_tracking(x_orig=x, y=goal)
         inside = Inside(model.model, model if tracked is None else tracked)
         try:
-            found = self.told.inputs(inside, x, goal, targeted=targeted, bounds=(self.lb, self.ub))
+            found = self.configured.inputs(inside, x, goal, targeted=targeted, bounds=(self.lb, self.ub))
         finally:
             if tracked is not None:
                 tracked.end_tracking()
@@ -68,12 +68,8 @@ def _native(attack: Attack) -> Any:
 
 def wrap(attack: str | Attack, **options: Any) -> Any:
     """Any attack of ours, by name or with parameters of its own, as one of secml-torch's."""
-    return _native(told(attack, {}).attack)(**options)
+    return _native(configure(attack, {}).attack)(**options)
 
 
-_natives = Natives(__name__, _native)
-__getattr__ = _natives
-
-
-def __dir__() -> list[str]:
-    return [*_natives.names(), *__all__]
+__getattr__ = Natives(__name__, _native, __all__)
+__dir__ = __getattr__.names

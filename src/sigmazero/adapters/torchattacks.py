@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sigmazero.adapters._natives import Natives, native, told
+from sigmazero.adapters._natives import Natives, configure, native
 from sigmazero.adapters._peers import PEERS
 from sigmazero.core.attack import Attack
 
@@ -34,9 +34,9 @@ class TorchAttack:
         if "eps" in options:
             options["budget"] = options.pop("eps")
         super().__init__(self.sigmazero.name, model)  # type: ignore[call-arg]
-        self.told = told(self.sigmazero, options)
+        self.configured = configure(self.sigmazero, options)
         modes = {"untargeted": "default", "targeted": "targeted"}
-        self.supported_mode = [modes[goal] for goal in self.told.attack.goals]
+        self.supported_mode = [modes[goal] for goal in self.configured.attack.goals]
 
     def __call__(self, inputs: Tensor, labels: Tensor | None = None, *_: Any, **__: Any) -> Tensor:
         """Adversarial inputs, on the model's device; clean ones where there is none."""
@@ -54,7 +54,7 @@ class TorchAttack:
             inverted = self._normalization_applied and self.attack_mode == "targeted(custom)"
             y = peer.get_target_label(peer.inverse_normalize(x) if inverted else x, y).to(self.device)
         how = {"bounds": self._box(x)} if self._normalization_applied else {}
-        return self.told.inputs(self.model, x, y, targeted=self.targeted, **how)
+        return self.configured.inputs(self.model, x, y, targeted=self.targeted, **how)
 
     def _box(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """What [0, 1] becomes by the normalisation, or a little more where the inputs were rounded otherwise."""
@@ -73,12 +73,8 @@ def _native(attack: Attack) -> Any:
 
 def wrap(attack: str | Attack, model: Any, **options: Any) -> Any:
     """Any attack of ours, by name or with parameters of its own, as one of torchattacks'."""
-    return _native(told(attack, {}).attack)(model, **options)
+    return _native(configure(attack, {}).attack)(model, **options)
 
 
-_natives = Natives(__name__, _native)
-__getattr__ = _natives
-
-
-def __dir__() -> list[str]:
-    return [*_natives.names(), *__all__]
+__getattr__ = Natives(__name__, _native, __all__)
+__dir__ = __getattr__.names

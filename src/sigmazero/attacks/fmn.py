@@ -48,9 +48,9 @@ class FMN(Attack):
     name: str = "fmn"
     steps: Count = 1000
     step_size: Annotated[Positive, "length of a step, in units of the box"] = 1.0
-    step_size_end: Annotated[Positive, "what is left of the step size at the end, as a share"] = 0.01
+    step_size_end: Annotated[Positive, "share of the step size that is left at the end"] = 0.01
     budget_rate: Annotated[float, Range(least=0, below=1), "share by which the ball shrinks and grows at first"] = 0.05
-    budget_rate_end: Annotated[float, Range(least=0, most=1), "what is left of that rate at the end, as a share"] = 0.02
+    budget_rate_end: Annotated[float, Range(least=0, most=1), "share of that rate that is left at the end"] = 0.02
     loss: LossName = "margin"  # not clipped at 0: the descent goes on past the boundary
 
     asks: ClassVar[str] = "2 queries a step"

@@ -43,9 +43,10 @@ FUNCTIONS = {
 }
 PLACES = {"sigma_zero": ("steps", "step_size", "smoothing", "threshold")}  # given by position too; else steps alone
 REMARKS = {
-    "sigma_zero": "Calls of the authors' function and of adv-lib's work unchanged. With as many steps the number of "
-    "changes equals that of the authors' code, whose default is 100 steps. The step size of adv-lib lags by one step, "
-    "so its numbers differ a little. It ignores targeted=True; this function does not.\n",
+    "sigma_zero": "Calls written for the authors' function or for adv-lib's work unchanged. In the same number of "
+    "steps this function finds points with as many changes as the authors' code, whose default is 100 steps. In "
+    "adv-lib the step size lags by one step, so its numbers differ a little; it also ignores targeted=True, and this "
+    "function does not.\n",
 }
 ARRAYS = ("model", "inputs", "labels")
 RUN = {
@@ -55,8 +56,8 @@ RUN = {
 }
 RETURNED = (
     "Return a tensor like the inputs: for each sample the adversarial point with the fewest changes that was "
-    "found{within}, or the clean input where there is none. Each point was verified on the model itself. To learn "
-    "more about each sample, call sz.{kind}(steps=...)(model, inputs, labels): it returns a Result."
+    "found{within}, or the clean input where there is none. Each point was verified on the model itself. "
+    "sz.{kind}(steps=...)(model, inputs, labels) returns a Result, which tells more about each sample."
 )
 EXPLAINED = ("targeted", "bounds", "unit", "mask", "budget", "seed")
 TEXT = """{title}
@@ -82,7 +83,7 @@ Options of every attack (help(sz.Attack.run) explains all)
   seed                random numbers depend on it and on the sample, not on the batch
   also                {run}
 
-{remark}Other libraries' names are understood: {others}.{paper}
+{remark}Names of other libraries work too: {others}.{paper}
 """
 
 
@@ -131,6 +132,9 @@ def named(
             names = ", ".join(repr(other) for other, meant in known.items() if meant == here)
             raise TypeError(f"{title}() got {here!r} twice" + (f"; it is also called {names}" if names else ""))
         given[here] = value
+    targets = given.pop("targets", None)  # the classes to reach, beside the true ones: as AttackBench calls an attack
+    if targets is not None and given.get("targeted"):
+        given["labels"] = targets
     if given.pop("norm", 0) != 0:
         raise ValueError(f"{title}() counts changes, so the norm is 0; it got norm={options['norm']!r}")
     return given

@@ -61,11 +61,11 @@ class PDPGD(Attack):
         0.25
     )
     step_size: Annotated[Positive, "length of a step, in units of the box"] = 0.1
-    step_size_end: Annotated[Positive, "what is left of the step size at the end, as a share"] = 0.01
+    step_size_end: Annotated[Positive, "share of the step size that is left at the end"] = 0.01
     dual_ratio: Annotated[Positive, "weight of the distance beside the loss at first"] = 0.01
     dual_ratio_min: Annotated[Share, "the least such weight"] = 1e-6
     dual_step_size: Annotated[NotNegative, "length of a dual step"] = 0.1
-    dual_step_size_end: Annotated[NotNegative, "what is left of it at the end, as a share"] = 0.1
+    dual_step_size_end: Annotated[NotNegative, "share of it that is left at the end"] = 0.1
     dual_momentum: Annotated[Momentum, "weight of the past in the dual variable"] = 0.9
     proximal_steps: Annotated[Count, "inner steps of the proximal operator at most"] = 5
     proximal_tolerance: Annotated[NotNegative, "change below which these inner steps end"] = 1e-2
@@ -73,6 +73,17 @@ class PDPGD(Attack):
     spaces: ClassVar[bool] = False
     asks: ClassVar[str] = "2 queries a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/2106.01538"
+    aliases: ClassVar[dict[str, str]] = {
+        "random_init": "random_start",
+        "primal_lr": "step_size",
+        "primal_lr_decrease": "step_size_end",
+        "dual_ratio_init": "dual_ratio",
+        "dual_min_ratio": "dual_ratio_min",
+        "dual_lr": "dual_step_size",
+        "dual_lr_decrease": "dual_step_size_end",
+        "dual_ema": "dual_momentum",
+        "ε_threshold": "proximal_tolerance",
+    }
 
     @cached_property
     def rates(self) -> Tensor:

@@ -143,5 +143,5 @@ def _shown(value: object) -> str:
     if not isinstance(value, Attack):
         return repr(value)
     usual = ATTACKS[value.name].parameters()
-    differing = ", ".join(f"{key}={held!r}" for key, held in value.parameters().items() if held != usual[key])
+    differing = ", ".join(f"{key}={own!r}" for key, own in value.parameters().items() if own != usual[key])
     return f"{value.name}({differing})" if differing else value.name

@@ -48,7 +48,7 @@ class State:
 @dataclass(frozen=True, kw_only=True)
 class SigmaZero(Attack):
     """Descend on the loss plus a smooth count of the changed features, and set small changes to zero after every step.
-    The threshold for that rises while a sample is fooled and falls while it is not.
+    What counts as small grows while a sample is fooled and shrinks while it is not.
 
     Turning a switch off, or the optimiser to "sgd", gives the paper's ablations. `order="paper"` with `optimizer="sgd"`
     is the pseudo-code to the letter: the first projection uses the initial threshold, the threshold is not clamped, and
@@ -58,11 +58,11 @@ class SigmaZero(Attack):
     name: str = "sigma-zero"
     steps: Count = 1000
     step_size: Annotated[Positive, "length of a step, in units of the box"] = 1.0
-    step_size_end: Annotated[Positive, "what is left of the step size at the end, as a share"] = 0.1
+    step_size_end: Annotated[Positive, "share of the step size that is left at the end"] = 0.1
     beta2: Annotated[Momentum, "Adam's weight of past squared gradients"] = 0.999
     loss: LossName = "hinge"
     smoothing: Annotated[Positive, "how smooth the stand-in for the count is; smaller is closer to the count"] = 1e-3
-    threshold: Annotated[NotNegative, "changes below it are set to zero, at first"] = 0.3
+    threshold: Annotated[NotNegative, "changes smaller than this are set to zero at first"] = 0.3
     threshold_rate: Annotated[NotNegative, "how fast the threshold rises and falls"] = 0.01
     normalize: Annotated[bool, "divide gradients by their norm"] = True
     grad_norm: Annotated[Positive | Literal["inf"], "which norm: inf for the largest entry, or a p such as 2"] = "inf"

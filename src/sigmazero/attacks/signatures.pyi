@@ -13,6 +13,7 @@ class FunctionOptions(RunOptions, total=False):
     epsilon_budget: int | None
     verbose: bool
     norm: Literal[0]
+    targets: Array | None
 
 class SigmaZeroOptions(FunctionOptions, total=False):
     lr: float
@@ -163,6 +164,18 @@ def fmn(
     loss: str = ...,
     **options: Unpack[FMNOptions],
 ) -> Tensor: ...
+
+class PDPGDOptions(FunctionOptions, total=False):
+    random_init: float
+    primal_lr: float
+    primal_lr_decrease: float
+    dual_ratio_init: float
+    dual_min_ratio: float
+    dual_lr: float
+    dual_lr_decrease: float
+    dual_ema: float
+    ε_threshold: float
+
 def pdpgd(
     model: object,
     inputs: Array,
@@ -180,7 +193,7 @@ def pdpgd(
     dual_momentum: float = ...,
     proximal_steps: int = ...,
     proximal_tolerance: float = ...,
-    **options: Unpack[FunctionOptions],
+    **options: Unpack[PDPGDOptions],
 ) -> Tensor: ...
 def ead(
     model: object,

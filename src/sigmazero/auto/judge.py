@@ -25,13 +25,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from sigmazero import models
 from sigmazero.auto.cascade import BATCH_SIZE, SparseAutoAttack
 from sigmazero.auto.proofs import recall_bounds, refuse_contradiction
 from sigmazero.auto.result import CascadeResult
 from sigmazero.auto.verdict import DataId, Figure, Member, ModelId, Question, RecordedFinding, Times, Verdict
 from sigmazero.bench import identity
 from sigmazero.bench.constraints import DEFAULT_BOUNDS, Allowed
+from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.bench.provenance import package_hash, provenance
 from sigmazero.core.attack import Attack
@@ -42,6 +42,7 @@ from sigmazero.core.inputs import Bounds, check_inputs, check_labels
 from sigmazero.core.oracle import Model
 from sigmazero.core.source import code_hash
 from sigmazero.data import Rows, load
+from sigmazero.models.wrapping import by_names
 from sigmazero.report.intervals import wilson
 from sigmazero.run.precision import Numbers
 from sigmazero.spaces.space import Space
@@ -115,9 +116,9 @@ def gate(
     gating([], allow)
     if at_least is not None and eps is None:
         raise ValueError(f"at_least={at_least} needs a number of changes; give eps, such as eps=24")
-    found = model
-    if spec is not None:
-        found = models.load(spec.spec, weights=spec.weights, normalize=spec.normalize, device=device or "cpu")
+    # A model that the caller names is trusted.
+    found = model if spec is None else Loader(device or "cpu", trust=[spec.spec]).model(spec)
+    rows = by_names(rows, found)
     may = Allowed(bounds, mask, space).on(rows)
     how: dict[str, Any] = {"bounds": may.bounds, "mask": may.mask, "space": may.space}
     if device is None and isinstance(data, tuple) and not isinstance(model, nn.Module):

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from sigmazero.bench import identity
 from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.constraints import recall as recall_constraints
-from sigmazero.bench.loader import ABSENT, GIVEN, Loader, origin, recall, refuse_untrusted
+from sigmazero.bench.loader import ABSENT, GIVEN, Loader, origin, recall, refuse_untrusted, surrogate_spec
 from sigmazero.bench.plan import DataSpec, ModelSpec, Question
+from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Unit
 from sigmazero.core.model import check_ability
 from sigmazero.core.problem import Problem
@@ -107,7 +108,7 @@ def _cell(question: Question, loader: Loader, model: dict[str, Any], fitting: se
         precision=precision,
         margin=question.margin,
         **question.allowed.identity(tuple(rows.images.shape[1:])),
-        surrogate=loader.ready(question.attack).parameters().get("surrogate"),
+        surrogate=_surrogate(question.attack, loader),
     )
     info = CellInfo(
         key=identity.digest(asked),
@@ -132,6 +133,17 @@ def _cell(question: Question, loader: Loader, model: dict[str, Any], fitting: se
         about=about(rows, question.allowed),
     )
     return Cell(info, question)
+
+
+def _surrogate(attack: Attack, loader: Loader) -> dict[str, Any] | None:
+    """Return what identifies the network that guides an attack, if it has one."""
+    network = loader.ready(attack).parameters().get("surrogate")
+    if network is None:
+        return None
+    return {
+        "weights": identity.hash_weights(network),
+        "code": identity.describe_model(network, surrogate_spec(attack)),
+    }
 
 
 def about(rows: Rows, allowed: Allowed) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from sigmazero.core.messages import warn_caller
 from sigmazero.core.model import Ability, ability_of
 from sigmazero.core.result import Result
 from sigmazero.data import Rows, rows_of
-from sigmazero.models.wrapping import ArrayModel, LimitedModel, for_data, understood, wrap
+from sigmazero.models.wrapping import ArrayModel, LimitedModel, by_names, for_data, understood, wrap
 from sigmazero.report import findings as doubts
 from sigmazero.report import runs as reported
 from sigmazero.report import table as tables
@@ -306,18 +306,27 @@ def evaluate(
     anew         replace stored results that the present model contradicts, instead of raising an error
     """
     hardware = Hardware() if hardware is None else hardware
-    question: dict[str, Any] = {
-        "unit": unit,
-        "goal": "untargeted" if target is None else "targeted",
-        "target": target,
-        "seed": seed,
-        "precision": "fp64" if double else hardware.precision,
-        "margin": margin,
-        "batch_size": batch_size,
-        "prepare": hardware.prepare,
-    }
-    _check(attacks, hardware, double, question)
-    question["margin"] = float(margin)  # 1 and 1.0 are one question
+    if hardware.capture is not None:
+        raise ValueError(f"capture={hardware.capture!r} is for Attack.run: evaluate captures wherever it can")
+    if double and hardware.precision is not None:
+        raise ValueError(f"double=True and precision={hardware.precision!r} are both given; leave one of them out")
+    if isinstance(attacks, Sequence) and not attacks:
+        raise ValueError(f'attacks={attacks!r} names no attack; give a list such as ["sigma-zero", "fmn"]')
+    question = Question(  # made before anything is loaded, since it refuses wrong values
+        ModelSpec("", ""),
+        DataSpec("", ""),
+        "",
+        get_attack("sigma-zero"),
+        unit=unit,
+        goal="untargeted" if target is None else "targeted",
+        target=target,
+        seed=seed,
+        precision="fp64" if double else hardware.precision,
+        margin=margin,
+        batch_size=batch_size,
+        prepare=hardware.prepare,
+    )
+    question = replace(question, margin=float(margin))  # 1 and 1.0 are one question
     data = fspath(data) if isinstance(data, PathLike) else data
     model = fspath(model) if isinstance(model, PathLike) else model
     model, data = for_data(model, data)
@@ -338,7 +347,7 @@ def evaluate(
     allowed = Allowed((_tensor(lower), _tensor(upper)), _tensor(mask), space)
     allowed.on(rows).pose(rows.images, rows.labels, unit=unit)  # refuse bad inputs here, not once for each attack
     questions = [
-        Question(spec, source, method.name, method, budget=budget, allowed=allowed, **question)
+        replace(question, model=spec, data=source, label=method.name, attack=method, budget=budget, allowed=allowed)
         for method in methods
         for budget in (budgets if budgets is not None and len(budgets) else [None])
     ]
@@ -346,17 +355,6 @@ def evaluate(
     path = Path(store or "") if scratch is None else scratch.path / "evaluation.db"
     done = _run(questions, path, loader, keep_inputs and not isinstance(data, DataSpec), progress, anew)
     return replace(done, _scratch=scratch)
-
-
-def _check(attacks: Any, hardware: Hardware, double: bool, question: dict[str, Any]) -> None:
-    """Refuse wrong arguments before anything is loaded or a store is made."""
-    if hardware.capture is not None:
-        raise ValueError(f"capture={hardware.capture!r} is for Attack.run: evaluate captures wherever it can")
-    if double and hardware.precision is not None:
-        raise ValueError(f"double=True and precision={hardware.precision!r} are both given; leave one of them out")
-    if isinstance(attacks, Sequence) and not attacks:
-        raise ValueError(f'attacks={attacks!r} names no attack; give a list such as ["sigma-zero", "fmn"]')
-    Question(ModelSpec("", ""), DataSpec("", ""), "", get_attack("sigma-zero"), **question)
 
 
 def _run(
@@ -436,8 +434,8 @@ def _model(model: Any, name: str | None, loader: Loader) -> ModelSpec:
 
 def _data(data: Any, limit: int | None, bounds: Bounds, loader: Loader, model: nn.Module) -> DataSpec:
     if isinstance(data, DataSpec):
-        return data.limited(limit)
-    rows = rows_of(data, limit=limit, bounds=bounds)
+        return data.limited(limit).within(bounds)
+    rows = by_names(rows_of(data, limit=limit, bounds=bounds), model)
     if not isinstance(data, Rows):
         rows = _converted(rows, model, isinstance(data, tuple) and isinstance(data[0], Tensor))
     spec = DataSpec(rows.name, GIVEN)

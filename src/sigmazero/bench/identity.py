@@ -12,7 +12,7 @@ stored point tells whether a search is the same.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -110,6 +110,11 @@ def probe(network: Model, x: Tensor) -> Tensor:
         return logits_in(network(x[rows])).to("cpu", torch.float64, copy=True)
 
 
+def is_random(findings: Iterable[Mapping[str, str]]) -> bool:
+    """Return whether the doctor found a model's outputs to be random: then no two answers can be compared."""
+    return any(finding["code"] == RANDOM for finding in findings)
+
+
 def describe_attack(attack: Attack) -> dict[str, Any]:
     """Return an attack's class, version and parameters; of one that is not ours, or was patched, also its code."""
     kind = type(attack)
@@ -183,17 +188,17 @@ def describe_cell(
     bounds: Bounds = (0.0, 1.0),
     mask: Tensor | None = None,
     space: dict[str, Any] | None = None,
-    surrogate: nn.Module | None = None,
+    surrogate: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return all that decides the answer, as JSON holds it; its digest is the key of the cell.
 
     Names, machine, device and batch size are left out, and so are a margin, a space and a surrogate where there is
-    none. The space is given as `constraints.described` makes it.
+    none. `space` is what `constraints.described` returns, and `surrogate` the weights and the code of a second network.
     """
     return {
         **({"margin": margin} if margin else {}),
         **({"space": space} if space else {}),
-        **({} if surrogate is None else {"surrogate": hash_weights(surrogate)}),
+        **({"surrogate": surrogate} if surrogate else {}),
         "format": FORMAT,
         "attack": describe_attack(attack),
         "model": {"weights": weights, "code": code},

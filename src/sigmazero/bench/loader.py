@@ -30,6 +30,7 @@ from sigmazero.core.messages import one_line
 from sigmazero.core.model import logits_in
 from sigmazero.core.parameters import NamedModel
 from sigmazero.data import DataError, Rows
+from sigmazero.models.wrapping import by_names, on_table
 from sigmazero.spaces.space import Space
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store, StoreError
@@ -164,12 +165,13 @@ class Loader:
 
     def _load(self, spec: ModelSpec) -> nn.Module:
         refuse_untrusted([spec], self.trust)
-        more: dict[str, Any] = {"weights": spec.weights, "normalize": spec.normalize}
-        return models.load(spec.spec, model_dir=self.model_dir, device=self.device, **more)
+        more: dict[str, Any] = {"weights": spec.weights, "normalize": spec.normalize, "trust_code": True}
+        network = models.load(spec.spec, model_dir=self.model_dir, device=self.device, **more)
+        return network if spec.table is None else on_table(network, spec.table)
 
     def ready(self, attack: Attack) -> Attack:
         """Return an attack with the network that it names, on the device; one that names none as it is."""
-        spec = surrogate(attack)
+        spec = surrogate_spec(attack)
         if spec is None:
             return attack
         if spec not in self._surrogates:
@@ -196,7 +198,7 @@ class Loader:
         self, spec: DataSpec, model: ModelSpec, target: str | int | None, seed: int
     ) -> tuple[Rows, Tensor | None]:
         """Return the rows of a question and the classes to reach; rows that are of a fixed target class stay out."""
-        rows = self.rows(spec)
+        rows = by_names(self.rows(spec), self.model(model))
         if target is None:
             return rows, None
         with torch.no_grad():
@@ -207,7 +209,7 @@ class Loader:
         return rows, targets(rows, target, classes, seed)
 
 
-def surrogate(attack: Attack) -> ModelSpec | None:
+def surrogate_spec(attack: Attack) -> ModelSpec | None:
     """Return the network that an attack names as its surrogate."""
     named = attack.parameters().get("surrogate")
     return ModelSpec(named.name, named.name) if isinstance(named, NamedModel) else None
@@ -217,7 +219,8 @@ def load_rows(spec: DataSpec, data_dir: Path | None = None) -> Rows:
     """Return the rows that a plan names: of a data set, of an .npz file, or of a function that returns `Rows`."""
     chosen = list(spec.rows) if isinstance(spec.rows, tuple) else spec.rows
     if not is_code(spec.source):
-        return data.load(spec.source, rows=chosen, limit=spec.limit, seed=spec.seed, data_dir=data_dir)
+        more: dict[str, Any] = {"limit": spec.limit, "seed": spec.seed, "bounds": spec.bounds}
+        return data.load(spec.source, rows=chosen, data_dir=data_dir, **more)
     place, _, name = spec.source.rpartition(":")
     function = getattr(importlib.import_module(place), name, None)
     made = function() if callable(function) else None
@@ -324,7 +327,7 @@ def clean_rows(store: Store, info: CellInfo, loader: Loader) -> Rows:
     """Return all rows of a cell, in its order; refuse other rows than those attacked."""
     spec = recall(store, info, loader)
     try:
-        rows = without_target(loader.rows(spec), origin(info).target)
+        rows = without_target(by_names(loader.rows(spec), info.about.get("classes")), origin(info).target)
     except DataError as error:
         # The same class of error: a missing file stays a FileNotFoundError.
         raise type(error)(f"the inputs of {info.dataset} cannot be loaded again: {error}") from error

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import get_args
+from typing import Any, get_args
 
-from sigmazero.bench.constraints import Allowed
+from sigmazero.bench.constraints import DEFAULT_BOUNDS, Allowed
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Unit
 from sigmazero.core.goal import GoalName
 from sigmazero.core.hardware import Precision, Prepare
 from sigmazero.core.inputs import check_margin, hint
 from sigmazero.core.problem import whole
+from sigmazero.data import is_data_file, is_folder
+from sigmazero.data.table import is_table
+from sigmazero.models.load import is_pickle
 
 PRECISIONS = (*get_args(Precision), "fp64")
 BATCH_SIZE = 64
@@ -21,23 +24,42 @@ BATCH_SIZE = 64
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model by name or file, as `models.load` takes it."""
+    """A model by name or file, as `models.load` takes it.
+
+    table  the table whose rows are asked about, for an estimator; other models ignore it
+    """
 
     name: str
     spec: str
     weights: str | None = None
     normalize: str | None = None
+    table: str | None = None
+
+    def on(self, data: DataSpec) -> ModelSpec:
+        """Return the model as it is asked about these rows."""
+        may_fit = is_table(data.source) and (":" in self.spec or is_pickle(self.spec))
+        return replace(self, table=data.source) if may_fit and self.table is None else self
 
 
 @dataclass(frozen=True)
 class DataSpec:
-    """Rows of a data set, as `data.load` takes them."""
+    """Rows of a data set, as `data.load` takes them.
+
+    bounds  of the values in a user's own file, where they are not 0 and 1
+    """
 
     name: str
     source: str
     rows: str | tuple[int, ...] | None = None
     limit: int | None = None
     seed: int | None = None
+    bounds: tuple[float, float] | None = None
+
+    def within(self, bounds: tuple[Any, Any]) -> DataSpec:
+        """Return the same rows, read in the units that these bounds have."""
+        own = is_data_file(self.source) or is_folder(self.source)
+        plain = all(isinstance(each, int | float) for each in bounds) and tuple(bounds) != DEFAULT_BOUNDS
+        return replace(self, bounds=(float(bounds[0]), float(bounds[1]))) if own and plain else self
 
     def limited(self, limit: int | None) -> DataSpec:
         """Return the same rows, but at most `limit`; a smaller limit of its own stays."""
@@ -90,6 +112,8 @@ class Question:
         if not (whole(self.batch_size) and self.batch_size >= 1):
             raise ValueError(f"batch_size={self.batch_size!r} must be a whole number, 1 or more")
         check_margin(self.margin)
+        object.__setattr__(self, "data", self.data.within(self.allowed.bounds))
+        object.__setattr__(self, "model", self.model.on(self.data))
 
 
 def _natural(value: object) -> bool:

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 from sigmazero import attacks as registry
 from sigmazero import models
 from sigmazero.adapters.foreign import is_foreign, planned
-from sigmazero.bench.constraints import Allowed
+from sigmazero.bench.constraints import DEFAULT_BOUNDS, Allowed
 from sigmazero.bench.plan import BATCH_SIZE, DataSpec, ModelSpec, Plan, Question, is_code
 from sigmazero.core import toml
 from sigmazero.core.attack import Attack
@@ -116,6 +116,12 @@ class DataTable(Table):
         "or a random choice if a seed is given",
     )
     seed: Whole | None = Field(default=None, description="for that choice")
+    bounds: list[float] | None = Field(
+        default=None,
+        min_length=2,
+        max_length=2,
+        description="the ends of every value in a file of your own, such as `[0, 255]`; 0 and 1 by default",
+    )
     space: SpaceTable | None = Field(default=None, description="what may change in these rows")
 
 
@@ -271,7 +277,9 @@ class _Builder:
                     budget=budget,
                     batch_size=grid.batch_size or plan.batch_size,
                     trace=table.trace,
-                    allowed=Allowed(space=spaces[data.name]),
+                    allowed=Allowed(space=space)
+                    if (space := spaces[data.name])
+                    else Allowed(data.bounds or DEFAULT_BOUNDS),
                     **{key: value for key, value in settings.items() if value is not None},
                 )
 
@@ -308,7 +316,8 @@ class _Builder:
         if table is None:
             return DataSpec(name, source)
         rows = tuple(table.rows) if isinstance(table.rows, list) else table.rows
-        return DataSpec(name, source, rows, table.limit, table.seed)
+        bounds = None if table.bounds is None else (table.bounds[0], table.bounds[1])
+        return DataSpec(name, source, rows, table.limit, table.seed, bounds)
 
     def _space(self, data: str, index: int) -> Space | None:
         """Return the grid's own space, that of the data's table, or the plan's."""

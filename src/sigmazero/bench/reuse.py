@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from sigmazero.bench.cells import Cell, Subject
-from sigmazero.bench.identity import ANEW, RANDOM, digest, probe
+from sigmazero.bench.identity import ANEW, digest, is_random, probe
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.verify import coarse_numbers, contradicted
 from sigmazero.run.precision import strictly
@@ -49,8 +49,7 @@ def check_same_models(store: Store, infos: Iterable[CellInfo], loader: Loader) -
     """
     findings, groups = store.findings(), dict[str, list[CellInfo]]()
     for info in infos:
-        random = any(finding["code"] == RANDOM for finding in findings.get(info.key, []))
-        if not random and len(store.positions(info.key)):
+        if not is_random(findings.get(info.key, ())) and len(store.positions(info.key)):
             groups.setdefault(digest([info.origin.get("model"), info.identity.get("model")]), []).append(info)
     return sum(
         _check_cell(store, info, loader, max(POINTS // len(group), 1))

@@ -26,7 +26,7 @@ from sigmazero.bench.loader import Loader
 from sigmazero.bench.progress import Progress, shown
 from sigmazero.bench.proofs import recognise_rows
 from sigmazero.bench.provenance import versions
-from sigmazero.bench.worker import Introduction, Unit, UnitResult, Worker
+from sigmazero.bench.worker import NUMBERED_OTHERWISE, Introduction, Unit, UnitResult, Worker
 from sigmazero.bench.workers import Engine, Here, WorkerExecutor
 from sigmazero.core import faults
 from sigmazero.core.messages import canonical, one_line
@@ -328,14 +328,15 @@ class _Run:
         trace   the traceback of an error; nothing for a worker that died
         """
         rows, info = f"rows {unit.start} to {unit.stop}", job.cell.info
-        if unit.tries + 1 < TRIES:
+        final = line.startswith(NUMBERED_OTHERWISE)  # another try would compute wrong figures
+        if unit.tries + 1 < TRIES and not final:
             self._again(job, unit, unit.tries + 1)
             self.say(f"{line} at {rows} of {info.attack} against {info.model}; they are run again")
             return
-        whole = f"{rows}: {line}, {TRIES} times"
+        whole = f"{rows}: {line}" + ("" if final else f", {TRIES} times")
         short = line if trace else whole
         self._fail(job, unit.start, unit.stop, f"{trace}\n{whole}".strip(), short)
-        job.failures += 1
+        job.failures += GIVE_UP if final else 1
         if job.failures >= GIVE_UP and not job.succeeded:
             rest = [other for owner, other in self.again if owner is job]
             self.again = [(owner, other) for owner, other in self.again if owner is not job]

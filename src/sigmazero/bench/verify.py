@@ -79,7 +79,8 @@ def verify(
 
     First everything is compared with its checksum. Then every row is checked with a fresh forward pass in strict fp32
     (double for cells in double precision), and every success with another one in the numbers of this process.
-    Superseded cells are about models that are no longer here: only their checksums are compared.
+    Superseded cells are about models that are no longer here, and a model with random outputs contradicts itself: of
+    these only the checksums are compared.
     """
     if not (whole(batch_size) and batch_size >= 1):
         raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
@@ -87,10 +88,14 @@ def verify(
     infos, damaged = _damage(store, done, keys)
     if keys is None and None not in damaged and (proofs := sum(len(store.proofs(key)) for key in store.proof_keys())):
         done.notes.append(f"{proofs} proved lower bounds are compared with the points, and not proved again here")
-    old = store.superseded() if None not in damaged else {}
+    old, findings = ({}, {}) if None in damaged else (store.superseded(), store.findings())
     for key, info in infos.items():
         if key in old:
             done.notes.append(str(Disagreement(info, None, f"superseded by [{old[key][:12]}] and not asked again")))
+            continue
+        if identity.is_random(findings.get(key, ())):
+            what = f"cannot be checked: its model has random outputs ({identity.RANDOM})"
+            done.skipped.append(Disagreement(info, None, what))
             continue
         try:
             _check_cell(store, info, loader, done, batch_size)

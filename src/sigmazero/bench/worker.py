@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import platform
 import traceback
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast, get_args
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from sigmazero import models
 from sigmazero.bench.cells import Cell, Subject
-from sigmazero.bench.identity import RANDOM, probe
+from sigmazero.bench.identity import is_random, probe
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.provenance import peak_device, peak_process, provenance, reset_peak
 from sigmazero.bench.recorder import Recorder
@@ -40,6 +40,8 @@ from sigmazero.run.memory import at_most
 from sigmazero.run.precision import Numbers
 from sigmazero.store.facts import Facts
 from sigmazero.store.trace import Trace
+
+NUMBERED_OTHERWISE = "SZ034"  # labels are numbered otherwise than the model's classes
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ class Worker:
         try:
             if unit.examine:
                 findings = self.diagnose(cell)
+                _refuse_other_numbers(findings)
                 answers = self._answers(cell, findings)
             with self._numbers(cell):
                 attack = self._traced if cell.question.trace else self._batch
@@ -196,7 +199,7 @@ class Worker:
 
     def _answers(self, cell: Cell, findings: list[dict[str, str]]) -> Tensor | None:
         """Return the model's logits for a few clean rows; None where the doctor found them to be random."""
-        if any(finding["code"] == RANDOM for finding in findings):
+        if is_random(findings):
             return None
         subject = self.subject(cell)
         return probe(subject.network, subject.problem.x)
@@ -216,6 +219,13 @@ class Worker:
             subject.network, subject.take(picks).x, subject.rows.labels[picks], claimed=_accuracy(cell), **box
         )
         return [{**asdict(finding), "about": CODES[finding.code]} for finding in found]
+
+
+def _refuse_other_numbers(findings: Sequence[Mapping[str, str]]) -> None:
+    """Stop where the labels are numbered otherwise than the model's classes: every figure would be wrong."""
+    for each in findings:
+        if each["code"] == NUMBERED_OTHERWISE:
+            raise ValueError(f"{NUMBERED_OTHERWISE}: {each['title']}. {each['detail']} Fix: {each['fix']}")
 
 
 def _printable(text: str) -> str:

@@ -1,8 +1,7 @@
-"""What changes a leaderboard: a model is added, or somebody's points lower some of its samples."""
+"""Change a leaderboard: add a model, or lower some of its samples by somebody's points."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import warnings
 from collections.abc import Collection, Iterable, Sequence
@@ -16,22 +15,21 @@ from torch import Tensor, nn
 
 from sigmazero.auto import SparseAutoAttack
 from sigmazero.bench.constraints import Allowed, keep
-from sigmazero.bench.identity import hash_file
+from sigmazero.bench.identity import hash_weights
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.provenance import provenance
 from sigmazero.board.card import ModelCard, read_card
-from sigmazero.board.entry import CLEAN, cells_on, describe, held, load_network, lower_bounds, on_device
+from sigmazero.board.entry import CLEAN, Known, describe, known, load_network, on_device
 from sigmazero.board.folder import CARD, POINTS, BoardError, BoardRules, Leaderboard, slug_of
-from sigmazero.board.points import Claim, about_models, claims, said_of
+from sigmazero.board.points import Submission, model_hashes, read_points, store_findings
 from sigmazero.core.findings import CODES, Finding, gating
 from sigmazero.core.model import ability_of
 from sigmazero.core.result import Outcome, Result
 from sigmazero.data import Rows
 from sigmazero.models import find
 from sigmazero.models.doctor import examine
-from sigmazero.report.site.old.measure import changes
 from sigmazero.run.check import check
-from sigmazero.store.facts import Facts, Floats
+from sigmazero.store.facts import Facts
 from sigmazero.store.store import Store
 
 RANDOM = "SZ003"  # such a model answers otherwise when asked again: nothing can be replayed
@@ -45,6 +43,28 @@ class Change:
     lowered: list[int]
     refused: int
     offered: int
+
+
+Lowered = dict[str, Facts]  # by tool: the facts of the samples that it lowers, in the order of the rows
+
+
+@dataclass(frozen=True)
+class _Place:
+    """An entry on one board, with all that replaying needs."""
+
+    board: Leaderboard
+    card: ModelCard
+    rules: BoardRules
+    network: nn.Module
+    loader: Loader
+
+    @property
+    def rows(self) -> Rows:
+        return self.board.rows(self.rules.name, self.loader)
+
+    @property
+    def allowed(self) -> Allowed:
+        return self.board.allowed(self.rules.name, self.loader)
 
 
 def add(
@@ -62,100 +82,114 @@ def add(
 
     A model that is there already keeps its points and gets this card, if the weights are the same. A finding of
     severity error, of the doctor, the cascade or the stores, is refused, unless `allow` has its code; the page shows it
-    then. Nothing is written before that is known.
+    then. The entry appears when all is done.
     """
-    made, slug = read_card(card), slug_of(read_card(card).name)
+    made = read_card(card)
+    slug = slug_of(made.name)
     for name in made.boards:
         if name not in board.boards:
             raise BoardError(f"{card}: there is no board {name!r}; there are {', '.join(board.boards) or 'none'}")
     with board.changing():
         network = load_network(made, card.parent, loader)
-        old = board.entry(slug)
-        if (old / CARD).exists() and board.card(slug).sha256 != made.sha256:
-            raise BoardError(f"{old / CARD} is another model of that name, with other weights; choose another name")
-        findings = {name: _examined(board, name, made, network, loader) for name in made.boards}
-        told = [each for path in stores for each in said_of(path, made.sha256)]
-        _refuse([*told, *(each for found in findings.values() for each in found)], allow)
-        attacked = {name: _cascade(board, name, network, loader, version, batch_size) for name in made.boards}
+        made = made.model_copy(update={"sha256": hash_weights(network)})
+        if slug in board.slugs and board.card(slug).sha256 != made.sha256:
+            raise BoardError(f"{board.entry(slug) / CARD} is another model of that name; choose another name")
+        places = {name: _Place(board, made, board.boards[name], network, loader) for name in made.boards}
+        findings = {name: _examine(place) for name, place in places.items()}
+        stored = [each for path in stores for each in store_findings(path, str(made.sha256))]
+        _refuse([*stored, *(each for found in findings.values() for each in found)], allow)
+        attacked = {name: _cascade(place, version, batch_size) for name, place in places.items()}
         _refuse([each for _, found in attacked.values() for each in found], allow)
-        if (old / POINTS).exists():
-            board.refuse_broken(slug, POINTS)
-        _place(board, card, made, slug)
-        with board.points(slug) as store:
-            run = store.begin(provenance(loader.device))
-            for name, found in findings.items():
-                every = list({each.code: each for each in (*attacked[name][1], *told, *found)}.values())
-                _begin(store, made, board.boards[name], board.rows(name, loader), network, loader, every, run)
-        done = [each for path in stores for each in _submit(board, path, loader, by, None, made.name)]
-        for name, (points, _) in attacked.items() if version is not None else ():
-            done.append(_merge(board, slug, made, name, network, loader, by, points))
+        with board.rewriting(slug) as folder:
+            _copy_card(card, made, folder)
+            with Store(folder / POINTS, write=True) as store:
+                run = store.begin(provenance(loader.device))
+                for name, place in places.items():
+                    _begin(store, place, run, [*findings[name], *attacked[name][1], *stored])
+                done = [
+                    _merge(store, place, by, read_points(path, place.rows, None))
+                    for path in stores
+                    for place in places.values()
+                ]
+                if version is not None:
+                    done += [_merge(store, place, by, attacked[name][0]) for name, place in places.items()]
         return done
 
 
 def submit(
     board: Leaderboard, path: Path, loader: Loader, *, by: str, tool: str | None = None, entry: str | None = None
 ) -> list[Change]:
-    """Merge the points of a store, or of an .npz file, that fool a model with fewer changes than the best that is held.
+    """Merge the points of a store, or of an .npz file, that fool a model with fewer changes than the best so far.
 
-    Which model a store is about is told by the hash of its weights; `entry` names one, whatever the points were found
+    The hash of the weights in a store says which model it is about; `entry` names one, whatever the points were found
     on. Every point is replayed. A sample that is not lowered stays as it is.
     """
     if not by.strip():
         raise BoardError("by is empty; say who found the points, since each sample keeps the name")
-    with board.changing():
-        return _submit(board, path, loader, by, tool, entry)
-
-
-def _submit(
-    board: Leaderboard, path: Path, loader: Loader, by: str, tool: str | None, entry: str | None
-) -> list[Change]:
-    slugs = [board.find(entry)] if entry is not None else _meant(board, path)
     done = []
-    for slug in slugs:
-        board.refuse_broken(slug)
-        card = board.card(slug)
-        network = load_network(card, board.entry(slug), loader)
-        for name in card.boards:
-            rows = board.rows(name, loader)
-            try:
-                found = list(claims(path, rows, None if entry is not None else card.sha256))
-            except BoardError:
-                if len(card.boards) == 1:
-                    raise
-                continue  # arrays of another board's shape
-            said = [replace(claim, tool=tool) for claim in found] if tool is not None else found
-            done.append(_merge(board, slug, card, name, network, loader, by, said))
+    with board.changing():
+        for slug in [board.find(entry)] if entry is not None else matching_entries(board, path):
+            card = board.card(slug)
+            network = load_network(card, board.entry(slug), loader)
+            lowering: list[tuple[_Place, tuple[Change, Lowered]]] = []
+            for name in card.boards:
+                place = _Place(board, card, board.boards[name], network, loader)
+                try:
+                    offered = list(read_points(path, place.rows, None if entry is not None else card.sha256))
+                except BoardError:
+                    if name == card.boards[-1] and not lowering:
+                        raise  # it fits no board of the model
+                    continue
+                if tool is not None:
+                    offered = [replace(each, tool=tool) for each in offered]
+                with Store(board.entry(slug) / POINTS) as store:
+                    lowering.append((place, _replay(place, known(store, place.rules), offered)))
+            done += [change for _, (change, _) in lowering]
+            if any(parts for _, (_, parts) in lowering):
+                with board.rewriting(slug) as folder, Store(folder / POINTS, write=True) as store:
+                    for place, (_, parts) in lowering:
+                        _write(store, place, by, parts)
     return done
 
 
-def _cascade(
-    board: Leaderboard, name: str, network: nn.Module, loader: Loader, version: str | None, batch_size: int
-) -> tuple[list[Claim], list[Finding]]:
-    """What SparseAutoAttack finds, by the names of its members, and what makes its figures doubtful."""
+def matching_entries(board: Leaderboard, path: Path) -> list[str]:
+    """Return the entries whose weights a store is about."""
+    hashes = model_hashes(path)
+    found = [slug for slug in board.slugs if board.card(slug).sha256 in hashes]
+    if not found:
+        names = ", ".join(board.card(slug).name for slug in board.slugs) or "none"
+        raise BoardError(f"{path} does not say which model it is about; name one of {names}")
+    return found
+
+
+def _cascade(place: _Place, version: str | None, batch_size: int) -> tuple[list[Submission], list[Finding]]:
+    """Return the points that SparseAutoAttack finds, by the names of its members, and its findings."""
     if version is None:
         return [], []
-    rows, rules, allowed = board.rows(name, loader), board.boards[name], board.allowed(name, loader)
-    how = {"bounds": allowed.bounds, "space": allowed.space, "unit": rules.unit, "device": loader.device}
-    adversary = SparseAutoAttack(network, "L0", None, version=version, verbose=False, **how)  # type: ignore[arg-type]
-    images, labels = on_device(rows, loader)
-    found = adversary.run(images, labels, batch_size=batch_size, ids=rows.ids, findings=[])  # the doctor was asked
-    points, names = found.best.x_adv, found.found_by
-    said = f"SparseAutoAttack {found.cascade}"
-    claims = [
-        Claim(f"{member} ({said})", places, points[torch.from_numpy(places)])
-        for member in dict.fromkeys(name for name in names if name)
-        for places in [np.array([place for place, name in enumerate(names) if name == member], np.int64)]
+    allowed = place.allowed
+    how = {"bounds": allowed.bounds, "space": allowed.space, "unit": place.rules.unit, "device": place.loader.device}
+    adversary = SparseAutoAttack(place.network, "L0", None, version=version, verbose=False, **how)  # type: ignore[arg-type]
+    images, labels = on_device(place.rows, place.loader)
+    found = adversary.run(
+        images, labels, batch_size=batch_size, ids=place.rows.ids, findings=[]
+    )  # the doctor was asked
+    names = np.array(found.found_by)
+    points = [
+        Submission(f"{name} (SparseAutoAttack {found.cascade})", at, found.best.x_adv[torch.from_numpy(at)])
+        for name in dict.fromkeys(name for name in found.found_by if name)
+        for at in [np.flatnonzero(names == name)]
     ]
-    return claims, list(found.findings)
+    return points, list(found.findings)
 
 
-def _examined(board: Leaderboard, name: str, card: ModelCard, network: nn.Module, loader: Loader) -> list[Finding]:
-    """Return what the doctor finds; a model with random answers is refused."""
-    images, labels = on_device(board.rows(name, loader), loader)
-    allowed, entry = board.allowed(name, loader), find(card.model)
-    known = None if entry is None else entry.clean_accuracy or entry.implied_accuracy
-    claimed = known if card.accuracy is None else card.accuracy
-    found = examine(network, images, labels, bounds=allowed.bounds, space=allowed.space, claimed=claimed)
+def _examine(place: _Place) -> list[Finding]:
+    """Return what the doctor finds; refuse a model with random answers."""
+    images, labels = on_device(place.rows, place.loader)
+    entry = find(place.card.model)
+    known_accuracy = None if entry is None else entry.clean_accuracy or entry.implied_accuracy
+    claimed = known_accuracy if place.card.accuracy is None else place.card.accuracy
+    allowed = place.allowed
+    found = examine(place.network, images, labels, bounds=allowed.bounds, space=allowed.space, claimed=claimed)
     if any(each.code == RANDOM for each in found):
         raise BoardError(f"{RANDOM}: the model answers differently when asked twice, so its points cannot be replayed")
     return found
@@ -166,123 +200,93 @@ def _refuse(findings: Iterable[Finding], allow: Collection[str]) -> None:
         raise BoardError(f"{each.code}: {each.title}; {each.detail}; {each.fix}; or allow {each.code} and say so")
 
 
-def _place(board: Leaderboard, card: Path, made: ModelCard, slug: str) -> None:
-    """Copy the card and the files it names into the entry's folder, and seal them."""
-    folder = board.entry(slug)
-    folder.mkdir(parents=True, exist_ok=True)
-    for file in [card, *(card.parent / name for name in made.files)]:
-        name = CARD if file == card else file.name
-        part = folder / f".{name}.{os.getpid()}.part"
-        shutil.copyfile(file, part)
-        os.replace(part, folder / name)
-    names = [CARD, *made.files]
-    sealed = {f"entries/{slug}/{name}": [hash_file(folder / name)] for name in names}
-    points = f"entries/{slug}/{POINTS}"
-    old = {points: board.seals[points]} if points in board.seals else {}
-    board.seal({**sealed, **old}, gone=f"entries/{slug}/")
+def _copy_card(card: Path, made: ModelCard, folder: Path) -> None:
+    """Copy a card and the files that it names, in place of the former ones; the hash of the weights is filled in."""
+    for old in folder.iterdir():
+        if old.name != POINTS:
+            old.unlink()
+    for file in made.files:
+        shutil.copyfile(card.parent / file, folder / file)
+    missing = "" if read_card(card).sha256 else f'sha256 = "{made.sha256}"\n'
+    (folder / CARD).write_text(missing + card.read_text("utf-8-sig"), encoding="utf-8")
 
 
-def _begin(
-    store: Store,
-    card: ModelCard,
-    rules: BoardRules,
-    rows: Rows,
-    network: nn.Module,
-    loader: Loader,
-    findings: list[Finding],
-    run: int,
-) -> None:
-    """Keep what the model says of the rows as they are, once, and what the doctor said of it now."""
-    allowed = Allowed().on(rows)
-    info = describe(card, rules, rows, allowed, ability_of(network), "", CLEAN, 0)
-    older = [replace(each, origin=info.origin, provenance={}) for each in cells_on(store, rules)]
-    store.register([info, *(each for each in older if each.key != info.key)])  # a new card may build it otherwise
+def _begin(store: Store, place: _Place, run: int, findings: list[Finding]) -> None:
+    """Store what the model says of the rows as they are, once, and what was found about it now."""
+    allowed = Allowed().on(place.rows)
+    info = describe(place.card, place.rules, place.rows, allowed, ability_of(place.network), "", CLEAN, 0)
+    older = [each for each in store.cells() if each.dataset == place.rules.name and each.key != info.key]
+    store.register([info, *(replace(each, origin=info.origin, provenance={}) for each in older)])  # by this card now
     keep(store, allowed)
     if not store.stored(info.key).any():
-        result = replayed(network, rows, rules, allowed, rows.images, loader)
-        store.append(info.key, 0, _facts(result, rows, np.arange(len(rows))), run=run)
-    store.diagnose(info.key, [{**asdict(found), "about": CODES[found.code]} for found in findings])
+        result = _check(place, np.arange(len(place.rows)), place.rows.images)
+        store.append(info.key, 0, _facts(place, result, np.arange(len(place.rows))), run=run)
+    store.diagnose(info.key, [{**asdict(found), "about": CODES[found.code]} for found in dict.fromkeys(findings)])
 
 
-def replayed(
-    network: nn.Module, rows: Rows, rules: BoardRules, allowed: Allowed, points: Tensor, loader: Loader
-) -> Result:
-    """Ask the model about points for all these rows, in strict fp32 and in the numbers of this process."""
-    images, labels = on_device(rows, loader)
+def _check(place: _Place, at: NDArray[np.int64], points: Tensor) -> Result:
+    """Ask the model about points for some rows, in strict fp32 and in the numbers of this process."""
+    rows = place.rows.select(torch.from_numpy(at))
+    images, labels = on_device(rows, place.loader)
+    points = points.cpu()
+    finite = points.flatten(1).isfinite().all(1)
+    points = torch.where(finite.view(-1, *[1] * (points.ndim - 1)), points, rows.images).to(images)  # fools nobody
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*points leave")  # they are counted as refused
-        how = {"bounds": allowed.bounds, "space": allowed.space, "unit": rules.unit, "ids": rows.ids}
-        return check(network, images, labels, points.to(images), **how)  # type: ignore[arg-type]
+        how = {"bounds": place.allowed.bounds, "space": place.allowed.space, "unit": place.rules.unit, "ids": rows.ids}
+        return check(place.network, images, labels, points, **how)  # type: ignore[arg-type]
 
 
-def _facts(result: Result, rows: Rows, places: NDArray[np.int64]) -> Facts:
-    part = rows.select(torch.from_numpy(places))
-    allowed = Allowed().on(rows)
-    priced = allowed.pose(part.images, part.labels).domain.priced
+def _facts(place: _Place, result: Result, at: NDArray[np.int64]) -> Facts:
+    part = place.rows.select(torch.from_numpy(at))
+    priced = place.allowed.pose(part.images, part.labels).domain.priced
     return Facts.from_result(result, part.labels, None, part.images.to(result.x_adv.device), priced=priced)
 
 
-def _merge(
-    board: Leaderboard,
-    slug: str,
-    card: ModelCard,
-    name: str,
-    network: nn.Module,
-    loader: Loader,
-    by: str,
-    found: Iterable[Claim],
-) -> Change:
-    """Replay claims on a board and keep those points that lower a sample: of each tool a cell."""
-    rows, rules, allowed = board.rows(name, loader), board.boards[name], board.allowed(name, loader)
-    with Store(board.entry(slug) / POINTS) as store:
-        now = held(store, rules)
-    best, refused, offered = now.changes.copy(), 0, 0
-    winner = np.full(len(rows), -1)
-    asked: list[tuple[str, NDArray[np.int64], Facts]] = []
-    for number, claim in enumerate(found):
-        places = claim.places
-        result = replayed(network, rows.select(torch.from_numpy(places)), rules, allowed, claim.points, loader)
-        facts, right = _facts(result, rows, places), best[places] > 0  # what is wrong as it is needs no point
-        holds = facts.outcome == Outcome.FOUND
-        offered, refused = offered + int(right.sum()), refused + int((right & ~holds).sum())
-        counted = changes(facts, rules.unit)
-        better = holds & (counted < best[places])
-        best[places[better]], winner[places[better]] = counted[better], number
-        asked.append((claim.tool, places, facts))
-    _refuse_below(card, board.entry(slug), rules, rows, now.changes, best)
-    lowered: dict[str, list[tuple[NDArray[np.int64], Facts]]] = {}
-    for number, (tool, places, facts) in enumerate(asked):
-        mine = winner[places] == number
-        if mine.any():
-            lowered.setdefault(tool, []).append((places[mine], facts.take(mine)))
-    if lowered:
-        turn = 1 + max(int(info.parameters["turn"]) for info in now.cells)
-        with board.points(slug) as store:
-            run = store.begin(provenance(loader.device))
-            for tool, parts in lowered.items():
-                places = np.concatenate([each for each, _ in parts])
-                facts, order = Facts.join([each for _, each in parts]), np.argsort(places)
-                info = describe(card, rules, rows, allowed, ability_of(network), by, tool, turn)
-                store.register([info])
-                store.append(info.key, places[order], facts.take(order), run=run)
-    return Change(name, rows.ids.numpy()[winner >= 0].tolist(), refused, offered)
-
-
-def _refuse_below(card: ModelCard, folder: Path, rules: BoardRules, rows: Rows, before: Floats, best: Floats) -> None:
-    """A point below a certified bound shows that one of both is wrong: people decide which."""
-    lower = lower_bounds(card, folder, rules, rows.ids.numpy(), before == 0)
-    for place in np.flatnonzero((best < before) & (best < lower)):
+def _replay(place: _Place, now: Known, offered: Iterable[Submission]) -> tuple[Change, Lowered]:
+    """Ask the model about points and return what becomes of the board, with the best point of each lowered sample."""
+    best, winner = now.changes.copy(), np.full(len(now.changes), -1)
+    replayed: list[tuple[str, NDArray[np.int64], Facts]] = []
+    count = refused = 0
+    for number, each in enumerate(offered):
+        facts = _facts(place, _check(place, each.places, each.points), each.places)
+        needed, holds = now.changes[each.places] > 0, facts.outcome == Outcome.FOUND  # else it is wrong already
+        count, refused = count + int(needed.sum()), refused + int((needed & ~holds).sum())
+        changes = facts.l0_pixel if place.rules.unit == "pixel" else facts.l0
+        better = needed & holds & (changes < best[each.places])
+        best[each.places[better]], winner[each.places[better]] = changes[better], number
+        replayed.append((each.tool, each.places, facts))
+    ids = place.rows.ids.numpy()
+    for at in np.flatnonzero((best < now.changes) & (best < now.lower)):
         raise BoardError(
-            f"{card.name}, board {rules.name}: row {int(rows.ids[place])} is fooled by {best[place]:g} changes, and "
-            f"{lower[place]:g} are certified to be needed; one of both is wrong: settle it first (docs/leaderboard.md)"
+            f"{place.card.name}, board {place.rules.name}: row {ids[at]} is fooled by {best[at]:g} changes, and "
+            f"{now.lower[at]:g} are proved to be needed; one of both is wrong: settle it first (docs/leaderboard.md)"
         )
+    parts: dict[str, list[tuple[NDArray[np.int64], Facts]]] = {}
+    for number, (tool, places, facts) in enumerate(replayed):
+        if (mine := winner[places] == number).any():
+            parts.setdefault(tool, []).append((places[mine], facts.take(mine)))
+    lowered = {
+        tool: Facts.join([facts for _, facts in some]).take(np.argsort(np.concatenate([at for at, _ in some])))
+        for tool, some in parts.items()
+    }
+    return Change(place.rules.name, ids[winner >= 0].tolist(), refused, count), lowered
 
 
-def _meant(board: Leaderboard, path: Path) -> list[str]:
-    """The entries that a store is about."""
-    hashes = about_models(path)
-    found = [slug for slug in board.slugs if board.card(slug).sha256 in hashes]
-    if not found:
-        names = ", ".join(board.card(slug).name for slug in board.slugs) or "none"
-        raise BoardError(f"{path} does not say which model it is about; name one of {names}")
-    return found
+def _write(store: Store, place: _Place, by: str, lowered: Lowered) -> None:
+    """Add a cell for each tool that lowered samples."""
+    if not lowered:
+        return
+    turn = 1 + max(int(run.info.parameters["turn"]) for run in known(store, place.rules).runs)
+    run, where = store.begin(provenance(place.loader.device)), {int(row): at for at, row in enumerate(place.rows.ids)}
+    for tool, facts in lowered.items():
+        ability = ability_of(place.network)
+        info = describe(place.card, place.rules, place.rows, place.allowed, ability, by, tool, turn)
+        store.register([info])
+        store.append(info.key, np.array([where[int(row)] for row in facts.row]), facts, run=run)
+
+
+def _merge(store: Store, place: _Place, by: str, offered: Iterable[Submission]) -> Change:
+    change, lowered = _replay(place, known(store, place.rules), offered)
+    _write(store, place, by, lowered)
+    return change

@@ -1,4 +1,4 @@
-"""Believe nothing of a leaderboard: compare every seal, rebuild every point, and ask every model again."""
+"""Verify a leaderboard: rebuild every point, ask every model again, and compare cards, weights and rows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from sigmazero.bench import verify as recheck
 from sigmazero.bench.loader import ABSENT, Loader, UntrustedCode
 from sigmazero.board.card import ModelCard
-from sigmazero.board.entry import CLEAN, cells_on, describe, held, load_network, lower_bounds, origin_of
+from sigmazero.board.entry import CLEAN, describe, known, load_network, origin_of
 from sigmazero.board.folder import POINTS, BoardError, Leaderboard
-from sigmazero.board.prove import unproved
+from sigmazero.board.prove import claims, unproved
 from sigmazero.core.model import Ability, ability_of
 from sigmazero.report.intervals import wilson
 from sigmazero.store.facts import CellInfo
@@ -18,26 +18,27 @@ from sigmazero.store.store import Store, StoreError
 
 @dataclass
 class BoardVerdict:
-    """What a check found: `wrong` and `skipped` are lines that name the file; `points` counts what was replayed."""
+    """What a check found: `wrong` and `skipped` are lines that name the file.
+
+    points     points that were replayed
+    unchecked  lower bounds whose proofs were taken over, and not made again
+    """
 
     points: int = 0
     entries: int = 0
+    unchecked: int = 0
     wrong: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
 
 
 def verify(board: Leaderboard, loader: Loader, again: float | None = None) -> BoardVerdict:
-    """Check seals, cards, weights, rows and every point of a leaderboard.
+    """Check cards, weights, rows and every point of a leaderboard.
 
-    Each point is asked about in strict fp32 and in the numbers of this process. What cannot be loaded here, or is code
-    that is not trusted, is skipped and said. A proved bound above a point is wrong; with `again`, every bound is also
-    proved again, in so many seconds each, and what does not come out is skipped and said.
+    Each point is replayed in strict fp32 and in the numbers of this process. A bound above a point is wrong. With
+    `again`, every bound is also proved again, in so many seconds each; a bound that does not come out is skipped. So is
+    an entry that cannot be loaded here, or whose code is not trusted.
     """
     done = BoardVerdict()
-    try:
-        done.wrong += list(board.broken())
-    except BoardError as error:
-        done.wrong.append(str(error))
     for slug in board.slugs:
         done.entries += 1
         place = f"entries/{slug}"
@@ -54,6 +55,8 @@ def verify(board: Leaderboard, loader: Loader, again: float | None = None) -> Bo
 
 def _verify_entry(board: Leaderboard, slug: str, loader: Loader, done: BoardVerdict, again: float | None) -> None:
     card, place = board.card(slug), f"entries/{slug}"
+    if card.sha256 is None:
+        raise BoardError("card.toml has no sha256; add the model again")
     network = load_network(card, board.entry(slug), loader)
     own = Loader(loader.device)  # it is given all it needs, and trusts nothing else that the store names
     own.give_model(card.spec, network)
@@ -62,41 +65,40 @@ def _verify_entry(board: Leaderboard, slug: str, loader: Loader, done: BoardVerd
             if name not in board.boards:
                 raise BoardError(f"card.toml names a board {name!r} that is not there")
             own.give_rows(board.boards[name].data, board.rows(name, loader))
-        if other := sorted({info.attack for info in store.cells() if not _built_so(board, card, info)}):
+        if other := sorted({info.attack for info in store.cells() if not _fits_card(board, card, info)}):
             raise BoardError(f"{POINTS} says of {', '.join(other)} that the model or the rows are not the card's")
         verdict = recheck.verify(store, own)
         done.points += verdict.found
+        done.unchecked += 0 if again is not None else claims(store)
         done.wrong += [f"{place}/{POINTS}: {each}" for each in verdict.disagreements]
         done.skipped += [f"{place}/{POINTS}: {each}" for each in verdict.skipped]
         if not verdict.disagreements:
             for name in card.boards:
-                done.wrong += [
-                    f"{place}: {what}" for what in _rules_kept(board, slug, name, store, loader, ability_of(network))
-                ]
+                broken = _broken_rules(board, card, name, store, loader, ability_of(network))
+                done.wrong += [f"{place}: {what}" for what in broken]
                 if again is not None:
                     done.skipped += [f"{place}: {what}" for what in unproved(board, slug, name, network, loader, again)]
 
 
-def _built_so(board: Leaderboard, card: ModelCard, info: CellInfo) -> bool:
-    """Whether a cell says of model and rows what the card and the rules say."""
+def _fits_card(board: Leaderboard, card: ModelCard, info: CellInfo) -> bool:
+    """Return whether a cell says of model and rows what the card and the rules say."""
     rules = board.boards.get(info.dataset)
     return rules is not None and info.dataset in card.boards and info.origin == origin_of(card, rules)
 
 
-def _rules_kept(board: Leaderboard, slug: str, name: str, store: Store, loader: Loader, ability: Ability) -> list[str]:
-    """What of an entry is not as the rules of the board ask, though every point holds."""
-    card, rules, rows = board.card(slug), board.boards[name], board.rows(name, loader)
+def _broken_rules(
+    board: Leaderboard, card: ModelCard, name: str, store: Store, loader: Loader, ability: Ability
+) -> list[str]:
+    """Return what is not as the rules of the board ask, though every point holds."""
+    rules, rows, allowed = board.boards[name], board.rows(name, loader), board.allowed(name, loader)
     wrong: list[str] = []
-    for info in cells_on(store, rules):
-        told = info.parameters
-        allowed = board.allowed(name, loader)
-        due = describe(card, rules, rows, allowed, ability, told["by"], told["tool"], told["turn"])
-        if due.key != info.key:
-            wrong.append(f"{POINTS} has points by {told['by'] or CLEAN!r} that are about another model, board or space")
-    best = held(store, rules)
-    lower = lower_bounds(card, board.entry(slug), rules, rows.ids.numpy(), best.changes == 0)
-    for place in (best.changes < lower).nonzero()[0]:
-        bounds = f"{best.changes[place]:g} changes fool it, and {lower[place]:g} are certified to be needed"
+    best = known(store, rules)
+    for info in (run.info for run in best.runs):
+        by, tool, turn = (info.parameters[key] for key in ("by", "tool", "turn"))
+        if describe(card, rules, rows, allowed, ability, by, tool, turn).key != info.key:
+            wrong.append(f"{POINTS} has points by {by or CLEAN!r} that are about another model, board or space")
+    for place in (best.changes < best.lower).nonzero()[0]:
+        bounds = f"{best.changes[place]:g} changes fool it, and {best.lower[place]:g} are proved to be needed"
         wrong.append(f"board {name}, row {int(rows.ids[place])}: {bounds}")
     right = int((best.changes > 0).sum())
     if card.accuracy is not None and card.accuracy / 100 > wilson(right, len(rows), level=0.999)[1]:

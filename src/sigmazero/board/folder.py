@@ -1,6 +1,7 @@
-"""The folder of a leaderboard: board.toml, a folder per model with its card and its points, and a seal over each file.
+"""The folder of a leaderboard: board.toml, and a folder for each model with its card and its points.
 
-The seals show accidents and careless edits. Whoever writes new ones is caught by replaying, which asks the models.
+An entry appears and changes as a whole. `verify` replays every point; who found it is guarded by the history of the
+folder, in Git or elsewhere.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from pydantic import Field
@@ -22,20 +22,21 @@ from sigmazero.bench.identity import hash_file
 from sigmazero.bench.loader import Loader, load_rows, refuse_untrusted
 from sigmazero.bench.plan import DataSpec
 from sigmazero.board.card import ModelCard, Sha256, read_card
-from sigmazero.core import toml
+from sigmazero.core import faults, toml
 from sigmazero.core.domain import Unit
 from sigmazero.core.files import replacing
 from sigmazero.core.toml import Count, Table, Text, Whole, Wholes
 from sigmazero.data import DATASETS, Rows, is_data_file, is_folder
 from sigmazero.data.table import stem
-from sigmazero.store.store import Store, WriterLock
+from sigmazero.store.store import WriterLock
 
-RULES, SEALS, CARD, POINTS = "board.toml", "seals.json", "card.toml", "points.db"
+RULES, CARD, POINTS = "board.toml", "card.toml", "points.db"
+PART, OLD = ".part", ".old"  # ends of the folders of an entry that is being written, and of the one it replaces
 KS = (1, 4, 10, 24)
 
 
 class BoardError(ValueError):
-    """A leaderboard, or something for it, that is not as it must be; the message names the file."""
+    """Report a leaderboard, or a file for it, that breaks a rule; the message names the file."""
 
 
 @dataclass(frozen=True)
@@ -58,34 +59,33 @@ class Leaderboard:
             raise FileNotFoundError(
                 f"{path / RULES}: no such file; a leaderboard is a folder with such a file (docs/leaderboard.md)"
             )
-        held = toml.parse(toml.read(path / RULES), BoardFile, str(path / RULES))
-        self.title = held.title
-        self.boards = {name: table.rules(name) for name, table in held.boards.items()}
+        rules = toml.parse(toml.read(path / RULES), BoardFile, str(path / RULES))
+        self.title = rules.title
+        self.boards = {name: table.rules(name) for name, table in rules.boards.items()}
         self._rows: dict[str, Rows] = {}
 
     @property
     def slugs(self) -> list[str]:
-        """The folders of the entries, by name."""
-        folder = self.path / "entries"
-        return sorted(each.name for each in folder.iterdir() if (each / CARD).is_file()) if folder.is_dir() else []
+        """Return the names of the entries' folders."""
+        return sorted(each.parent.name for each in self.path.glob(f"entries/[!.]*/{CARD}"))
 
     def entry(self, slug: str) -> Path:
-        """The folder of an entry."""
+        """Return the folder of an entry."""
         return self.path / "entries" / slug
 
     def card(self, slug: str) -> ModelCard:
-        """The card of an entry."""
+        """Return the card of an entry."""
         return read_card(self.entry(slug) / CARD)
 
     def find(self, name: str) -> str:
-        """The folder of the entry of that name."""
+        """Return the name of the folder of a model's entry."""
         cards = {self.card(slug).name: slug for slug in self.slugs}
         if name not in cards:
             raise BoardError(f"{self.path}: no model is called {name!r}; there are {', '.join(cards) or 'none'}")
         return cards[name]
 
     def rows(self, name: str, loader: Loader) -> Rows:
-        """The rows of a board; refused where what is here is not what the rules say."""
+        """Return the rows of a board; refuse other rows than the rules name."""
         rules = self.boards[name]
         if name not in self._rows:
             refuse_untrusted([rules.data], loader.trust)
@@ -99,7 +99,7 @@ class Leaderboard:
         return self._rows[name]
 
     def source(self, spec: DataSpec) -> DataSpec:
-        """What to load for a board: a file lies in the folder, whatever the current one is."""
+        """Return what to load for a board: a file lies in the board's folder."""
         if not is_data_file(spec.source):
             return spec
         if Path(spec.source).name != spec.source:
@@ -107,79 +107,47 @@ class Leaderboard:
         return DataSpec(spec.name, str(self.path / spec.source), spec.rows, spec.limit, spec.seed)
 
     def allowed(self, name: str, loader: Loader) -> Allowed:
-        """What may change on a board: what the data says, else every value from 0 to 1."""
+        """Return what may change on a board: what the data says, else every value from 0 to 1."""
         return Allowed().on(self.rows(name, loader))
-
-    @cached_property
-    def seals(self) -> dict[str, list[str]]:
-        """The hashes that each sealed file may have: one, or two while it is being exchanged."""
-        try:
-            held = json.loads((self.path / SEALS).read_text(encoding="utf-8"))["files"]
-            return {str(file): [str(each) for each in hashes] for file, hashes in held.items()}
-        except FileNotFoundError:
-            raise BoardError(f"{self.path / SEALS} is missing; take the leaderboard as it was published") from None
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise BoardError(f"{self.path / SEALS} is damaged ({error}); take it as it was published") from None
-
-    def broken(self, slug: str | None = None) -> Iterator[str]:
-        """What is not as it was sealed, of one entry or of everything."""
-        folder = "" if slug is None else f"entries/{slug}/"
-        for file, hashes in self.seals.items():
-            if file.startswith(folder) or file == RULES:
-                if not (self.path / file).is_file():
-                    yield f"{file} is missing"
-                elif (found := hash_file(self.path / file)) not in hashes:
-                    yield f"{file} was changed since it was sealed (sha256 {found[:12]}, sealed {hashes[-1][:12]})"
-        for each in self.slugs if slug is None else [slug]:
-            for path in sorted(self.entry(each).iterdir()):
-                name = path.relative_to(self.path).as_posix()
-                if name not in self.seals and not path.name.startswith("."):
-                    yield f"{name} is not sealed: it was put there by hand"
-
-    def refuse_broken(self, slug: str, file: str = "") -> None:
-        """Nothing is built on an entry that was tampered with, or on this file of it."""
-        for what in self.broken(slug):
-            if file and not what.startswith(f"entries/{slug}/{file} "):
-                continue
-            raise BoardError(f"{self.path}: {what}; take the file as it was published, or add the model again")
-
-    def seal(self, files: dict[str, list[str]], gone: str = "") -> None:
-        """Note these hashes; what lies below `gone` is forgotten first."""
-        kept = {file: hashes for file, hashes in self._held().items() if not gone or not file.startswith(gone)}
-        with replacing(self.path / SEALS) as part:
-            held = {"format": 1, "files": dict(sorted({**kept, **files}.items()))}
-            part.write_text(json.dumps(held, indent=1) + "\n", encoding="utf-8")
-        self.__dict__.pop("seals", None)
-
-    def _held(self) -> dict[str, list[str]]:
-        return self.seals if (self.path / SEALS).exists() else {}
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """While one process changes a leaderboard, no other does."""
+        """Keep other processes from changing the leaderboard; put right what a killed one left half done."""
         lock = WriterLock(self.path / ".board", 0.0)
         try:
+            for part in self.path.glob(f"entries/.*{PART}"):
+                shutil.rmtree(part)
+            for old in self.path.glob(f"entries/.*{OLD}"):
+                self._settle(old.name[1 : -len(OLD)])
             yield
         finally:
             lock.close()
 
     @contextmanager
-    def points(self, slug: str) -> Iterator[Store]:
-        """The store of an entry, to write to: a copy, which takes its place under a new seal if all went well."""
-        place, name = self.entry(slug) / POINTS, f"entries/{slug}/{POINTS}"
-        part = place.with_name(f".{POINTS}.{os.getpid()}.part")
+    def rewriting(self, slug: str) -> Iterator[Path]:
+        """Yield a copy of an entry's folder to change; it takes the entry's place if nothing went wrong."""
+        place, part, old = (self.entry(name) for name in (slug, f".{slug}{PART}", f".{slug}{OLD}"))
         try:
             if place.exists():
-                shutil.copyfile(place, part)
-            with Store(part, write=True) as store:
-                yield store
-            new = hash_file(part)
-            self.seal({name: [*self._held().get(name, [])[-1:], new]})
+                shutil.copytree(place, part, symlinks=True)
+            else:
+                part.mkdir(parents=True)
+            yield part
+            faults.reach("entry.written")
+            if place.exists():
+                os.replace(place, old)
+            faults.reach("entry.moved")
             os.replace(part, place)
-            self.seal({name: [new]})
         finally:
-            for rest in place.parent.glob(f"{part.name}*"):
-                rest.unlink(missing_ok=True)
+            shutil.rmtree(part, ignore_errors=True)
+            self._settle(slug)
+
+    def _settle(self, slug: str) -> None:
+        """Remove the former state of an entry, or put it back if no other took its place."""
+        old = self.entry(f".{slug}{OLD}")
+        if old.exists() and not self.entry(slug).exists():
+            os.replace(old, self.entry(slug))
+        shutil.rmtree(old, ignore_errors=True)
 
 
 class BoardTable(Table):
@@ -207,7 +175,7 @@ class BoardFile(Table):
 
 
 def slug_of(name: str) -> str:
-    """A name for an entry's folder.
+    """Return a name for an entry's folder.
 
     >>> slug_of("../ResNet 20 (mine)")
     'resnet-20-mine'
@@ -241,12 +209,11 @@ def new_board(path: Path, name: str, spec: DataSpec, unit: Unit, ks: Sequence[in
     with replacing(path / RULES) as part:
         text = "\n".join([f"[boards.{name}]", *lines])
         part.write_text((f"{old}\n" if old else "") + f"{text}\n", encoding="utf-8")
-    Leaderboard(path).seal({file: [hash_file(path / file)] for file in (RULES, *copied)})
     return rows
 
 
 def _copied(source: Path, folder: Path) -> list[str]:
-    """Copy a file of rows, and what is said about it in files beside it; their names, its own first."""
+    """Copy a file of rows with the files beside it that describe it; return their names, its own first."""
     beside = [source.with_name(f"{stem(source)}{ending}") for ending in (".toml", ".space.toml")]
     files = [source, *(file for file in beside if file.is_file())]
     for file in files:

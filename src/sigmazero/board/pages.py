@@ -1,107 +1,54 @@
-"""The site of a leaderboard, from its folder alone: no model and no data is loaded, and no code runs."""
+"""Write the pages of a leaderboard from its folder: no model is loaded, no code runs, and inputs are for pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-import numpy as np
-
-from sigmazero.board.card import ModelCard
-from sigmazero.board.entry import Held, held, lower_bounds
-from sigmazero.board.folder import POINTS, BoardRules, Leaderboard
-from sigmazero.core.model import ABILITIES
+from sigmazero.bench.loader import Loader
+from sigmazero.board.folder import POINTS, Leaderboard
 from sigmazero.models import find
-from sigmazero.report.site import entry_page, score_page
-from sigmazero.report.site.folder import place_site
-from sigmazero.report.site.scores import MAIN, EntryCard, Score, ScoreBoard, boards_of
-from sigmazero.store.facts import CellInfo
-from sigmazero.store.proofs import Proof
+from sigmazero.report.pages.leaderboard import Board, Card, Source, boards, write_site
 from sigmazero.store.store import Store
 
-
-def write_board(board: Leaderboard, path: Path) -> int:
-    """Write the site and return the number of models on it; a leaderboard that was tampered with is refused."""
-    for slug in board.slugs:
-        board.refuse_broken(slug)
-    boards = read_boards(board)
-    models = {score.card.slug: score.card for each in boards for score in each.scores}
-    pages = {"index.html": score_page.page(board.title, boards)}
-    for slug, card in models.items():
-        pages[f"models/{slug}.html"] = entry_page.page(card, boards)
-    place_site(path, pages)
-    return len(models)
+LEAD = (
+    "Robust accuracy: the share of samples that stay correct although some input values change. Every point behind "
+    "these numbers can be replayed. Anyone may lower a number by sending points; nobody can raise one."
+)
 
 
-def read_boards(board: Leaderboard) -> list[ScoreBoard]:
-    """Every board with its models, a board per track."""
-    found: dict[str, list[Score]] = {name: [] for name in board.boards}
-    for slug in board.slugs:
-        card = board.card(slug)
-        with Store(board.entry(slug) / POINTS) as store:
-            parts = {name: held(store, board.boards[name]) for name in card.boards}
-            findings = store.findings()
-            proofs = [proof for key in store.proof_keys() for proof in store.proofs(key).values()]
-        told = {each["code"]: each for part in parts.values() for each in findings.get(part.cells[0].key, [])}
-        by = {"certified by": ", ".join(methods)} if (methods := _methods(card, proofs)) else {}
-        shown = EntryCard(card.name, slug, {**described(card), **by}, links(card), list(told.values()))
-        for name, part in parts.items():
-            found[name].append(_score(shown, card, board.entry(slug), board.boards[name], part))
-    return [
-        each
-        for name, rules in board.boards.items()
-        for each in boards_of(name, rules.data.source, rules.unit, rules.sha256, rules.ks, found[name])
-    ]
+def write_board(board: Leaderboard, path: Path, loader: Loader | None = None) -> int:
+    """Write the pages and return the number of models on them; pictures are left out where there are no inputs."""
+    with ExitStack() as opened:
+        return write_site(path, board.title, LEAD, read_boards(board, opened, loader or Loader("cpu")))
 
 
-def described(card: ModelCard) -> dict[str, str]:
-    """What is known of a model: what the zoo says of a known one, then what its card says."""
-    entry, known = find(card.model), {}
-    if entry is not None:
-        known = {
-            "title": entry.title,
-            "architecture": entry.architecture,
-            "parameters": f"{entry.parameters:,}" if entry.parameters else "",
-            "trained on": entry.dataset,
-            "trained against": entry.threat_model,
-            "note": entry.note,
-        }
-    said = {"built by": card.model, **({"weights file": card.weights} if card.weights else {})}
-    told: Mapping[str, str] = {**known, **card.told, **said, "SHA-256": card.sha256}
-    return {name: text for name, text in told.items() if text}
+def read_boards(board: Leaderboard, opened: ExitStack, loader: Loader) -> list[Board]:
+    """Return every board with its models, a board per track; stores stay open as long as `opened`."""
+    sources = [_source(board, slug, opened, loader) for slug in board.slugs]
+    return boards(sources, lambda name: board.boards[name].ks) if sources else []
 
 
-def _methods(card: ModelCard, proofs: Sequence[Proof]) -> list[str]:
-    """What lower bounds were proved by: what the card says, and what the entry's store has."""
-    said = [] if card.lower is None else [card.lower.method]
-    return [*said, *sorted({f"sigmazero {proof.method} {proof.version}" for proof in proofs if proof.least > 1})]
+def _source(board: Leaderboard, slug: str, opened: ExitStack, loader: Loader) -> Source:
+    card = board.card(slug)
+    shown = Card({**zoo_card(card.model), **card.about}, card.links)
+    store = opened.enter_context(Store(board.entry(slug) / POINTS))
+    return Source(store, lambda _: shown, lambda info: board.rows(info.dataset, loader))
 
 
-def links(card: ModelCard) -> dict[str, str]:
-    """Where more is told."""
-    certified = {} if card.lower is None or card.lower.url is None else {"certificate": card.lower.url}
-    return {**card.links, **certified}
-
-
-def _score(shown: EntryCard, card: ModelCard, folder: Path, rules: BoardRules, best: Held) -> Score:
-    found = np.isfinite(best.changes) & (best.changes > 0)
-    whose = [info if hit else None for info, hit in zip(best.source, found, strict=True)]
-    ability = best.cells[0].parameters.get("ability")
-    return Score(
-        shown,
-        MAIN if ability == ABILITIES[0] else f"{ability}-only",
-        best.facts.row,
-        best.facts.label,
-        best.changes,
-        lower_bounds(card, folder, rules, best.facts.row, best.changes == 0),
-        [str(info.parameters["by"]) if info else "" for info in whose],
-        [str(info.parameters["tool"]) if info else "" for info in whose],
-        [_date(info) if info else "" for info in whose],
-        best.cells[0].about.get("classes"),
-    )
-
-
-def _date(info: CellInfo) -> str:
-    """The day on which points came."""
-    began = info.provenance.get("began", "")
-    return str(began[0] if isinstance(began, list) and began else began)[:10]
+def zoo_card(model: str) -> dict[str, str]:
+    """Return what the zoo says of a model; nothing of a model of one's own, which may have the same name."""
+    entry = find(model)
+    if entry is None:
+        return {}
+    known = {
+        "model": entry.title,
+        "architecture": entry.architecture,
+        "parameters": f"{entry.parameters:,}" if entry.parameters else "",
+        "trained on": entry.dataset,
+        "trained against": entry.threat_model,
+        "RobustBench": entry.robustbench or "",
+        "published at": entry.source,
+        "note": entry.note,
+    }
+    return {name: text for name, text in known.items() if text}

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from sigmazero.cli.console import warn
 
 if TYPE_CHECKING:
+    from torch import nn
+
     import sigmazero as sz
     from sigmazero.bench.plan import DataSpec, ModelSpec
     from sigmazero.data import Rows
@@ -45,11 +47,17 @@ def trust(everything: bool) -> Container[str]:
     return EVERYTHING if everything else ()
 
 
-def model_spec(name: str, weights: Path | None, normalize: str | None) -> ModelSpec:
-    """Return a model as a store remembers it."""
-    from sigmazero.bench.plan import ModelSpec
+def model_spec(
+    name: str, weights: Path | None, normalize: str | None, data: str, trust_code: bool = False
+) -> ModelSpec:
+    """Return a model as a store remembers it; a pickle runs code that nobody named, so it needs trust."""
+    from sigmazero.bench.plan import DataSpec, ModelSpec
+    from sigmazero.models.load import is_pickle
 
-    return ModelSpec(name, name, weights=None if weights is None else str(weights), normalize=normalize)
+    if is_pickle(name) and not trust_code:
+        raise ValueError(f"{name} may run code of the person who made it when it is loaded; to trust it: --trust-code")
+    spec = ModelSpec(name, name, weights=None if weights is None else str(weights), normalize=normalize)
+    return spec.on(DataSpec(data, data))
 
 
 def load_rows(
@@ -73,6 +81,13 @@ def data_spec(name: str, rows: str | None, limit: int | None, shuffle: int | Non
     from sigmazero.bench.plan import DataSpec
 
     return DataSpec(Path(name).name or name, name, rows, limit, shuffle)
+
+
+def load_model(spec: ModelSpec, where: str) -> nn.Module:
+    """Load a model that the command line names."""
+    from sigmazero.bench.loader import Loader
+
+    return Loader(where, trust=[spec.spec]).model(spec)
 
 
 def attack(name: str, steps: int | None, pairs: list[str]) -> sz.Attack:

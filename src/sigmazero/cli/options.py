@@ -87,10 +87,7 @@ Allow = Annotated[
     list[str] | None,
     about_run(metavar="CODE", help="Accept this finding instead of exiting with 3 (repeatable)."),
 ]
-TrustCode = Annotated[
-    bool,
-    typer.Option("--trust-code", help="Run the Python code that the file names."),
-]
+TrustCode = Annotated[bool, typer.Option("--trust-code", help="Run the Python code that a file names or holds.")]
 Ks = Annotated[
     list[str] | None, typer.Option("--k", metavar="K", help="Changes to give success rates at: 24,50 or repeated.")
 ]

@@ -1,54 +1,43 @@
 """`sigmazero report --bundle`: a leaderboard over the models of one or several stores."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
-from sigmazero import models
+from sigmazero.bench.loader import Loader, clean_rows
+from sigmazero.board.pages import zoo_card
 from sigmazero.cli.console import wrote
-from sigmazero.report import findings as doubts
-from sigmazero.report import runs
-from sigmazero.report.site.folder import write_site
-from sigmazero.report.site.old.measure import Measured, fitting, load
+from sigmazero.report.pages import leaderboard
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
+
+LEAD = (
+    "Robust accuracy: the share of samples that stay correct although some input values change. A sample counts as "
+    "fooled if any of the attacks fooled it, and every success was verified on the model. A better attack can only "
+    "lower these numbers."
+)
 
 
 def write_bundle(path: Path, stores: Sequence[Path], ks: Sequence[float] | None, mix: bool) -> None:
     """Write the site over all models of the stores."""
-    cells: list[Measured] = []
-    told: doubts.CellFindings = {}
-    for store in stores:
-        with Store(store) as opened:
-            here = load(opened)
-            cells += here
-            told |= doubts.findings(opened, runs.load(opened))
-    write_site(
-        path, cells, lambda info: {**describe(info), **doubted(info, cells, told)}, ks=ks or fitting(cells), mix=mix
-    )
+    with ExitStack() as opened:
+        sources = [
+            leaderboard.Source(store, describe, partial(clean_rows, store, loader=Loader("cpu")))
+            for store in (opened.enter_context(Store(each)) for each in stores)
+        ]
+        leaderboard.write_site(path, leaderboard.TITLE, LEAD, leaderboard.boards(sources, lambda _: ks, mix))
     wrote(path / "index.html")
 
 
-def describe(info: CellInfo) -> dict[str, str]:
-    """What the zoo knows of a cell's model; nothing of a model of one's own, which may bear the same name."""
-    entry = models.find(str(info.origin.get("model", {}).get("spec", "")))
-    if entry is None:
-        return {}
-    told = {
-        "model": entry.title,
-        "architecture": entry.architecture,
-        "parameters": f"{entry.parameters:,}" if entry.parameters else "",
-        "trained on": entry.dataset,
-        "trained against": entry.threat_model,
-        "RobustBench": entry.robustbench or "",
-        "published at": entry.source,
-        "note": entry.note,
+def describe(info: CellInfo) -> leaderboard.Card:
+    """Return what is known of a cell's model: what the zoo says of its own models, how it was loaded, and its hash."""
+    given = info.origin.get("model", {})
+    # A file's name without its folders, which may tell who ran it.
+    loaded = {
+        key: str(given[key]).replace("\\", "/").rpartition("/")[2] for key in ("spec", "weights") if given.get(key)
     }
-    return {name: text for name, text in told.items() if text}
-
-
-def doubted(info: CellInfo, cells: Sequence[Measured], told: doubts.CellFindings) -> dict[str, str]:
-    """What makes the figures of a cell's model doubtful, for its card; nothing if all is well."""
-    same = (info.model, info.model_sha256)
-    mine = {one.key: told.get(one.key, []) for one, _ in cells if (one.model, one.model_sha256) == same}
-    found = doubts.errors(mine)
-    return {"doubtful": "; ".join(f"{each.code}: {each.title}" for each in found)} if found else {}
+    words = {"spec": "loaded as", "weights": "weights file"}
+    about = zoo_card(str(given.get("spec", "")))
+    about |= {words[key]: text for key, text in loaded.items() if text != info.model}
+    return leaderboard.Card({**about, "SHA-256 of the weights": info.model_sha256})

@@ -140,10 +140,10 @@ class Attack(ABC):
         from sigmazero.run import Session
 
         self._refuse_ignored(start=start, pool=pool)
-        asked = as_model(model, x)
-        given = as_inputs(x, asked)
+        network = as_model(model, x)
+        given = as_inputs(x, network, bounds)
         problem = make_problem(
-            follow(given, asked),
+            follow(given, network),
             as_labels(y),
             targeted=targeted,
             bounds=bounds,
@@ -157,7 +157,7 @@ class Attack(ABC):
             pool=pool,
             margin=margin,
         )
-        with Session(self, asked, hardware or Hardware(), batch_size=batch_size) as session:
+        with Session(self, network, hardware or Hardware(), batch_size=batch_size) as session:
             result = session.run(problem, progress=progress)
             result = replace(result.to(given.device), findings=session.doubts(), x=given, classes=_named(model))
         return _noticed(replace(result, names=None if space is None else space.names), targeted)
@@ -254,10 +254,10 @@ def _noticed(result: Result, targeted: bool) -> Result:
 
 def _named(model: object) -> tuple[str, ...] | None:
     """Return the names of a model's classes, where it has them as an estimator does."""
-    held = getattr(model, "classes", None) if isinstance(model, nn.Module) else getattr(model, "classes_", None)
-    if isinstance(held, Tensor | nn.Module | str) or not hasattr(held, "__len__"):
+    classes = getattr(model, "classes", None) if isinstance(model, nn.Module) else getattr(model, "classes_", None)
+    if isinstance(classes, Tensor | nn.Module | str) or not hasattr(classes, "__len__"):
         return None
-    return tuple(map(str, cast(Any, held))) or None
+    return tuple(map(str, cast(Any, classes))) or None
 
 
 def as_model(model: object, x: object = None) -> Model:

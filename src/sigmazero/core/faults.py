@@ -2,9 +2,9 @@
 
 An environment variable arms one of them: `SIGMAZERO_FAULT=store.commit:3` kills the process, as `kill -9` would, when
 it comes to that point for the third time. `SIGMAZERO_WORKER_FAULTS=unit.taken:2,batch.done:1:parent` is for the workers
-that this process starts, the first point for the first of them. With `:parent` the process that started the worker is
-killed, which is a node of a cluster, and the worker stays at the point for as long as it is let live: it says nothing
-more. Nothing is armed otherwise, and a point then costs a comparison.
+that this process starts, the first point for the first of them. `:parent` kills the process that started the worker, as
+when a node of a cluster dies; the worker then waits at the point until it is ended. While nothing is armed, a point
+costs a comparison.
 """
 
 import os
@@ -14,20 +14,19 @@ VARIABLE, WORKERS = "SIGMAZERO_FAULT", "SIGMAZERO_WORKER_FAULTS"
 POINTS = (
     "store.begin",  # a transaction is about to begin
     "store.commit",  # everything is written, nothing committed
-    "store.committed",  # the commit is done, nobody knows of it yet
+    "store.committed",  # the commit is done, no other process knows of it yet
     "file.written",  # a file is complete under its temporary name
     "file.replaced",  # it has taken its place
     "store.closing",  # all is stored, its log is not yet folded into the file
     "batch.done",  # a batch is attacked and verified, nothing stored
-    "worker.begun",  # the process of a worker is there, and has not said so
+    "worker.begun",  # the process of a worker has started and has not reported it
     "worker.replaced",  # the driver has started a worker in place of a dead one
     "unit.sent",  # the driver has handed out a unit
-    "unit.heard",  # the driver was told something, and has done nothing about it
-    "unit.taken",  # a worker has a unit and has done nothing of it
-    "unit.done",  # all batches of a unit are done in the worker, and nobody else has them
-    "site.written",  # a site is complete under its temporary name
-    "site.moved",  # the older site is out of the way, and there is none in its place
-    "site.placed",  # the new site has taken its place
+    "unit.heard",  # the driver has received a message and done nothing about it
+    "unit.taken",  # a worker has a unit and has not begun it
+    "unit.done",  # all batches of a unit are done in the worker, and the results are nowhere else
+    "entry.written",  # an entry of a leaderboard is complete under its temporary name
+    "entry.moved",  # the older entry is out of the way, and there is none in its place
 )
 
 _name, _left, _parent = "", 0, False
@@ -35,24 +34,24 @@ _of_workers = [point for point in os.environ.get(WORKERS, "").split(",") if poin
 
 
 def arm(text: str) -> None:
-    """Have this process killed at a point, given as the variable gives it: `store.commit:3`; with "" at none."""
+    """Kill this process at a point, written as in the variable: `store.commit:3`; "" for none."""
     global _name, _left, _parent
     name, _, rest = text.partition(":")
-    count, _, whom = rest.partition(":")
+    count, _, victim = rest.partition(":")
     if name and name not in POINTS:
         raise ValueError(f"{VARIABLE} names no point: {name!r}; there are {', '.join(POINTS)}")
-    if whom not in ("", "parent"):
-        raise ValueError(f"{VARIABLE} names nobody to kill: {whom!r}; write parent, or nothing for the process itself")
-    _name, _left, _parent = name, int(count or 1), bool(whom)
+    if victim not in ("", "parent"):
+        raise ValueError(f"{VARIABLE} cannot kill {victim!r}; write parent, or nothing for the process itself")
+    _name, _left, _parent = name, int(count or 1), bool(victim)
 
 
 def of_next_worker() -> str:
-    """What the worker that is started next is armed with."""
+    """Return what arms the next worker."""
     return _of_workers.pop(0) if _of_workers else ""
 
 
 def reach(point: str) -> None:
-    """Say that the process has come to a point; the armed one ends it."""
+    """Note that the process has come to a point; the armed point ends it."""
     global _left
     if point != _name:
         return

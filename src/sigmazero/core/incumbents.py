@@ -69,6 +69,6 @@ class Incumbents:
     def push(self, where: Tensor, point: Tensor, count: Tensor, worth: Tensor, step: Tensor) -> None:
         """Put a record in front of the others where `where` says so; the last one drops out."""
         for name, new in {"points": point, "counts": count, "worth": worth, "step_found": step}.items():
-            held = getattr(self, name)
-            pushed = torch.cat([new[:, None], held[:, :-1]], 1)
-            setattr(self, name, torch.where(per_row(where, held), pushed, held))
+            earlier = getattr(self, name)
+            pushed = torch.cat([new[:, None], earlier[:, :-1]], 1)
+            setattr(self, name, torch.where(per_row(where, earlier), pushed, earlier))

@@ -26,20 +26,23 @@ Bounds = tuple[Bound, Bound]
 SPREAD = 10.0  # normalised pictures reach about ±3, those of narrow channels more
 
 
-def as_inputs(x: Array, model: object) -> Tensor:
+def as_inputs(x: Array, model: object, bounds: Bounds = (0.0, 1.0)) -> Tensor:
     """Return inputs as a tensor where they are; arrays and lists get the number format of the model.
+
+    8-bit values are taken as they are where the bounds are other ones than 0 and 1.
 
     >>> as_inputs([[0, 1], [1, 0]], torch.nn.Linear(2, 2)).dtype
     torch.float32
     """
+    own = next((each.dtype for each in _tensors(model) if each.dtype in (torch.float32, torch.float64)), torch.float32)
+    scaled = not any(isinstance(end, Tensor) for end in bounds) and tuple(bounds) == (0, 1)
     if isinstance(x, Tensor):
-        return x
+        return x.to(own) if x.dtype == torch.uint8 and not scaled else x
     values = as_array(x, "inputs")
-    if values.dtype == np.uint8 and values.ndim > 2:
+    if values.dtype == np.uint8 and values.ndim > 2 and scaled:
         raise TypeError("inputs have dtype uint8; for 8-bit images use x.astype('float32') / 255")
     if values.dtype.kind not in "fiub":
         raise TypeError(f"inputs have dtype {values.dtype}; give numbers")
-    own = next((held.dtype for held in _held(model) if held.dtype in (torch.float32, torch.float64)), torch.float32)
     return torch.as_tensor(values, device="cpu").to(own)
 
 
@@ -63,12 +66,12 @@ def as_array(value: object, name: str) -> NDArray[Any]:
 
 def follow(x: Tensor, model: object) -> Tensor:
     """Return inputs on the device of the model; where they are if it has none or several."""
-    devices = {held.device for held in _held(model)}
+    devices = {each.device for each in _tensors(model)}
     movable = len(devices) == 1 and not x.is_meta and next(iter(devices)).type != "meta"
     return x.to(devices.pop()) if movable else x
 
 
-def _held(model: object) -> Iterable[Tensor]:
+def _tensors(model: object) -> Iterable[Tensor]:
     """Return the tensors that a model holds."""
     return (*model.parameters(), *model.buffers()) if isinstance(model, torch.nn.Module) else ()
 

@@ -54,8 +54,8 @@ def shown(text: object) -> str:
 
 def one_line(error: BaseException) -> str:
     """Return the first line of an error's message, or its type."""
-    said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
-    return said if said.isprintable() else ascii(said)
+    line = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+    return line if line.isprintable() else ascii(line)
 
 
 def canonical(value: Any) -> str:

@@ -239,11 +239,18 @@ class Result:
 
         return load_result(path)
 
-    def to_pandas(self) -> Any:
-        """Return a data frame with a line per sample, by its id."""
+    def to_pandas(self, table: Any = None) -> Any:
+        """Return a data frame with a line per sample, by its id.
+
+        table  the `Table` that the samples are rows of; then a line per changed field: row, field, before, after, cost
+        """
         from sigmazero.report.notebook import frame
 
-        return frame(self)
+        if table is None:
+            return frame(self)
+        if self.x is None:
+            raise ValueError("this result does not know the clean inputs; give them to table.changes(x, x_adv, ids)")
+        return table.changes(self.x.cpu(), self.x_adv.cpu(), self.ids)
 
     def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
         """Call `plot_curve`."""

@@ -73,10 +73,10 @@ def load(text: str, file: str) -> dict[str, Any]:
     except RecursionError:
         raise TomlError(f"{file}: not TOML: lists or tables are nested too deep") from None
     except ValueError as problem:  # a TOMLDecodeError, or a number of thousands of digits
-        said = one_line(problem)
-        place = re.search(r" \(at line (\d+), column \d+\)$", said)
+        message = one_line(problem)
+        place = re.search(r" \(at line (\d+), column \d+\)$", message)
         line = f":{place[1]}" if place else ""
-        raise TomlError(f"{file}{line}: not TOML: {said[: place.start()] if place else said}") from None
+        raise TomlError(f"{file}{line}: not TOML: {message[: place.start()] if place else message}") from None
 
 
 def parse(text: str, kind: type[Kind], file: str) -> Kind:
@@ -151,20 +151,20 @@ def _numbered(names: KeyPath, counts: dict[KeyPath, int], one_of_several: bool) 
 
 def _written(path: KeyPath, values: Any) -> KeyPath:
     """Return the part of an error's path that stands in the file: pydantic adds the names of the kinds it tried."""
-    kept: KeyPath = ()
+    found: KeyPath = ()
     for place, part in enumerate(path):
         inside = isinstance(values, dict) and part in values
         inside = inside or (isinstance(values, list) and isinstance(part, int) and part < len(values))
         if inside:
             values = values[part]
-            kept = (*kept, part)
+            found = (*found, part)
         elif place == len(path) - 1 and isinstance(part, str) and isinstance(values, dict):
-            kept = (*kept, part)  # a key that is missing
-    return kept
+            found = (*found, part)  # a key that is missing
+    return found
 
 
 def _message(first: Any, path: KeyPath, kind: Any) -> str:
-    said = str(first["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    words = str(first["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     name = str(path[-1]) if path else ""
     if first["type"] in UNKNOWN:
         return f"unknown key {brief(name)}; {hint(name[:MAX_SHOWN], _known_keys(kind, path))}"
@@ -174,9 +174,9 @@ def _message(first: Any, path: KeyPath, kind: Any) -> str:
         name = ".".join(map(str, path[-2:]))
     shown = first["input"]
     return (
-        f"{name} = {brief(shown)}: {said[:1].lower()}{said[1:]}"
+        f"{name} = {brief(shown)}: {words[:1].lower()}{words[1:]}"
         if path and not isinstance(shown, dict)
-        else (f"{name}: {said[:1].lower()}{said[1:]}" if name and first["type"] != "value_error" else said)
+        else (f"{name}: {words[:1].lower()}{words[1:]}" if name and first["type"] != "value_error" else words)
     )
 
 

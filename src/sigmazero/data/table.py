@@ -430,16 +430,15 @@ class Table:
         some: dict[str, Any] = {"frame": frame, "labels": self.labels[keep], "ids": self.ids[keep], "parts": parts}
         return replace(self, **some, columns=columns, left_out=left)
 
-    def for_model(self, ask: Callable[[Any], Any]) -> Table:
-        """Return the table, or where a model cannot be asked about missing values the rows that have none."""
+    def suits(self, ask: Callable[[Any], Any]) -> bool:
+        """Tell whether a model can be asked about the missing values of the table, if it has some."""
         gaps = self.frame.loc[self.frame.isna().any(axis=1).to_numpy()].head(8)
-        if not len(gaps):
-            return self
-        try:
-            ask(gaps)
-        except (ValueError, TypeError):
-            return self.without_missing()
-        return self
+        if len(gaps):
+            try:
+                ask(gaps)
+            except (ValueError, TypeError):
+                return False
+        return True
 
     def places(self, model: Sequence[Any]) -> list[int]:
         """Return the columns of a model's answer in the order of the classes here; further classes follow.

@@ -24,10 +24,18 @@ from sigmazero.models.onnx import load_onnx
 from sigmazero.models.wrapping.choose import owner, understood
 from sigmazero.models.wrapping.torch_models import TorchFunction, exported, published_normalisation
 
-PICKLES = (".joblib", ".pkl", ".pickle")
+PICKLES = (".joblib", ".pkl", ".pickle", ".keras")  # loading one may run code
+
+
+def is_pickle(name: str) -> bool:
+    """Tell whether a name is that of a pickle or a saved Keras model, by its ending."""
+    return name.lower().endswith(PICKLES)
+
+
 KINDS = (
     "a model is a name (M1, C5, robustbench:Carmon2019Unlabeled, torchvision:resnet50, timm:vit_tiny_patch16_224), "
-    "file.py:build, package.module:build, an exported program (.pt2), an ONNX file (.onnx) or a pickle (.joblib)"
+    "file.py:build, package.module:build, an exported program (.pt2), an ONNX file (.onnx), a pickle (.joblib, .pkl) "
+    "or a Keras model (.keras)"
 )
 
 
@@ -48,14 +56,15 @@ def load(
     - "robustbench:NAME", "robustbench:DATASET/NAME" or "robustbench:DATASET/THREAT/NAME" (by default cifar10, Linf)
     - "torchvision:NAME" and "timm:NAME", with the weights and the normalisation that these libraries publish
     - "path/to/file.py:build" or "package.module:build": a function without arguments that returns a model, or a model
-    - a program saved by ``torch.export`` (.pt2), an ONNX file (.onnx), or a pickle (.joblib, .pkl) of an estimator
+    - a program saved by ``torch.export`` (.pt2), an ONNX file (.onnx), a pickle (.joblib, .pkl) of an estimator, or a
+      saved Keras model (.keras)
     - a module or another model itself
 
     ``weights`` is a state dict for it, in place of the published one. ``normalize`` ("0.5,0.25", see
     `parse_normalize`) goes in front of networks that expect normalised inputs; named models bring theirs.
 
-    State dicts and ONNX files never run code. A code file does, and so may an exported program; a pickle runs what its
-    maker put into it, so it is loaded with ``trust_code=True`` alone.
+    State dicts and ONNX files never run code. A code file does, and so may an exported program. A pickle or a Keras
+    model runs what its maker put into it, so it is loaded with ``trust_code=True`` alone.
     """
     if not isinstance(spec, str | os.PathLike):
         return _finished(_module(spec, repr(spec)), weights, normalize).to(device).eval()
@@ -189,9 +198,11 @@ def _exported(path: Path, device: str | torch.device) -> nn.Module:
 def _unpickled(path: Path, trust_code: bool) -> Any:
     if not trust_code:
         raise ValueError(
-            f"{path} is a pickle: loading it runs code of the person who made it; if you trust it, say trust_code=True"
+            f"{path} may run code of the person who made it when it is loaded; if you trust it, say trust_code=True"
         )
     try:
+        if path.suffix.lower() == ".keras":
+            return importlib.import_module("keras").models.load_model(path)
         return require("joblib", "data", f"the pickle {path.name}").load(path)
     except ImportError:
         raise  # it names what is missing

@@ -7,7 +7,7 @@ model: its tables, curves and pages compare them. `load` makes the runs, `groups
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Protocol
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from sigmazero.core import metrics
 from sigmazero.core.messages import digest
-from sigmazero.core.metrics import Floats, Metric, Samples, checked
+from sigmazero.core.metrics import Floats, Metric, Outcome, Samples, checked
 from sigmazero.report.intervals import median_interval, wilson
 from sigmazero.store.facts import CellInfo, Facts, Integers
 from sigmazero.store.store import Store
@@ -111,10 +111,8 @@ class Run:
 
     @cached_property
     def perturbed(self) -> Facts:
-        """Read the facts with their perturbations, in the same order; the store must still be open."""
-        if self.store is None:
-            raise ValueError(f"{self.info.attack} on {self.info.model} was not read from a store; use report.runs.load")
-        return self.store.facts(self.info.key)
+        """Return the facts with their perturbations, in the same order; a store they are in must still be open."""
+        return self.facts if self.store is None else self.store.facts(self.info.key)
 
     @property
     def priced(self) -> bool:
@@ -162,6 +160,22 @@ def names(infos: Sequence[CellInfo]) -> list[str]:
         differ = [name for name in VARYING if len({getattr(other, name) for other in same}) > 1]
         found.append(", ".join([info.attack, *(f"{name} {getattr(info, name)}" for name in differ)]))
     return found
+
+
+def merge(runs: Sequence[Run]) -> Best:
+    """Return the fewest changes that any run found for each row that any of them has; of equals the first run counts.
+
+    Rows are in the order in which they first appear. An answer to the clean input that is not finite counts as wrong.
+    """
+    every = np.concatenate([run.facts.row for run in runs])
+    rows = every[np.sort(np.unique(every, return_index=True)[1])]
+    found = np.full((len(runs), len(rows)), np.inf)
+    for at, run in enumerate(runs):
+        here = np.isin(rows, run.facts.row)
+        changes = np.where(run.facts.outcome == Outcome.NON_FINITE, 0.0, run.changes)
+        found[at, here] = changes[run.places(rows[here])]
+    fewest = found.min(axis=0)
+    return Best(rows, fewest, np.where(np.isfinite(fewest), found.argmin(axis=0), -1))
 
 
 # Groups ---------------------------------------------------------------------------------------------------------------
@@ -306,31 +320,38 @@ def weakness(run: Run) -> tuple[float, ...]:
 
 def _titles(firsts: Sequence[Run]) -> list[str]:
     """Return what to call each group: its model, data and goal, and what tells apart groups with one name."""
-    plain = [_title(run.info) for run in firsts]
-    titles = []
-    for title, run in zip(plain, firsts, strict=True):
-        twins = [other for name, other in zip(plain, firsts, strict=True) if name == title]
-        parts = {one: _parts(one) for one in twins}
-        differ = [word for word in parts[run] if len({each[word] for each in parts.values()}) > 1]
-        titles.append(", ".join([title, *(f"{word} {parts[run][word]}" for word in differ)]))
-    return titles
+    plain = [f"{run.info.model} on {run.info.dataset}{goal_suffix(run.info)}" for run in firsts]
+    parts = [
+        {
+            "space": run.info.space,
+            "rows": run.info.data_hash[:8],
+            "weights": run.info.model_sha256[:8],
+            "code": run.code,
+            "unit": run.unit,
+        }
+        for run in firsts
+    ]
+    return tell_apart(plain, parts)
 
 
-def _title(info: CellInfo) -> str:
+def goal_suffix(info: CellInfo) -> str:
+    """Return what to add to a title about a targeted attack."""
     target = info.origin.get("target")
-    goal = "" if info.goal == "untargeted" else f", {info.goal}" if target is None else f", target {target}"
-    return f"{info.model} on {info.dataset}{goal}"
+    return "" if info.goal == "untargeted" else f", {info.goal}" if target is None else f", target {target}"
 
 
-def _parts(run: Run) -> dict[str, str]:
-    info = run.info
-    return {
-        "space": info.space,
-        "rows": info.data_hash[:8],
-        "weights": info.model_sha256[:8],
-        "code": run.code,
-        "unit": run.unit,
-    }
+def tell_apart(titles: Sequence[str], parts: Sequence[Mapping[str, str]]) -> list[str]:
+    """Add to titles that occur twice the parts in which they differ.
+
+    >>> tell_apart(["M1", "M1", "M2"], [{"code": "a", "unit": "x"}, {"code": "b", "unit": "x"}, {"code": "c"}])
+    ['M1, code a', 'M1, code b', 'M2']
+    """
+    made = []
+    for title, mine in zip(titles, parts, strict=True):
+        twins = [other for name, other in zip(titles, parts, strict=True) if name == title]
+        differ = [word for word in mine if len({each[word] for each in twins}) > 1]
+        made.append(", ".join([title, *(f"{word} {mine[word]}" for word in differ)]))
+    return made
 
 
 # Figures --------------------------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def check(
     if not (integer(batch_size) and batch_size >= 1):
         raise ValueError(f"batch_size={batch_size!r} must be a whole number, 1 or more")
     network = as_model(model, x)
-    given, points = as_inputs(x, network), as_inputs(x_adv, network)
+    given, points = as_inputs(x, network, bounds), as_inputs(x_adv, network, bounds)
     if points.shape != given.shape:
         raise ValueError(
             f"x_adv has shape {tuple(points.shape)}, expected {tuple(given.shape)}: one point for each input"

@@ -89,10 +89,10 @@ CREATE VIEW results AS SELECT key, model, dataset, attack, budget, unit,
 PRAGMA application_id={APPLICATION};
 PRAGMA user_version={VERSION};
 """
-# Add bounds; of two for a row the higher one stays. The braces take what to insert.
+# Add bounds; of two for a row the higher one stays, of equals the new one. The braces take what to insert.
 PROVE = (
     "INSERT INTO proofs {} ON CONFLICT (model, code, unit, space, row) DO UPDATE SET least = excluded.least, "
-    "method = excluded.method, version = excluded.version, seconds = excluded.seconds WHERE excluded.least > least"
+    "method = excluded.method, version = excluded.version, seconds = excluded.seconds WHERE excluded.least >= least"
 )
 
 Stage = Literal["done", "running", "begun", "waiting", "failed"]

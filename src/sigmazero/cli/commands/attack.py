@@ -68,6 +68,7 @@ def attack(
     store: options.KeepIn = None,
     out: Out = None,
     allow: options.Allow = None,
+    trust_code: options.TrustCode = False,
 ) -> None:
     """Find the fewest changes that fool a model.
 
@@ -88,6 +89,7 @@ def attack(
     output.check_files(files, read, (*output.ENDINGS, ".html"))
     if len(methods) > 1 and any(file.suffix == ".npz" for file in files):
         raise ValueError("an .npz file holds the arrays of one attack; give one --attack, or --store for all")
+    spec = inputs.model_spec(model, weights, normalize, data, trust_code)
     chosen = inputs.load_rows(data, rows, limit, shuffle, bounds)
     if store is not None and not files and chosen.images.ndim == 4 and chosen.images.shape[1] in (1, 3):
         files = [store.with_suffix(".png")]
@@ -96,7 +98,7 @@ def attack(
     with console.warnings_as_lines(hide=r"^SZ\d|failed: "):  # which `show` says
         try:
             done = sz.evaluate(
-                inputs.model_spec(model, weights, normalize),
+                spec,
                 inputs.data_spec(data, rows, limit, shuffle),
                 methods,
                 store=store,

@@ -84,6 +84,7 @@ def auto(
     dry_run: DryRun = False,
     no_doctor: NoDoctor = False,
     allow: options.Allow = None,
+    trust_code: options.TrustCode = False,
 ) -> None:
     """Measure robust accuracy with SparseAutoAttack; can fail a CI job.
 
@@ -101,7 +102,8 @@ def auto(
     written = [each for each in (json, markdown) if each is not None]
     output.check_files(written, [data, weights, store, space, mask, model.rpartition(":")[0] or model, *(out or [])])
     output.check_files(out or [], [data, weights, store, space, mask], output.ENDINGS)
-    chosen, spec = inputs.load_rows(data, rows, limit, shuffle, bounds), inputs.model_spec(model, weights, normalize)
+    spec = inputs.model_spec(model, weights, normalize, data, trust_code)
+    chosen = inputs.load_rows(data, rows, limit, shuffle, bounds)
     how: dict[str, Any] = {
         **inputs.constraints(space, bounds, mask),
         "unit": unit,
@@ -109,7 +111,8 @@ def auto(
         "device": where,
     }
     if dry_run:
-        _show_cost(spec, chosen, eps, seed, cascade, how)
+        network = inputs.load_model(spec, where)
+        _show_cost(network, chosen, eps, seed, cascade, how)
         return
     size = BATCH_SIZE if batch_size is None else batch_size
     how |= {"version": cascade, "seed": seed, "batch_size": size, "store": store, "proofs": proofs}
@@ -178,13 +181,11 @@ def show(verdict: Verdict) -> None:
             console.echo(f"robust at {each.k:g}: {ends}; the lower end is proved")
 
 
-def _show_cost(spec: Any, rows: Rows, eps: int | None, seed: int, cascade: str, how: dict[str, Any]) -> None:
+def _show_cost(network: Any, rows: Rows, eps: int | None, seed: int, cascade: str, how: dict[str, Any]) -> None:
     """Print what a cascade costs at most, attack by attack."""
-    from sigmazero import models
     from sigmazero.bench.forecast import ROWS, seconds_per_query
     from sigmazero.report.status import duration
 
-    network = models.load(spec.spec, weights=spec.weights, normalize=spec.normalize, device=how["device"])
     made = sz.SparseAutoAttack(network, "L0", eps, seed, version=cascade, **how)
     each = seconds_per_query(made.model, rows.images[:ROWS].to(how["device"]))
     most, n = made.most(rows.images, rows.labels), len(rows)

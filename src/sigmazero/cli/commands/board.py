@@ -132,7 +132,8 @@ def prove(
     up_to: Annotated[int, typer.Option("--up-to", metavar="N", help="Prove nothing about more changes than this.")] = 1,
     time_limit: TimeLimit = None,
     source: Annotated[
-        Path | None, typer.Option("--from", metavar="STORE", help="Take over what certify --store proved there.")
+        Path | None,
+        typer.Option("--from", metavar="STORE", help="Take over what certify --store proved there, as not checked."),
     ] = None,
     device: options.Device = "auto",
     trust_code: options.TrustCode = False,
@@ -166,7 +167,7 @@ def verify(
     device: options.Device = "auto",
     trust_code: options.TrustCode = False,
 ) -> None:
-    """Check every seal, card, hash and row, and replay every point, in strict fp32 and as torch computes by default.
+    """Check every card, hash and row, and replay every point, in strict fp32 and as torch computes by default.
 
     Lists what is wrong by the name of the file; exit code 1 if anything is, or could not be checked.
 
@@ -181,7 +182,8 @@ def verify(
         warn(line)
     if len(wrong) > MAX_LINES:
         warn(f"and {len(wrong) - MAX_LINES} more")
-    checked = f"{count(verdict.entries, 'model')}, {count(verdict.points, 'point')} replayed"
+    claims = f", {count(verdict.unchecked, 'lower bound')} not proved here" if verdict.unchecked else ""
+    checked = f"{count(verdict.entries, 'model')}, {count(verdict.points, 'point')} replayed{claims}"
     echo(f"{checked}: {len(verdict.wrong)} wrong, {len(verdict.skipped)} not checked")
     if wrong:
         raise typer.Exit(1)
@@ -189,7 +191,9 @@ def verify(
 
 @app.command()
 def site(
-    folder: Folder, out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where the site goes.")]
+    folder: Folder,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where the site goes.")],
+    data_dir: options.DataDir = None,
 ) -> None:
     """Write the leaderboard as pages that need no server; no model is loaded and no code runs.
 
@@ -197,7 +201,7 @@ def site(
     Example:
       sigmazero board site my-board --out site
     """
-    sz.board.write_board(sz.board.Leaderboard(folder), out)
+    sz.board.write_board(sz.board.Leaderboard(folder), out, _loader("cpu", False))
     wrote(out / "index.html")
 
 
@@ -219,7 +223,7 @@ def example(
 
     for line in build_example(folder, loader, rows=rows, version=cascade):
         warn(line)
-    sz.board.write_board(sz.board.Leaderboard(folder), folder / "site")
+    sz.board.write_board(sz.board.Leaderboard(folder), folder / "site", loader)
     wrote(folder / "site" / "index.html")
 
 

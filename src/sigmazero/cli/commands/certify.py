@@ -53,14 +53,14 @@ def certify(
       sigmazero certify net.onnx mine.npz --up-to 2 --time-limit 60 --store proofs.db
       sigmazero certify demo mnist-5k-heldout --limit 20 --store runs/demo.db
     """
-    from sigmazero import models
     from sigmazero.bench.constraints import Allowed
     from sigmazero.bench.loader import Loader
     from sigmazero.bench.proofs import certify_into, proof_key
+    from sigmazero.models.wrapping import by_names
 
-    where, spec = inputs.device(device), inputs.model_spec(model, weights, normalize)
-    network = models.load(model, weights=weights, normalize=normalize, device=where)
-    chosen = inputs.load_rows(data, rows, limit, shuffle, bounds)
+    where, spec = inputs.device(device), inputs.model_spec(model, weights, normalize, data)
+    network = inputs.load_model(spec, where)
+    chosen = by_names(inputs.load_rows(data, rows, limit, shuffle, bounds), network)
     box = (0.0, 1.0) if bounds is None else bounds
     how: dict[str, Any] = {"up_to": up_to, "bounds": box, "time_limit": time_limit, "progress": True}
     how["attack"] = None if attack == "none" else attack

@@ -26,6 +26,7 @@ def doctor(
     bounds: options.Bounds = None,
     device: options.Device = "auto",
     allow: options.Allow = None,
+    trust_code: options.TrustCode = False,
 ) -> None:
     """Check a model for problems that would make results meaningless.
 
@@ -35,17 +36,17 @@ def doctor(
     Example:
       sigmazero doctor net.py:build mine.npz --weights net.pt
     """
-    from sigmazero import models
     from sigmazero.bench.constraints import Allowed
     from sigmazero.core.findings import render
     from sigmazero.models.doctor import examine
+    from sigmazero.models.wrapping import by_names
 
     where, codes = inputs.device(device), inputs.allowed_codes(allow)
-    network = models.load(model, weights=weights, normalize=normalize, device=where)
-    chosen = inputs.load_rows(data, rows, limit, shuffle, bounds)
+    network = inputs.load_model(inputs.model_spec(model, weights, normalize, data, trust_code), where)
+    chosen = by_names(inputs.load_rows(data, rows, limit, shuffle, bounds), network)
     may = Allowed(**inputs.constraints(space, bounds)).on(chosen)
     images, labels = chosen.images.to(where), chosen.labels.to(where)
     expected = inputs.accuracy(model, claimed)
-    findings = examine(network, images, labels, bounds=may.bounds, space=may.space, claimed=expected)
+    findings = examine(network, images, labels, bounds=may.bounds, space=may.space, claimed=expected, say=echo)
     echo(render(findings))
     output.end(findings, codes)

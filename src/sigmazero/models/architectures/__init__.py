@@ -6,7 +6,6 @@ from typing import Any
 from torch import nn
 
 from sigmazero.models.architectures import external
-from sigmazero.models.architectures.demo_cnn import DemoCNN
 from sigmazero.models.architectures.preact_resnet import PreActResNet18
 from sigmazero.models.architectures.resnet import (
     ChenEnsemble,
@@ -17,8 +16,7 @@ from sigmazero.models.architectures.resnet import (
     resnet50_cifar_chen,
     resnet50_imagenet,
 )
-from sigmazero.models.architectures.smallcnn import SmallCNN
-from sigmazero.models.architectures.table_mlp import TableMLP
+from sigmazero.models.architectures.small import DemoCNN, SmallCNN, TableMLP
 from sigmazero.models.architectures.wide_resnet import DMWideResNet, WideResNet
 
 ARCHITECTURES: dict[str, Callable[..., nn.Module]] = {

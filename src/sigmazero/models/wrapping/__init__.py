@@ -1,7 +1,7 @@
 """Any model: make one that attacks can ask of what is no network of torch, and limit how it is asked."""
 
 from sigmazero.models.wrapping.base import ArrayModel
-from sigmazero.models.wrapping.choose import for_data, understood, wrap
+from sigmazero.models.wrapping.choose import by_names, for_data, on_table, understood, wrap
 from sigmazero.models.wrapping.limits import LimitedModel, OutOfQueries, Queries, ScorerFailed, limit
 
 __all__ = [
@@ -10,8 +10,10 @@ __all__ = [
     "OutOfQueries",
     "Queries",
     "ScorerFailed",
+    "by_names",
     "for_data",
     "limit",
+    "on_table",
     "understood",
     "wrap",
 ]

@@ -15,7 +15,8 @@ from sigmazero.core.extras import require
 from sigmazero.core.inputs import hint
 from sigmazero.core.oracle import Model
 from sigmazero.data import Rows, Table
-from sigmazero.data.table import is_table
+from sigmazero.data.rows import class_places
+from sigmazero.data.table import is_table, notes_of
 from sigmazero.models.normalize import Statistics, parse_normalize
 from sigmazero.models.wrapping.base import Gives
 from sigmazero.models.wrapping.libraries import KINDS, METHODS, SklearnModel, as_fitted, is_estimator
@@ -129,8 +130,8 @@ def for_data(model: Any, data: Any) -> tuple[Any, Any]:
 
     data  anything; a `Table`, its rows, or the name of its file makes a difference
     """
-    inner = model.model if isinstance(model, SklearnModel) and model.table is None else model
-    if isinstance(inner, nn.Module | str | os.PathLike) or not is_estimator(inner):
+    inner = _estimator(model)
+    if inner is None:
         return model, data
     is_file = isinstance(data, str | os.PathLike) and is_table(os.fspath(data))
     table = data.table if isinstance(data, Rows) else Table.read(data) if is_file else data
@@ -138,8 +139,46 @@ def for_data(model: Any, data: Any) -> tuple[Any, Any]:
         return model, data
     if isinstance(data, Rows):
         return wrap(inner, table=table), data
-    table = table.for_model(lambda frame: inner.predict(as_fitted(inner, frame)))
+    table = table if _takes(inner, table) else table.without_missing()
     return wrap(inner, table=table), table
+
+
+def on_table(model: nn.Module, path: str | Path) -> nn.Module:
+    """Return an estimator as it is asked about the rows of a table file; any other model as it is."""
+    inner = _estimator(model)
+    if inner is None:
+        return model
+    table = Table.read(path)
+    if not _takes(inner, table):
+        raise ValueError(
+            f"{path} has missing values, which {type(inner).__name__} does not take; write keep_missing = false in "
+            f"{notes_of(Path(path)).name} to leave these rows out"
+        )
+    return wrap(inner, table=table)
+
+
+def _takes(estimator: Any, table: Table) -> bool:
+    """Tell whether an estimator can be asked about all rows of a table, those with missing values included."""
+    return table.suits(lambda frame: estimator.predict(as_fitted(estimator, frame)))
+
+
+def _estimator(model: Any) -> Any:
+    """Return the estimator in a model that was not yet fitted to a table; None for any other model."""
+    inner = model.model if isinstance(model, SklearnModel) and model.table is None else model
+    return inner if not isinstance(inner, nn.Module | str | os.PathLike) and is_estimator(inner) else None
+
+
+def by_names(rows: Rows, model: Any) -> Rows:
+    """Number the labels as a model does, or a list of its classes, where both name their classes.
+
+    >>> rows = Rows(torch.zeros(2, 1), torch.tensor([0, 1]), torch.arange(2), "pets", classes=("cat", "dog"))
+    >>> by_names(rows, ["dog", "cat"]).labels
+    tensor([1, 0])
+    """
+    names = getattr(model, "classes", None) if isinstance(model, nn.Module) else model
+    if rows.classes is None or not isinstance(names, list | tuple) or class_places(names, rows.classes) is None:
+        return rows
+    return rows if tuple(map(str, names)) == rows.classes else rows.matched(names)
 
 
 def _loaded(name: str | os.PathLike[str], device: str | torch.device = "cpu") -> nn.Module:

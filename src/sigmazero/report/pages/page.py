@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,14 +73,14 @@ def make_page(
         {**group_chart(group, f"cost-{at}"), "numbers": _numbers(group, f"cost-{at}")}
         for at, group in enumerate(priced)
     ]
-    notes = _findings(found, findings(store, runs))
+    notes = list_findings(((group.title, run) for group in found for run in group.runs), findings(store, runs))
     maps: dict[str, Any] = {}
     return render(
         "report.html",
         title=store.path.stem,
         store=store.path.name,
         incomplete=_incomplete(states),
-        answers=[_answer(group, at, packed, strip=len(found) <= MAX_STRIPS) for at, group in enumerate(found)],
+        answers=[answer(group, at, packed, strip=len(found) <= MAX_STRIPS) for at, group in enumerate(found)],
         tables=made,
         charts=charts,
         sample_notes=packed.notes,
@@ -107,16 +107,15 @@ def make_page(
 # The answer -----------------------------------------------------------------------------------------------------------
 
 
-def _answer(group: Group, place: int, packed: samples.Samples, strip: bool) -> dict[str, Any]:
+def answer(group: Group, place: int, packed: samples.Samples, strip: bool = True) -> dict[str, Any]:
     """Return what the sentence about a group needs, and the samples shown below it."""
     changes, n, first = group.best.changes, len(group.rows), group.pool[0]
-    answer: dict[str, Any] = {
+    made: dict[str, Any] = {
         "title": group.title,
         "unit": group.unit,
         "features": _sites(first),
         "n": n,
-        "runs": len(group.pool),
-        "by": first.name,
+        "by": f"the best of {len(group.pool)} attacks on each sample" if len(group.pool) > 1 else f"by {first.name}",
         "clean": percent(metrics.clean_accuracy(first.samples)),
         "proved": _proved(group),
         **(_examples(group, place, packed) if strip else {"strip": [], "records": []}),
@@ -124,16 +123,17 @@ def _answer(group: Group, place: int, packed: samples.Samples, strip: bool) -> d
     median = metrics.median(changes)
     if not group.free:
         k = float(first.budget or 0)  # the largest budget, and the best run there
-        return answer | {
+        return made | {
             "kind": "rate",
             "k": number(k),
             "n": len(first),
+            "by": f"by {first.name}",
             **_share(metrics.asr(first.changes, k), len(first)),
         }
     if math.isinf(median):
-        return answer | {"kind": "none", **_share(metrics.asr(changes), n)}
+        return made | {"kind": "none", **_share(metrics.asr(changes), n)}
     low, high = median_interval(changes)
-    return answer | {"kind": "median", "median": number(median, 1), "ends": f"{number(low, 1)} to {number(high, 1)}"}
+    return made | {"kind": "median", "median": number(median, 1), "ends": f"{number(low, 1)} to {number(high, 1)}"}
 
 
 def _share(rate: float, n: int) -> dict[str, str]:
@@ -336,12 +336,11 @@ def _features(group: Group, place: int) -> PageTable | None:
 # Provenance -----------------------------------------------------------------------------------------------------------
 
 
-def _findings(found: Sequence[Group], by_cell: CellFindings) -> list[dict[str, str]]:
-    """Return every finding once for each model, errors first."""
+def list_findings(runs: Iterable[tuple[str, Run]], by_cell: CellFindings) -> list[dict[str, str]]:
+    """Return every finding once for each model, errors first; the runs come with what to call their model."""
     seen = {
-        (group.title, finding.code, finding.detail): finding
-        for group in found
-        for run in group.runs
+        (where, finding.code, finding.detail): finding
+        for where, run in runs
         for finding in by_cell.get(run.info.key, ())
     }
     order = sorted(seen.items(), key=lambda each: each[1].severity != "error")

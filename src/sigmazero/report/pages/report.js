@@ -202,6 +202,8 @@ const preview = (group, row) => {
   return link;
 };
 
+const found = (group, row) => { const { run, at } = group.best.get(row); return run.by?.[at] || run.name; };
+
 // What attacks found and proofs say about a row, in a sentence.
 const verdict = (group, row) => {
   const { run, changes } = group.best.get(row);
@@ -209,7 +211,7 @@ const verdict = (group, row) => {
   const proof = least ? `; at least ${least} needed, which is proved` : "";
   if (changes === 0) return "Classified wrongly without any change.";
   if (changes === Infinity) return `No attack fooled it${proof}.`;
-  return least === changes ? `Exactly ${count(group, changes)}, by ${run.name}: fewer cannot do it, which is proved.` : `At most ${count(group, changes)}, by ${run.name}${proof}.`;
+  return least === changes ? `Exactly ${count(group, changes)}, by ${found(group, row)}: fewer cannot do it, which is proved.` : `At most ${count(group, changes)}, by ${found(group, row)}${proof}.`;
 };
 
 const card = (group, row, run) => {

@@ -6,7 +6,7 @@ Values are rounded to 8 bits; which features changed is exact.
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from sigmazero.report import spaces
 from sigmazero.report.figures.pictures import is_image
 from sigmazero.report.pages.curve import colour
 from sigmazero.report.runs import Clean, CleanRows, Group, Run
-from sigmazero.store.facts import CellInfo, Facts
+from sigmazero.store.facts import CellInfo, Facts, Integers
 
 ROOM = 3_500_000  # bytes for the samples of a page, which is to stay under 5 MB
 WORDS, NUMBERS = 60, 24  # bytes of a change in words, and of the numbers of a sample of a run, about
@@ -47,8 +47,10 @@ class Samples:
     words: dict[str, dict[int, list[list[Any]]]]
 
 
-def build(found: Sequence[Group], clean: Clean, limit: int | None = None) -> Samples:
-    """Pack at most `limit` samples of each data set, or as many as there is room for."""
+def build(
+    found: Sequence[Group], clean: Clean, limit: int | None = None, rows: Mapping[str, Integers] | None = None
+) -> Samples:
+    """Pack at most `limit` samples of each data set, or as many as there is room for; or `rows`, by their hash."""
     if limit is not None and limit < 0:
         raise ValueError(f"{limit} samples: give 0 or more")
     hashes = list(dict.fromkeys(group.info.data_hash for group in found))
@@ -57,17 +59,22 @@ def build(found: Sequence[Group], clean: Clean, limit: int | None = None) -> Sam
     for name in hashes:
         runs = [run for group in found if group.info.data_hash == name for run in group.runs]
         inputs, lack = _inputs(clean, runs[0].info)
-        rows, total = _choose(runs, inputs, limit, ROOM // len(hashes))
-        chosen[name] = rows, inputs
-        made.data["sets"].append(_set(runs, inputs, rows))
-        some = "" if len(rows) == total else f"{len(rows)} of {total} samples of {runs[0].info.dataset}, evenly spread."
+        every = np.unique(np.concatenate([run.facts.row for run in runs]))
+        if rows is not None:
+            shown = rows[name]
+        else:
+            shown = spread(every, _room(runs, inputs, len(every), ROOM // len(hashes)) if limit is None else limit)
+        chosen[name] = shown, inputs
+        made.data["sets"].append(_set(runs, inputs, shown))
+        some = f"{len(shown)} of {len(every)} samples of {runs[0].info.dataset}, evenly spread."
+        some = "" if rows is not None or len(shown) == len(every) else some
         made.notes.extend(text for text in (some, lack) if text)
     for group in found:
-        rows, inputs = chosen[group.info.data_hash]
-        packed = [_run(run, rows, inputs, made.words) for run in group.runs]
+        shown, inputs = chosen[group.info.data_hash]
+        packed = [_run(run, shown, inputs, made.words) for run in group.runs]
         place = hashes.index(group.info.data_hash)
         made.data["groups"].append({"title": group.title, "set": place, "unit": group.unit, "runs": packed})
-        made.rows.append(rows)
+        made.rows.append(shown)
     return made
 
 
@@ -83,22 +90,19 @@ def _inputs(clean: Clean, info: CellInfo) -> tuple[CleanRows | None, str]:
     return None, f"Inputs of shape {'×'.join(map(str, inputs.images.shape[1:]))} are not images, so none are shown."
 
 
-def _choose(
-    runs: Sequence[Run], inputs: CleanRows | None, limit: int | None, room: int
-) -> tuple[NDArray[np.int64], int]:
-    """Return the rows that fit, evenly spread, and how many there are."""
-    rows = np.unique(np.concatenate([run.facts.row for run in runs]))
+def _room(runs: Sequence[Run], inputs: CleanRows | None, samples: int, room: int) -> int:
+    """Return how many samples fit into so many bytes."""
     each: float = NUMBERS * len(runs)
     if inputs is not None:  # base64 takes four bytes for three
-        changes = sum(len(run.perturbed.index) for run in runs) / len(rows)
+        changes = sum(len(run.perturbed.index) for run in runs) / samples
         features = inputs.images[0].numel()
         words = WORDS * changes
         packed = 4 / 3 * (features + (5 if features > 2**16 else 3) * changes)
         each += words if spaces.is_table(runs[0].info) else packed
-    return spread(rows, int(room / each) if limit is None else limit), len(rows)
+    return int(room / each)
 
 
-def spread(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+def spread(rows: Integers, count: int) -> Integers:
     """Return at most `count` of the rows, evenly spread.
 
     >>> spread(np.arange(10), 3).tolist()

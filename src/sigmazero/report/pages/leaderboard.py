@@ -1,0 +1,574 @@
+"""Make a leaderboard from stores: for each model and sample the sparsest point that any of its cells has.
+
+Two doors lead here: the entries of a folder (`sigmazero board site`) and the stores of a benchmark (`sigmazero report
+--bundle`). Each hands over stores, what is known of their models, and a way to their inputs. Cells that ask the same
+question make a board, those of one model an entry of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sigmazero.core import metrics
+from sigmazero.core.messages import class_name
+from sigmazero.core.metrics import Floats, Outcome
+from sigmazero.core.model import ABILITIES
+from sigmazero.report.figures import style
+from sigmazero.report.findings import CellFindings, findings
+from sigmazero.report.formats import number, percent
+from sigmazero.report.intervals import wilson
+from sigmazero.report.pages import samples
+from sigmazero.report.pages.curve import Series, axis, chart
+from sigmazero.report.pages.page import answer, list_findings
+from sigmazero.report.pages.render import Cell, Column, PageTable, render, save_page
+from sigmazero.report.runs import (
+    Clean,
+    Group,
+    Run,
+    choose_ks,
+    goal_suffix,
+    load,
+    merge,
+    refuse_mixture,
+    tell_apart,
+)
+from sigmazero.store.facts import CellInfo, Facts, Integers
+from sigmazero.store.proofs import ProofKey
+from sigmazero.store.store import Store
+
+TITLE = "Robustness to sparse changes"
+UNCHECKED = "not checked"  # how the method of a proof ends that was taken over and not made again
+MAX_CURVES = 8  # curves in a chart
+MAX_MODELS, MAX_PICTURES = 6, 6  # models and samples with pictures on the first page
+MAX_SAMPLES = 48  # samples with pictures on the page of a model
+MAX_LISTED = 2000  # samples in the table there
+
+
+@dataclass(frozen=True)
+class Card:
+    """What people say of a model: names and what they stand for, and addresses by name."""
+
+    about: Mapping[str, str]
+    links: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A store, what is known of the models of its cells, and a way to their inputs."""
+
+    store: Store
+    describe: Callable[[CellInfo], Card]
+    clean: Clean
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A model on a board.
+
+    runs       in the order in which they came: of equally good points the first counts
+    findings   what makes its figures doubtful, as a page lists it
+    unchecked  whether a lower bound rests on a proof that was taken over and not made again
+    """
+
+    name: str
+    slug: str
+    card: Card
+    runs: tuple[Run, ...]
+    findings: Sequence[Mapping[str, str]]
+    unchecked: bool
+
+    @cached_property
+    def best(self) -> Run:
+        """Return a run that has the best point of each sample, and every proof."""
+        best = merge(self.runs)
+        has = np.stack([np.isin(best.rows, run.facts.row) for run in self.runs])
+        source = np.where(best.winner < 0, has.argmax(axis=0), best.winner)  # not fooled: the first run that has it
+        facts = Facts.join(
+            [run.perturbed.take(run.places(best.rows[source == at])) for at, run in enumerate(self.runs)]
+        )
+        facts = facts.take(np.argsort(facts.row)[np.argsort(np.argsort(best.rows))])
+        wrong = facts.outcome == Outcome.NON_FINITE
+        columns = {"l0": 0, "l0_pixel": 0, "clean_prediction": -1}
+        facts = replace(facts, **{name: np.where(wrong, value, vars(facts)[name]) for name, value in columns.items()})
+        least = np.zeros(len(best.rows), np.int64)
+        for run, here in zip(self.runs, has, strict=True):
+            if run.least is not None:
+                least[here] = np.maximum(least[here], run.least[run.places(best.rows[here])])
+        info = replace(self.runs[0].info, budget=None)
+        return replace(self.runs[0], info=info, facts=facts, least=least, name="the best point known", store=None)
+
+    @cached_property
+    def changes(self) -> Floats:
+        """Return the fewest changes found for each sample: 0 if it is wrong already, infinite if nobody fooled it."""
+        return self.best.changes
+
+    @cached_property
+    def lower(self) -> Floats:
+        """Return the changes that each sample needs at least."""
+        least = self.best.lower
+        assert least is not None  # `best` always has proofs, of nothing at least
+        return np.where(self.changes == 0, 0.0, least)
+
+    @property
+    def proved(self) -> bool:
+        """Return whether anything is proved beyond that a sample classified correctly needs one change."""
+        return bool((self.lower > 1).any())
+
+    @cached_property
+    def finders(self) -> list[Run | None]:
+        """Return the run that found the best point of each sample; None where nobody did, or no point is needed."""
+        found = np.isfinite(self.changes) & (self.changes > 0)
+        return [self.runs[at] if hit else None for at, hit in zip(merge(self.runs).winner, found, strict=True)]
+
+    @property
+    def missing(self) -> int:
+        """Return how many rows the least complete run still lacks; submissions have the rows that they lower."""
+        lacks: dict[str, int] = {}
+        for run in self.runs:
+            if not submitted(run.info):
+                lacks[run.info.key] = min(lacks.get(run.info.key, run.info.rows), run.info.rows - len(run))
+        return max(lacks.values(), default=0)
+
+    def robust(self, k: float) -> float:
+        """Return the share that nobody fooled with at most k changes: an upper bound of the robust accuracy."""
+        return metrics.robust(self.changes, k)
+
+    @cached_property
+    def clean(self) -> float:
+        """Return the share classified correctly without any change."""
+        return metrics.clean_accuracy(self.best.samples) or 0.0
+
+    @cached_property
+    def median(self) -> float:
+        """Return the median of the fewest changes found."""
+        return metrics.median(self.changes)
+
+
+@dataclass(frozen=True, eq=False)
+class Board:
+    """Entries that answer the same question: the same rows, unit, goal and space."""
+
+    title: str
+    name: str
+    about: str
+    ks: Sequence[float]
+    entries: Sequence[Entry]
+    clean: Clean
+
+    @property
+    def info(self) -> CellInfo:
+        """Return a cell, for what all of them share."""
+        return self.entries[0].runs[0].info
+
+    @cached_property
+    def ranked(self) -> list[tuple[int | None, Entry]]:
+        """Return the entries from the most to the least robust: by the median, then by the shares at each k.
+
+        Equals share a rank; an entry that is not finished has none and comes last.
+        """
+
+        def worth(entry: Entry) -> tuple[float, ...]:
+            return (float(entry.missing > 0), -entry.median, *(-entry.robust(k) for k in self.ks))
+
+        order = sorted(self.entries, key=lambda entry: (worth(entry), entry.name))
+        worths = [worth(entry) for entry in order]
+        return [
+            (None if entry.missing else 1 + worths.index(value), entry)
+            for entry, value in zip(order, worths, strict=True)
+        ]
+
+    @cached_property
+    def pictured(self) -> Integers:
+        """Return the samples whose pictures stand side by side for the first models, from easy to hard."""
+        top = [entry for _, entry in self.ranked[:MAX_MODELS]]
+        rows: Integers = np.unique(np.concatenate([entry.best.facts.row for entry in top]))
+        fooled = np.full((len(top), len(rows)), np.nan)
+        for at, entry in enumerate(top):
+            usable = np.isfinite(entry.changes) & (entry.changes > 0)
+            fooled[at, np.searchsorted(rows, entry.best.facts.row[usable])] = entry.changes[usable]
+        # Those that fool most models, from easy to hard.
+        many = (~np.isnan(fooled)).sum(axis=0)
+        enough = np.sort(many)[-min(MAX_PICTURES, len(many))]
+        chosen = np.flatnonzero(many >= max(enough, 1))
+        chosen = chosen[np.argsort(np.nanmean(fooled[:, chosen], axis=0), kind="stable")]
+        return samples.spread(rows[chosen], MAX_PICTURES)
+
+
+def submitted(info: CellInfo) -> bool:
+    """Return whether a cell holds points that somebody sent to a leaderboard, and no run of an attack."""
+    return bool(info.identity.get("attack", {}).get("class") == "Submission")
+
+
+def boards(
+    sources: Iterable[Source], ks: Callable[[str], Sequence[float] | None] = lambda _: None, mix: bool = False
+) -> list[Board]:
+    """Return the boards of all cells in these stores, in the order of first appearance.
+
+    ks   gives the numbers of changes of the columns by a data set's name; None: the quartiles of the best points
+    mix  allow attacks of different versions side by side
+    """
+    found: dict[tuple[str, ...], dict[tuple[str, ...], list[Run]]] = {}
+    cards: dict[tuple[str, ...], Card] = {}
+    inputs: dict[str, Clean] = {}
+    notes: dict[tuple[str, ...], CellFindings] = {}
+    unchecked = set()
+    for source in sources:
+        runs = load(source.store)
+        noted = findings(source.store, runs)
+        for run in runs:
+            model = run.info.model, run.info.model_sha256, run.code
+            found.setdefault(_question(run.info), {}).setdefault(model, []).append(run)
+            cards[model] = source.describe(run.info)
+            inputs[run.info.data_hash] = source.clean
+            notes.setdefault(model, {}).setdefault(run.info.key, []).extend(noted.get(run.info.key, ()))
+            if run.least is not None and _rests_on_claims(source.store, run.info):
+                unchecked.add((model, run.info.key))
+    if not found:
+        raise ValueError("the stores have no samples yet; run a plan into one first")
+    told = tell_apart([m[0] for m in cards], [{"weights": sha[:8], "code": code} for _, sha, code in cards])
+    names = dict(zip(cards, told, strict=True))
+    slugs = _slugs(names)
+    made = []
+    titles = tell_apart(*zip(*(_title(next(iter(models.values()))[0].info) for models in found.values()), strict=True))
+    for title, models in zip(titles, found.values(), strict=True):
+        every = [run for runs in models.values() for run in runs]
+        if not mix:  # models of one name stand apart here
+            refuse_mixture(replace(run.info, model=f"{run.info.model} {run.info.model_sha256}") for run in every)
+        entries = [
+            Entry(
+                names[model],
+                slugs[model],
+                cards[model],
+                tuple(sorted(runs, key=lambda run: int(run.info.parameters.get("turn", 0)))),
+                list_findings(((names[model], run) for run in runs), notes[model]),
+                any((model, run.info.key) in unchecked for run in runs),
+            )
+            for model, runs in models.items()
+        ]
+        info = every[0].info
+        columns = ks(info.dataset) or choose_ks(entry.changes for entry in entries)
+        clean = inputs[info.data_hash]
+        made.append(Board(title, _anchor(title), _about(info, entries), sorted(columns), entries, clean))
+    return made
+
+
+def _question(info: CellInfo) -> tuple[str, ...]:
+    """Return what must be the same for models to compare."""
+    asked = (info.dataset, info.data_hash, info.unit, info.goal, info.origin.get("target"), info.precision, info.space)
+    return (*map(str, asked), _track(info))
+
+
+def _track(info: CellInfo) -> str:
+    """Return what a model gives, where a submission says it: models without gradients meet fewer attacks."""
+    return str(info.parameters.get("ability", ABILITIES[0])) if submitted(info) else ABILITIES[0]
+
+
+def _title(info: CellInfo) -> tuple[str, dict[str, str]]:
+    track = "" if _track(info) == ABILITIES[0] else f", {_track(info)} only"
+    parts = {"unit": info.unit, "space": info.space, "rows": info.data_hash[:8], "precision": info.precision}
+    return info.dataset + goal_suffix(info) + track, parts
+
+
+def _about(info: CellInfo, entries: Sequence[Entry]) -> str:
+    parts = [f"{max(len(entry.changes) for entry in entries)} samples", f"changed {info.unit}s count"]
+    parts += ["what may change: a space of its own"] if info.space != "–" else []
+    parts += [f"models that give {_track(info)} only"] if _track(info) != ABILITIES[0] else []
+    return f"{', '.join(parts)}. SHA-256 of the rows: {info.data_hash[:12]}."
+
+
+def _rests_on_claims(store: Store, info: CellInfo) -> bool:
+    key = ProofKey.of_cell(info)
+    known = [] if key is None else store.proofs(key).values()
+    return any(proof.least > 1 and proof.method.endswith(UNCHECKED) for proof in known)
+
+
+def _anchor(text: str) -> str:
+    """Return a name for addresses and files that is safe everywhere.
+
+    >>> _anchor("../<b>M1")
+    'b-m1'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())[:60].strip("-") or "model"
+
+
+def _slugs(names: Mapping[tuple[str, ...], str]) -> dict[tuple[str, ...], str]:
+    """Return a file name for each model; those that would share one get a number."""
+    made: dict[tuple[str, ...], str] = {}
+    for model, name in names.items():
+        slug, number = _anchor(name), 2
+        while slug in made.values():
+            slug, number = f"{_anchor(name)}-{number}", number + 1
+        made[model] = slug
+    return made
+
+
+# Pages ----------------------------------------------------------------------------------------------------------------
+
+
+def write_site(folder: Path, title: str, lead: str, found: Sequence[Board]) -> int:
+    """Write the first page and a page for each model into a folder, and return the number of models."""
+    marked = folder / "index.html"
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not _ours(marked):
+        raise ValueError(f"{folder} has files that are no site made by sigmazero; name another folder")
+    pages = {f"models/{slug}.html": _model_page(found, slug) for slug in _entries(found)}
+    for name, text in {**pages, "index.html": _first_page(title, lead, found)}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        save_page(folder / name, text)
+    for old in (folder / "models").glob("*.html"):
+        if f"models/{old.name}" not in pages and _ours(old):
+            old.unlink()
+    return len(pages)
+
+
+def _ours(path: Path) -> bool:
+    return path.is_file() and '<meta name="generator" content="sigmazero ' in path.read_text("utf-8", "replace")
+
+
+def _entries(found: Sequence[Board]) -> dict[str, Entry]:
+    return {entry.slug: entry for board in found for entry in board.entries}
+
+
+def _first_page(title: str, lead: str, found: Sequence[Board]) -> str:
+    shown = [(board, entry) for board in found for _, entry in board.ranked[:MAX_MODELS]]
+    packed = _pack(shown, {board: board.pictured for board in found})
+    charts = [_chart(board, [entry for _, entry in board.ranked[:MAX_CURVES]], board.name) for board in found]
+    parts = [
+        {
+            "name": board.name,
+            "title": board.title,
+            "about": board.about,
+            "table": _table(board),
+            "notes": _notes(board),
+            "chart": drawn,
+            "pictures": [
+                _pictures(found, board, entry, packed, at) for at, (on, entry) in enumerate(shown) if on is board
+            ],
+        }
+        for board, drawn in zip(found, charts, strict=True)
+    ]
+    data = {"charts": {each["name"]: each["data"] for each in charts}, "samples": packed.data}
+    return render("leaderboard.html", title=title, lead=lead, boards=parts, data=data)
+
+
+def _model_page(found: Sequence[Board], slug: str) -> str:
+    on = [(board, entry) for board in found for entry in board.entries if entry.slug == slug]
+    packed = _pack(on, {board: _gallery(board, entry) for board, entry in on})
+    charts = [_chart(board, [entry], f"{board.name}-own") for board, entry in on]
+    parts = []
+    for at, ((board, entry), drawn) in enumerate(zip(on, charts, strict=True)):
+        (run,) = packed.data["groups"][at]["runs"]
+        who = dict(zip(entry.best.facts.row.tolist(), map(_whose, entry.finders), strict=True))
+        run["by"] = [who[row] for row in run["rows"]]
+        lead = answer(_group(board, entry), at, packed) | {"by": "from the best point of each sample"}
+        if entry.unchecked:  # a page states no claim as a fact
+            del run["least"]
+            lead["proved"] = "Lower bounds are claimed; their proofs were not checked."
+        rank = next(rank for rank, each in board.ranked if each is entry)
+        parts.append(
+            {
+                "name": board.name,
+                "title": board.title,
+                "rank": f"rank {rank} of {len(board.entries)}" if rank else "not finished, so without a rank",
+                "answer": lead,
+                "shares": _shares(board, entry),
+                "chart": drawn,
+                "finders": _finders(board, entry),
+                "samples": _samples(board, entry),
+            }
+        )
+    entry = on[0][1]
+    links = {name: address for name, address in entry.card.links.items() if address.startswith(("https://", "http://"))}
+    return render(
+        "model.html",
+        title=entry.name,
+        about=entry.card.about,
+        links=links,
+        findings=[each for _, entry in on[:1] for each in entry.findings],
+        boards=parts,
+        notes=packed.notes,
+        data={
+            "charts": {each["name"]: each["data"] for each in charts},
+            "samples": packed.data,
+            "outcomes": {int(outcome): text for outcome, text in samples.OUTCOMES.items()},
+        },
+    )
+
+
+def _group(board: Board, entry: Entry) -> Group:
+    return Group(f"{entry.name} on {board.title}", (entry.best,))
+
+
+def _pack(shown: Sequence[tuple[Board, Entry]], rows: Mapping[Board, Integers]) -> samples.Samples:
+    """Pack the samples of some entries; boards over the same inputs show all that any of them wants."""
+    wanted: dict[str, Integers] = {}
+    for board, _ in shown:
+        old = wanted.get(board.info.data_hash, np.zeros(0, np.int64))
+        wanted[board.info.data_hash] = np.union1d(old, rows[board])
+    clean = {board.info.data_hash: board.clean for board, _ in shown}
+    groups = [_group(board, entry) for board, entry in shown]
+    return samples.build(groups, lambda info: clean[info.data_hash](info), rows=wanted)
+
+
+def _gallery(board: Board, entry: Entry) -> Integers:
+    """Return the samples on the page of a model: some evenly spread, and those that the first page links to."""
+    linked = np.intersect1d(board.pictured, entry.best.facts.row)
+    return np.union1d(samples.spread(np.sort(entry.best.facts.row), MAX_SAMPLES), linked)
+
+
+def _pictures(found: Sequence[Board], board: Board, entry: Entry, packed: samples.Samples, at: int) -> dict[str, Any]:
+    """Return the strip of an entry on the first page; empty where there are no pictures."""
+    group = packed.data["groups"][at]
+    if "images" not in packed.data["sets"][group["set"]]:
+        return {"name": entry.name, "href": "", "strip": []}
+    place = [each for each in found if entry.slug in {one.slug for one in each.entries}].index(board)
+    rows = [row for row in board.pictured if row in entry.best.facts.row]
+    facts = entry.best.facts.take(entry.best.places(np.array(rows, np.int64)))
+    classes = entry.best.info.about.get("classes")
+    strip = [
+        {
+            "row": row,
+            "link": f"models/{entry.slug}.html#sample-{place}-{row}",
+            "key": f"{at} {row} 0",
+            "before": class_name(classes, int(facts.clean_prediction[i])),
+            "after": class_name(classes, int(facts.prediction[i])),
+            "changes": number(entry.changes[entry.best.places(np.array([row]))[0]]),
+        }
+        for i, row in enumerate(map(int, rows))
+    ]
+    return {"name": entry.name, "href": f"models/{entry.slug}.html", "strip": strip}
+
+
+def _chart(board: Board, entries: Sequence[Entry], name: str) -> dict[str, Any]:
+    """Return robust accuracy over k, falling, as the table has it; of one entry also what is proved."""
+    colours = [style.OTHERS[place % len(style.OTHERS)] for place in range(len(entries))]
+    series = [
+        Series(entry.name, f"light-dark({light}, {style.DARK.get(light, light)})", entry.changes, shaded=place == 0)
+        for place, (entry, light) in enumerate(zip(entries, colours, strict=True))
+    ]
+    gap = (entries[0].changes, entries[0].lower) if len(entries) == 1 and entries[0].proved else None
+    gap = None if entries[0].unchecked else gap
+    whole = [replace(_group(board, entry), title="").end for entry in entries]
+    return chart(
+        name,
+        f"Robust accuracy: the share that nobody fooled with at most k changed {board.info.unit}s",
+        series,
+        end=max(whole),
+        axis=axis(board.info.unit),
+        gap=gap,
+        falling=True,
+        note=f"The first {MAX_CURVES} models." if len(board.entries) > MAX_CURVES and len(entries) > 1 else "",
+    )
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+
+def _table(board: Board) -> PageTable:
+    unit = board.info.unit
+    columns = [
+        Column("model", help="The most robust first: by the median, then by the shares. Equals share a rank."),
+        Column("median", True, f"Median of the fewest changed {unit}s that fool a sample; ∞ if half were not fooled."),
+        Column("clean", True, "Share classified correctly without any change, in %."),
+        *(
+            Column(f"k = {k:g}", True, f"Share that nobody fooled with at most {k:g} changed {unit}s, in %.")
+            for k in board.ks
+        ),
+        Column("mostly found by"),
+    ]
+    rows = []
+    for rank, entry in board.ranked:
+        codes = [each["code"] for each in entry.findings if each["severity"] == "error"]
+        missing = f"{entry.missing} rows missing" if entry.missing else ""
+        small = ", ".join(each for each in (f"rank {rank}" if rank else "", missing, *dict.fromkeys(codes)) if each)
+        names = [_whose(run) for run in entry.finders if run is not None]
+        rows.append(
+            [
+                Cell(entry.name, float(rank or len(board.entries) + 1), small, href=f"models/{entry.slug}.html"),
+                Cell(number(entry.median, 1), entry.median),
+                Cell(f"{100 * entry.clean:.1f}", entry.clean),
+                *(Cell(f"{100 * entry.robust(k):.1f}", entry.robust(k), _ends(entry, k)) for k in board.ks),
+                Cell(max(names, key=names.count) if names else "–"),
+            ]
+        )
+    caption = "Robust accuracy in %. Small: its 95 % interval, and the share that is proved to stay correct"
+    return PageTable(f"{board.name}-table", caption, columns, rows)
+
+
+def _ends(entry: Entry, k: float) -> str:
+    low, high = wilson(round(entry.robust(k) * len(entry.changes)), len(entry.changes))
+    proved = metrics.robust(entry.lower, k) if entry.proved else 0.0
+    word = "claimed, proofs not checked" if entry.unchecked else "proved"
+    return f"({100 * low:.1f}–{100 * high:.1f})" + (f" ≥ {100 * proved:.1f} {word}" if proved else "")
+
+
+def _notes(board: Board) -> list[str]:
+    """Return which models met fewer attacks than others."""
+    met = {entry: {run.info.attack for run in entry.runs if not submitted(run.info)} for _, entry in board.ranked}
+    every = list(dict.fromkeys(attack for attacks in met.values() for attack in sorted(attacks)))
+    lacks = {entry.name: [attack for attack in every if attack not in attacks] for entry, attacks in met.items()}
+    return [
+        f"{name} was not attacked by {', '.join(missed)}, and may look better for it."
+        for name, missed in lacks.items()
+        if missed
+    ]
+
+
+def _shares(board: Board, entry: Entry) -> dict[str, str]:
+    """Return robust accuracy at each k, with its interval."""
+    return {f"robust accuracy at k = {k:g}": f"{percent(entry.robust(k))} {_ends(entry, k)}" for k in board.ks}
+
+
+def _whose(run: Run | None) -> str:
+    """Return who found a point and by what."""
+    if run is None:
+        return ""
+    who = run.info.parameters.get("by") if submitted(run.info) else ""
+    return f"{run.info.attack}, {who}" if who else run.name
+
+
+def _finders(board: Board, entry: Entry) -> PageTable:
+    names = [_whose(run) for run in entry.finders if run is not None]
+    rows = [
+        [Cell(name), Cell(str(names.count(name)), names.count(name))]
+        for name in sorted(set(names), key=lambda name: (-names.count(name), name))
+    ]
+    columns = [Column("found by"), Column("samples", True)]
+    return PageTable(f"{board.name}-finders", "Who found the fewest changes", columns, rows)
+
+
+def _samples(board: Board, entry: Entry) -> PageTable:
+    facts, classes = entry.best.facts, entry.best.info.about.get("classes")
+    columns = [
+        Column("row", True),
+        Column("class"),
+        Column("at least", True, "Changes that are proved to be needed."),
+        Column("found", True, "The fewest changes that fool the model."),
+        Column("found by"),
+        Column("on"),
+    ]
+    rows = [
+        [
+            Cell(str(facts.row[i]), float(facts.row[i])),
+            Cell(class_name(classes, int(facts.label[i])), float(facts.label[i])),
+            Cell(number(entry.lower[i]), entry.lower[i]),
+            Cell(number(entry.changes[i]), entry.changes[i]),
+            Cell(_whose(finder) or ("wrong already" if entry.changes[i] == 0 else "nobody")),
+            Cell(_date(finder)),
+        ]
+        for i, finder in enumerate(entry.finders[:MAX_LISTED])
+    ]
+    more = f", the first {MAX_LISTED:,} of {len(facts):,}" if len(facts) > MAX_LISTED else ""
+    return PageTable(f"{board.name}-samples", f"Every sample{more}", columns, rows)
+
+
+def _date(run: Run | None) -> str:
+    """Return the day on which points came."""
+    began = run.info.provenance.get("began", "") if run is not None else ""
+    return str(began[0] if isinstance(began, list) and began else began or "–")[:10]

@@ -1,1 +1,0 @@
-"""A leaderboard over many models, as a folder of pages that need no server."""

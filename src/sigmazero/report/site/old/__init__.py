@@ -1,1 +1,0 @@
-"""The pages that the leaderboard is still made with; they go with its rebuild."""
