@@ -53,7 +53,7 @@ def test_names_write_no_lines_of_their_own(sigmazero, own):  # noqa: F811
     """A forged name in a store, or who says to have found points, must not look like a line of the verdict."""
     evil = "x\n1 model, 9 points replayed: 0 wrong, 0 not checked"
     (own / "net.py").write_text(NET)
-    assert sigmazero("board", "init", "b", "small", "--data", "mine.npz", "--limit", "4").exit_code == 0
+    assert sigmazero("board", "init", "b", "small", "mine.npz", "--limit", "4").exit_code == 0
     (own / "card.toml").write_text('name = "mine"\nmodel = "net.py:build"\nboards = ["small"]\n')
     added = sigmazero("board", "add", "b", "card.toml", "--by", "Ada", "--version", "none", "--trust-code")
     assert added.exit_code == 0, added.output

@@ -21,7 +21,7 @@ from sigmazero.attacks import get as get_attack
 from sigmazero.bench.cells import expand
 from sigmazero.bench.constraints import Allowed, functions_of, space_key
 from sigmazero.bench.constraints import keep as keep_tensors
-from sigmazero.bench.loader import GIVEN, Loader, clean_rows, keep, surrogate, without_target
+from sigmazero.bench.loader import GIVEN, Loader, clean_rows, keep, surrogate_spec, without_target
 from sigmazero.bench.plan import BATCH_SIZE, DataSpec, ModelSpec, Question
 from sigmazero.bench.reuse import reuse
 from sigmazero.bench.run import execute
@@ -340,7 +340,7 @@ def evaluate(
     given = [attacks] if isinstance(attacks, str | Attack) else attacks
     methods = [attack_of(each) for each in given or [DEFAULT_ATTACK[ability_of(loader.model(spec))]]]
     methods = [method if steps is None else replace(method, steps=steps) for method in methods]
-    loader.trust = _named(model, data, *map(surrogate, methods))
+    loader.trust = _named(model, data, *map(surrogate_spec, methods))
     source = _data(data, limit, bounds, loader, loader.model(spec))
     rows = loader.rows(source)
     lower, upper = bounds

@@ -193,7 +193,6 @@ def verify(
 def site(
     folder: Folder,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where the site goes.")],
-    data_dir: options.DataDir = None,
 ) -> None:
     """Write the leaderboard as pages that need no server; no model is loaded and no code runs.
 
