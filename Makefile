@@ -8,7 +8,7 @@ ifneq ($(filter C POSIX,$(LC_ALL)),)
 export LC_ALL := C.UTF-8
 endif
 
-.PHONY: help demo test lint types unit ring rest peers nightly first-hour format pages docs clean
+.PHONY: help demo test lint types unit ring rest peers nightly first-hour format docs clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -75,11 +75,7 @@ format: $(VENV)/.dev  ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-pages: $(VENV)/.dev  ## regenerate the pages made from the code
-	$(BIN)/python -m sigmazero docs
-	$(BIN)/python -m scripts.signatures
-
-docs: pages      ## build the documentation into build/docs; a link that leads nowhere is an error
+docs: $(VENV)/.dev  ## build the documentation into build/docs; a link that leads nowhere is an error
 	$(BIN)/sphinx-build --builder html --fail-on-warning --keep-going --nitpicky --quiet docs build/docs
 	@echo "wrote build/docs/index.html"
 

@@ -2,10 +2,15 @@
 
 import pkgutil
 import re
+import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import sigmazero
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import_module("scripts.pages").write()
 
 project = "sigmazero"
 version = release = sigmazero.__version__

@@ -59,13 +59,13 @@ def evil(folder, monkeypatch):
 
 
 PAGE = ("report", "s.db", "-o", "page.html")
-PICTURES = ("report", "s.db", "--pictures", "p.png")
+PICTURES = ("plot", "s.db", "pictures", "-o", "p.png")
 NEEDED = {  # each command that would run the code, what it says, and its exit code
     PAGE: ("no pictures: ", 0),
     PICTURES: ("error: ", 2),
     ("verify", "s.db"): ("cannot be checked here: ", 1),
     ("verify", "s.db", "--rerun", "1"): ("cannot be checked here: ", 1),
-    ("status", "plan.toml"): ("error: ", 2),
+    ("run", "plan.toml", "--dry-run"): ("error: ", 2),
     ("run", "plan.toml"): ("error: ", 2),
 }
 
@@ -91,11 +91,10 @@ def test_code_runs_only_if_it_is_trusted(evil, sigmazero, command):  # noqa: F81
     [
         ("report", "s.db"),
         ("report", "s.db", "--bundle", "site"),
-        ("report", "s.db", "--curves", "c.svg"),
+        ("plot", "s.db", "curves", "-o", "c.svg"),
         ("status", "s.db"),
         ("export", "s.db", "--out", "s.csv"),
         ("merge", "s.db", "-o", "new.db"),
-        ("validate", "plan.toml"),
     ],
     ids=" ".join,
 )

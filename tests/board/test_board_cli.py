@@ -18,20 +18,20 @@ from tests.plans import NET
 
 def test_a_leaderboard_from_nothing_to_its_site(sigmazero, own):  # noqa: F811
     (own / "net.py").write_text(NET)
-    made = sigmazero("board", "init", "b", "small", "--data", "mine.npz", "--limit", "4", "--k", "1,3")
+    made = sigmazero("board", "init", "b", "small", "mine.npz", "--limit", "4", "--k", "1,3")
     assert made.exit_code == 0, made.output
     assert made.stdout.startswith("board small: 4 rows, sha256 ")
-    assert sigmazero("board", "init", "b", "small", "--data", "mine.npz").exit_code == 2
+    assert sigmazero("board", "init", "b", "small", "mine.npz").exit_code == 2
     card = 'name = "mine"\nmodel = "net.py:build"\nboards = ["small"]\n'
     (own / "card.toml").write_text(card)
     labels = network()(torch.from_numpy(np.load(own / "mine.npz")["images"])).argmax(1)
     np.savez(own / "mine2.npz", images=np.load(own / "mine.npz")["images"], labels=labels.numpy())
-    assert sigmazero("board", "init", "b", "right", "--data", "mine2.npz", "--limit", "4").exit_code == 0
+    assert sigmazero("board", "init", "b", "right", "mine2.npz", "--limit", "4").exit_code == 0
     (own / "card.toml").write_text(card.replace('"small"', '"right"'))
     refused = sigmazero("board", "add", "b", "card.toml", "--by", "Ada")
     assert refused.exit_code == 2
     assert "--trust-code" in refused.stderr
-    added = sigmazero("board", "add", "b", "card.toml", "--by", "Ada", "--version", "quick", "--trust-code")
+    added = sigmazero("board", "add", "b", "card.toml", "--by", "Ada", "--cascade", "quick", "--trust-code")
     assert added.exit_code == 0, added.output
     assert "board right: 4 points, 4 lowered (rows 4, 7, 9, 10), 0 do not hold" in added.stdout
     checked = sigmazero("board", "verify", "b", "--trust-code")
@@ -41,7 +41,7 @@ def test_a_leaderboard_from_nothing_to_its_site(sigmazero, own):  # noqa: F811
     nothing = sigmazero("board", "submit", "b", store, "--by", "Bob", "--trust-code")
     assert nothing.exit_code == 1
     assert "0 lowered, 0 do not hold" in nothing.stdout
-    assert sigmazero("board", "site", "b", "--out", "site").stdout == "wrote site/index.html\n"
+    assert sigmazero("board", "site", "b", "--out", "site").stderr == "wrote site/index.html\n"
     assert "sigma-swap (SparseAutoAttack quick" in (own / "site/models/mine.html").read_text(encoding="utf-8")
     (own / "b/entries/mine/card.toml").write_text(card)
     wrong = sigmazero("board", "verify", "b", "--trust-code")
@@ -53,7 +53,7 @@ def test_names_write_no_lines_of_their_own(sigmazero, own):  # noqa: F811
     """A forged name in a store, or who says to have found points, must not look like a line of the verdict."""
     evil = "x\n1 model, 9 points replayed: 0 wrong, 0 not checked"
     (own / "net.py").write_text(NET)
-    assert sigmazero("board", "init", "b", "small", "--data", "mine.npz", "--limit", "4").exit_code == 0
+    assert sigmazero("board", "init", "b", "small", "mine.npz", "--limit", "4").exit_code == 0
     (own / "card.toml").write_text('name = "mine"\nmodel = "net.py:build"\nboards = ["small"]\n')
     added = sigmazero("board", "add", "b", "card.toml", "--by", "Ada", "--version", "none", "--trust-code")
     assert added.exit_code == 0, added.output

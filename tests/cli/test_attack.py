@@ -1,89 +1,110 @@
+"""`sigmazero attack`: a sentence, a table, files, a store that goes on, and mistakes that are named."""
+
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import sigmazero as sz
-from sigmazero.cli.options import value
+from sigmazero.cli.inputs import value
+from sigmazero.store.store import Store
+from tests.cli.conftest import NET
 
-MINE = ("attack", "--model", "net.py:build", "--data", "mine.npz", "--device", "cpu")
+MINE = ("attack", "net.py:build", "mine.npz", "--device", "cpu")
+ROUNDS = """
+import torch
+
+class Rounds(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(60, 4, generator=torch.Generator().manual_seed(0)))
+
+    def forward(self, x):
+        return x.round().flatten(1) @ self.weight
+
+def build(): return Rounds()
+"""
+LIMITED = """
+import sigmazero as sz
+import net
+def build(): return sz.limit(net.build(), ability="scores", max_batch=4, max_queries={})
+"""
 
 
-def _arrays(path):
+def arrays(path):
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 
 
-def test_own_model_and_data(sigmazero, own):
-    done = sigmazero(*MINE, "--steps", 40, "--out", "result")
+def test_a_sentence_then_the_table(sigmazero, own):
+    done = sigmazero(*MINE, "--steps", 40, "-o", "r.npz")
     assert done.exit_code == 0, done.output
-    for name in ("clean accuracy", "ASR at ∞", "median l0", "mean l0"):
+    result = sz.load_result("r.npz")
+    first = done.stdout.splitlines()[0]
+    said = re.fullmatch(
+        r"Half of 12 images are fooled by changing ([\d.]+|one) of 60 values?; weakest: row (\d+), (\w+) values?\.",
+        first,
+    )
+    assert said, first
+    assert float(said[1].replace("one", "1")) == result.median_l0
+    least = result.l0[result.l0 > 0].min()
+    assert result.l0[int(said[2])] == least == float(said[3].replace("one", "1"))
+    for name in ("clean accuracy", "ASR at ∞", "median l0", "mean l0", "queries per sample", "seconds per sample"):
         assert name in done.stdout
-    assert "queries per sample" in done.stdout
-    assert "seconds per sample" in done.stdout
-    assert "100.0 %" in done.stdout
-    assert (own / "result/result.png").read_bytes().startswith(b"\x89PNG")
-    assert sorted(path.name for path in (own / "result").iterdir()) == ["result.npz", "result.png"]
+    assert done.stderr == "wrote r.npz\n"
 
 
-def test_saved_result_can_be_checked_again(sigmazero, own):
-    assert sigmazero(*MINE, "--steps", 40, "--rows", "2:8", "--out", "kept.npz").exit_code == 0
-    kept, mine = _arrays(own / "kept.npz"), _arrays(own / "mine.npz")
-    wanted = ["x_adv", "success", "l0", "l0_pixel", "step_found", "forwards", "backwards", "outcome", "ids", "labels"]
-    assert set(wanted) <= set(kept)
-    assert kept["ids"].tolist() == [2, 3, 4, 5, 6, 7]
-    assert (kept["labels"] == mine["labels"][2:8]).all()
-    changed = (kept["x_adv"] != mine["images"][2:8]).reshape(6, -1).sum(1)
-    assert (kept["l0"][kept["success"]] == changed[kept["success"]]).all()
-    assert (own / "kept.png").is_file()
+def test_a_saved_result_can_be_checked_again(sigmazero, own):
+    assert sigmazero(*MINE, "--steps", 40, "--rows", "2:8", "-o", "r.npz", "-o", "r.png").exit_code == 0
+    found, mine = arrays("r.npz"), arrays("mine.npz")
+    assert found["ids"].tolist() == [2, 3, 4, 5, 6, 7]
+    assert (found["labels"] == mine["labels"][2:8]).all()
+    changed = (found["x_adv"] != mine["images"][2:8]).reshape(6, -1).sum(1)
+    assert (found["l0"][found["success"]] == changed[found["success"]]).all()
+    assert Path("r.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_store_is_gone_on_with(sigmazero, own):
+    command = (*MINE, "--steps", 5, "--store", "s.db", "--attack", "sigma-zero", "--attack", "fmn")
+    done = sigmazero(*command)
+    assert done.exit_code == 0, done.output
+    assert done.stderr.splitlines() == ["wrote s.png"]
+    with Store("s.db") as store:
+        assert {info.attack for info in store.cells()} == {"sigma-zero", "fmn"}
+    again = sigmazero(*command)
+    assert again.stdout == done.stdout
+    assert "already done: s.db has every row" in again.stderr
+    assert "fmn" in sigmazero("report", "s.db").stdout
+    assert sigmazero("verify", "s.db", "--trust-code", "--device", "cpu").exit_code == 0
+    assert sigmazero("report", "s.db", "-o", "page.html").exit_code == 0
 
 
 def test_weights_normalisation_budget_and_pixels(sigmazero, own):
     torch.save({"1.weight": torch.zeros(4, 60), "1.bias": torch.arange(4.0)}, own / "net.pt")
     more = ("--weights", "net.pt", "--normalize", "0.5,0.5", "--budget", 3, "--unit", "pixel", "--steps", 3)
-    done = sigmazero(*MINE, *more, "--no-doctor")
-    assert done.exit_code == 0, done.output
+    done = sigmazero(*MINE, *more, "--allow", "SZ004,SZ005")
     assert "ASR at 3 (pixels)" in done.stdout
+    assert "at most 3 of 20 pixels" in done.stdout
     assert "median l0" not in done.stdout
-    assert "SZ0" not in done.output
 
 
-def test_failures_show_as_infinity(sigmazero, own):
-    torch.save({"1.weight": torch.zeros(4, 60), "1.bias": torch.tensor([0.0, 9, 0, 0])}, own / "net.pt")
-    np.savez(own / "ones.npz", images=np.zeros((4, 3, 4, 5), np.float32), labels=np.ones(4, int))
-    done = sigmazero("attack", "--model", "net.py:build", "--weights", "net.pt", "--data", "ones.npz", "--steps", 2)
-    assert done.exit_code == 3, done.output  # and the doctor says why
-    shown = dict(line.rsplit(maxsplit=1) for line in done.stdout.splitlines() if " l0 " in line)
-    assert {name.strip(): text for name, text in shown.items()} == {"median l0": "∞", "mean l0": "∞"}
-    assert "0.0 %" in done.stdout
-
-
-def test_target_class_leaves_its_own_rows_out(sigmazero, own):
-    done = sigmazero(*MINE, "--targeted", "--target-class", 1, "--steps", 60, "--out", "kept.npz")
+def test_target_classes(sigmazero, own):
+    done = sigmazero(*MINE, "--target", 1, "--steps", 60, "-o", "r.npz")
     assert done.exit_code == 0, done.output
-    kept = _arrays(own / "kept.npz")
-    assert (kept["targets"] == 1).all()
-    assert (kept["labels"] != 1).all()
-    assert (kept["prediction"][kept["success"]] == 1).all()
-    assert f"{12 - len(kept['ids'])} of 12 rows left out" in done.stderr
+    found = arrays("r.npz")
+    assert (found["targets"] == 1).all()
+    assert (found["labels"] != 1).all()
+    assert (found["prediction"][found["success"]] == 1).all()
+    assert sigmazero(*MINE, "--target", "next", "--steps", 10, "-o", "r.npz").exit_code == 0
+    assert (arrays("r.npz")["targets"] == (arrays("mine.npz")["labels"] + 1) % 4).all()
 
 
-def test_targets_from_a_file(sigmazero, own):
-    labels = _arrays(own / "mine.npz")["labels"]
-    (own / "goals.txt").write_text("\n".join(str((label + 1) % 4) for label in labels))
-    done = sigmazero(*MINE, "--targets", "goals.txt", "--steps", 60, "--out", "kept.npz")
-    assert done.exit_code == 0, done.output
-    kept = _arrays(own / "kept.npz")
-    assert (kept["targets"] == (labels + 1) % 4).all()
-
-
-def test_other_parameters(sigmazero, own):
+def test_parameters(sigmazero, own):
     more = ("--attack", "sigma-zero-star", "--set", "threshold=0.2", "--set", "projection=off")
     assert sigmazero(*MINE, "--steps", 2, *more).exit_code == 0
-
-
-def test_an_attack_inside_another_goes_by_its_name():
     assert value("attack", "sigma-zero-star", sz.get("sigma-zero")) == sz.get("sigma-zero-star")
     assert value("start", "(1, 2)", None) == (1, 2)
     assert value("start", "pool", None) == "pool"
@@ -92,16 +113,8 @@ def test_an_attack_inside_another_goes_by_its_name():
 def test_flat_inputs_have_no_picture(sigmazero, own):
     (own / "flat.py").write_text("import torch\ndef build(): return torch.nn.Linear(5, 3)\n")
     np.savez(own / "flat.npz", images=np.full((9, 5), 0.5, np.float32), labels=np.zeros(9, int))
-    done = sigmazero("attack", "--model", "flat.py:build", "--data", "flat.npz", "--steps", 3, "--out", "result")
-    assert done.exit_code == 0, done.output
-    assert [path.name for path in (own / "result").iterdir()] == ["result.npz"]
-
-
-def test_findings_of_the_doctor_come_first(sigmazero, own):
-    done = sigmazero("attack", "--model", "net.py:softmax", "--data", "mine.npz", "--steps", 2)
-    assert done.exit_code == 0, done.output
-    assert "SZ001" in done.stderr
-    assert "SZ001" not in done.stdout
+    done = sigmazero("attack", "flat.py:build", "flat.npz", "--steps", 3, "--store", "s.db")
+    assert not list(own.glob("*.png")), done.output
 
 
 @pytest.mark.parametrize(
@@ -114,63 +127,102 @@ def test_findings_of_the_doctor_come_first(sigmazero, own):
         (("--set", "threshold=x"), "threshold=x must be a number"),
         (("--set", "projection=maybe"), "projection=maybe must be true or false"),
         (("--steps", "3", "--set", "steps=4"), "steps is given twice"),
-        (("--unit", "row"), "--unit row is not one of feature, pixel"),
+        (("--unit", "row"), "'row' is not one of 'feature', 'pixel'"),
         (("--device", "toaster"), "there is no device called 'toaster'"),
-        (("--targeted",), "--targeted needs the classes to reach"),
-        (("--targets", "none.txt"), "none.txt: no such file"),
-        (("--targets", "net.py"), "not a list of classes"),
-        (("--targets", "net.py", "--target-class", "1"), "not both"),
-        (("--target-class", "9", "--no-doctor"), "label 9"),
+        (("--target", "cow"), "--target cow is not a class"),
+        (("--target", "9"), "9"),
         (("--rows", "0:99"), "there are 12 rows"),
-        (("--out", "net.py"), "--out net.py is a file"),
+        (("-o", "net.py"), "-o net.py: end the name in"),
+        (("-o", "mine.npz"), "mine.npz would be written over"),
+        (("-o", "a.npz", "--attack", "fmn", "--attack", "vfga"), "one --attack"),
         (("--weights", "mine.npz"), "mine.npz"),
-        (("--model", "net.py:nothing"), "has no function 'nothing'"),
-        (("--model", "net.py:broken"), "this network cannot be built"),
-        (("--model", "M99"), "unknown model 'M99'"),
-        (("--data", "nowhere.npz"), "nowhere.npz: no such file"),
         (("--batch-size", "0"), "batch_size=0"),
         (("--budget", "-1"), "budget=-1"),
+        (("--allow", "SZ999"), "SZ999"),
     ],
 )
 def test_wrong_options_are_named(sigmazero, own, more, said):
     done = sigmazero(*MINE, *more)
     assert done.exit_code == 2, done.output
     assert said in done.stderr
-    assert "Traceback" not in done.output
-    assert done.stderr.count("error: ") == 1
-
-
-def test_unknown_options_and_missing_ones(sigmazero, own):
-    assert sigmazero(*MINE, "--epsilon", 3).exit_code == 2
-    missing = sigmazero("attack", "--model", "net.py:build")
-    assert missing.exit_code == 2
-    assert "--data" in missing.stderr
+    assert done.stderr.count("error: ") == done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("model", "data", "said"),
     [
-        ("def build():\n    return torch.nn.Lineaar(3, 4)\n", "net.py:build failed: AttributeError: .*line 3"),
-        ("def build(:\n", "net.py failed: SyntaxError: .*line 2"),
-        ("def build():\n    return lambda x: 1 // 0\n", "ZeroDivisionError: .*--debug"),
-        ("def build(size):\n    return None\n", "net.py:build failed: TypeError: .*without arguments"),
+        ("net.py:nothing", "mine.npz", "has no function 'nothing'"),
+        ("net.py:broken", "mine.npz", "this network cannot be built"),
+        ("M99", "mine.npz", "unknown model 'M99'"),
+        ("net.py:build", "nowhere.npz", "nowhere.npz: no such file"),
     ],
 )
-def test_errors_of_a_users_code_are_one_line(sigmazero, own, code, said):
-    (own / "net.py").write_text(f"import torch\n{code}")
-    done = sigmazero(*MINE, "--no-doctor")
-    assert done.exit_code == 2
-    assert re.search(said, done.stderr), done.stderr
-    assert done.stderr.count("\n") == 1
+def test_wrong_models_and_data_are_named(sigmazero, own, model, data, said):
+    done = sigmazero("attack", model, data)
+    assert done.exit_code == 2, done.output
+    assert said in done.stderr
 
 
-def test_a_margin_can_be_asked_for(sigmazero, own):
-    done = sigmazero(*MINE, "--steps", 40, "--margin", 0.25, "--precision", "fp32", "--out", "kept.npz")
+def test_what_was_found_before_a_limit_ended_is_kept_and_the_rest_is_named(sigmazero, own, monkeypatch):
+    monkeypatch.syspath_prepend(str(own))
+    (own / "limited.py").write_text(LIMITED.format(500))
+    done = sigmazero(
+        "attack",
+        "limited.py:build",
+        "mine.npz",
+        "--attack",
+        "query-swap",
+        "--steps",
+        80,
+        "--store",
+        "s.db",
+        "--batch-size",
+        4,
+    )
+    assert done.exit_code == 1, done.output
+    assert re.search(
+        r"error: query-swap against limited.py:build: rows [\d to,]+ were not answered: .*500", done.stderr
+    )
+    assert re.search(r"samples +[48] ", done.stdout)
+
+
+def test_masked_gradients_end_with_3_unless_allowed(sigmazero, own):
+    (own / "rounds.py").write_text(ROUNDS)
+    images = np.random.default_rng(0).random((20, 3, 4, 5), dtype=np.float32)
+    labels = sz.models.load("rounds.py:build")(torch.from_numpy(images)).argmax(1)
+    np.savez(own / "rounds.npz", images=images, labels=labels.numpy())
+    command = ("attack", "rounds.py:build", "rounds.npz", "--steps", 5, "--device", "cpu", "--store", "s.db")
+    done = sigmazero(*command)
+    assert done.exit_code == 3, done.output
+    assert done.stderr.splitlines()[-1].endswith("To accept them: --allow SZ004")
+    assert done.stderr.count("The gradient of the margin is exactly zero") == 1
+    assert "ASR" in done.stdout  # the figures are there
+    assert sigmazero(*command, "--allow", "sz003,sz004").exit_code == 0
+    assert sigmazero(*command, "--allow", "SZ003").exit_code == 3
+
+
+def test_a_folder_of_pictures_and_a_class_by_its_name(sigmazero, own):
+    rng = np.random.default_rng(0)
+    space: dict[str, object] = {}
+    exec(NET, space)
+    model = space["build"]()
+    for name in ("ant", "bee", "cat", "dog"):
+        (own / "photos" / name).mkdir(parents=True)
+    for number in range(12):
+        pixels = rng.integers(0, 256, (4, 5, 3), dtype=np.uint8)
+        label = int(model(torch.from_numpy(pixels).permute(2, 0, 1)[None] / 255).argmax())
+        Image.fromarray(pixels).save(own / "photos" / ("ant", "bee", "cat", "dog")[label] / f"{number:02}.png")
+    command = ("attack", "net.py:build", "photos/", "--steps", 20, "-o", "r.npz", "--target", "cat")
+    done = sigmazero(*command)
     assert done.exit_code == 0, done.output
-    kept = _arrays(own / "kept.npz")
-    assert kept["success"].any()
-    assert (kept["margin"][kept["success"]] <= -0.25).all()
-    assert kept["given_up"].shape == kept["l0"].shape
-    wrong = sigmazero(*MINE, "--margin", -1)
-    assert wrong.exit_code == 2
-    assert "margin=-1.0 must be a finite number, 0 or more" in wrong.stderr
+    assert "photos holds 8-bit values: they were divided by 255" in done.stderr
+    result = sz.load_result("r.npz")
+    assert result.classes == ("ant", "bee", "cat", "dog")
+    assert set(result.prediction[result.success].tolist()) == {2}
+    wrong = sigmazero(*command[:-1], "cow")
+    assert "--target cow is not a class; its names are ant, bee, cat, dog" in wrong.stderr
+
+
+def test_the_budget_of_the_papers_pgd_counts_pixels(sigmazero):
+    assert re.search(r"pgd-l0-paper +budget of pixels", sigmazero("list", "attacks").stdout)
+    assert "Its budget counts pixels" in sigmazero("list", "attacks", "pgd-l0-paper").stdout

@@ -8,10 +8,10 @@ import pytest
 from tests.helpers import loans
 
 SPACE = ("--space", "loan.toml")
-MODEL = ("--model", "net.py:build", "--data", "loans.npz", "--device", "cpu")
+MODEL = ("net.py:build", "loans.npz", "--device", "cpu")
 DOORS = {
     "attack": ("attack", *MODEL, "--attack", "corner"),
-    "auto": ("auto", *MODEL, "--version", "quick"),
+    "auto": ("auto", *MODEL, "--cascade", "quick"),
     "doctor": ("doctor", "net.py:build", "loans.npz", "--device", "cpu"),
 }
 PLAN = loans.WITH_SPACE
@@ -65,11 +65,11 @@ def test_auto_in_a_space(sigmazero):
 
 @pytest.mark.usefixtures("folder")
 def test_doctor_in_a_space(sigmazero, folder):
-    assert sigmazero(*DOORS["doctor"]).exit_code == 1  # the inputs are not between 0 and 1
+    assert sigmazero(*DOORS["doctor"]).exit_code == 3  # the inputs are not between 0 and 1
     assert "nothing wrong" in sigmazero(*DOORS["doctor"], *SPACE).stdout
     (folder / "odd.toml").write_text(loans.SPACE.replace("upper = 90", "upper = 30").replace("cost = 3", "cost = 9999"))
     done = sigmazero(*DOORS["doctor"], "--space", "odd.toml")
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert "SZ017 error" in done.stdout
     assert "feature 'age' of input row 0" in done.stdout
 
@@ -107,22 +107,22 @@ def test_run_verify_report_and_export(sigmazero, folder):
     (folder / "loan.toml").unlink()
     table = sigmazero("report", "r.db", "--to", "csv").stdout
     assert "asr_1,asr_inf" in table
-    asked = ("--over", "cost", "--k", "0.5,3", "--to", "csv", "--table", "minimum-norm", "--curves", "c.svg")
+    asked = ("--cost", "--k", "0.5,3", "--to", "csv", "--table", "minimum-norm")
     costs = sigmazero("report", "r.db", *asked).stdout
     assert "asr_0.5,asr_3,asr_inf" in costs
+    assert sigmazero("plot", "r.db", "curves", "--cost", "-o", "c.svg").exit_code == 0
     assert "cost of all changes, at most" in (folder / "c.svg").read_text()
     assert sigmazero("export", "r.db", "--out", "r.csv").exit_code == 0
     assert "cost" in (folder / "r.csv").read_text().partition("\n")[0].split(",")
     for wrong, words in (
-        (("--over", "price"), "choose one of changes, cost"),
-        (("--over", "cost", "-o", "r.html"), "a page, which has both"),
-        (("--over", "cost", "--k", "many"), "give costs such as --k 0.5,2"),
+        (("--cost", "-o", "r.html"), "a page, which has every table and both counts"),
+        (("--cost", "--k", "many"), "give costs such as --k 0.5,2"),
     ):
         said = sigmazero("report", "r.db", *wrong)
         assert (said.exit_code, words in said.stderr) == (2, True), said.output
 
 
-@pytest.mark.parametrize("door", [*DOORS, "check", "validate"])
+@pytest.mark.parametrize("door", [*DOORS, "check", "run"])
 def test_misuse_is_one_line_at_every_door(sigmazero, folder, door):
     (folder / "typo.toml").write_text(loans.SPACE.replace('["job=clerk",', '["job=clrek",'))
     (folder / "short.toml").write_text("[feature.age]\nupper = 90\n[feature.gain]\nupper = 1000\n")
@@ -134,7 +134,7 @@ def test_misuse_is_one_line_at_every_door(sigmazero, folder, door):
     }
     (folder / "narrow.toml").write_text(loans.SPACE.replace("upper = 90", "upper = 30"))
     for file, words in wanted.items():
-        if door == "validate":
+        if door == "run":
             (folder / "plan.toml").write_text(PLAN.replace("loan.toml", file))
             done = sigmazero("run", "plan.toml", "--store", "r.db", "--trust-code")
         elif door == "check":
@@ -142,7 +142,8 @@ def test_misuse_is_one_line_at_every_door(sigmazero, folder, door):
         else:
             done = sigmazero(*DOORS[door], "--space", file)
         if (door in ("doctor", "check") and file == "narrow.toml") or (door == "doctor" and file == "short.toml"):
-            assert (done.exit_code, words in done.output) == (1, True), done.output  # a finding, and not an error
+            code = 1 if door == "check" else 3  # a finding, and not an error
+            assert (done.exit_code, words in done.output) == (code, True), done.output
             continue
         assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.output
         assert words in done.stderr
@@ -161,6 +162,6 @@ def test_bounds_and_masks_do_not_go_with_a_space(sigmazero):
         (("--bounds", 0, 1000, "--mask", "short.npy"), "mask of shape (5,) fits neither"),
         (("--bounds", 1000, 0), "the lower bound lies above the upper bound"),
     ):
-        done = sigmazero(*DOORS["attack"], *more, "--no-doctor")
+        done = sigmazero(*DOORS["attack"], *more)
         assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.output
         assert words in done.stderr

@@ -25,7 +25,7 @@ def test_the_quickstart_works(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "120")
     done = follow(PAGE, tmp_path, monkeypatch, skip="Install")
     assert {words.split()[1] for words in done if words.startswith("sigmazero")} >= {"demo", "attack", "run", "report"}
-    made = ["demo/report.html", "result/result.npz", "result/result.png", "runs/plan.db", "report.html", "python.html"]
+    made = ["demo/report.html", "result.png", "runs/mine.db", "runs/plan.db", "report.html", "python.html"]
     assert all((tmp_path / name).stat().st_size > 1000 for name in made)
     assert "fooled" in capsys.readouterr().out
 

@@ -42,7 +42,7 @@ def draw(stores, tmp_path_factory):
             saved = list[Figure]()
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Figure, "savefig", lambda self, path, **how: (saved.append(self), path.write_text("")))
-                done = run_command("report", stores[store], options[0], file, *options[1:])
+                done = run_command("plot", stores[store], options[0], "-o", file, *options[1:])
             assert done.code == 0, done.stderr
             assert file.exists()
             (drawn[store, *options],) = saved
@@ -78,17 +78,19 @@ def of(model: str, runs: list[Run] = FREE) -> list[Run]:
 
 
 @PER_MODEL
-@pytest.mark.parametrize("options", [(), ("--until", "10"), ("--until", "40", "--log")], ids=" ".join)
+@pytest.mark.parametrize(
+    "options", [(), ("--set", "until=10"), ("--set", "until=40", "--set", "log=true")], ids=" ".join
+)
 def test_curves_are_success_rates(draw, model, options):
-    axis = panel(draw("boxes", "--curves", *options), model)
+    axis = panel(draw("boxes", "curves", *options), model)
     lines = {line.get_label(): line for line in axis.lines}
     left, end = axis.get_xlim()
     assert axis.get_title() == f"{model} on digits, n = 8"
-    assert (left, axis.get_xscale()) == (0, "symlog" if "--log" in options else "linear")
+    assert (left, axis.get_xscale()) == (0, "symlog" if "log=true" in options else "linear")
     assert axis.get_ylim()[0] == 0
     assert axis.get_ylim()[1] >= 100
     furthest = {run.attack: max(k for k in run.changes if k < math.inf) for run in of(model)}
-    assert end == float(options[1]) if options else end <= 1.05 * max(furthest.values())
+    assert end == float(options[1].partition("=")[2]) if options else end <= 1.05 * max(furthest.values())
     wanted = {run.attack: np.array(run.changes) for run in of(model)}
     wanted["best of all"] = np.min([*wanted.values()], axis=0)
     for name, changes in wanted.items():
@@ -105,7 +107,7 @@ def test_curves_are_success_rates(draw, model, options):
 
 @PER_MODEL
 def test_curves_show_intervals_and_runs_with_budgets(draw, model):
-    axis = panel(draw("boxes", "--curves"), model)
+    axis = panel(draw("boxes", "curves"), model)
     strongest = min(of(model), key=lambda run: float(np.median(run.changes)))
     lines = {line.get_label(): line for line in axis.lines}
     (band,) = [each for each in axis.collections if each.get_alpha() == 0.2]
@@ -133,7 +135,7 @@ def _rgb(colour: str) -> tuple[float, ...]:
 
 
 def test_curves_count_costs(draw):
-    axis = panel(draw("costs", "--curves", "--over", "cost"), "first")
+    axis = panel(draw("costs", "curves", "--cost"), "first")
     for run in COSTS:
         (line,) = [line for line in axis.lines if line.get_label() == run.attack]
         for cost in (0, 2, 2.5, 3.5, 7):
@@ -144,7 +146,7 @@ def test_curves_count_costs(draw):
 def test_colours_belong_to_attacks(draw):
     held: dict[str, set[str]] = {}
     for store in ("boxes", "costs"):
-        for axis in draw(store, "--curves").axes:
+        for axis in draw(store, "curves").axes:
             for line in axis.lines:
                 name = str(line.get_label()).partition(" within")[0].partition(" at k")[0]
                 if not name.startswith("_") and line.get_xdata() is not None:
@@ -160,7 +162,7 @@ def queries(run: Run) -> Any:
 
 @PER_MODEL
 def test_points_of_queries_and_medians(draw, model):
-    figure = draw("boxes", "--pareto")
+    figure = draw("boxes", "pareto")
     axis = panel(figure, model)
     told = {str(line.get_label()).removesuffix(" (∞)"): str(line.get_label()) for line in axis.lines}
     told = {name: label for name, label in told.items() if not name.startswith("_")}
@@ -207,7 +209,7 @@ def shaded(axis: Any) -> dict[tuple[str, str], float]:
 
 @PER_MODEL
 def test_agreement_of_two_attacks(draw, model):
-    (axis,) = [axis for axis in draw("boxes", "--agreement").axes if axis.get_title() == f"{model} on digits"]
+    (axis,) = [axis for axis in draw("boxes", "agreement").axes if axis.get_title() == f"{model} on digits"]
     one, two = of(model)
     texts, darkness = written(axis), shaded(axis)
     for first, second in ((one, two), (two, one)):
@@ -220,7 +222,7 @@ def test_agreement_of_two_attacks(draw, model):
 
 @PER_MODEL
 def test_confusion_is_by_the_strongest_attack(draw, model):
-    axis = panel(draw("boxes", "--confusion"), model)
+    axis = panel(draw("boxes", "confusion"), model)
     assert "sigma-zero" in axis.get_title()
     (run,) = [run for run in of(model) if run.attack == "sigma-zero"]
     true = sorted({int(LABELS[i]) for i in range(8) if run.outcome[i] == F})
@@ -232,7 +234,7 @@ def test_confusion_is_by_the_strongest_attack(draw, model):
 
 @PER_MODEL
 def test_heat_maps_are_shares_of_examples(draw, model):
-    (part,) = [each for each in draw("boxes", "--heat").subfigs if each.get_suptitle().startswith(model)]
+    (part,) = [each for each in draw("boxes", "heat").subfigs if each.get_suptitle().startswith(model)]
     maps = {axis.get_title(): axis.images[0] for axis in part.axes if axis.images}
     assert len(maps) == len(of(model, BOXES))
     top = 0.0
@@ -252,7 +254,7 @@ def often(run: Run) -> list[float]:
 
 
 def test_bars_of_a_table_are_the_features_that_fall_most_often(draw):
-    figure = draw("table", "--heat")
+    figure = draw("table", "heat")
     bars = {axis.get_title(): axis for axis in figure.axes if axis.patches}
     for run in FREE[:2]:
         shares = often(run)
@@ -263,5 +265,5 @@ def test_bars_of_a_table_are_the_features_that_fall_most_often(draw):
 
 
 def test_a_figure_without_its_facts_is_refused(stores, tmp_path):
-    done = run_command("report", stores["boxes"], "--transfer", tmp_path / "none.svg")
+    done = run_command("plot", stores["boxes"], "transfer", "-o", tmp_path / "none.svg")
     assert (done.code, list(tmp_path.iterdir())) == (2, [])

@@ -122,7 +122,7 @@ TABLES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "minimum-norm": ("boxes", ("--table", "minimum-norm", "--k", SHOWN), (*ASKED, "asr@inf", "median_l0", *ALWAYS)),
     "fixed-budget": ("boxes", ("--table", "fixed-budget"), ("asr@2", "asr@5", *ALWAYS)),
     "minimum-norm with costs": ("costs", ("--k", SHOWN), (*ASKED, "asr@inf", "median_l0", *ALWAYS)),
-    "by-cost": ("costs", ("--over", "cost", "--k", SHOWN), (*ASKED, "asr@inf", "median_l0", *ALWAYS)),
+    "by-cost": ("costs", ("--cost", "--k", SHOWN), (*ASKED, "asr@inf", "median_l0", *ALWAYS)),
 }
 FORMATS = {
     "terminal": readers.read_table,
@@ -176,7 +176,7 @@ def test_pages_show_the_figures(store, stores, tmp_path):
 def test_exports_hold_the_facts(to, stores, tmp_path):
     for store, runs in (("boxes", BOXES), ("costs", COSTS)):
         file = tmp_path / f"{store}.{to}"
-        assert run_command("export", stores[store], "--to", to, "--out", file).code == 0
+        assert run_command("export", stores[store], "--out", file).code == 0
         read = [*readers.read_export(file.read_text(encoding="utf-8"), to).values()]
         cells = {(each["model"][0], each["attack"][0], each["budget"][0] or None): each for each in read}
         assert len(cells) == len(read) == len(runs)

@@ -30,10 +30,10 @@ weights = [{{ file = "deep/x1.pt", url = "http://127.0.0.1:{port}/x1.pt", sha256
 """
 RUN = ("run", "plan.toml", "--store", "done.db", "--device", "cpu", "--trust-code")
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "fetch": ("fetch", "X1", "--model-dir", "models"),
+    "fetch": ("fetch", "X1"),
     "page": ("report", "done.db", "-o", "page.html"),
     "site": ("report", "done.db", "--bundle", "site"),
-    "csv": ("export", "done.db", "--to", "csv", "--perturbations"),
+    "csv": ("export", "done.db", "-o", "done.csv", "--perturbations"),
     "merge": ("merge", "done.db", "-o", "all.db"),
 }
 
@@ -66,6 +66,7 @@ def command(place: Place, *arguments: str) -> None:
         patch.setattr(zoo, "entries", lambda: entries)
         patch.setenv("no_proxy", "127.0.0.1")  # the server is here, whatever the way to the network
         patch.chdir(place.folder)
+        patch.setenv("SIGMAZERO_HOME", str(place.folder))
         done = CliRunner().invoke(app, list(arguments))
     assert done.exit_code == 0, f"{arguments}: {done.output}{done.exception!r}"
 

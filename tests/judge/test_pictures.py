@@ -259,8 +259,8 @@ def test_a_notebook_tells_the_changes_of_a_table() -> None:
 def test_the_picture_of_an_attack(budget: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = saved(monkeypatch)
     more = () if budget is None else ("--budget", budget)
-    model = ("--model", "net.py:build", "--data", "mine.npz", "--attack", "fmn", "--steps", 15)
-    ran = run_command("attack", *model, "--no-doctor", "--out", tmp_path, *more)
+    model = ("net.py:build", "mine.npz", "--attack", "fmn", "--steps", 15)
+    ran = run_command("attack", *model, "-o", tmp_path / "r.npz", "-o", tmp_path / "r.png", *more)
     assert ran.code == 0, ran.stderr
     (figure,), (x, y) = found, inputs()
     result = sz.load_result(next(tmp_path.rglob("*.npz")))
@@ -296,7 +296,7 @@ def points(path: Path) -> dict[tuple[str, str], tuple[Any, Tensor]]:
 
 def test_pictures_of_attacks_side_by_side(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = saved(monkeypatch)
-    ran = run_command("report", store, "--pictures", tmp_path / "p.png", "--rows", 2, "--trust-code")
+    ran = run_command("plot", store, "pictures", "-o", tmp_path / "p.png", "--set", "rows=2", "--trust-code")
     assert ran.code == 0, ran.stderr
     assert sorted(file.name for file in tmp_path.iterdir()) == ["p-build-mine.npz.png", "p-other-mine.npz.png"]
     x, y = inputs()
@@ -345,7 +345,7 @@ def test_transfer_between_models(store: Path, tmp_path: Path, monkeypatch: pytes
         assert right.any()
         shares[start, end] = float((network(end)(x_adv).argmax(1) != y)[right].double().mean())
     found = saved(monkeypatch)
-    assert run_command("report", copied, "--transfer", tmp_path / "t.svg").code == 0
+    assert run_command("plot", copied, "transfer", "-o", tmp_path / "t.svg").code == 0
     (axis,) = found[0].axes
     down, across = ([label.get_text() for label in side.get_ticklabels()] for side in (axis.yaxis, axis.xaxis))
     values = np.asarray(axis.images[0].get_array(), float)

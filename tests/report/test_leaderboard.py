@@ -193,7 +193,7 @@ def test_the_command(sigmazero, tmp_path, monkeypatch):  # noqa: F811
     two = fill(tmp_path / "two.db", [cell("mine", "fmn", [3, 4], origin={"model": {"spec": "/home/me/net.py:build"}})])
     done = sigmazero("report", one, two, "--bundle", "site", "--k", "5")
     assert done.exit_code == 0, done.output
-    assert done.stdout == "wrote site/index.html\n"
+    assert done.stderr == "wrote site/index.html\n"
     first, known, mine = (
         (tmp_path / "site" / name).read_text() for name in ("index.html", "models/m1.html", "models/mine.html")
     )

@@ -59,7 +59,7 @@ def test_a_dead_worker_is_replaced_and_its_batch_done_again(whole, sigmazero, he
 
 
 def test_a_killed_gate_gives_the_same_record(folder, sigmazero, here):
-    question = ("--eps", 2, "--version", "quick", "--batch-size", 8, "--fail-under", 50, "--device", "cpu")
+    question = ("--eps", 2, "--cascade", "quick", "--batch-size", 8, "--fail-under", 50, "--device", "cpu")
     gate = ("auto", "net.py:counted", "mine.npz", *question)
 
     def record(name: str) -> str:
@@ -79,16 +79,19 @@ def test_a_killed_gate_gives_the_same_record(folder, sigmazero, here):
 
 
 def test_a_result_folder_has_whole_files_when_its_writer_is_killed(folder, sigmazero, here):
-    attack = ("attack", "--model", "net.py:counted", "--data", "mine.npz", "--device", "cpu", "--steps", 5, "--out")
+    attack = ("attack", "net.py:counted", "mine.npz", "--device", "cpu", "--steps", 5)
+
+    def out(name: str) -> tuple[str, ...]:
+        return ("-o", f"{name}/result.npz", "-o", f"{name}/result.png")
 
     def arrays(name: str) -> dict[str, bytes]:
         with np.load(folder / name / "result.npz", allow_pickle=False) as file:
             return {key: file[key].tobytes() for key in file.files if key not in ("about", "seconds")}
 
-    assert here(*attack, "whole/")[0] == 0
-    assert sigmazero(*attack, "killed/", SIGMAZERO_FAULT="file.replaced:1")[0] == -signal.SIGKILL
+    assert here(*attack, *out("whole"))[0] == 0
+    assert sigmazero(*attack, *out("killed"), SIGMAZERO_FAULT="file.replaced:1")[0] == -signal.SIGKILL
     assert [path.name for path in (folder / "killed").iterdir()] == ["result.npz"], "a file is half done"
     assert arrays("killed") == arrays("whole")
-    assert here(*attack, "killed/")[0] == 0
+    assert here(*attack, *out("killed"))[0] == 0
     assert sorted(path.name for path in (folder / "killed").iterdir()) == ["result.npz", "result.png"]
     assert arrays("killed") == arrays("whole")

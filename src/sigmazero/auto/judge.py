@@ -25,13 +25,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from sigmazero import models
 from sigmazero.auto.cascade import BATCH_SIZE, SparseAutoAttack
 from sigmazero.auto.proofs import recall_bounds, refuse_contradiction
 from sigmazero.auto.result import CascadeResult
 from sigmazero.auto.verdict import DataId, Figure, Member, ModelId, Question, RecordedFinding, Times, Verdict
 from sigmazero.bench import identity
 from sigmazero.bench.constraints import DEFAULT_BOUNDS, Allowed
+from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import ModelSpec
 from sigmazero.bench.provenance import package_hash, provenance
 from sigmazero.core.attack import Attack
@@ -42,6 +42,7 @@ from sigmazero.core.inputs import Bounds, check_inputs, check_labels
 from sigmazero.core.oracle import Model
 from sigmazero.core.source import code_hash
 from sigmazero.data import Rows, load
+from sigmazero.models.wrapping import by_names
 from sigmazero.report.intervals import wilson
 from sigmazero.run.precision import Numbers
 from sigmazero.spaces.space import Space
@@ -95,7 +96,7 @@ def gate(
 ) -> Verdict:
     """Measure robust accuracy under eps changes with `SparseAutoAttack`, and say whether that is enough.
 
-    model      a module, anything that `sz.wrap` knows, or a name or file as `models.load` takes it
+    model      a module, anything that `sz.wrap` knows, a name or file as `models.load` takes it, or a `ModelSpec`
     data       rows from `data.load`, tensors (inputs, labels), or the name of a data set
     at_least   the share of the rows that must stay right; None only measures
     lower_end  ask it of the lower end of the 95 % interval, so that luck in the choice of rows does not pass
@@ -109,12 +110,15 @@ def gate(
 
     All else is as for `SparseAutoAttack`.
     """
-    rows, spec = _rows(data), ModelSpec(model, model) if isinstance(model, str) else None
+    rows, spec = _rows(data), ModelSpec(model, model) if isinstance(model, str) else model
+    spec = spec if isinstance(spec, ModelSpec) else None
     needed(len(rows), at_least, lower_end)
     gating([], allow)
     if at_least is not None and eps is None:
         raise ValueError(f"at_least={at_least} needs a number of changes; give eps, such as eps=24")
-    found = models.load(model, device=device or "cpu") if isinstance(model, str) else model
+    # A model that the caller names is trusted.
+    found = model if spec is None else Loader(device or "cpu", trust=[spec.spec]).model(spec)
+    rows = by_names(rows, found)
     may = Allowed(bounds, mask, space).on(rows)
     how: dict[str, Any] = {"bounds": may.bounds, "mask": may.mask, "space": may.space}
     if device is None and isinstance(data, tuple) and not isinstance(model, nn.Module):
@@ -261,7 +265,7 @@ def _rows(data: Rows | tuple[Tensor, Tensor] | str) -> Rows:
 
 def _name(model: object) -> str:
     """Return what a record calls a model without a name."""
-    if isinstance(model, str):
-        return model
+    if isinstance(model, str | ModelSpec):
+        return model if isinstance(model, str) else model.name
     kind = type(model).__name__
     return kind if isinstance(model, nn.Module) else str(getattr(model, "__name__", kind))

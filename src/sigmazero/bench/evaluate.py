@@ -21,7 +21,7 @@ from sigmazero.attacks import get as get_attack
 from sigmazero.bench.cells import expand
 from sigmazero.bench.constraints import Allowed, functions_of, space_key
 from sigmazero.bench.constraints import keep as keep_tensors
-from sigmazero.bench.loader import GIVEN, Loader, clean_rows, keep, without_target
+from sigmazero.bench.loader import GIVEN, Loader, clean_rows, keep, surrogate_spec, without_target
 from sigmazero.bench.plan import BATCH_SIZE, DataSpec, ModelSpec, Question
 from sigmazero.bench.reuse import reuse
 from sigmazero.bench.run import execute
@@ -277,9 +277,11 @@ def evaluate(
     """Attack a model with several attacks and compare them.
 
     model        a module, a function from inputs to logits, a model that `sz.wrap` knows, or a name or file as
-                 `sz.models.load` takes it: "M1", "torchvision:resnet50", "net.py:build"
+                 `sz.models.load` takes it: "M1", "torchvision:resnet50", "net.py:build"; a `bench.ModelSpec` has
+                 weights and a normalization too
     data         a pair (inputs, labels) of tensors, NumPy arrays or lists; a data set of such pairs; a DataLoader; a
-                 `Table`; rows from `sz.data.load`; or the name of a data set, a file or a folder of pictures
+                 `Table`; rows from `sz.data.load`; or the name of a data set, a file or a folder of pictures; a
+                 `bench.DataSpec` chooses rows of it
     attacks      a name, an attack, or a list of them; names of other libraries too ("foolbox:L0FMNAttack"), and what
                  `sz.foreign` takes. By default sigma-zero; query-swap for a model that gives scores alone, label-swap
                  for one that gives labels alone
@@ -329,11 +331,16 @@ def evaluate(
     model = fspath(model) if isinstance(model, PathLike) else model
     model, data = for_data(model, data)
     place = _device(model, device)
-    loader = Loader(place, trust=[each for each in (model, data) if isinstance(each, str)])
+    if isinstance(model, str):
+        model = ModelSpec(model, model)
+    if isinstance(data, str):
+        data = DataSpec(data, data)
+    loader = Loader(place, trust=_named(model, data))
     spec = _model(model, name, loader)
     given = [attacks] if isinstance(attacks, str | Attack) else attacks
     methods = [attack_of(each) for each in given or [DEFAULT_ATTACK[ability_of(loader.model(spec))]]]
     methods = [method if steps is None else replace(method, steps=steps) for method in methods]
+    loader.trust = _named(model, data, *map(surrogate_spec, methods))
     source = _data(data, limit, bounds, loader, loader.model(spec))
     rows = loader.rows(source)
     lower, upper = bounds
@@ -346,7 +353,7 @@ def evaluate(
     ]
     scratch = _Scratch() if store is None else None
     path = Path(store or "") if scratch is None else scratch.path / "evaluation.db"
-    done = _run(questions, path, loader, keep_inputs and not isinstance(data, str), progress, anew)
+    done = _run(questions, path, loader, keep_inputs and not isinstance(data, DataSpec), progress, anew)
     return replace(done, _scratch=scratch)
 
 
@@ -383,6 +390,15 @@ def _tensor(values: Any) -> Any:
     return torch.as_tensor(np.asarray(values)) if isinstance(values, np.ndarray | list | tuple) else values
 
 
+def _named(*given: Any) -> list[str]:
+    """Return the models and data that the caller names: naming code in Python is consent to run it."""
+    return [
+        each.spec if isinstance(each, ModelSpec) else each.source
+        for each in given
+        if isinstance(each, ModelSpec | DataSpec)
+    ]
+
+
 def _model_name(model: object) -> str:
     """Return a name for a model without one: that of its class, or of the function."""
     title = model.title if isinstance(model, ArrayModel) else None
@@ -404,8 +420,8 @@ def _device(model: object, device: str | torch.device | None) -> torch.device:
 
 def _model(model: Any, name: str | None, loader: Loader) -> ModelSpec:
     """Give the loader the model; one on another device is copied, so that the caller's stays where it is."""
-    if isinstance(model, str):
-        return ModelSpec(name or model, model)
+    if isinstance(model, ModelSpec):
+        return model if name is None else replace(model, name=name)
     found = understood(model)
     network = found if isinstance(found, nn.Module) else wrap(found, kind="torch")
     devices = {tensor.device for tensor in (*network.parameters(), *network.buffers())}
@@ -417,8 +433,8 @@ def _model(model: Any, name: str | None, loader: Loader) -> ModelSpec:
 
 
 def _data(data: Any, limit: int | None, bounds: Bounds, loader: Loader, model: nn.Module) -> DataSpec:
-    if isinstance(data, str):
-        return DataSpec(data, data, limit=limit).within(bounds)
+    if isinstance(data, DataSpec):
+        return data.limited(limit).within(bounds)
     rows = by_names(rows_of(data, limit=limit, bounds=bounds), model)
     if not isinstance(data, Rows):
         rows = _converted(rows, model, isinstance(data, tuple) and isinstance(data[0], Tensor))

@@ -31,6 +31,7 @@ from sigmazero.bench.recorder import Recorder
 from sigmazero.core import faults
 from sigmazero.core.findings import CODES
 from sigmazero.core.hardware import Precision
+from sigmazero.core.messages import describe
 from sigmazero.core.model import Stopped
 from sigmazero.core.result import Result
 from sigmazero.models.doctor import ROWS, examine
@@ -132,7 +133,7 @@ class Worker:
         except Exception as raised:
             # An attack or a model may raise anything. The text travels, since the error itself may not be picklable.
             error = _printable("".join(traceback.format_exception(raised)))
-            line = _printable((str(raised) or type(raised).__name__).splitlines()[0])
+            line = _printable(describe(raised))
         faults.reach("unit.done")
         return UnitResult(batches, findings, answers, error, line, seen)
 

@@ -1,117 +1,149 @@
-"""The top of the command line: version, help, and what an error looks like."""
+"""The top of the command line: which commands there are, and how each of them ends.
+
+0    all is well
+1    a check failed, or work is left
+2    wrong input, or an error
+3    findings make the numbers unreliable
+130  interrupted by Ctrl-C
+"""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command
 
 from sigmazero.cli import console
-from sigmazero.cli.commands import names
-from sigmazero.cli.console import INTERRUPTED, say, tell
-from sigmazero.core.messages import visible
-from sigmazero.data import MissingData, MissingNotes
-from sigmazero.models import MissingWeights
-from sigmazero.report.runs import MixtureError
+from sigmazero.core.messages import describe
 
-# What a user can cause and mend. Torch reports wrong shapes and full devices as RuntimeError.
-MENDABLE = (ValueError, LookupError, TypeError, OSError, ImportError, MemoryError, RuntimeError)
-# What a user's model may raise besides; the texts of these say little without their kind.
-FOREIGN = (ArithmeticError, AssertionError, AttributeError, NameError, SyntaxError)
+PANELS = {
+    "Measure a model": ("demo", "attack", "auto", "certify", "doctor"),
+    "Run a benchmark": ("run", "status", "merge", "verify", "transfer", "export"),
+    "Look at results": ("report", "plot", "view"),
+    "Models, data, constraints": ("list", "fetch", "space"),
+    "Leaderboard": ("board",),
+}
+NAMES = tuple(name for names in PANELS.values() for name in names)
+SETTINGS: Any = {
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": "rich",
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
 
 
-class Guarded(TyperGroup):
-    """Turns errors of users into one message and exit code 2, and Ctrl-C into exit code 130."""
+class Commands(Mapping[str, Any]):
+    """The commands by name; the file of one is imported when it is used."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The commands in their declared order; typer would put those with commands of their own last."""
-        return [name for name in names() if name in self.commands]
+    def __getitem__(self, name: str) -> Any:
+        """Import a command."""
+        if name not in NAMES:
+            raise KeyError(name)
+        module = import_module(f"sigmazero.cli.commands.{name}")
+        made = getattr(module, "app", None)
+        if made is None:
+            made = typer.Typer(**SETTINGS)
+            made.command(name)(getattr(module, name))
+        command = get_command(made)
+        command.name = name
+        command.rich_help_panel = next(panel for panel, names in PANELS.items() if name in names)  # type: ignore[attr-defined]
+        return command
 
-    def main(self, *arguments: Any, **options: Any) -> Any:
-        """Read the command line and run it, with streams that print whatever comes."""
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names in the order of the help."""
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        """Return the number of commands."""
+        return len(NAMES)
+
+
+class App(TyperGroup):
+    """Run a command; every error is one line on stderr, and every end has its exit code."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = Commands()  # type: ignore[assignment]
+
+    def main(self, args: Any = None, **options: Any) -> Any:  # type: ignore[override]
+        """Run the command line and exit. `--debug` may stand anywhere."""
+        words = [str(word) for word in (sys.argv[1:] if args is None else args)]
+        debug = "--debug" in words or os.environ.get("SIGMAZERO_DEBUG", "0") not in ("", "0")
+        options["standalone_mode"] = False
         console.prepare()
-        return super().main(*arguments, **options)
-
-    def make_context(self, *arguments: Any, **options: Any) -> Any:
-        """Read the options that come before the command."""
-        with _readable():
-            return super().make_context(*arguments, **options)
+        code = 2
+        try:
+            code = super().main([word for word in words if word != "--debug"], **options) or 0
+            sys.stdout.flush()
+        except BrokenPipeError:
+            console.discard()
+            code = 141
+        except Exception as error:
+            if debug and not hasattr(error, "format_message"):
+                raise
+            if type(error).__name__ == "NoArgsIsHelpError":
+                error.ctx.get_help()  # type: ignore[attr-defined]
+            else:
+                console.warn(f"error: {message(error, words)}", style="red")
+        sys.exit(code)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; what it could not print is told by the exit code."""
-        with _readable():
-            result = self._invoke(ctx)
-        if code := console.failure():
-            raise typer.Exit(code)
-        return result
-
-    def _invoke(self, ctx: Any) -> Any:
+        """Run the command; typer has other exit codes for these two."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            tell("interrupted")
-            raise typer.Exit(INTERRUPTED) from None
-        except (typer.Exit, typer.Abort):  # typer knows what to do with these
-            raise
-        except (*MENDABLE, *FOREIGN) as error:
-            if ctx.params.get("debug") or os.environ.get("SIGMAZERO_DEBUG", "0") not in ("", "0"):
-                raise
-            tell(f"error: {message(error)}", style="red")
-            raise typer.Exit(2) from None
+            console.warn("interrupted")
+            raise typer.Exit(130) from None
+        except BrokenPipeError:  # the reader of our output went away, as `head` does
+            console.discard()
+            raise typer.Exit(141) from None
 
 
-@contextmanager
-def _readable() -> Iterator[None]:
-    """Spell out control characters in what typer says about arguments, which it prints itself."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(said := getattr(error, "message", None), str):
-            error.message = visible(said)  # type: ignore[attr-defined]
-        raise
+def message(error: Exception, words: Sequence[str] = ()) -> str:
+    """Return an error as one line, with the command or option that helps."""
+    if hasattr(error, "format_message"):  # of the parser
+        text = str(error.format_message()).replace("Value error, ", "").strip(" .")
+        context, param = getattr(error, "ctx", None), getattr(error, "param", None)
+        for word, value in pairwise([*words, ""]):
+            if param is not None and word in param.opts and value not in text:
+                text += f" ({value!r} was given)"
+        return text.replace("\n", " ") + (f"; see {context.command_path} --help" if context else "")
+    return describe(error) + hint(error)
 
 
-def message(error: BaseException) -> str:
-    """The text of an error; a KeyError would show its own in quotes."""
-    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    if isinstance(error, FOREIGN):
-        text = f"{type(error).__name__}: {text}"
-    return (text or type(error).__name__) + hint(error)
+def hint(error: Exception) -> str:
+    """Say what the library cannot, since it does not know the command line: which command or option helps."""
+    from sigmazero.data import MissingData, MissingNotes
+    from sigmazero.models import MissingWeights
+    from sigmazero.report.runs import MixtureError
 
-
-def hint(error: BaseException) -> str:
-    """What the library cannot say, since it does not know the command line: which command or option helps."""
     match error:
         case MissingWeights(fetch=str(code)):
             return f" (on the command line: sigmazero fetch {code})"
         case MissingNotes(table=str(table), notes=str(notes)):
             return f" (on the command line: sigmazero space draft {Path(table).name} > {notes})"
         case MissingData():
-            return " (on the command line: --data-dir names a folder, sigmazero list datasets shows the data sets)"
+            return " (SIGMAZERO_HOME names a folder to look in; sigmazero list datasets shows the data sets)"
         case MixtureError():
             return " (on the command line: --mix)"
-    return " (sigmazero --debug ... shows where)" if isinstance(error, FOREIGN) else ""
+    return ""
 
 
 def _version(wanted: bool) -> None:
     if wanted:
         import sigmazero
 
-        say(f"sigmazero {sigmazero.__version__}")
+        console.echo(f"sigmazero {sigmazero.__version__}")
         raise typer.Exit
 
 
-app = typer.Typer(
-    cls=Guarded,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = typer.Typer(cls=App, no_args_is_help=True, **SETTINGS | {"add_completion": True})
 
 
 @app.callback()
@@ -124,6 +156,8 @@ def top(
     ] = False,
 ) -> None:
     """How many input values must change before this model is wrong?
+
+    Weights and data are looked for in the folder that SIGMAZERO_HOME names, then in the cache of your system.
 
     \b
     Example:

@@ -4,23 +4,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from sigmazero.bench.loader import Loader, clean_rows
 from sigmazero.board.pages import zoo_card
-from sigmazero.cli.console import show_path
+from sigmazero.cli.console import wrote
 from sigmazero.report.pages import leaderboard
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 
-More = Annotated[
-    list[Path] | None, typer.Argument(metavar="STORE ...", help="A store to compare with; with --bundle, more stores.")
-]
-Bundle = Annotated[
-    Path | None, typer.Option("--bundle", metavar="DIR", help="A static site with a leaderboard and a page per model.")
-]
 LEAD = (
     "Robust accuracy: the share of samples that stay correct although some input values change. A sample counts as "
     "fooled if any of the attacks fooled it, and every success was verified on the model. A better attack can only "
@@ -28,17 +19,15 @@ LEAD = (
 )
 
 
-def write_bundle(path: Path | None, stores: Sequence[Path], ks: Sequence[float] | None, mix: bool) -> None:
-    """Write the site over all models of the stores, if one is asked for."""
-    if path is None:
-        return
+def write_bundle(path: Path, stores: Sequence[Path], ks: Sequence[float] | None, mix: bool) -> None:
+    """Write the site over all models of the stores."""
     with ExitStack() as opened:
         sources = [
             leaderboard.Source(store, describe, partial(clean_rows, store, loader=Loader("cpu")))
             for store in (opened.enter_context(Store(each)) for each in stores)
         ]
         leaderboard.write_site(path, leaderboard.TITLE, LEAD, leaderboard.boards(sources, lambda _: ks, mix))
-    show_path(path / "index.html")
+    wrote(path / "index.html")
 
 
 def describe(info: CellInfo) -> leaderboard.Card:

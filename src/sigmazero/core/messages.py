@@ -4,8 +4,11 @@ import hashlib
 import json
 import re
 import sys
+import sysconfig
+import traceback
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 # Control characters may command a terminal; others turn the direction of writing or end a line unseen. Not newlines.
@@ -63,6 +66,36 @@ def canonical(value: Any) -> str:
 def digest(value: Any) -> str:
     """Return the SHA-256 of a value's canonical JSON."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def describe(error: BaseException) -> str:
+    """Return an error as one line that says whose it is.
+
+    An error that this package raises on purpose is its text. One that was raised in a user's file keeps its type and
+    names the line. Any other error inside this package is a bug, and says so.
+    """
+    own, installed = Path(__file__).parents[1], tuple(sysconfig.get_paths().values())
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    text = " ".join(text.split("\n")).strip()
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [own in Path(frame.filename).parents for frame in frames]
+    inside = frames[ours.index(True) :] if any(ours) else []
+    foreign = [
+        frame
+        for frame in inside
+        if own not in Path(frame.filename).parents and not frame.filename.startswith((*installed, "<"))
+    ]
+    if foreign:
+        return f"{type(error).__name__}: {text} ({foreign[-1].filename}, line {foreign[-1].lineno})"
+    if isinstance(error, OSError | MemoryError | ImportError):
+        return text or type(error).__name__
+    if not frames or not ours[-1]:
+        return f"{type(error).__name__}: {text}"
+    if isinstance(error, ValueError | LookupError | TypeError | RuntimeError) and (frames[-1].line or "").startswith(
+        "raise"
+    ):
+        return text or type(error).__name__
+    return f"{type(error).__name__}: {text} (a bug in sigmazero: {frames[-1].filename}, line {frames[-1].lineno})"
 
 
 def class_name(classes: Sequence[str] | None, number: int, unnamed: str = "") -> str:

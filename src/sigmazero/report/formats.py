@@ -13,6 +13,7 @@ from torch import Tensor
 
 from sigmazero.core import metrics
 from sigmazero.core.messages import harmless, visible
+from sigmazero.core.metrics import Samples
 from sigmazero.core.result import Result
 from sigmazero.report.intervals import wilson
 from sigmazero.report.runs import choose_ks
@@ -173,18 +174,25 @@ def result_row(
 
     With a budget only the rate there is known: a sample ends with the first point within it.
     """
-    samples, budget = result.samples(labels), result.budget
-    wanted = choose_ks([samples.changes]) if ks is None else sorted(ks)
-    row = {"samples": f"{len(result)}"}
-    for each in metrics.asked("run", [*wanted, math.inf] if budget is None else [budget]):
+    row = sample_row(result.samples(labels), result.budget, result.unit, ks)
+    if result.budget is None and len(costs):
+        row |= {f"ASR at cost {number(cost)}": percent(result.asr_at_cost(cost)) for cost in costs}
+        row |= {"median cost": number(metrics.median(result.cost.double().cpu().numpy()))}
+    return row
+
+
+def sample_row(
+    samples: Samples, budget: int | None = None, unit: str = "feature", ks: Sequence[float] | None = None
+) -> dict[str, str]:
+    """Return the figures of one run as texts; ks are as for `result_row`."""
+    asked = choose_ks([samples.changes]) if ks is None else sorted(ks)
+    row = {"samples": f"{len(samples)}"}
+    for each in metrics.asked("run", [*asked, math.inf] if budget is None else [budget]):
         value = each.value(samples)
         if each.known(budget) and (not each.hidden or (each.seldom and value is not None)):
             counted = each.kind == "l0" or (each.k is not None and budget is not None)
-            unit = " (pixels)" if counted and result.unit == "pixel" else ""
-            row[each.title + unit] = percent(value) if each.kind == "share" else number(value, each.decimals)
-    if budget is None and len(costs):
-        row |= {f"ASR at cost {number(cost)}": percent(result.asr_at_cost(cost)) for cost in costs}
-        row |= {"median cost": number(metrics.median(result.cost.double().cpu().numpy()))}
+            heading = each.title + (" (pixels)" if counted and unit == "pixel" else "")
+            row[heading] = percent(value) if each.kind == "share" else number(value, each.decimals)
     return row
 
 

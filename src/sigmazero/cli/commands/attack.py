@@ -1,173 +1,177 @@
 """`sigmazero attack`: any model, any data set, any attack."""
 
-import warnings
-from dataclasses import replace
-from functools import partial
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from torch import Tensor
 
 import sigmazero as sz
-from sigmazero import data, models
-from sigmazero.bench.constraints import Allowed
-from sigmazero.bench.plan import ModelSpec
-from sigmazero.cli import findings, options
-from sigmazero.cli.allowed import allowed, show_changes
-from sigmazero.cli.console import INTERRUPTED, show_path, tell
-from sigmazero.cli.results import show_figures, show_findings, write_result
-from sigmazero.cli.rows import load_rows
-from sigmazero.cli.targets import away_from_target, targets_for
-from sigmazero.cli.unfinished import BATCH_SIZE, Keeper
-from sigmazero.core.findings import Finding, gating
-from sigmazero.core.oracle import Model
-from sigmazero.core.problem import Problem
-from sigmazero.models.doctor import examine
-from sigmazero.run import Session
-from sigmazero.run.memory import at_most
+from sigmazero.cli import console, inputs, options, output
+
+if TYPE_CHECKING:
+    from sigmazero.store.store import Store
+
+Attacks = Annotated[
+    list[str],
+    options.about_attack(
+        "--attack",
+        metavar="NAME",
+        help="See: sigmazero list attacks; or of another library: foolbox:NAME (repeatable).",
+    ),
+]
+Setting = Annotated[
+    list[str] | None,
+    options.about_attack("--set", metavar="KEY=VALUE", help="Another parameter of the attack (repeatable)."),
+]
+Budget = Annotated[
+    int | None,
+    options.about_attack(metavar="K", help="Succeed with at most K changes, and stop there."),
+]
+Target = Annotated[
+    str | None,
+    options.about_attack(metavar="CLASS", help="Reach this class: a number, a name, next or random."),
+]
+Out = Annotated[
+    list[Path] | None,
+    options.about_run(
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="Also write a picture (.png, .pdf, .svg), a page (.html) or arrays (.npz); repeatable.",
+    ),
+]
 
 
 def attack(
     model: options.ModelName,
-    data_name: options.DataName,
-    weights: options.WeightsFile = None,
-    model_dir: options.ModelDir = None,
-    data_dir: options.DataDir = None,
-    normalize: options.MeanAndStd = None,
-    space: options.SpaceFile = None,
-    bounds: options.BoxEnds = None,
-    mask: options.MaskFile = None,
-    attack_name: options.AttackName = "sigma-zero",
-    steps: options.Steps = None,
-    setting: options.Setting = None,
-    budget: options.Budget = None,
-    unit: options.UnitName = "feature",
-    targeted: options.Targeted = False,
-    target_class: options.TargetClass = None,
-    targets: options.TargetsFile = None,
-    limit: options.Limit = None,
+    data: options.DataName,
+    weights: options.Weights = None,
+    normalize: options.Normalize = None,
     rows: options.RowNumbers = None,
-    seed: options.Seed = None,
+    limit: options.Limit = None,
+    shuffle: options.Shuffle = None,
+    names: Attacks = ["sigma-zero"],  # noqa: B006 - typer copies it
+    steps: options.Steps = None,
+    setting: Setting = None,
+    budget: Budget = None,
+    unit: options.UnitName = "feature",
+    target: Target = None,
+    seed: options.Seed = 0,
+    space: options.SpaceFile = None,
+    bounds: options.Bounds = None,
+    mask: options.MaskFile = None,
     batch_size: options.BatchSize = None,
-    device: options.DeviceName = "auto",
-    margin: options.Margin = 0.0,
-    precision: options.PrecisionName = None,
-    prepare: options.PrepareName = "auto",
-    out: options.OutPath = None,
-    no_doctor: options.NoDoctor = False,
-    claimed: findings.Claimed = None,
-    allow: findings.Allow = None,
+    device: options.Device = "auto",
+    precision: options.Precision = None,
+    store: options.KeepIn = None,
+    out: Out = None,
+    allow: options.Allow = None,
+    trust_code: options.TrustCode = False,
 ) -> None:
-    """Count how many input values must change before a model is wrong.
+    """Find the fewest changes that fool a model.
 
-    After Ctrl-C the file of --out has what is finished, and the same command goes on. Exit code 3 for doubtful figures.
+    With --store, Ctrl-C keeps what is finished, the same command does the rest, and images get a picture beside the
+    store. Exit code 3: the doctor found errors, so the numbers are not reliable.
 
     \b
     Example:
-      sigmazero attack --model net.py:build --weights net.pt --data mine.npz --out res/
-      sigmazero attack --model net.py:build --data adult.npz --space adult.toml --attack sigma-swap
+      sigmazero attack net.py:build mine.npz --weights net.pt -o mine.png
+      sigmazero attack net.py:build adult.npz --space adult.toml --attack sigma-swap --store runs/adult.db
     """
-    method = options.attack(attack_name, steps, setting or [])
-    read: dict[str, Any] = {"data": data_name, "weights": weights, "targets": targets, "space": space, "mask": mask}
-    path = options.destination(out, **read, model=options.code_file(model))
-    counted, place = options.unit(unit), options.device(device)
-    hardware = options.hardware(precision, prepare)
-    network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
-    method = options.with_surrogate(method, model_dir, place)
-    chosen, goals = _with_goals(load_rows(data_name, rows, limit, seed, data_dir), targets, target_class, targeted)
-    may = allowed(chosen, space, bounds, mask)
-    how: Any = {"unit": counted, "budget": budget, "seed": seed or 0, "ids": chosen.ids, "margin": margin}
-    how |= {"doctor": not no_doctor, "claimed": findings.claim(model, claimed)}
-    problem, found = _posed(network, chosen, goals, may, place, **how)
-    size = at_most(network, BATCH_SIZE) if (batch_size, place) == (None, "cpu") and path is not None else batch_size
-    keeper = None if path is None else Keeper(path, ModelSpec(model, model, normalize=normalize), chosen, goals, may)
-    result = _searched(Session(method, network, hardware, batch_size=size), problem, keeper, chosen, found)
-    _tell(path, goals, result, chosen, method, problem, may.space, f"{method.name} against {model} on {chosen.name}")
-    findings.end(found, allow)
+    from sigmazero.bench.plan import BATCH_SIZE
+
+    methods = [inputs.attack(name, steps, setting or []) for name in names]
+    codes, where = inputs.allowed_codes(allow), inputs.device(device)
+    files = list(out or [])
+    read = [data, weights, space, mask, store, model.rpartition(":")[0] or model]
+    output.check_files(files, read, (*output.ENDINGS, ".html"))
+    if len(methods) > 1 and any(file.suffix == ".npz" for file in files):
+        raise ValueError("an .npz file holds the arrays of one attack; give one --attack, or --store for all")
+    spec = inputs.model_spec(model, weights, normalize, data, trust_code)
+    chosen = inputs.load_rows(data, rows, limit, shuffle, bounds)
+    if store is not None and not files and chosen.images.ndim == 4 and chosen.images.shape[1] in (1, 3):
+        files = [store.with_suffix(".png")]
+    how: dict[str, Any] = inputs.constraints(space, bounds, mask)
+    before = _count(store)
+    with console.warnings_as_lines(hide=r"^SZ\d|failed: "):  # which `show` says
+        try:
+            done = sz.evaluate(
+                spec,
+                inputs.data_spec(data, rows, limit, shuffle),
+                methods,
+                store=store,
+                budgets=None if budget is None else [budget],
+                unit=unit,
+                target=inputs.target(target, chosen),
+                seed=seed,
+                batch_size=BATCH_SIZE if batch_size is None else batch_size,
+                device=where,
+                hardware=sz.Hardware(precision=precision),
+                progress=True,
+                **how,
+            )
+        except KeyboardInterrupt:
+            kept = "--store FILE would have kept what is finished" if store is None else f"run again: {console.again()}"
+            console.warn(f"stopped; {kept}")
+            raise
+    if before and before == _count(store):
+        console.warn(f"already done: {store} has every row")
+    show(done, files, codes, how.get("space") or chosen.space)
 
 
-def _searched(
-    session: Session,
-    problem: Problem,
-    keeper: Keeper | None,
-    chosen: data.Rows,
-    found: list[Finding],
-) -> sz.Result:
-    """The result of the search, with names and findings; after Ctrl-C what is finished is kept, and there is none."""
-    with session:
-        result = _warned(session, problem) if keeper is None else keeper.run(session, problem)
-    if result is None:
-        raise typer.Exit(INTERRUPTED)
-    return replace(result, classes=chosen.classes, names=chosen.names, findings=tuple(gating(found)))
+def show(done: sz.Evaluation, files: list[Path], codes: list[str], space: sz.Space | None) -> None:
+    """Print and write what an evaluation found; exit with 1 if rows were not answered, with 3 if it is unreliable."""
+    from functools import partial
 
+    from sigmazero.bench.loader import EVERYTHING, Loader, clean_rows
+    from sigmazero.report import findings, runs
+    from sigmazero.report.pages.page import make_page
+    from sigmazero.report.pages.render import save_page
+    from sigmazero.store.store import Store
 
-def _warned(session: Session, problem: Problem) -> sz.Result:
-    """The result; what a script would be warned of is told in a line."""
-    with warnings.catch_warnings(record=True) as notes:
-        warnings.simplefilter("always", RuntimeWarning)
-        result = session.run(problem, progress=True)
-    for note in notes:
-        tell(f"warning: {note.message}", style="yellow")
-    return result
-
-
-def _tell(
-    path: Path | None,
-    goals: Tensor | None,
-    result: sz.Result,
-    chosen: data.Rows,
-    method: sz.Attack,
-    problem: Problem,
-    space: sz.Space | None,
-    title: str,
-) -> None:
-    """Write the result first, then show it: a terminal that is gone must not cost it.
-
-    Figures are those of the rows that were done; where the model stopped before the others, the command fails.
-    """
-    written = write_result(path, result, chosen, goals, title)
-    done = (result.outcome != sz.Outcome.STOPPED).cpu()
-    if len(done) and not bool(done.any()):
-        raise typer.Exit(1)  # why, a warning has said
-    result, chosen = result.take(done.to(result.outcome.device)), chosen.select(done.nonzero().squeeze(1))
-    show_figures(result, chosen, method, title, problem)
-    show_changes(result, chosen, space)
-    for file in written:
-        show_path(file)
-    if not bool(done.all()):
+    with Store(done.store) as opened:
+        found = runs.load(opened, done.keys)
+        unanswered = [_unanswered(opened, key, done.failed.get(key, "")) for key in done.keys]
+        for line in filter(None, unanswered):
+            console.warn(line, style="red")
+        if not found:
+            raise typer.Exit(2)
+        doubts = list(dict.fromkeys(each for some in findings.findings(opened, found).values() for each in some))
+        output.show_findings([each for each in doubts if each.severity == "warning"])
+        output.show_attacks(found)
+        result, labels = done[next(iter(done))], found[0].facts.label
+        output.show_changes(result, space)
+        about = found[0].info
+        for file in files:
+            if file.suffix == ".html":
+                save_page(file, make_page(opened, partial(clean_rows, opened, loader=Loader(trust=EVERYTHING))))
+            else:
+                target = found[0].facts.target
+                title = f"{about.attack} against {about.model} on {about.dataset}"
+                output.write_result(file, result, labels, title, about.attack, target if (target >= 0).any() else None)
+            console.wrote(file)
+    if any(unanswered):
         raise typer.Exit(1)
+    output.end(doubts, codes)
 
 
-def _posed(
-    network: Model,
-    chosen: data.Rows,
-    goals: Tensor | None,
-    may: Allowed,
-    place: str,
-    *,
-    doctor: bool,
-    claimed: float | None,
-    **how: Any,
-) -> tuple[Problem, list[Finding]]:
-    """The question, and what the doctor says; an input outside its space is an error before that, in one line."""
-    images, labels = chosen.images.to(place), chosen.labels.to(place)
-    pose = partial(may.pose, images, labels if goals is None else goals.to(place), targeted=goals is not None, **how)
-    problem = None if may.space is None else pose()
-    found: list[Finding] = []
-    if doctor:
-        found = examine(network, images, labels, bounds=may.bounds, space=may.space, claimed=claimed)
-        show_findings(found)
-    return pose() if problem is None else problem, found
+def _unanswered(store: Store, key: str, why: str) -> str:
+    """Name the rows of a cell that have no result; nothing if there are none."""
+    left = (~store.stored(key)).nonzero()[0].tolist()
+    if not left:
+        return ""
+    info = store.cell(key)
+    which = "no row was" if len(left) == info.rows else f"rows {output.spans(left)} were not"
+    return f"error: {info.attack} against {info.model}: {which} answered: {why}"
 
 
-def _with_goals(
-    chosen: data.Rows, file: Path | None, single: str | None, targeted: bool
-) -> tuple[data.Rows, Tensor | None]:
-    """The classes to reach. Rows that are of their target class already are left out, and it is said how many."""
-    goals = targets_for(chosen, file, single, targeted)
-    if goals is None:
-        return chosen, None
-    kept, goals = away_from_target(chosen, goals)
-    tell(f"{len(chosen) - len(kept)} of {len(chosen)} rows left out: they are of their target class")
-    return kept, goals
+def _count(store: Path | None) -> int:
+    """Return how many rows a store has."""
+    from sigmazero.store.store import Store
+
+    if store is None or not store.is_file():
+        return 0
+    with Store(store) as opened:
+        return sum(one.done for one in opened.status())

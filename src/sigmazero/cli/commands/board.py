@@ -1,26 +1,32 @@
 """`sigmazero board`: a leaderboard whose proofs are the attacks."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from sigmazero import board as boards
-from sigmazero.bench.loader import Loader
-from sigmazero.bench.plan import DataSpec
-from sigmazero.board.change import Change
-from sigmazero.board.example import build_example
-from sigmazero.board.folder import KS, Leaderboard, new_board
-from sigmazero.cli import options
-from sigmazero.cli.console import say, show_path, tell
-from sigmazero.report.formats import count
+import sigmazero as sz
+from sigmazero.cli import inputs, options
+from sigmazero.cli.console import count, echo, warn, wrote
 
-app = typer.Typer(no_args_is_help=True)
-SHOWN = 50
+if TYPE_CHECKING:
+    from sigmazero.bench.loader import Loader
+    from sigmazero.board.change import Change
+
+app = typer.Typer(**options.GROUP)
+MAX_LINES = 50
 Folder = Annotated[Path, typer.Argument(metavar="BOARD", help="The leaderboard's folder.")]
 By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who found the points: each sample keeps the name.")]
-ColumnKs = Annotated[str, typer.Option("--k", metavar="K,...", help="The numbers of changes that columns are about.")]
+Stores = Annotated[
+    list[Path] | None, typer.Option("--from", metavar="STORE", help="Take points from there (repeatable).")
+]
+Cascade = Annotated[Literal["standard", "quick", "none"], typer.Option("--cascade", help="The list of attacks to run.")]
+TimeLimit = Annotated[
+    float | None, typer.Option("--time-limit", metavar="SECONDS", help="For one sample; none by default.")
+]
 
 
 @app.callback()
@@ -38,24 +44,26 @@ def top() -> None:
 def init(
     folder: Folder,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The board's name, such as mnist-pixels.")],
-    data_name: options.DataName,
+    data: options.DataName,
     rows: options.RowNumbers = None,
     limit: options.Limit = None,
-    seed: options.Seed = None,
+    shuffle: options.Shuffle = None,
     unit: options.UnitName = "feature",
-    k: ColumnKs = ",".join(map(str, KS)),
-    data_dir: options.DataDir = None,
+    k: options.Ks = None,
 ) -> None:
     """Make a leaderboard, or add a board to one: fixed rows, known by their hash, and what counts as one change.
 
     \b
     Example:
-      sigmazero board init my-board mnist --data mnist --limit 1000 --seed 0
-      sigmazero board init my-board cifar10-pixels --data cifar10 --limit 1000 --unit pixel
+      sigmazero board init my-board mnist mnist --limit 1000 --shuffle 0
+      sigmazero board init my-board cifar10-pixels cifar10 --limit 1000 --unit pixel
     """
-    spec = DataSpec(name, data_name, rows, limit, seed)
-    made = new_board(folder, name, spec, options.unit(unit), whole_numbers(k), data_dir)
-    say(f"board {name}: {len(made)} rows, sha256 {made.content_hash}")
+    from sigmazero.bench.plan import DataSpec
+    from sigmazero.board.folder import KS, new_board
+
+    ks = sorted({int(each) for each in inputs.numbers(k) or KS})
+    made = new_board(folder, name, DataSpec(name, data, rows, limit, shuffle), unit, ks, None)
+    echo(f"board {name}: {len(made)} rows, sha256 {made.content_hash}")
 
 
 @app.command()
@@ -63,19 +71,11 @@ def add(
     folder: Folder,
     card: Annotated[Path, typer.Argument(metavar="CARD", help="The model's card, a TOML file.")],
     by: By,
-    store: Annotated[
-        list[Path] | None, typer.Option("--from", metavar="STORE", help="Take points from there; may be repeated.")
-    ] = None,
-    version: Annotated[
-        str, typer.Option("--version", metavar="NAME", help="Of the cascade: standard, quick, or none.")
-    ] = "standard",
-    allow: Annotated[
-        list[str] | None, typer.Option("--allow", metavar="CODE", help="Accept this finding; the page shows it.")
-    ] = None,
+    store: Stores = None,
+    cascade: Cascade = "standard",
+    allow: options.Allow = None,
     batch_size: options.BatchSize = None,
-    device: options.DeviceName = "auto",
-    model_dir: options.ModelDir = None,
-    data_dir: options.DataDir = None,
+    device: options.Device = "auto",
     trust_code: options.TrustCode = False,
 ) -> None:
     """Add a model by its card: it is examined, attacked by SparseAutoAttack, and every point is replayed.
@@ -86,9 +86,11 @@ def add(
     Example:
       sigmazero board add my-board cards/mine.toml --by "Ada Lovelace"
     """
-    loader = Loader(options.device(device), model_dir, data_dir, options.trust(trust_code))
-    how = {"version": None if version == "none" else version, "allow": allow or (), "batch_size": batch_size or 250}
-    done = boards.add(Leaderboard(folder), card, loader, by=by, stores=store or (), **how)  # type: ignore[arg-type]
+    loader = _loader(device, trust_code)
+    how: dict[str, Any] = {"version": None if cascade == "none" else cascade, "allow": inputs.allowed_codes(allow)}
+    how |= {"batch_size": batch_size or 250}
+    done = sz.board.add(sz.board.Leaderboard(folder), card, loader, by=by, stores=store or (), **how)
+    echo(f"{card} is added")
     show_changes(done)
 
 
@@ -104,9 +106,7 @@ def submit(
         str | None,
         typer.Option("--entry", metavar="NAME", help="The model they fool; by default by its weights' hash."),
     ] = None,
-    device: options.DeviceName = "auto",
-    model_dir: options.ModelDir = None,
-    data_dir: options.DataDir = None,
+    device: options.Device = "auto",
     trust_code: options.TrustCode = False,
 ) -> None:
     """Lower samples with points that fool a model by fewer changes, whoever found them and with whatever tool.
@@ -118,8 +118,8 @@ def submit(
       sigmazero board submit my-board runs/mine.db --by "Ada Lovelace"
       sigmazero board submit my-board points.npz --entry demo --by "Ada Lovelace" --tool "my attack"
     """
-    loader = Loader(options.device(device), model_dir, data_dir, options.trust(trust_code))
-    done = boards.submit(Leaderboard(folder), store, loader, by=by, tool=tool, entry=entry)
+    loader = _loader(device, trust_code)
+    done = sz.board.submit(sz.board.Leaderboard(folder), store, loader, by=by, tool=tool, entry=entry)
     show_changes(done)
     if not any(change.lowered for change in done):
         raise typer.Exit(1)
@@ -129,17 +129,13 @@ def submit(
 def prove(
     folder: Folder,
     entry: Annotated[str, typer.Argument(metavar="NAME", help="The model, by the name on its card.")],
-    up_to: Annotated[int, typer.Option("--up-to", metavar="T", help="Prove nothing about more changes than this.")] = 1,
-    time_limit: Annotated[
-        float | None, typer.Option("--time-limit", metavar="S", help="Seconds for one sample; none by default.")
-    ] = None,
+    up_to: Annotated[int, typer.Option("--up-to", metavar="N", help="Prove nothing about more changes than this.")] = 1,
+    time_limit: TimeLimit = None,
     source: Annotated[
         Path | None,
         typer.Option("--from", metavar="STORE", help="Take over what certify --store proved there, as not checked."),
     ] = None,
-    device: options.DeviceName = "auto",
-    model_dir: options.ModelDir = None,
-    data_dir: options.DataDir = None,
+    device: options.Device = "auto",
     trust_code: options.TrustCode = False,
 ) -> None:
     """Raise the certified lower bounds of a model, so that its rows are intervals.
@@ -150,11 +146,13 @@ def prove(
     Example:
       sigmazero board prove my-board demo --up-to 1 --time-limit 60
     """
-    loader = Loader(options.device(device), model_dir, data_dir, options.trust(trust_code))
-    done = boards.prove(Leaderboard(folder), entry, loader, up_to=up_to, time_limit=time_limit, source=source)
+    loader = _loader(device, trust_code)
+    done = sz.board.prove(
+        sz.board.Leaderboard(folder), entry, loader, up_to=up_to, time_limit=time_limit, source=source
+    )
     for each in done:
         raised = f"{count(len(each.rows), 'bound')} raised"
-        say(f"board {each.board}: {raised}, {each.exact} of {count(each.of, 'sample')} known exactly")
+        echo(f"board {each.board}: {raised}, {each.exact} of {count(each.of, 'sample')} known exactly")
     if not any(each.rows for each in done):
         raise typer.Exit(1)
 
@@ -164,11 +162,9 @@ def verify(
     folder: Folder,
     again: Annotated[
         float | None,
-        typer.Option("--again", metavar="S", help="Prove every lower bound again, in at most S seconds each."),
+        typer.Option("--again", metavar="SECONDS", help="Prove every lower bound again, in at most this time each."),
     ] = None,
-    device: options.DeviceName = "auto",
-    model_dir: options.ModelDir = None,
-    data_dir: options.DataDir = None,
+    device: options.Device = "auto",
     trust_code: options.TrustCode = False,
 ) -> None:
     """Check every card, hash and row, and replay every point, in strict fp32 and as torch computes by default.
@@ -179,16 +175,16 @@ def verify(
     Example:
       sigmazero board verify my-board
     """
-    loader = Loader(options.device(device), model_dir, data_dir, options.trust(trust_code))
-    verdict = boards.verify(Leaderboard(folder), loader, again)
+    loader = _loader(device, trust_code)
+    verdict = sz.board.verify(sz.board.Leaderboard(folder), loader, again)
     wrong = [*verdict.wrong, *verdict.skipped]
-    for line in wrong[:SHOWN]:
-        tell(line)
-    if len(wrong) > SHOWN:
-        tell(f"and {len(wrong) - SHOWN} more")
+    for line in wrong[:MAX_LINES]:
+        warn(line)
+    if len(wrong) > MAX_LINES:
+        warn(f"and {len(wrong) - MAX_LINES} more")
     claims = f", {count(verdict.unchecked, 'lower bound')} not proved here" if verdict.unchecked else ""
     checked = f"{count(verdict.entries, 'model')}, {count(verdict.points, 'point')} replayed{claims}"
-    say(f"{checked}: {len(verdict.wrong)} wrong, {len(verdict.skipped)} not checked")
+    echo(f"{checked}: {len(verdict.wrong)} wrong, {len(verdict.skipped)} not checked")
     if wrong:
         raise typer.Exit(1)
 
@@ -197,7 +193,6 @@ def verify(
 def site(
     folder: Folder,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where the site goes.")],
-    data_dir: options.DataDir = None,
 ) -> None:
     """Write the leaderboard as pages that need no server; no model is loaded and no code runs.
 
@@ -205,18 +200,16 @@ def site(
     Example:
       sigmazero board site my-board --out site
     """
-    boards.write_board(Leaderboard(folder), out, Loader("cpu", data_dir=data_dir))
-    show_path(out / "index.html")
+    sz.board.write_board(sz.board.Leaderboard(folder), out, _loader("cpu", False))
+    wrote(out / "index.html")
 
 
 @app.command()
 def example(
     folder: Folder,
     rows: Annotated[int, typer.Option("--rows", metavar="N", help="Rows of each board.")] = 20,
-    version: Annotated[str, typer.Option("--version", metavar="NAME", help="Of the cascade.")] = "quick",
-    device: options.DeviceName = "auto",
-    model_dir: options.ModelDir = None,
-    data_dir: options.DataDir = None,
+    cascade: Cascade = "quick",
+    device: options.Device = "auto",
 ) -> None:
     """Build a leaderboard and its site with the models at hand: the package's, and known ones whose files are here.
 
@@ -224,11 +217,19 @@ def example(
     Example:
       sigmazero board example my-board --rows 100 --device cuda
     """
-    loader = Loader(options.device(device), model_dir, data_dir)
-    for line in build_example(folder, loader, rows=rows, version=version):
-        tell(line)
-    boards.write_board(Leaderboard(folder), folder / "site", loader)
-    show_path(folder / "site" / "index.html")
+    loader = _loader(device, False)
+    from sigmazero.board.example import build_example
+
+    for line in build_example(folder, loader, rows=rows, version=cascade):
+        warn(line)
+    sz.board.write_board(sz.board.Leaderboard(folder), folder / "site", loader)
+    wrote(folder / "site" / "index.html")
+
+
+def _loader(device: str, trust_code: bool) -> Loader:
+    from sigmazero.bench.loader import Loader
+
+    return Loader(inputs.device(device), trust=inputs.trust(trust_code))
 
 
 def show_changes(done: Sequence[Change]) -> None:
@@ -236,16 +237,4 @@ def show_changes(done: Sequence[Change]) -> None:
     for change in done:
         rows = ", ".join(map(str, change.lowered[:10])) + (", ..." if len(change.lowered) > 10 else "")
         lowered = f"{len(change.lowered)} lowered" + (f" (rows {rows})" if rows else "")
-        say(f"board {change.board}: {count(change.offered, 'point')}, {lowered}, {change.refused} do not hold")
-
-
-def whole_numbers(text: str) -> list[int]:
-    """The numbers of changes in a list.
-
-    >>> whole_numbers("1,4, 10")
-    [1, 4, 10]
-    """
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts) or len(set(parts)) < len(parts):
-        raise ValueError(f"--k {text}: give different whole numbers of changes, such as --k 1,4,10")
-    return sorted(map(int, parts))
+        echo(f"board {change.board}: {count(change.offered, 'point')}, {lowered}, {change.refused} do not hold")

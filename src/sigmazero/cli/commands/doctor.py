@@ -4,43 +4,49 @@ from typing import Annotated
 
 import typer
 
-from sigmazero import models
-from sigmazero.cli import options
-from sigmazero.cli.allowed import allowed
-from sigmazero.cli.console import say
-from sigmazero.cli.findings import Claimed, claim
-from sigmazero.cli.rows import load_rows
-from sigmazero.core.findings import render
-from sigmazero.models.doctor import examine
+from sigmazero.cli import inputs, options, output
+from sigmazero.cli.console import echo
+
+Claimed = Annotated[
+    float | None,
+    typer.Option("--claimed", metavar="PERCENT", help="Accuracy the model should have; the zoo's by default."),
+]
 
 
 def doctor(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model, as for attack --model.")],
-    data_name: Annotated[str, typer.Argument(metavar="DATA", help="A data set, as for attack --data.")],
-    weights: options.WeightsFile = None,
-    model_dir: options.ModelDir = None,
-    data_dir: options.DataDir = None,
-    normalize: options.MeanAndStd = None,
-    space: options.SpaceFile = None,
-    bounds: options.BoxEnds = None,
+    model: options.ModelName,
+    data: options.DataName,
+    weights: options.Weights = None,
+    normalize: options.Normalize = None,
     rows: options.RowNumbers = None,
     limit: options.Limit = None,
-    seed: options.Seed = None,
-    device: options.DeviceName = "auto",
+    shuffle: options.Shuffle = None,
     claimed: Claimed = None,
+    space: options.SpaceFile = None,
+    bounds: options.Bounds = None,
+    device: options.Device = "auto",
+    allow: options.Allow = None,
+    trust_code: options.TrustCode = False,
 ) -> None:
-    """Examine a model on a few rows; exit code 1 if an attack on it would mean nothing.
+    """Check a model for problems that would make results meaningless.
+
+    Exit code 3: an attack on this model would mean nothing.
 
     \b
     Example:
       sigmazero doctor net.py:build mine.npz --weights net.pt
     """
-    place = options.device(device)
-    network = models.load(model, weights=weights, model_dir=model_dir, normalize=normalize, device=place)
-    chosen = load_rows(data_name, rows, limit, seed, data_dir)
-    may = allowed(chosen, space, bounds)
-    images, labels = chosen.images.to(place), chosen.labels.to(place)
-    findings = examine(network, images, labels, bounds=may.bounds, space=may.space, claimed=claim(model, claimed))
-    say(render(findings))
-    if any(finding.severity == "error" for finding in findings):
-        raise typer.Exit(1)
+    from sigmazero.bench.constraints import Allowed
+    from sigmazero.core.findings import render
+    from sigmazero.models.doctor import examine
+    from sigmazero.models.wrapping import by_names
+
+    where, codes = inputs.device(device), inputs.allowed_codes(allow)
+    network = inputs.load_model(inputs.model_spec(model, weights, normalize, data, trust_code), where)
+    chosen = by_names(inputs.load_rows(data, rows, limit, shuffle, bounds), network)
+    may = Allowed(**inputs.constraints(space, bounds)).on(chosen)
+    images, labels = chosen.images.to(where), chosen.labels.to(where)
+    expected = inputs.accuracy(model, claimed)
+    findings = examine(network, images, labels, bounds=may.bounds, space=may.space, claimed=expected, say=echo)
+    echo(render(findings))
+    output.end(findings, codes)

@@ -1,26 +1,29 @@
 """`sigmazero list`: what there is to choose from."""
 
-from typing import Annotated
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-import sigmazero as sz
-from sigmazero.attacks.registry import idea, parameter_rows
-from sigmazero.cli.catalogue import WORDS, attack_rows, dataset_rows, model_rows, without
-from sigmazero.cli.console import out, say
-from sigmazero.core.model import ABILITIES, Ability
-from sigmazero.report.formats import rich_table
+from sigmazero.cli import options
+from sigmazero.cli.console import echo, screen, show
 
-app = typer.Typer(no_args_is_help=True)
+if TYPE_CHECKING:
+    from sigmazero import models as zoo
+    from sigmazero.core.attack import Attack
+
+app = typer.Typer(**options.GROUP)
 AttackWanted = Annotated[str | None, typer.Argument(metavar="[NAME]", help="One attack, to read about it.")]
 Needs = Annotated[
-    str | None, typer.Option(metavar="WORD", help="Those alone that need gradients, scores or labels of a model.")
+    Literal["gradients", "scores", "labels"] | None,
+    typer.Option(help="Show only those that need just this of a model."),
 ]
 
 
 @app.callback()
 def top() -> None:
-    """Show the attacks, models and data sets there are.
+    """Show what is available, or details of one.
 
     \b
     Example:
@@ -32,8 +35,7 @@ def top() -> None:
 def attacks(name: AttackWanted = None, needs: Needs = None) -> None:
     """Every attack by name; or of one what it does, and its parameters with their defaults.
 
-    What needs less works on a model that has more: a model with scores alone can be attacked by what needs scores or
-    labels.
+    Attacks that need only scores or labels also work on models with gradients.
 
     \b
     Example:
@@ -41,50 +43,104 @@ def attacks(name: AttackWanted = None, needs: Needs = None) -> None:
       sigmazero list attacks sigma-zero
       sigmazero list attacks --needs scores
     """
+    import sigmazero as sz
+
     if name is not None:
         _describe(sz.get(name))
         return
-    out().print(rich_table(without(attack_rows(_ability(needs)), "goals", "paper"), left=WORDS))
-    say("sigmazero list attacks NAME: what one does, and its parameters")
-
-
-def _describe(attack: sz.Attack) -> None:
-    """Print what there is to know of an attack before one uses it."""
-    say(attack.name, style="bold")
-    out().print(idea(attack))
-    goals = " and ".join(attack.goals)
-    say(f"{attack.kind}, {goals}; needs {attack.needs}; {attack.asks}".replace("`", "").rstrip("; "))
-    say(attack.paper)
-    out().print(rich_table(parameter_rows(attack), left=("parameter", "default", "meaning")))
-    say(f"change one with: --set KEY=VALUE, or in Python sz.get({attack.name!r}, KEY=VALUE)")
+    some = [row for row in attack_rows() if needs in (None, row["needs"])]
+    show(some, left=("name", "kind", "needs", "cost", "paper"))
+    echo("sigmazero list attacks NAME: what one does, and its parameters")
 
 
 @app.command()
 def models() -> None:
-    """Every known model by code; docs/models.md says more about each.
+    """Every known model by code; `sigmazero fetch CODE` downloads its weights.
 
     \b
     Example:
       sigmazero list models
     """
-    out().print(rich_table(without(model_rows(), "parameters", "RobustBench name"), left=WORDS))
+    show(model_rows(), left=("code", "model", "data set", "trained against", "weights"))
 
 
 @app.command()
 def datasets() -> None:
-    """Every known data set by name; docs/models.md says where to get each.
+    """Every known data set by name.
 
     \b
     Example:
       sigmazero list datasets
     """
-    out().print(rich_table(without(dataset_rows(), "files", "from"), left=WORDS))
+    from sigmazero.data import DATASETS
+
+    lines = [
+        {
+            "name": known.name,
+            "what it is": known.description,
+            "rows": f"{known.size:,}",
+            "shape": "×".join(map(str, known.shape)),
+            "classes": str(known.classes),
+            "needs": "files" if known.needs else "extra data",
+        }
+        for known in DATASETS.values()
+    ]
+    show(lines, left=("name", "what it is"))
 
 
-def _ability(needs: str | None) -> Ability | None:
-    if needs is None:
-        return None
-    for known in ABILITIES:
-        if needs == known:
-            return known
-    raise ValueError(f"--needs {needs} is not one of {', '.join(ABILITIES)}")
+def attack_rows() -> list[dict[str, str]]:
+    """Return a row per attack of the registry."""
+    from sigmazero.attacks import ATTACKS
+
+    return [
+        {
+            "name": attack.name,
+            "kind": f"{attack.kind} of pixels" if counts_pixels(attack) else attack.kind,
+            "needs": attack.needs,
+            "cost": attack.asks.replace("`", ""),
+        }
+        for attack in ATTACKS.values()
+    ]
+
+
+def counts_pixels(attack: Attack) -> bool:
+    """Return whether an attack spends its budget on pixels, each with all its channels, even where features count."""
+    return attack.kind == "budget" and attack.parameters().get("group") == "pixel"
+
+
+def model_rows() -> list[dict[str, str]]:
+    """Return a row per model of the zoo."""
+    from sigmazero import models as zoo
+
+    return [
+        {
+            "code": entry.code,
+            "model": entry.title,
+            "data set": entry.dataset,
+            "trained against": entry.threat_model,
+            "clean %": "–" if (clean := entry.clean_accuracy or entry.implied_accuracy) is None else f"{clean:.2f}",
+            "weights": _weights(entry),
+        }
+        for entry in zoo.entries().values()
+    ]
+
+
+def _weights(entry: zoo.ZooEntry) -> str:
+    if entry.bundled:
+        return "included"
+    return "fetch" if all(weight.url for weight in entry.weights) else "by hand"
+
+
+def _describe(attack: Attack) -> None:
+    """Print what there is to know of an attack before one uses it."""
+    from sigmazero.attacks.registry import idea, parameter_rows
+
+    echo(attack.name, style="bold")
+    screen().print(idea(attack))
+    goals = " and ".join(attack.goals)
+    echo(f"{attack.kind}, {goals}; needs {attack.needs}; {attack.asks}".replace("`", "").rstrip("; "))
+    if counts_pixels(attack):
+        echo("Its budget counts pixels, each with all its channels, also where a run counts features.")
+    echo(attack.paper)
+    show(parameter_rows(attack), left=("parameter", "default", "meaning"))
+    echo(f"change one with: --set KEY=VALUE, or in Python sz.get({attack.name!r}, KEY=VALUE)")

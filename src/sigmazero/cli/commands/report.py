@@ -1,256 +1,226 @@
-"""`sigmazero report`: a store as the paper's tables and figures, as a page, or beside another store."""
+"""`sigmazero report`: a store as the paper's tables, as a page, or beside another store."""
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 
-from sigmazero.bench.loader import Loader, clean_rows
-from sigmazero.bench.paper import usual
-from sigmazero.cli import options
-from sigmazero.cli.console import Screen, pour, show_path, tell
-from sigmazero.cli.console import out as console
-from sigmazero.cli.fitting import WIDE, show_rows
-from sigmazero.cli.report_figures import chosen, with_figures, write_figures
-from sigmazero.cli.report_page import SampleCount, is_page, refuse_for_page, say_untrusted
-from sigmazero.cli.report_site import Bundle, More, write_bundle
-from sigmazero.core.files import replacing
-from sigmazero.core.findings import Finding
-from sigmazero.core.messages import visible
-from sigmazero.report import compare as comparison
-from sigmazero.report import findings as doubts
-from sigmazero.report import formats, latex, published
-from sigmazero.report import table as tables
-from sigmazero.report.figures import FIGURES
-from sigmazero.report.figures.figure import Figure, Request
-from sigmazero.report.pages.page import make_page
-from sigmazero.report.pages.render import save_page
-from sigmazero.report.runs import COST, Run, by_cost, groups, load
-from sigmazero.store.store import Store
+from sigmazero.cli import inputs, options, output
+from sigmazero.cli.console import echo, screen, show, warn, write, wrote
 
-WRITERS = {"markdown": formats.to_markdown, "csv": formats.to_csv, "latex": latex.to_latex}
-ENDINGS = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".txt": "terminal"}
+if TYPE_CHECKING:
+    from sigmazero.report import compare as comparison
+    from sigmazero.report.runs import Run
+    from sigmazero.report.table import Table
 
-Table = Annotated[
-    str | None, typer.Option("--table", metavar="NAME", help="minimum-norm or fixed-budget; by default what it has.")
+ENDINGS = {".md": "markdown", ".csv": "csv", ".tex": "latex", ".txt": "terminal", ".html": "page", ".htm": "page"}
+
+More = Annotated[
+    list[Path] | None, typer.Argument(metavar="STORE ...", help="A store to compare with; more with --bundle.")
+]
+TableName = Annotated[
+    Literal["minimum-norm", "fixed-budget"] | None, typer.Option("--table", help="By default what the store has.")
 ]
 To = Annotated[
-    str | None, typer.Option("--to", metavar="FORMAT", help="terminal, markdown, csv or latex; or as --out ends.")
+    Literal["terminal", "markdown", "csv", "latex"] | None, typer.Option("--to", help="Format; by default as -o ends.")
 ]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", "-o", metavar="FILE", help="Write the table there, not to stdout; .html: a page with all."),
+    typer.Option(
+        "--out", "-o", metavar="FILE", help="Write the table (.md, .csv, .tex, .txt) or a page (.html) there."
+    ),
 ]
-Compare = Annotated[str | None, typer.Option("--compare", metavar="SOURCE", help="paper: its figures beside ours.")]
-Changes = Annotated[
-    list[str] | None, typer.Option("--k", metavar="K", help="Changes to give success rates at: 24,50 or repeated.")
+Compare = Annotated[Literal["paper"] | None, typer.Option("--compare", help="Show the paper's figures beside ours.")]
+Intervals = Annotated[bool, typer.Option("--intervals", help="Show 95 % intervals of rates and medians.")]
+Bundle = Annotated[
+    Path | None,
+    typer.Option("--bundle", metavar="DIR", help="Write a leaderboard over the models of all stores, as a site."),
 ]
-Over = Annotated[
-    str, typer.Option("--over", metavar="WHAT", help="Count changes, or what they cost where a space has costs: cost.")
-]
-Mix = Annotated[bool, typer.Option("--mix", help="Allow what does not compare side by side.")]
-Intervals = Annotated[bool, typer.Option("--intervals", help="Tables with 95 % intervals of rates and medians.")]
-SHOWING = " or ".join(f"--{figure.name}" for figure in FIGURES.values() if figure.inputs)
-DataDir = Annotated[
-    Path | None, typer.Option("--data-dir", metavar="DIR", help=f"With {SHOWING} or a page: folder with data files.")
+Samples = Annotated[
+    int | None,
+    typer.Option("--samples", metavar="N", help="Samples per data set on a page; by default what 5 MB hold."),
 ]
 
 
-@with_figures
 def report(
     store: options.StoreFile,
     more: More = None,
-    table: Table = None,
-    to: To = None,
     out: Out = None,
-    compare: Compare = None,
-    k: Changes = None,
-    over: Over = "changes",
-    mix: Mix = False,
+    to: To = None,
+    table: TableName = None,
+    k: options.Ks = None,
+    cost: options.Cost = False,
     intervals: Intervals = False,
-    data_dir: DataDir = None,
-    trust_code: options.TrustCode = False,
+    compare: Compare = None,
+    samples: Samples = None,
     bundle: Bundle = None,
-    samples: SampleCount = None,
-    **values: Any,
+    mix: options.Mix = False,
+    trust_code: options.TrustCode = False,
 ) -> None:
-    """Make tables, figures or a page from a store, or compare two; nothing is attacked again.
+    """Print a table, write a page, or compare stores.
 
-    The strongest attack comes first, and a sample that was not fooled counts as ∞. Of the figures of a run with a
-    budget only its success rate at that budget is known. Two stores are compared sample by sample, before and after.
+    The strongest attack comes first, and a sample that was not fooled counts as ∞. Of a run with a budget only the
+    success rate at that budget is known. Two stores are compared sample by sample, before and after.
 
     \b
     Example:
       sigmazero report runs/small.db
       sigmazero report runs/small.db -o report.html
       sigmazero report runs/small.db --intervals --k 5,10,24
+      sigmazero report runs/adult.db --cost
       sigmazero report before.db after.db
-      sigmazero report runs/adult.db --over cost --curves curves.pdf
-      sigmazero report runs/minimum-norm-1000.db --table minimum-norm --to latex --out table.tex --compare paper
-      sigmazero report runs/small.db --curves curves.pdf --log --pareto pareto.svg
-      sigmazero report runs/visual-comparison.db --pictures pictures.png --rows 4
       sigmazero report runs/small.db runs/minimum-norm-1000.db --bundle site/
+      sigmazero report runs/minimum-norm-1000.db -o table.tex --compare paper
     """
-    given, page, figures = numbers(k, over) or None, is_page(out, to), chosen(values)
-    refuse_over(over, page, bundle)
-    refuse_for_page(page, samples, table)
-    refuse_data_dir(data_dir, page, figures)
-    refuse_stores([store, *(more or [])], [out, *figures.values()])
-    against = None if compare is None else partial(published.compare, usual=usual(), source=compare)
-    if bundle is None and more:
-        compare_stores([store, *more], given, to, out)
+    from sigmazero.bench.paper import usual
+    from sigmazero.report import findings, published, runs
+    from sigmazero.report.table import build, kinds
+    from sigmazero.store.store import Store
+
+    form, given = _form(to, out), inputs.numbers(k, cost)
+    _refuse(store, more, out, form, samples, table, cost)
+    if bundle is not None:
+        from sigmazero.cli.report_site import write_bundle
+
+        write_bundle(bundle, [store, *(more or [])], given, mix)
         return
-    write_bundle(bundle, [store, *(more or [])], given, mix)
+    if more:
+        _compare([store, *more], given, form, out)
+        return
+    against = None if compare is None else partial(published.compare, usual=usual(), source=compare)
     with Store(store) as opened:
-        loader = Loader("cpu", data_dir=data_dir, trust=options.trust(trust_code))
-        runs, clean = counted(load(opened), over), partial(clean_rows, opened, loader=loader)
-        if figures:
-            request = partial(Request, groups(runs, mix), opened, clean, given or ())
-            write_figures(figures, request, values)
+        loaded = runs.load(opened)
+        chosen = inputs.priced(loaded) if cost else loaded
         ks = given or (published.KS if against else None)
-        if page and out is not None:
-            say_untrusted(runs, loader.trust)
-            save_page(out, make_page(opened, clean, ks=ks, mix=mix, compare=against, limit=samples))
-            show_path(out)
-        elif table is not None or not (figures or bundle):
-            made = tables.build(table or (tables.kinds(runs) or ["minimum-norm"])[0], runs, ks, mix)
-            say_left_out(runs, table, doubts.errors(doubts.findings(opened, runs)))
-            made = replace(made, intervals=intervals)
-            write_table(made if against is None else against(made), to, out)
+        if form == "page" and out is not None:
+            _write_page(out, opened, loaded, trust_code, ks=ks, mix=mix, compare=against, limit=samples)
+            return
+        made = build(table or (kinds(chosen) or ["minimum-norm"])[0], chosen, ks, mix)
+        budgeted = sum(run.budget is not None for run in chosen)
+        if table is None and 0 < budgeted < len(chosen):
+            warn(f"{budgeted} runs with a budget are not in this table; --table fixed-budget shows them")
+        for each in findings.errors(findings.findings(opened, chosen)):
+            warn(f"error: {each.code}: {each.title}. {each.detail}", style="red")
+        if form == "terminal" and out is None and not cost and against is None:
+            for group in runs.groups(chosen, mix):
+                echo(f"{group.title}: {output.sentence(group)}")
+    made = replace(made, intervals=intervals)
+    _write_table(made if against is None else against(made), form, out)
 
 
-def compare_stores(stores: Sequence[Path], ks: Sequence[float] | None, to: str | None, out: Path | None) -> None:
+def _form(to: str | None, out: Path | None) -> str:
+    """Return the format that --to names or the file's ending asks for."""
+    if to is not None or out is None:
+        return to or "terminal"
+    if out.suffix.lower() not in ENDINGS:
+        raise ValueError(f"-o {out}: end the name in one of {', '.join(ENDINGS)}, or give --to")
+    return ENDINGS[out.suffix.lower()]
+
+
+def _refuse(
+    store: Path,
+    more: list[Path] | None,
+    out: Path | None,
+    form: str,
+    samples: int | None,
+    table: str | None,
+    cost: bool,
+) -> None:
+    """Refuse options that contradict each other."""
+    if out is not None and out.resolve() in [each.resolve() for each in (store, *(more or []))]:
+        raise ValueError(f"{out} is the store itself; name another file")
+    if samples is not None and form != "page":
+        raise ValueError(f"--samples {samples} is about a page; write one with -o report.html")
+    if form == "page" and (table is not None or cost):
+        what = f"--table {table}" if table else "--cost"
+        raise ValueError(f"{what} does not go with a page, which has every table and both counts; leave it out")
+
+
+def _write_page(out: Path, opened: Any, runs: Sequence[Run], trust_code: bool, **how: Any) -> None:
+    """Write a page; say which code would have to run for its pictures."""
+    from contextlib import suppress
+
+    from sigmazero.bench.loader import Loader, UntrustedCode, clean_rows, origin, refuse_untrusted
+    from sigmazero.report.pages.page import make_page
+    from sigmazero.report.pages.render import save_page
+
+    loader, specs = Loader("cpu", trust=inputs.trust(trust_code)), []
+    for run in runs:
+        with suppress(ValueError):  # where no origin is written the page itself says that there are no pictures
+            specs.append(origin(run.info).data)
+    try:
+        refuse_untrusted(specs, loader.trust)
+    except UntrustedCode as error:
+        warn(f"no pictures: {error}")
+    save_page(out, make_page(opened, partial(clean_rows, opened, loader=loader), **how))
+    wrote(out)
+
+
+def _compare(stores: Sequence[Path], ks: Sequence[float] | None, form: str, out: Path | None) -> None:
     """Write what differs between two stores, as a page, as text, or every row as CSV."""
+    from sigmazero.report import compare as comparison
+    from sigmazero.report.pages.render import save_page
+    from sigmazero.report.runs import load
+    from sigmazero.store.store import Store
+
     if len(stores) > 2:
         raise ValueError(f"{stores[2]}: two stores are compared; more of them make a site with --bundle DIR")
     with Store(stores[0]) as first, Store(stores[1]) as second:
         found = comparison.compare(load(first), load(second), (stores[0].name, stores[1].name), ks)
-    if is_page(out, to) and out is not None:
+    if form == "page" and out is not None:
         save_page(out, found.to_page())
-        show_path(out)
-        return
-    form = to or ("terminal" if out is None else ENDINGS.get(out.suffix.lower(), ""))
-    if form == "terminal":
-        show_comparison(found)
+        wrote(out)
+    elif form == "terminal" and out is None:
+        _show_comparison(found)
     elif form in ("markdown", "csv"):
-        write_text(found.to_markdown() if form == "markdown" else found.to_csv(), out)
+        _write(found.to_markdown() if form == "markdown" else found.to_csv(), out)
     else:
-        raise ValueError(f"two stores are compared as terminal, markdown, csv or .html, not {to or out}")
+        raise ValueError(f"two stores are compared as terminal, markdown, csv or .html, not {form}")
 
 
-def show_comparison(found: comparison.Comparison) -> None:
+def _show_comparison(found: comparison.Comparison) -> None:
     """Print the figures before and after, and the rows that changed most."""
-    screen = console()
-    screen.print(f"{visible(found.names[0])} before, {visible(found.names[1])} after", soft_wrap=True)
-    show_rows(found.lines(), ("run", "figure"), screen)
+    from sigmazero.report.compare import changed_rows, label
+
+    echo(f"{found.names[0]} before, {found.names[1]} after")
+    show(found.lines(), ("run", "figure"))
     for pair in found.pairs:
-        screen.print(visible(f"{comparison.label(pair)}: {found.counts(pair)}"), soft_wrap=True)
-        if rows := comparison.changed_rows(pair):
-            screen.print(formats.rich_table(rows))
+        echo(f"{label(pair)}: {found.counts(pair)}")
+        if rows := changed_rows(pair):
+            show(rows)
     for line in found.alone:
-        screen.print(visible(line), soft_wrap=True)
+        echo(line)
 
 
-def numbers(texts: Sequence[str] | None, over: str = "changes") -> list[float]:
-    """The numbers of changes, or the costs, that --k gives.
+def _write_table(made: Table, form: str, path: Path | None) -> None:
+    """Print a table, or write it to a file."""
+    from sigmazero.report import formats, latex
 
-    >>> numbers(["24,50", "100"]), numbers(None), numbers(["0.5,2"], "cost")
-    ([24.0, 50.0, 100.0], [], [0.5, 2.0])
-    """
-    found = []
-    for text in (part.strip() for given in texts or () for part in given.split(",")):
-        if over == COST:
-            if not text.replace(".", "", 1).isdecimal():
-                raise ValueError(f"--k {text}: over cost, give costs such as --k 0.5,2")
-        elif not text.isdecimal():
-            raise ValueError(f"--k {text}: give whole numbers of changes, such as --k 24,50")
-        found.append(float(text))
-    return found
-
-
-def counted(runs: list[Run], what: str) -> list[Run]:
-    """The runs as --over counts them; refused where none of them has costs."""
-    found = by_cost(runs) if what == COST else runs
-    if runs and not found:
-        raise ValueError("--over cost: no run in the store has a space with costs and no budget; leave it out")
-    return found
-
-
-def refuse_over(over: str, page: bool, bundle: Path | None) -> None:
-    """A page counts both ways by itself; a leaderboard counts changes."""
-    if over not in ("changes", COST):
-        raise ValueError(f"--over {over}: choose one of changes, {COST}")
-    if over == COST and (page or bundle is not None):
-        what = "a page, which has both" if page else "--bundle, which counts changes"
-        raise ValueError(f"--over cost does not go with {what}; leave it out")
-
-
-def say_left_out(runs: Sequence[Run], table: str | None, found: Sequence[Finding]) -> None:
-    """Say that runs with a budget are in another table, and what makes the figures doubtful."""
-    budgeted = sum(run.budget is not None for run in runs)
-    if table is None and 0 < budgeted < len(runs):
-        tell(f"{budgeted} runs with a budget are not in this table; --table fixed-budget shows them")
-    for finding in found:
-        tell(f"error: {finding.code}: {finding.title}. {finding.detail}", style="red")
-
-
-def refuse_data_dir(data_dir: Path | None, page: bool, figures: Mapping[Figure, Path]) -> None:
-    """Nothing but a page and figures that show inputs needs data."""
-    if data_dir is not None and not page and not any(figure.inputs for figure in figures):
-        raise ValueError(f"--data-dir says where inputs are that are drawn; give {SHOWING} FILE too")
-
-
-def refuse_stores(stores: Sequence[Path], files: Sequence[Path | None]) -> None:
-    """Nothing is written over what is being read."""
-    read = {store.resolve() for store in stores}
-    for file in files:
-        if file is not None and file.resolve() in read:
-            raise ValueError(f"{file} is the store itself; name another file")
-
-
-def write_table(made: tables.Table, to: str | None, path: Path | None) -> None:
-    """Print a table or write it, in the format asked for or the one that the file's name tells."""
-    form = to or ("terminal" if path is None else ENDINGS.get(path.suffix.lower(), ""))
-    if form not in ENDINGS.values():
-        asked = f"--to {to}" if to else f"--out {path}"
-        endings, known = ", ".join([".html", *ENDINGS]), ", ".join(ENDINGS.values())
-        raise ValueError(f"{asked} is no known format; end --out in {endings}, or give --to with one of {known}")
     if path is None and form == "terminal":
-        show_table(made, console())
-    else:
-        write_text(WRITERS[form](made) if form in WRITERS else terminal_text(made), path)
-
-
-def write_text(text: str, path: Path | None) -> None:
-    """Print a text, or write it to a file and print its path."""
-    if path is None:
-        pour(text)
+        output.show_table(made)
         return
-    with replacing(path) as part:
-        part.write_text(text, encoding="utf-8")
-    show_path(path)
+    writers: dict[str, Any] = {"markdown": formats.to_markdown, "csv": formats.to_csv, "latex": latex.to_latex}
+    _write(writers[form](made) if form in writers else _terminal_text(made), path)
 
 
-def terminal_text(made: tables.Table) -> str:
-    """The table as the terminal shows it, without colours and with every cell on one line."""
-    screen = Screen(file=StringIO(), width=WIDE)
-    with screen.capture() as captured:
-        show_table(made, screen)
-    return captured.get()
+def _terminal_text(made: Table) -> str:
+    """Return the table as the terminal shows it, without colours and with every cell on one line."""
+    to = screen()
+    to.file, to.width = StringIO(), 300
+    output.show_table(made, to)
+    return str(to.file.getvalue())
 
 
-def show_table(made: tables.Table, screen: Console) -> None:
-    """Print a table with its caption; beside the paper, a line per figure."""
-    screen.print(visible(made.caption), soft_wrap=True)
-    if made.compared:
-        screen.print(formats.rich_table(formats.beside_paper(made), left=(*made.words, "figure")))
-    else:
-        show_rows(formats.rows(made), made.words, screen)
-    for text in (formats.QUERIES.capitalize(), formats.caution(made)) if made.compared else ():
-        if text:
-            screen.print(text, soft_wrap=True)
+def _write(text: str, path: Path | None) -> None:
+    """Print a text, or write it to a file."""
+    if path is None:
+        write(text)
+        return
+    output.write_text(text, path)
+    wrote(path)

@@ -1,81 +1,85 @@
 """`sigmazero run`: a plan into a store, doing only what is missing."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from functools import partial
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sigmazero.bench.cells import Cell, Missing, Shard, expand
-from sigmazero.bench.loader import Loader
-from sigmazero.bench.plan import read_plan
-from sigmazero.bench.reuse import reuse
-from sigmazero.bench.run import RunSummary, execute
-from sigmazero.bench.workers import choose_engine
-from sigmazero.cli import options
-from sigmazero.cli.console import INTERRUPTED, again, out, say, tell
-from sigmazero.cli.findings import Allow, end
-from sigmazero.cli.fitting import show_rows
-from sigmazero.cli.forecast import show_forecast
-from sigmazero.cli.plans import (
-    PlanBatchSize,
-    PlanFile,
-    PlanPrecision,
-    PlanStore,
-    ShardNumber,
-    Trial,
-    noted,
-    show_missing,
-    store_path,
-    trusted,
-)
-from sigmazero.core.findings import Finding
-from sigmazero.report import findings as doubts
-from sigmazero.report import runs, table
-from sigmazero.report.formats import LEFT, rows
-from sigmazero.store.store import Store
+from sigmazero.cli import console, inputs, options, output
+from sigmazero.cli.console import echo, warn
 
+if TYPE_CHECKING:
+    from sigmazero.bench.cells import Missing, Shard
+    from sigmazero.bench.loader import Loader
+    from sigmazero.bench.plan import Plan
+
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan, such as experiments/small.toml.")]
+PlanStore = Annotated[
+    Path | None, typer.Option("--store", metavar="FILE", help="The store; runs/NAME.db by default, NAME the plan's.")
+]
+Trial = Annotated[int | None, typer.Option("--limit", metavar="N", help="A trial: at most N rows, in its own store.")]
 Models = Annotated[
-    list[str] | None,
-    typer.Option("--models", metavar="NAME...", help="Only these models of the plan: M1 M2, or M1,M2."),
+    list[str] | None, typer.Option("--model", metavar="NAME", help="Run only this model of the plan (repeatable).")
 ]
 Attacks = Annotated[
-    list[str] | None, typer.Option("--attacks", metavar="NAME...", help="Only these attacks of the plan.")
+    list[str] | None, typer.Option("--attack", metavar="NAME", help="Run only this attack of the plan (repeatable).")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="List the cells and how long they will take; run none.")]
 Anew = Annotated[bool, typer.Option("--anew", help="Replace stored cells that the present model contradicts.")]
-Wait = Annotated[float, typer.Option("--wait", metavar="S", help="Seconds to wait while another process writes.")]
+Engine = Annotated[
+    Literal["local", "processes", "ray"],
+    options.about_run(help="Where to compute: in this process, in others, or on a Ray cluster."),
+]
+Workers = Annotated[
+    int | None,
+    options.about_run(metavar="N", help="Workers; by default one for each core, or each GPU."),
+]
+Address = Annotated[
+    str | None,
+    options.about_run(metavar="ADDRESS", help="Of a Ray cluster: auto, or HOST:PORT; by default Ray is started here."),
+]
+GpusPerWorker = Annotated[
+    float | None,
+    options.about_run(metavar="X", help="Of a Ray worker: 0.25 puts four on one GPU."),
+]
+ShardNumber = Annotated[
+    str | None,
+    options.about_run("--shard", metavar="I/N", help="Run only part I of N: some batches of each cell."),
+]
+PlanPrecision = Annotated[
+    Literal["fp32", "tf32", "bf16", "fp64"] | None,
+    options.about_run("--precision", help="Number format, instead of the plan's."),
+]
 
 
 def run(
     plan: PlanFile,
     store: PlanStore = None,
     limit: Trial = None,
-    batch_size: PlanBatchSize = None,
-    device: options.DeviceName = "auto",
-    precision: PlanPrecision = None,
-    prepare: options.PrepareName = "auto",
-    model_dir: options.ModelDir = None,
-    data_dir: options.DataDir = None,
-    wait: Wait = 0.0,
-    trust_code: options.TrustCode = False,
-    engine: options.EngineName = "local",
-    workers: options.Workers = None,
-    address: options.Address = None,
-    gpus_per_worker: options.GpusPerWorker = None,
-    shard: ShardNumber = None,
-    models: Models = None,
-    attacks: Attacks = None,
-    allow: Allow = None,
+    model: Models = None,
+    attack: Attacks = None,
     dry_run: DryRun = False,
     anew: Anew = False,
+    trust_code: options.TrustCode = False,
+    engine: Engine = "local",
+    workers: Workers = None,
+    address: Address = None,
+    gpus_per_worker: GpusPerWorker = None,
+    shard: ShardNumber = None,
+    batch_size: options.BatchSize = None,
+    device: options.Device = "auto",
+    precision: PlanPrecision = None,
+    allow: options.Allow = None,
 ) -> None:
-    """Run what a plan asks and its store does not have yet; the same command goes on after any interruption.
+    """Run a plan, or finish an interrupted run.
 
-    Exit code 1 if a cell failed or lacks its weights or data, 3 if a finding makes figures doubtful, 130 after Ctrl-C.
-    Code that the plan names, such as file.py:build, runs only with --trust-code. Before stored rows are reused each
-    model is asked about 16 of them: exit code 2 if it contradicts one, and --anew then replaces them.
+    Only what the store lacks is run. Exit code 1 if a cell failed or lacks its weights or data, 3 if a finding makes
+    numbers unreliable. Before stored rows are reused each model is asked about 16 of them: exit code 2 if it
+    contradicts one, and --anew then replaces them.
 
     A Ray cluster runs what anybody sends it who reaches its ports: start yours with RAY_AUTH_MODE=token and the same
     RAY_AUTH_TOKEN_PATH on every node, and set both here.
@@ -87,75 +91,98 @@ def run(
       sigmazero run mine.toml --trust-code
       sigmazero run experiments/small.toml --engine processes --workers 4
       sigmazero run experiments/small.toml --shard 3/16
-      sigmazero run experiments/minimum-norm-1000.toml --models M1 M2 --attacks sigma-zero --dry-run
+      sigmazero run experiments/minimum-norm-1000.toml --model M1 --model M2 --attack sigma-zero --dry-run
     """
-    asked = read_plan(plan).select(names(models), names(attacks))
-    asked = asked.override(limit=limit, batch_size=batch_size, precision=precision, prepare=options.prepare(prepare))
-    trust = trusted(asked, options.trust(trust_code))
+    from sigmazero.bench.cells import Shard, expand
+    from sigmazero.bench.loader import Loader, refuse_untrusted
+    from sigmazero.bench.plan import read_plan
+    from sigmazero.bench.reuse import reuse
+    from sigmazero.bench.run import execute
+    from sigmazero.bench.workers import choose_engine
+    from sigmazero.report import findings, runs
+    from sigmazero.store.store import Store
+
+    asked = read_plan(plan).select(model or (), attack or ())
+    asked = asked.override(limit=limit, batch_size=batch_size, precision=precision)
+    trust, codes = inputs.trust(trust_code), inputs.allowed_codes(allow)
+    refuse_untrusted([spec for each in asked.questions for spec in (each.model, each.data)], trust)
     part = None if shard is None else Shard.parse(shard)
-    path, loader = store_path(asked, store, limit, part), Loader(options.device(device), model_dir, data_dir, trust)
+    path, loader = store_path(asked, store, limit, part), Loader(inputs.device(device), trust=trust)
     if dry_run:
-        show_forecast(asked.questions, loader, path)
+        _forecast(asked, loader, path)
         return
     chosen = choose_engine(engine, loader, workers=workers, address=address, gpus_per_worker=gpus_per_worker)
-    with Store(path, write=True, wait=wait) as opened:
+    about = {"plan": asked.name} | ({} if part is None else {"shard": str(part)})
+    with Store(path, write=True) as opened:
         cells, missing = expand(asked.questions, loader)
         cells, _ = reuse(cells, opened, loader, anew)
         only = None if part is None else part.rows(cells)
-        go = partial(execute, title=asked.name, progress=True, say=tell, about=noted(asked, part))
-        report = go(cells, opened, loader, engine=chosen, only=only)
+        done = execute(
+            cells, opened, loader, engine=chosen, only=only, title=asked.name, progress=True, say=warn, about=about
+        )
         show_missing(missing)
-        found = show_table(opened, [cell.info.key for cell in cells if only is None or only[cell.info.key].any()])
-        show_failed(report, cells)
-    finish(report, missing, path, found, allow)
-
-
-def names(given: list[str] | None) -> list[str]:
-    """Names that were given one by one, or with commas between them.
-
-    >>> names(["M1,M2", "demo"]), names(None)
-    (['M1', 'M2', 'demo'], [])
-    """
-    return [name for text in given or () for name in text.split(",") if name]
-
-
-def show_failed(report: RunSummary, cells: list[Cell]) -> None:
-    """Say which cells failed, and why."""
-    known = {cell.info.key: cell.info for cell in cells}
-    for key, error in report.failed.items():
-        info = known[key]
-        tell(f"failed: {info.attack} against {info.model} on {info.dataset}: {error}")
-
-
-def show_table(store: Store, keys: list[str]) -> list[Finding]:
-    """Print the figures of these cells; what makes them doubtful is returned."""
-    loaded = runs.load(store, keys)
-    found = doubts.errors(doubts.findings(store, loaded))
-    try:
-        made = [table.build(name, loaded) for name in table.kinds(loaded)]
-    except runs.MixtureError as error:
-        tell(f"no table: {error}")
-        return found
-    for each in made:
-        say(each.caption)
-        show_rows(rows(each), LEFT, out())
-    return found
-
-
-def finish(
-    report: RunSummary,
-    missing: list[Missing],
-    path: Path,
-    found: Sequence[Finding] = (),
-    allow: list[str] | None = None,
-) -> None:
-    """The last line, and the exit code."""
-    kept = f"{report.rows} rows stored in {path}"
-    if report.interrupted:
-        tell(f"stopped; {kept}. To go on: {again()}")
-        raise typer.Exit(INTERRUPTED)
-    say(kept)
-    if report.failed or missing:
-        tell(f"not complete: {len(report.failed)} cells failed, {sum(one.questions for one in missing)} are missing")
+        keys = [cell.info.key for cell in cells if only is None or only[cell.info.key].any()]
+        loaded = runs.load(opened, keys)
+        doubts = findings.errors(findings.findings(opened, loaded))
+        try:
+            output.show_runs(loaded)
+        except runs.MixtureError as error:
+            warn(f"no table: {error}")
+    for cell in cells:
+        if (error_line := done.failed.get(cell.info.key)) is not None:
+            warn(f"failed: {cell.info.attack} against {cell.info.model} on {cell.info.dataset}: {error_line}")
+    stored = f"{done.rows} rows stored in {path}"
+    if done.interrupted:
+        warn(f"stopped; {stored}. To go on: {console.again()}")
+        raise typer.Exit(130)
+    echo(stored if done.rows or done.failed or missing else f"already done: {path} has every row")
+    if done.failed or missing:
+        warn(f"not complete: {len(done.failed)} cells failed, {sum(one.questions for one in missing)} are missing")
         raise typer.Exit(1)
-    end(found, allow)
+    output.end(doubts, codes)
+
+
+def store_path(plan: Plan, store: Path | None, limit: int | None, shard: Shard | None = None) -> Path:
+    """Return where results go; a trial's go elsewhere, since it has other rows, and each shard has its own store."""
+    trial = "" if limit is None else f"-limit-{limit}"
+    part = "" if shard is None else f"-part-{shard.number}-of-{shard.count}"
+    return store or Path("runs") / f"{plan.name}{trial}{part}.db"
+
+
+def _forecast(plan: Plan, loader: Loader, path: Path) -> None:
+    """Print what would be run, and how long it would take here."""
+    from sigmazero.bench.cells import expand
+    from sigmazero.bench.forecast import forecast
+    from sigmazero.report.formats import LEFT, number
+    from sigmazero.report.status import duration
+    from sigmazero.store.store import Store
+
+    cells, missing = expand(plan.questions, loader)
+    with Store(path) if path.is_file() else nullcontext() as opened:
+        coming = forecast(cells, loader, opened)
+    lines = [
+        {
+            "model": one.cell.info.model,
+            "data": one.cell.info.dataset,
+            "attack": one.cell.info.attack,
+            "budget": number(one.cell.info.budget),
+            "rows": f"{one.done}/{one.cell.info.rows}",
+            "queries left": f"{one.queries:,}",
+            "time left": duration(one.seconds) + ("" if one.measured or not one.left else ", a guess"),
+        }
+        for one in coming
+    ]
+    if lines:
+        console.show(lines, LEFT)
+    left, seconds = sum(one.left for one in coming), sum(one.seconds for one in coming)
+    todo = f"{console.count(len(coming), 'cell')}, {console.count(left, 'row')} left"
+    echo(f"{todo}, about {duration(seconds)} on {loader.device}; nothing was run")
+    show_missing(missing)
+
+
+def show_missing(missing: Sequence[Missing]) -> None:
+    """Say what is missing, and how to get it."""
+    from sigmazero.cli.app import message
+
+    for one in missing:
+        warn(f"missing: {one.what} ({one.questions} cells). {message(one.error)}")

@@ -1,32 +1,27 @@
 """`sigmazero transfer`: ask the models of a store about each other's examples."""
 
-from sigmazero.bench import transfer as asking
-from sigmazero.bench.loader import Loader
-from sigmazero.cli import options
-from sigmazero.cli.console import say, tell
-from sigmazero.store.store import Store
+from sigmazero.cli import inputs, options
+from sigmazero.cli.console import echo, warn
 
 
-def transfer(
-    store: options.StoreFile,
-    device: options.DeviceName = "auto",
-    model_dir: options.ModelDir = None,
-    data_dir: options.DataDir = None,
-    trust_code: options.TrustCode = False,
-) -> None:
-    """Ask every model of a store about the examples found on the others, and keep the answers in the store.
+def transfer(store: options.StoreFile, device: options.Device = "auto", trust_code: options.TrustCode = False) -> None:
+    """Test each model on the examples found for the others.
 
-    What is stored already is not asked again. Then `sigmazero report STORE --transfer FILE` draws the matrix, and a
-    page has it too.
+    The answers are kept in the store, and what is stored already is not asked again. `sigmazero plot STORE transfer`
+    draws the matrix, and a page has it too.
 
     \b
     Example:
       sigmazero transfer runs/small.db
-      sigmazero report runs/small.db --transfer transfer.png
+      sigmazero plot runs/small.db transfer -o transfer.png
     """
+    from sigmazero.bench import transfer as asking
+    from sigmazero.bench.loader import Loader
+    from sigmazero.store.store import Store
+
     with Store(store):  # a store that is not there must not be made
         pass
     with Store(store, write=True) as opened:
-        loader = Loader(options.device(device), model_dir, data_dir, options.trust(trust_code))
-        asked = asking.transfer(opened, loader, lambda info: tell(f"{info.attack} on {info.model}"))
-    say(f"{asked} examples asked about" if asked else "nothing is left to ask")
+        loader = Loader(inputs.device(device), trust=inputs.trust(trust_code))
+        asked = asking.transfer(opened, loader, lambda info: warn(f"{info.attack} on {info.model}"))
+    echo(f"{asked} examples asked about" if asked else "nothing is left to ask")

@@ -4,69 +4,63 @@ from typing import Annotated
 
 import typer
 
-from sigmazero.bench import verify as recheck
-from sigmazero.bench.loader import Loader
-from sigmazero.bench.rerun import rerun as run_again
-from sigmazero.cli import options
-from sigmazero.cli.console import say, tell
-from sigmazero.store.store import Store
+from sigmazero.cli import inputs, options
+from sigmazero.cli.console import echo, warn
 
-SHOWN = 50
+MAX_LINES = 50
+EightBit = Annotated[
+    bool, typer.Option("--eight-bit", help="Also count how many still fool once rounded to 8-bit values.")
+]
+Rerun = Annotated[
+    str | None, typer.Option(metavar="SHARE", help="Also run some cells again, drawn at random: 5%, or a number.")
+]
 
 
 def verify(
     store: options.StoreFile,
-    batch_size: Annotated[
-        int, typer.Option(metavar="N", help="Rows at a time; other than the run's.")
-    ] = recheck.BATCH_SIZE,
-    device: options.DeviceName = "auto",
-    model_dir: options.ModelDir = None,
-    data_dir: options.DataDir = None,
-    export_8bit: Annotated[
-        bool, typer.Option("--export-8bit", help="Also tell how many still fool once rounded to 8-bit values.")
-    ] = False,
-    rerun: Annotated[
-        str | None,
-        typer.Option("--rerun", metavar="SHARE", help="Also run some cells again, drawn at random: 5%, or a number."),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="With --rerun: for the draw.")] = 0,
+    rerun: Rerun = None,
+    eight_bit: EightBit = False,
+    device: options.Device = "auto",
     trust_code: options.TrustCode = False,
 ) -> None:
-    """Rebuild every adversarial example from the store, ask its model again, and count the changes again.
+    """Re-check every stored example against its model.
 
-    The model is asked in strict fp32 and as torch computes by default on the device. Lists what disagrees; exit
-    code 1 if anything does, or if a cell could not be checked. Cells whose model or data is code are checked if you
-    trust it. With --rerun a few batches of some cells are attacked again, and
-    notes say how they differ: another processor or version may lead a search elsewhere.
+    Each example is rebuilt, its changes are counted, and the model is asked in strict fp32 and as torch computes by
+    default. Exit code 1 if anything disagrees or a cell could not be checked. With --rerun a few batches are attacked
+    again, and notes say how they differ: another processor or version may lead a search elsewhere.
 
     \b
     Example:
-      sigmazero verify runs/small.db --export-8bit
+      sigmazero verify runs/small.db --eight-bit
       sigmazero verify runs/small.db --rerun 5%
     """
+    from sigmazero.bench import verify as recheck
+    from sigmazero.bench.loader import Loader
+    from sigmazero.bench.rerun import rerun as run_again
+    from sigmazero.store.store import Store
+
     share = None if rerun is None else part(rerun)
     with Store(store) as opened:
-        trust = options.trust(trust_code)
-        loader = Loader(options.device(device), model_dir, data_dir, trust)
-        verdict = recheck.verify(opened, loader, batch_size=batch_size, export_8bit=export_8bit)
-        compared = None if share is None else run_again(opened, loader, share, verdict, seed)
+        loader = Loader(inputs.device(device), trust=inputs.trust(trust_code))
+        verdict = recheck.verify(opened, loader, export_8bit=eight_bit)
+        compared = None if share is None else run_again(opened, loader, share, verdict)
     wrong = [*verdict.disagreements, *verdict.skipped]
     for lines in ([str(one) for one in wrong], [f"note: {note}" for note in verdict.notes]):
-        for line in lines[:SHOWN]:
-            tell(line)
-        if len(lines) > SHOWN:
-            tell(f"and {len(lines) - SHOWN} more")
-    say(f"{verdict.rows} rows checked, {len(verdict.disagreements)} disagreements")
+        for line in lines[:MAX_LINES]:
+            warn(line)
+        if len(lines) > MAX_LINES:
+            warn(f"and {len(lines) - MAX_LINES} more")
+    echo(f"{verdict.rows} rows checked, {len(verdict.disagreements)} disagreements")
     if compared is not None:
-        say(f"{compared} of them run again (seed {seed})")
+        echo(f"{compared} of them run again")
     if verdict.survive_8bit is not None:
-        say(f"{verdict.survive_8bit} of {verdict.found} adversarial examples survive rounding to 8 bits")
+        echo(f"{verdict.survive_8bit} of {verdict.found} adversarial examples survive rounding to 8 bits")
     if wrong:
         raise typer.Exit(1)
 
 
 def part(text: str) -> float | int:
-    """A share of all cells, or a number of them.
+    """Return a share of all cells, or a number of them.
 
     >>> part("5%"), part("3")
     (0.05, 3)
