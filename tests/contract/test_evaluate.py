@@ -108,6 +108,18 @@ def test_a_saved_evaluation_of_a_named_model_can_be_verified(most, tmp_path):
     assert (verdict.rows, verdict.disagreements, verdict.skipped) == (3, [], [])
 
 
+def test_a_model_whose_helper_was_edited_is_another_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    helper = tmp_path / "helper_of_net.py"
+    build = "torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 3).double())"
+    text = "import torch\nimport helper_of_net\n\ndef build():\n    torch.manual_seed(helper_of_net.SEED)\n"
+    (tmp_path / "net.py").write_text(f"{text}    return {build}\n")
+    for edited in ("SEED = 1\n", "SEED = 1\n", "SEED = 1  # as before\n"):
+        helper.write_text(edited)
+        sz.evaluate("net.py:build", (X, Y), "fmn", steps=5, store="s.db")
+    assert len(sz.Evaluation.load("s.db")) == 2
+
+
 class Addressed(Linear):
     """Its text holds an address in memory."""
 
