@@ -59,7 +59,7 @@ class FMN(Attack):
 
     @cached_property
     def rates(self) -> Tensor:
-        """Per step: α and γ."""
+        """Return α and γ of each step."""
         α = ops.cosine(self.steps, self.step_size, self.step_size_end * self.step_size)
         γ = ops.cosine(self.steps, self.budget_rate, self.budget_rate_end * self.budget_rate)
         return torch.stack([α, γ], 1)[: self.steps]

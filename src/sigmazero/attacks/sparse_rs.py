@@ -67,14 +67,14 @@ class SparseRS(budget.BudgetAttack):
 
     @cached_property
     def drops(self) -> list[tuple[int, int]]:
-        """From which age on the divisor of the share grows, and by how much."""
+        """Return from which age on the divisor of the share grows, and by how much."""
         scaled = [int(age / self.steps * 10_000) for age in range(self.steps)]
         firsts = [next((age for age, t in enumerate(scaled) if t > after), self.steps) for after, _ in SHRINK]
         divisors = [1, *(divisor for _, divisor in SHRINK)]
         return [(first, b - a) for first, a, b in zip(firsts, divisors, divisors[1:], strict=False)]
 
     def begin(self, oracle: Oracle, k: Tensor) -> State:
-        """No members yet; the first step draws them, and whatever it finds is an improvement."""
+        """Begin without members; the first step draws them, and whatever it finds is an improvement."""
         x = oracle.domain.x
         return State(
             k=k,
@@ -112,7 +112,7 @@ class SparseRS(budget.BudgetAttack):
         )
 
     def exchanged(self, age: Tensor, k: Tensor) -> Tensor:
-        """How many sites get new values: all k at the start, then a share of k that shrinks with age."""
+        """Return how many sites get new values: all k at the start, then a share of k that shrinks with age."""
         divisor = torch.ones_like(age)
         for first, more in self.drops:
             divisor = divisor + more * (age >= first)
@@ -124,7 +124,7 @@ class SparseRS(budget.BudgetAttack):
         return noise.bits(p.seed, p.ids, i, (oracle.domain.sites,)) >> 2
 
     def _draw_values(self, oracle: Oracle, i: Tensor, a: Tensor, must_differ: Tensor) -> Tensor:
-        """A random corner value for every feature; where it must differ from a, one of the other corners.
+        """Return a random corner value for every feature; where it must differ from a, one of the other corners.
 
         Where there are legal values between the corners, any of them.
         """
@@ -156,7 +156,7 @@ class InnerRS(SparseRS):
     name: str = "sparse-rs-inner"
 
     def _draw_values(self, oracle: Oracle, i: Tensor, a: Tensor, must_differ: Tensor) -> Tensor:
-        """A random value for every feature, which differs from a by itself."""
+        """Return a random value for every feature, which differs from a by itself."""
         d = oracle.domain
         if d.needs_exploring:
             return super()._draw_values(oracle, i, a, must_differ)

@@ -83,7 +83,7 @@ class BrendelBethge(Attack):
 
     @cached_property
     def rates(self) -> Tensor:
-        """Per step: weight of the new gradient, trust radius per feature."""
+        """Return for each step the weight of the new gradient and the trust radius per feature."""
         every = max(1, self.steps // self.radius_decays)
         # The reference counts steps from 1 and shrinks before it uses the radius, in each step t whose t + 1 is a
         # multiple of `every`. By step i that is every multiple from 2 to i + 2; 1, where `every` is 1, does not count.
