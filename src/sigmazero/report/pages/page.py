@@ -14,12 +14,13 @@ from sigmazero.core.findings import CODES
 from sigmazero.core.messages import class_name
 from sigmazero.report import analysis, spaces
 from sigmazero.report import table as tables
+from sigmazero.report.figures.curves import BEST, PROVED
 from sigmazero.report.findings import CellFindings, findings
 from sigmazero.report.formats import CAVEAT, ends_text, figure, interval, number, percent, to_csv, to_markdown
 from sigmazero.report.intervals import median_interval, wilson
 from sigmazero.report.latex import to_latex
 from sigmazero.report.pages import samples
-from sigmazero.report.pages.curve import BEST, PROVED, group_chart
+from sigmazero.report.pages.curve import group_chart
 from sigmazero.report.pages.render import Cell, Column, PageTable, render
 from sigmazero.report.runs import COST, Clean, Group, Run, by_cost, groups, load, proved_ks, table_ks
 from sigmazero.report.status import duration
