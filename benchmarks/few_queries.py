@@ -15,8 +15,8 @@ from pathlib import Path
 from torch import Tensor, nn
 
 import sigmazero as sz
-from sigmazero.run.precision import Numbers
 from benchmarks.networks import networks, options
+from sigmazero.run.precision import Numbers
 
 QUERIES = (20, 50, 100, 200, 500)
 CHECKS = 3  # the clean input, and at most two finds
