@@ -12,6 +12,7 @@
     [[rule]]                          a sum of features, and at_most, at_least or equals
     terms = {length = 1, host = -1}
     at_least = 0
+    when = {terms = {path = 1}, at_least = 1}   where this holds; always, where it is left out
 
     [derived.total]                   follows from others: a sum, and a constant
     terms = {host = 1, path = 1}
@@ -90,6 +91,7 @@ class RuleTable(Table):
     at_most: Any = None
     at_least: Any = None
     equals: Any = None
+    when: "RuleTable | None" = None
 
     @model_validator(mode="after")
     def _one_sense(self) -> Self:
@@ -274,9 +276,10 @@ def _refuse_functions(space: Space) -> None:
 def _laws(space: Space) -> list[str]:
     """Rules and derived features."""
     lines: list[str] = []
-    said = {sense: word for word, sense in _SENSES.items()}
     for rule in space.rules:
-        lines += ["[[rule]]", f"terms = {_table(space, rule.terms)}", f"{said[rule.sense]} = {_text(rule.bound)}", ""]
+        lines += ["[[rule]]", *_rule_lines(space, rule)]
+        lines += [] if rule.when is None else [f"when = {{{', '.join(_rule_lines(space, rule.when))}}}"]
+        lines += [""]
     for name, how in space.derived.items():
         formula = how if isinstance(how, Formula) else Formula(cast(Mapping[Any, float], how))
         lines += [f"[derived.{_quoted(_key(space, name))}]", f"terms = {_table(space, formula.terms)}"]
@@ -284,10 +287,16 @@ def _laws(space: Space) -> list[str]:
     return lines
 
 
+def _rule_lines(space: Space, rule: Rule) -> list[str]:
+    word = next(word for word, sense in _SENSES.items() if sense == rule.sense)
+    return [f"terms = {_table(space, rule.terms)}", f"{word} = {_text(rule.bound)}"]
+
+
 def _rule(held: RuleTable, named: bool) -> Rule:
     """Return a rule as `Space` takes it."""
     word = next(word for word in _SENSES if word in held.model_fields_set)
-    return Rule(_terms(held.terms, named), _SENSES[word], _plain(getattr(held, word)))
+    when = None if held.when is None else _rule(held.when, named)
+    return Rule(_terms(held.terms, named), _SENSES[word], _plain(getattr(held, word)), when)
 
 
 def _terms(held: Mapping[str, Any], named: bool) -> Any:
