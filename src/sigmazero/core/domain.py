@@ -100,6 +100,16 @@ class Domain(ABC):
         return False
 
     @property
+    def shrinks(self) -> bool:
+        """Return whether values that were found are to go back towards the clean ones (see run.smallest)."""
+        return False
+
+    @property
+    def finest(self) -> Tensor:
+        """Return by which part of their way the numbers of each site (S,) go back; infinite where it has none."""
+        return self.x.new_full((self.sites,), torch.inf)
+
+    @property
     def several(self) -> Tensor | None:
         """Return which sites (1, S) have more than two values without an order; None where no site has."""
         return None
