@@ -208,11 +208,11 @@ def test_others_refuse_before_the_first_query(name):
 
 @pytest.mark.parametrize("name", sorted(sz.ATTACKS))
 def test_a_space_that_is_a_box_is_the_box(name):
-    """Nothing but ends and a direction: the same search as with bounds and a mask, to the bit."""
-    net = network(6, 1)
-    x = torch.rand(4, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 4 - 1
+    """Nothing but ends and a direction of images: the same search as with bounds and a mask, to the bit."""
+    net = torch.nn.Sequential(torch.nn.Flatten(), network(6, 1))
+    x = torch.rand(4, 1, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 4 - 1
     y, attack = net(x).argmax(1), short(name, 15)
-    mask = torch.tensor([True, True, False, True, True, True])
+    mask = torch.tensor([True, True, False, True, True, True]).view(1, 2, 3)
     space = sz.Space(lower=-1, upper=3, direction=["both", "both", "none", "both", "both", "both"])
     one = attack.run(net, x, y, bounds=(-1, 3), mask=mask, **how(attack, 3))
     same(one, attack.run(net, x, y, space=space, **how(attack, 3)))

@@ -67,7 +67,7 @@ class Corner(Attack):
 
     asks: ClassVar[str] = "`width` queries a step"
     paper: ClassVar[str] = "docs/spaces.md"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs: ClassVar[Ability] = "scores"
     finite_box: ClassVar[bool] = True
     unroll: ClassVar[int] = 1

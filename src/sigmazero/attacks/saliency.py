@@ -55,6 +55,7 @@ class Saliency(Attack):
 
     asks: ClassVar[str] = "2 queries a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/1511.07528"
+    version: ClassVar[int] = 2
     finite_box: ClassVar[bool] = True
 
     def init(self, oracle: Oracle) -> State:

@@ -62,7 +62,7 @@ class SparseRS(budget.BudgetAttack):
 
     asks: ClassVar[str] = "1 query a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/2006.12834"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs: ClassVar[Ability] = "scores"
 
     @cached_property

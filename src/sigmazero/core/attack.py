@@ -179,7 +179,7 @@ class Attack(ABC):
             raise ValueError(f"{self.name} searches within a fixed budget; pass budget=k")
         if self.finite_box and len(problem) and not problem.domain.bounded:
             raise ValueError(f"{self.name} moves features to the ends of the box: it needs finite bounds")
-        if not self.spaces and problem.domain.needs_exploring:
+        if not self.spaces and problem.domain.snaps:
             raise ValueError(
                 f"{self.name} cannot honour a space that is more than a box; use sigma-zero or sigma-swap instead"
             )

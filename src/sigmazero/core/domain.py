@@ -78,6 +78,8 @@ class Domain(ABC):
 
     needs_exploring: ClassVar[bool] = False  # a walk to the ends would miss legal values between them
 
+    snaps: ClassVar[bool] = False  # a point may not be legal as it is: the oracle asks about the nearest legal one
+
     def __len__(self) -> int:
         """Return the number of samples."""
         return len(self.x)

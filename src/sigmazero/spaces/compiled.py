@@ -169,7 +169,9 @@ class CompiledSpace:
     @property
     def many(self) -> Tensor:
         """Return which numbers of rows have more than two values."""
-        two = torch.as_tensor(self.columns.upper - self.columns.lower, device=self.per.device) * self.per / self.times < 2
+        two = (
+            torch.as_tensor(self.columns.upper - self.columns.lower, device=self.per.device) * self.per / self.times < 2
+        )
         return self.inner | (self.few & ~two)
 
     @property

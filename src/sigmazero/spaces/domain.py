@@ -33,7 +33,7 @@ from sigmazero.core.domain import (
 from sigmazero.spaces.compiled import JOIN, LOWER, SHARE, VALUE, CompiledSpace, within
 from sigmazero.spaces.space import Space
 
-
+WITHIN = 0.3  # share of values that are drawn between the ends, where there are many
 FINEST = 2.0**-10  # of the way: closer to the boundary rounding would decide
 
 
@@ -93,6 +93,18 @@ class SpaceDomain(Domain):
             joined=channels or compiled.layout is not None,
             per_sample=per_sample,
             compiled=compiled,
+        )
+
+    @property
+    def snaps(self) -> bool:  # type: ignore[override]
+        """Return whether the space is more than ends inside of which search looks too."""
+        space = self.compiled
+        return (
+            bool(space.discrete.any())
+            or space.layout is not None
+            or self.tied
+            or self.weighted
+            or self.accept is not None
         )
 
     @property
@@ -188,17 +200,17 @@ class SpaceDomain(Domain):
         return torch.where(layout.one_hot & (lower < upper), category, end)
 
     def draw(self, u: Tensor) -> Tensor:
-        """Return a random legal point: any value where there are few, else an end; of rows a value inside as often."""
+        """Return a random legal point: any value where there are few, else an end; of rows some values inside."""
         space = self.compiled
         end, room = torch.where(u < 0.5, self.lower, self.upper), self.upper - self.lower
         found = torch.where(space.inside(space.few[None]), self.lower + u * room, end)
         if bool(space.inner.any()):
             known = space.inside((space.inner & (space.likelies > 0))[None])
-            v = 2 * u - 1  # the other half is for the ends
+            v = (u - 1 + WITHIN) / WITHIN  # the rest is for the ends
             between = self.lower + torch.where(known, 2 * v, v) * room
             if space.likely.shape[1]:
                 between = torch.where(known & (v >= 0.5), self._likely(2 * v - 1), between)
-            within = torch.where(v >= 0, between, torch.where(u < 0.25, self.lower, self.upper))
+            within = torch.where(v >= 0, between, torch.where(2 * u < 1 - WITHIN, self.lower, self.upper))
             found = torch.where(space.inside(space.inner[None]) & room.isfinite(), within, found)
         return self._snapped(found)
 

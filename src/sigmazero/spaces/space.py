@@ -46,7 +46,8 @@ class Columns:
     """A space for inputs of a known shape: arrays over the flat features.
 
     A legal value of a stepped feature is k · times / per with a whole k (per is 0 where there are no steps); features
-    with a finite set of values have it in `tables`; `likely` are values to try inside a range. `rise` and `fall` have one row for all samples, or one each.
+    with a finite set of values have it in `tables`; `likely` are values to try inside a range.
+    `rise` and `fall` have one row for all samples, or one each.
     """
 
     kind: list[str]

@@ -2,9 +2,10 @@ r"""Label swap: few changes on a model that says no more than a class (docs/blac
 
 It begins anywhere where the class is another one: a start that is given, the far ends of the box, or some tiles of the
 input at random ends. In a space, and where a pool is given, every other try is a row of the pool, as far as the space
-allows it: where bits may only be added, its union with the input. Then it goes back to the input as long as the class stays. A query puts back several changed sites
-at once, twice as many after a success, half as many after a failure. Where not even one can be put back, every other
-query exchanges a changed site for another: the number of changes stays, and others may have become needless by it.
+allows it: where bits may only be added, its union with the input. Then it goes back to the input as long as the class
+stays. A query puts back several changed sites at once, twice as many after a success, half as many after a failure.
+Where not even one can be put back, every other query exchanges a changed site for another: the number of changes stays,
+and others may have become needless by it.
 
     a    current point, which reaches the goal          b       how many sites the next query puts back
     need how often a site was put back in vain          begun   whether there is such a point yet
@@ -98,9 +99,9 @@ class LabelSwap(Attack):
         point = torch.where(new[:, None], drawn, torch.where(back[:, None], box.x, a))
         point = torch.where(ops.per_row(s.begun, a), point, self._start(i, d, drawn, race)).view_as(d.x)
         if (tries := s.starts.shape[1]) > 0:
-            turn = torch.div(i - 1, 2, rounding_mode="floor")
-            given = s.starts.index_select(1, turn.clamp(0, tries - 1).view(1))[:, 0]
-            mine = ~s.begun & (i % 2 == 1) & (turn < tries)
+            turn = torch.div(i, 2, rounding_mode="floor")
+            given = s.starts.index_select(1, turn.clamp(max=tries - 1).view(1))[:, 0]
+            mine = ~s.begun & (i % 2 == (0 if oracle.problem.pool_given else 1)) & (turn < tries)
             point = torch.where(ops.per_row(mine, point), given, point)
         if start is not None:
             point = torch.where(i == 0, d.clip(d.from_user(start)), point)

@@ -129,7 +129,7 @@ class SwapSearch(Attack):
 
     asks: ClassVar[str] = "`proposals` + 1 queries a step"
     paper: ClassVar[str] = "docs/stronger.md"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     unroll: ClassVar[int] = 1
     finite_box: ClassVar[bool] = True
     takes: ClassVar[frozenset[str]] = frozenset({"start"})
