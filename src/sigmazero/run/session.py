@@ -214,7 +214,8 @@ class Session:
             phases = prepared.phases(self.attack, aimed, size, self.rows or len(aimed))
             oracle = prepared.oracle(part, size, self.attack.needs)
             oracle.look = look = FirstLook()
-            remembers = not part.x.is_cuda and (self.attack.remembers or part.domain.needs_exploring)
+            explores = part.domain.needs_exploring and self.attack.spaces
+            remembers = not part.x.is_cuda and (self.attack.remembers or explores)
             oracle.answers = answers = Answers(part.domain.x, clean[rows]) if remembers else None
             with prepared.flags(problem.x.device):
                 found = search(phases, oracle, self.compact, advance)

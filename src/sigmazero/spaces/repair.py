@@ -99,9 +99,9 @@ class RuleRepair:
         arrays = (derived, ~(derived | fixed), aims, shift, laws.rules, laws.least, laws.most, laws.sums)
         ties = _ties(columns, np.abs(aims) + np.concatenate([np.abs(when), np.zeros((len(laws.at), n))]))
         more = (ties, np.where(whole, 0.0, np.where(some, 1.0, DIGITS)), reach, order)
-        more = (*more, when, when_shift, laws.when_least, laws.when_most)
-        exact = tuple(bool(whole[k]) for k in laws.at)
-        return cls(laws, shape, exact, *(torch.as_tensor(array, device=device) for array in (*arrays, *more)))
+        conditions = (when, when_shift, laws.when_least, laws.when_most)
+        tensors = (torch.as_tensor(array, device=device) for array in (*arrays, *more, *conditions))
+        return cls(laws, shape, tuple(bool(whole[k]) for k in laws.at), *tensors)
 
     def derive(self, flat: Tensor, x: Tensor) -> Tensor:
         """Points (..., features) with derived features computed anew; what is as in the clean input has its bits."""

@@ -62,12 +62,16 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Climb(Attack):
-    """Single changes, then climbs; after `most` queries a sample waits for the search."""
+    """Single changes, the first `singles` of at most `changes`, then climbs with all of them.
+
+    After `most` queries a sample waits for the search.
+    """
 
     name: str = "query-swap"
     steps: int
     most: int
     singles: int
+    changes: int
     queries: int | None
 
     paper: ClassVar[str] = "docs/blackbox.md"
@@ -87,7 +91,7 @@ class Climb(Attack):
     def init(self, oracle: Oracle) -> State:
         """List the single changes, ask nothing."""
         p, d = oracle.problem, oracle.domain
-        site, value = listed(d, self.singles)
+        site, value = listed(d, self.changes)
         where = site.expand_as(value)
         x, lower, upper = (d.by_site(v).gather(2, where) for v in (d.x, d.lower, d.upper))
         possible = (value != x).any(1) & ((value >= lower) & (value <= upper)).all(1)
@@ -113,7 +117,7 @@ class Climb(Attack):
         d, n = oracle.domain, s.site.shape[1]
         u = noise.drawn(s.luck, i, 2 * n + d.sites + 2, d.x.dtype)
         wave, race, fate, size = torch.split(u, [n, n, d.sites, 2], 1)
-        alone = s.cursor < n
+        alone = s.cursor < min(n, self.singles)
         open_ = self._open(s, oracle)
         places = (s.cursor[:, None] + torch.arange(WIDTH, device=i.device)).clamp(max=n - 1)
         chosen = torch.where(alone[:, None], places, self._candidates(s, open_, wave, race, d))
@@ -169,7 +173,7 @@ class Climb(Attack):
         promise = score.masked_fill(~open_ | s.fresh, -torch.inf).amax(1)
         top, where = mine.max(1, keepdim=True)
         found = incumbents.best_cost.to(s.best) < s.best
-        ready = ~alone | (s.cursor >= s.site.shape[1])
+        ready = ~alone | (s.cursor >= min(s.site.shape[1], self.singles))
         add = ready & top[:, 0].isfinite() & ((top[:, 0] >= promise) | (s.rounds >= ROUNDS)) & ~found
         next_ = torch.where(ops.per_row(add, s.a), self._moved(s, where, add[:, None], d)[:, 0], s.a)
         stuck = ready & ~add & ~(open_ & ~s.fresh).any(1)

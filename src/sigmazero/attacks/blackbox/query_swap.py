@@ -40,7 +40,7 @@ from sigmazero.core.problem import Problem
 
 SINGLES = 0.5  # part of the queries that single changes of rows of features may take
 CLIMB = 0.6  # part of them for single changes and climbs
-MORE = 2  # steps are so many times those that the queries would fill: points that were asked about before cost none
+MORE = 3  # steps are so many times those that the queries would fill: points that were asked about before cost none
 FIRST = 8  # sites of the first whole choice
 MANY = 16  # with so many queries for each tile they are asked about in spite of a surrogate
 
@@ -246,7 +246,11 @@ class QuerySwap(QuerySearch):
         first: Attack
         if self.surrogate is None and problem is not None and problem.x.ndim == 2 and problem.sites <= singles:
             first = Climb(
-                steps=MORE * int(CLIMB * queries) // WIDTH, most=int(CLIMB * queries), singles=singles, queries=limit
+                steps=MORE * int(CLIMB * queries) // WIDTH,
+                most=int(CLIMB * queries),
+                singles=singles,
+                changes=2 * queries,
+                queries=limit,
             )
             searches = MORE * int((1 - CLIMB) * queries) // self.proposals
         else:
