@@ -78,13 +78,17 @@ class Domain(ABC):
 
     needs_exploring: ClassVar[bool] = False  # a walk to the ends would miss legal values between them
 
-    snaps: ClassVar[bool] = False  # a point may not be legal as it is: the oracle asks about the nearest legal one
 
     def __len__(self) -> int:
         """Return the number of samples."""
         return len(self.x)
 
     # Reasons for an attack to act differently, whatever the kind of domain
+
+    @property
+    def snaps(self) -> bool:
+        """Return whether a point inside the ends may be illegal: then the oracle asks about the nearest legal one."""
+        return self.needs_exploring
 
     @property
     def weighted(self) -> bool:

@@ -96,8 +96,8 @@ class SpaceDomain(Domain):
         )
 
     @property
-    def snaps(self) -> bool:  # type: ignore[override]
-        """Return whether the space is more than ends inside of which search looks too."""
+    def snaps(self) -> bool:
+        """Return whether the space is more than ends."""
         space = self.compiled
         return (
             bool(space.discrete.any())
