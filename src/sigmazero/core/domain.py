@@ -78,7 +78,6 @@ class Domain(ABC):
 
     needs_exploring: ClassVar[bool] = False  # a walk to the ends would miss legal values between them
 
-
     def __len__(self) -> int:
         """Return the number of samples."""
         return len(self.x)
