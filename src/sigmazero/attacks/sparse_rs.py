@@ -62,7 +62,7 @@ class SparseRS(budget.BudgetAttack):
 
     asks: ClassVar[str] = "1 query a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/2006.12834"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs: ClassVar[Ability] = "scores"
 
     @cached_property
@@ -92,10 +92,13 @@ class SparseRS(budget.BudgetAttack):
         m, count = s.M.sum(1), room.sum(1)
         n = self.exchanged(s.age, s.k).minimum(count)
         # In random order: the members, then the other sites, then those that cannot change.
-        rank = ops.ranks(self._draw_order(oracle, i) + (torch.where(room, (~s.M).long(), 2) << 61))
+        luck = noise.bits(oracle.problem.seed, oracle.problem.ids, i, (d.sites,))
+        rank = ops.ranks((luck >> 2) + (torch.where(room, (~s.M).long(), 2) << 61))
         first = torch.minimum(m, count - n)[:, None]
         out = s.M & (rank < torch.minimum(n, count - m)[:, None])
         new = (rank >= first) & (rank < first + n[:, None])
+        if d.several is not None:  # in a space a member may need another value, as often as another member
+            new = torch.where((luck[:, :1] & 1 == 0) & ~fresh[:, None], out, new)
         a = d.by_site(s.a)
         values = self._draw_values(oracle, i, a, must_differ=(n == 1) & ~fresh)
         proposal = torch.where(new[:, None], values, torch.where(out[:, None], d.by_site(d.x), a))
@@ -118,10 +121,6 @@ class SparseRS(budget.BudgetAttack):
             divisor = divisor + more * (age >= first)
         n = (self.initial_share / divisor.double() * k).long().clamp(min=1)
         return torch.where(age == 0, k, n).minimum(k)
-
-    def _draw_order(self, oracle: Oracle, i: Tensor) -> Tensor:
-        p = oracle.problem
-        return noise.bits(p.seed, p.ids, i, (oracle.domain.sites,)) >> 2
 
     def _draw_values(self, oracle: Oracle, i: Tensor, a: Tensor, must_differ: Tensor) -> Tensor:
         """Return a random corner value for every feature; where it must differ from a, one of the other corners.

@@ -67,6 +67,7 @@ class SparsePGD(budget.BudgetAttack):
 
     asks: ClassVar[str] = "2 queries a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/2405.05075"
+    version: ClassVar[int] = 2
 
     @property
     def iterations(self) -> int:
