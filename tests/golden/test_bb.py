@@ -98,3 +98,14 @@ def test_a_step_that_cannot_reach_the_boundary_is_as_long_as_the_radius():
         lengths.append(float((second - first).norm()))
     assert lengths[0] > 0
     assert lengths[1] == pytest.approx(3 * lengths[0], rel=1e-3)
+
+
+def test_a_sample_without_a_start_where_the_model_answered_nan_is_not_finite():
+    net = TinyNet("conv")
+
+    def model(x):
+        clean = (x == net.x[:1]).flatten(1).all(1)
+        return torch.where(clean[:, None], net(x), torch.nan)
+
+    result = sz.get("bb", steps=2, directions=4, blends=4).run(model, net.x[:1], net.y[:1])
+    assert result.outcome.tolist() == [sz.Outcome.NON_FINITE]
