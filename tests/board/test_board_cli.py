@@ -55,7 +55,7 @@ def test_names_write_no_lines_of_their_own(sigmazero, own):  # noqa: F811
     (own / "net.py").write_text(NET)
     assert sigmazero("board", "init", "b", "small", "mine.npz", "--limit", "4").exit_code == 0
     (own / "card.toml").write_text('name = "mine"\nmodel = "net.py:build"\nboards = ["small"]\n')
-    added = sigmazero("board", "add", "b", "card.toml", "--by", "Ada", "--version", "none", "--trust-code")
+    added = sigmazero("board", "add", "b", "card.toml", "--by", "Ada", "--cascade", "none", "--trust-code")
     assert added.exit_code == 0, added.output
     with Store(own / "b/entries/mine/points.db", write=True) as store:
         info = store.cells()[0]
