@@ -47,7 +47,7 @@ def test_differences_are_of_the_same_samples():
     assert lines["ASR 5, %"]["difference"] == "+16.7"
     low, high = (float(end.replace("−", "-")) for end in lines["ASR 5, %"]["95 %"].split(" to "))
     assert low < 100 / 6 < high
-    assert lines["median, difference per sample"]["difference"] == "0"
+    assert lines["median (difference: median over the samples)"]["difference"] == "0"
     within = found.lines()[5]
     assert (within["figure"], within["before"], within["after"]) == ("ASR 3, %", "100.0", "0.0")
 

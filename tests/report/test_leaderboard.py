@@ -83,6 +83,7 @@ def test_the_order_is_that_of_the_medians(tmp_path_factory, models):
     "other",
     [
         {"dataset": "cifar10", "data_hash": "x"},
+        {"dataset": "MNIST", "data_hash": "x"},
         {"data_hash": "x"},
         {"unit": "pixel"},
         {"goal": "targeted"},

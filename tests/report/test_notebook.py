@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from html import unescape
 from xml.etree import ElementTree
 
 import matplotlib as mpl
@@ -57,6 +58,20 @@ def test_an_evaluation_shows_its_table_and_the_best_attacks_samples():
     assert {"fmn", "vfga", "median"} <= set(re.findall(r">([^<]+)</t[hd]>", text))
     assert text.count("<img") == 1
     assert str(done).splitlines()[0].rstrip(".") in text
+
+
+def test_a_cascade_and_a_verdict_show_their_attacks_and_samples():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 3)).requires_grad_(False)
+    x = torch.rand(5, 3, 4, 4, generator=torch.Generator().manual_seed(1))
+    verdict = sz.gate(model, (x, model(x).argmax(1)), eps=40, at_least=0.5, version="quick", doctor=False)
+    for shown, headline in ((verdict.result, verdict.result.headline), (verdict, str(verdict))):
+        text = shown._repr_html_()
+        ElementTree.fromstring(re.sub(r"(<img[^>]*)>", r"\1/>", text))
+        assert headline in unescape(text)
+        assert {"sigma-swap", "sparse-rs"} <= set(re.findall(r">([^<]+)</t[hd]>", text))
+        assert text.count("<img") == 1
+    assert "<img" not in type(verdict).model_validate_json(verdict.to_json())._repr_html_()
 
 
 def test_plots_give_axes_that_can_be_used_again(images):

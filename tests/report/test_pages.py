@@ -7,9 +7,13 @@ import numpy as np
 import pytest
 from jinja2 import UndefinedError
 
+from sigmazero.report import formats
+from sigmazero.report.latex import to_latex
 from sigmazero.report.pages import curve
 from sigmazero.report.pages.page import make_page
 from sigmazero.report.pages.render import environment, render
+from sigmazero.report.runs import groups, load, table_ks
+from sigmazero.report.table import minimum_norm
 from sigmazero.store import Store
 from tests.helpers.stores import BOXES, write_store
 
@@ -31,6 +35,20 @@ def test_a_page_escapes_texts_and_fetches_nothing(page):
     assert "&lt;img" in page
     assert not re.findall(r'(?:src|href)="(?!#|data:)', page)
     assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
+
+
+def test_terminal_page_latex_and_leaderboard_give_the_same_k(tmp_path):
+    """One rule chooses the numbers of changes, from the strongest attack on each model."""
+    with Store(write_store(tmp_path / "s.db", BOXES)) as store:
+        runs = [run for run in load(store) if run.info.goal == "untargeted" and run.info.space == "–"]
+        made = minimum_norm(groups([run for run in runs if run.unit == "feature"], mix=True))
+        wanted = [column.heading for column in made.columns if column.heading.startswith("ASR")]
+        assert wanted == [f"ASR {k:g}" for k in table_ks([line.run for line in made.lines])] + ["ASR ∞"]
+        text = make_page(store, no_inputs, mix=True)
+    heads = re.findall(r">(ASR [^<]+)</th>", text)
+    assert set(heads) >= set(wanted)
+    assert [head for head in formats.headings(formats.rows(made)) if head.startswith("ASR")] == wanted
+    assert [f"{head[4:]}" in to_latex(made) for head in wanted[:-1]] == [True] * (len(wanted) - 1)
 
 
 def test_data_cannot_end_its_block(tmp_path):

@@ -41,7 +41,7 @@ class ArtAttack:
         super().set_params(**kwargs)  # type: ignore[misc]
 
     def generate(self, x: Any, y: Any = None, mask: Any = None, **_: Any) -> Any:
-        """Adversarial inputs; clean ones where there is none."""
+        """Return adversarial inputs; clean ones where there is none."""
         if y is None and self.targeted:
             raise ValueError("targeted=True needs y, the classes to reach")
         model, device = _model(self.estimator)
@@ -56,14 +56,14 @@ class ArtAttack:
 
 
 def _bounds(classifier: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The box, as ART has it: none, two numbers, or two arrays."""
+    """Return the bounds: ART has none, two numbers, or two arrays."""
     ends = (-np.inf, np.inf) if classifier.clip_values is None else classifier.clip_values
     lower, upper = (torch.as_tensor(np.asarray(end), dtype=x.dtype, device=x.device) for end in ends)
     return lower, upper
 
 
 def _model(classifier: Any) -> tuple[Any, torch.device]:
-    """What is asked, and where it is."""
+    """Return the model that is asked, and its device."""
     torch_kind = PEERS["art"].load("estimators.classification").PyTorchClassifier
     if isinstance(classifier, torch_kind) and _differentiable(classifier):
 
@@ -77,13 +77,13 @@ def _model(classifier: Any) -> tuple[Any, torch.device]:
 
 
 def _differentiable(classifier: Any) -> bool:
-    """Whether everything before the network lets gradients through."""
+    """Tell whether everything before the network lets gradients through."""
     kind = PEERS["art"].load("defences.preprocessor.preprocessor").PreprocessorPyTorch
     return all(isinstance(each, kind) for each in classifier.preprocessing_operations)
 
 
 class Scores:
-    """A classifier that answers scores and no more."""
+    """A classifier of ART without gradients."""
 
     ability = "scores"
 
@@ -105,7 +105,7 @@ def _native(attack: Attack) -> Any:
 
 
 def wrap(attack: str | Attack, classifier: Any, **options: Any) -> Any:
-    """Any attack of ours, by name or with parameters of its own, as one of ART's."""
+    """Return an attack of ours, by name or as an object, as one of ART's."""
     return _native(configure(attack, {}).attack)(classifier, **options)
 
 

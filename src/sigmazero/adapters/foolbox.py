@@ -35,13 +35,13 @@ class ChangeCount:
         return f"ChangeCount({self.unit!r})"
 
     def __call__(self, references: Any, perturbed: Any) -> Any:
-        """How many changes each sample has."""
+        """Count the changes of each sample."""
         tensors = _base().ep
         (x, points), restore = tensors.astensors_(references, perturbed)
         return restore(tensors.astensor(self._count(points.raw, x.raw)))
 
     def clip_perturbation(self, references: Any, perturbed: Any, epsilon: float) -> Any:
-        """The same points; a sample with more changes than epsilon is the clean one again."""
+        """Return the points; a sample with more changes than epsilon is the clean one again."""
         tensors = _base().ep
         (x, points), restore = tensors.astensors_(references, perturbed)
         within = (self._count(points.raw, x.raw) <= epsilon).view(-1, *[1] * (x.ndim - 1))
@@ -64,7 +64,7 @@ class FoolboxAttack:
 
     @property
     def distance(self) -> ChangeCount:
-        """Their number, in the unit that is asked for."""
+        """Return the count of changes, in the unit of the options."""
         return ChangeCount(self.configured.how.get("unit", "feature"))
 
     def _run(self, model: Any, inputs: Any, criterion: Any, budget: float | None) -> Any:
@@ -84,7 +84,7 @@ class Minimization(FoolboxAttack):
     """a minimisation attack of foolbox."""
 
     def run(self, model: Any, inputs: Any, criterion: Any, *, early_stop: float | None = None, **kwargs: Any) -> Any:
-        """The sparsest adversarial inputs found; clean ones where there is none."""
+        """Return the sparsest adversarial inputs; clean ones where there is none."""
         _base().raise_if_kwargs(kwargs)
         return self._run(model, inputs, criterion, early_stop)
 
@@ -93,13 +93,13 @@ class FixedEpsilon(FoolboxAttack):
     """a fixed-epsilon attack of foolbox."""
 
     def run(self, model: Any, inputs: Any, criterion: Any, *, epsilon: float, **kwargs: Any) -> Any:
-        """Adversarial inputs with at most epsilon changes; clean ones where there is none."""
+        """Return adversarial inputs with at most epsilon changes; clean ones where there is none."""
         _base().raise_if_kwargs(kwargs)
         return self._run(model, inputs, criterion, epsilon)
 
 
 def _goal(criterion: Any) -> tuple[Tensor, bool]:
-    """The classes to leave or to reach."""
+    """Return the classes to leave or to reach, and whether they are to be reached."""
     criteria = PEERS["foolbox"].load("criteria")
     if isinstance(criterion, criteria.Misclassification):
         return criterion.labels.raw, False
@@ -116,7 +116,7 @@ def _native(attack: Attack) -> Any:
 
 
 def wrap(attack: str | Attack, **options: Any) -> Any:
-    """Any attack of ours, by name or with parameters of its own, as one of foolbox's."""
+    """Return an attack of ours, by name or as an object, as one of foolbox's."""
     return _native(configure(attack, {}).attack)(**options)
 
 

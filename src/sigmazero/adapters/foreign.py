@@ -3,7 +3,7 @@
     sz.foreign("foolbox:L0FMNAttack", steps=100)            a name and options, as plans have them
     sz.foreign(foolbox.attacks.L0FMNAttack(steps=100))      an attack of foolbox, torchattacks or ART
     sz.foreign(adv_lib.attacks.fmn, norm=0)                 a function (model, inputs, labels) -> inputs
-    sz.foreign(x_adv)                                       points that somebody found, by the numbers of their rows
+    sz.foreign(x_adv)                                       points found elsewhere, by the numbers of their rows
 
 It runs wherever an attack of ours does: `run`, `sz.evaluate`, plans. A proxy model counts its queries (see
 `adapters.proxy_model`). The result is the best point that it asked about, `result.own` the one that it returned; both
@@ -48,7 +48,7 @@ __all__ = ["Foreign", "foreign"]
 
 @dataclass
 class State:
-    """One row per sample: what the attack returned, and that it is done."""
+    """One row per sample: the point that the attack returned, and whether it is done."""
 
     own: Tensor
     done: Tensor

@@ -1,4 +1,4 @@
-"""Points that somebody found, to stand beside attacks in the benchmark: nothing is searched, all is verified."""
+"""Points that were found elsewhere, beside attacks in the benchmark: nothing is searched, everything is verified."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from sigmazero.core.problem import Problem
 
 @dataclass
 class State:
-    """One row per sample: whether it is done, which it is at once."""
+    """One row per sample; all are done at once."""
 
     done: Tensor
 
@@ -40,7 +40,7 @@ class Points(Attack):
 
     @classmethod
     def of(cls, points: Tensor, ids: Tensor | Sequence[int] | None, name: str) -> "Points":
-        """Points by the numbers of their rows: 0, 1, 2, ... unless others are given."""
+        """Make the attack from points and the numbers of their rows: 0, 1, 2, ... unless others are given."""
         check_inputs(points)
         numbers = torch.arange(len(points)) if ids is None else torch.as_tensor(ids)
         if numbers.shape != points.shape[:1] or len(set(numbers.tolist())) < len(numbers):
@@ -52,7 +52,7 @@ class Points(Attack):
         return cls(name=name, digest=whole.hexdigest(), points=points, numbers=numbers)
 
     def parameters(self) -> dict[str, Any]:
-        """What identifies it."""
+        """Return what identifies it."""
         return {"steps": self.steps, "digest": self.digest}
 
     def check(self, problem: Problem) -> None:
@@ -80,6 +80,6 @@ class Points(Attack):
         return State(torch.zeros_like(incumbents.alive))
 
     def step(self, i: Tensor, state: State, oracle: Oracle) -> State:
-        """There is nothing to search."""
+        """Search nothing."""
         del i, oracle
         return State(torch.ones_like(state.done))

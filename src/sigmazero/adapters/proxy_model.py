@@ -1,7 +1,7 @@
-"""A model to hand to somebody else's attack: it answers as the oracle's does, and whatever passes is counted.
+"""A model for attacks that are not ours: it answers as the oracle's model does, and counts every query.
 
-An attack that is not ours asks when and as often as it likes, in chunks of any size, for gradients or without. Every
-row that goes through, forwards or backwards, is counted for the sample it belongs to, and the best point is kept.
+Such an attack asks when and as often as it likes, in chunks of any size, with gradients or without. Every row that goes
+through, forwards or backwards, is counted for the sample it belongs to, and the best point is remembered.
 """
 
 from typing import Any
@@ -14,14 +14,14 @@ from sigmazero.core.oracle import Oracle, widened
 
 
 class Enough(BaseException):
-    """The samples at hand have their answer, or have asked all they may: whoever asks is to stop.
+    """The samples have their answer, or have used all their queries, so the attack must stop.
 
-    No `Exception`, so that no attack takes it for a failure of its own and goes on.
+    It is no `Exception`, so that no attack takes it for a failure of its own and goes on.
     """
 
 
 class ProxyModel(nn.Module):
-    """The way to the model for the samples `rows` of an oracle's problem; inputs are in units of the box.
+    """The model for the samples `rows` of an oracle's problem; inputs are in units of the box.
 
     queries  the most points and gradients that a sample may ask for; None for no limit
     """
@@ -36,7 +36,7 @@ class ProxyModel(nn.Module):
         self.dead_end = False  # whether a gradient could have been asked for where the model has none
 
     def forward(self, points: Tensor) -> Tensor:
-        """The logits of points (M, ...), with a way back where they have one."""
+        """Return the logits of points (M, ...), with gradients where the model has them."""
         if points.shape[1:] != self.clean.shape[1:]:
             shapes = f"{tuple(points.shape)}, expected (any number, {', '.join(map(str, self.clean.shape[1:]))})"
             raise ValueError(f"the attack asked about inputs of shape {shapes}")
@@ -57,9 +57,9 @@ class ProxyModel(nn.Module):
         return logits.to(points.dtype)
 
     def returned(self, points: Tensor) -> Tensor:
-        """The allowed points nearest to those that an attack returned, one per sample.
+        """Return the legal points nearest to those that an attack returned, one per sample.
 
-        The model is asked about those that are not the best already known: an attack need not have asked itself.
+        The model is asked about those that are not the best known already, as the attack may not have asked.
         """
         domain = self.oracle.domain.take(self.rows)
         points = domain.allowed(points)
@@ -70,11 +70,11 @@ class ProxyModel(nn.Module):
         return points
 
     def __deepcopy__(self, _: Any) -> "ProxyModel":
-        """Itself: some libraries copy the model they are given, and what a copy is asked counts as well."""
+        """Return the same object: some libraries copy the model they get, and queries of a copy count as well."""
         return self
 
     def _whose(self, points: Tensor) -> Tensor:
-        """Which sample each point belongs to.
+        """Return the sample that each point belongs to.
 
         As many points as samples come in their order. Otherwise, as when an attack goes on with some of them or cuts
         them up, a point belongs to the sample from which it differs in the fewest features.
@@ -88,11 +88,11 @@ class ProxyModel(nn.Module):
         return torch.stack(apart) if apart else torch.zeros(0, dtype=torch.int64, device=points.device)
 
     def _asked(self) -> Tensor:
-        """Queries of each sample so far."""
+        """Return the queries of each sample so far."""
         return (self.oracle.incumbents.forwards + self.oracle.incumbents.backwards)[self.rows]
 
     def _stop(self, rows: Tensor) -> None:
-        """Stop where every sample has points within the budget, or where one would ask more than it may."""
+        """Stop where every sample has points within the budget, or where one has too few queries left."""
         problem, incumbents = self.oracle.problem, self.oracle.incumbents
         enough = -1 if problem.budget is None else min(problem.budget, problem.sites)
         if bool((incumbents.best_l0[self.rows] <= enough).all()):
@@ -104,7 +104,7 @@ class ProxyModel(nn.Module):
 
 
 class _ToUser(torch.autograd.Function):
-    """From search coordinates to the user's units, and gradients the other way, as if each point were allowed."""
+    """From search coordinates to the user's units, and gradients the other way, as if each point were legal."""
 
     @staticmethod
     def forward(ctx: Any, points: Tensor, domain: Domain) -> Tensor:

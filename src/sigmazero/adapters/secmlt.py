@@ -1,7 +1,7 @@
 """Our attacks as secml-torch's: `SigmaZero(y_target=None, lb=0.0, ub=1.0, steps=100)(model, data_loader)`.
 
-They take its classifiers or a plain module, give back a loader of adversarial inputs and their labels, or stream them,
-and its trackers see every question.
+They take its classifiers or a module, return a loader of adversarial inputs and their labels, or stream them, and its
+trackers see every query.
 """
 
 from typing import Any
@@ -39,11 +39,11 @@ class SecmltAttack:
 
     @staticmethod
     def get_perturbation_models() -> set[str]:
-        """The norm whose perturbations these attacks keep small."""
+        """Return the norm that these attacks keep small."""
         return {"l0"}
 
     def _run(self, model: Any, samples: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Adversarial inputs and what was added to the clean ones."""
+        """Return adversarial inputs, and their differences from the clean ones."""
         device = next(model.model.parameters(), torch.zeros(0)).device
         x, y = samples.to(device), labels.to(device)
         goal = y if self.y_target is None else torch.full_like(y, self.y_target)
@@ -67,7 +67,7 @@ def _native(attack: Attack) -> Any:
 
 
 def wrap(attack: str | Attack, **options: Any) -> Any:
-    """Any attack of ours, by name or with parameters of its own, as one of secml-torch's."""
+    """Return an attack of ours, by name or as an object, as one of secml-torch's."""
     return _native(configure(attack, {}).attack)(**options)
 
 

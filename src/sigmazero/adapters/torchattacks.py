@@ -1,9 +1,9 @@
 """Our attacks as torchattacks': `attack = SigmaZero(model, steps=100); adv = attack(images, labels)`.
 
-The modes for targets, `set_normalization_used`, `save` and `MultiAttack` work as for its own. With a normalisation in
-use the search stays on the model's side of it, in the box that [0, 1] becomes there: a feature that is not changed
-keeps its bits, which a way to [0, 1] and back would not leave it. The model is put into eval mode, and each of its
-modules gets its own mode back. `budget=k`, or `eps=k`, is the number of changes allowed.
+The modes for targets, `set_normalization_used`, `save` and `MultiAttack` work as for its own attacks. Where a
+normalisation is set, the search runs on normalised values: a feature that is not changed keeps its bits, which a way to
+[0, 1] and back would change. The model is put into eval mode, and each of its modules gets its own mode back.
+`budget=k`, or `eps=k`, is the number of changes allowed.
 """
 
 from typing import Any
@@ -39,11 +39,11 @@ class TorchAttack:
         self.supported_mode = [modes[goal] for goal in self.configured.attack.goals]
 
     def __call__(self, inputs: Tensor, labels: Tensor | None = None, *_: Any, **__: Any) -> Tensor:
-        """Adversarial inputs, on the model's device; clean ones where there is none."""
+        """Return adversarial inputs, on the model's device; clean ones where there is none."""
         return self.forward(inputs, labels)
 
     def forward(self, inputs: Tensor, labels: Tensor | None = None, *_: Any, **__: Any) -> Tensor:
-        """The same."""
+        """Return adversarial inputs, as torchattacks' own attacks do."""
         if self._model_training:
             raise ValueError("model_training=True: an attack needs answers that stay the same; leave it False")
         peer: Any = self
@@ -57,7 +57,7 @@ class TorchAttack:
         return self.configured.inputs(self.model, x, y, targeted=self.targeted, **how)
 
     def _box(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What [0, 1] becomes by the normalisation, or a little more where the inputs were rounded otherwise."""
+        """Return [0, 1] after the normalisation, or a little more where the inputs were rounded otherwise."""
         peer: Any = self
         lower, upper = (peer.normalize(torch.full_like(x[:1, :, :1, :1], end)) for end in (0.0, 1.0))
         slack = 1e-5 * (upper - lower)
@@ -72,7 +72,7 @@ def _native(attack: Attack) -> Any:
 
 
 def wrap(attack: str | Attack, model: Any, **options: Any) -> Any:
-    """Any attack of ours, by name or with parameters of its own, as one of torchattacks'."""
+    """Return an attack of ours, by name or as an object, as one of torchattacks'."""
     return _native(configure(attack, {}).attack)(model, **options)
 
 

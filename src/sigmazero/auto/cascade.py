@@ -190,8 +190,8 @@ class SparseAutoAttack:
         problem = self.pose(x, y, ids)
         cascade = self._cascade(problem)
         if findings is None:
-            asked = self.doctor and cascade.number > 0 and len(problem) > 0
-            findings = gating(self.examine(problem.x, problem.y)) if asked else []
+            needed = self.doctor and cascade.number > 0 and len(problem) > 0
+            findings = gating(self.examine(problem.x, problem.y)) if needed else []
         path = None if store is None else Path(store)
         names = (type(self.model).__name__, "given") if names is None else names
         self._result = self._run(cascade, problem, batch_size, findings, path, stop, progress, names)
@@ -250,11 +250,11 @@ class SparseAutoAttack:
         found, size = CascadeResult.start(cascade, problem, attacks), at_most(self.model, batch_size)
         self._say(found.announcement)
         with ExitStack() as stack:
-            held: StoredRuns | None = None
+            saved: StoredRuns | None = None
             if path is not None:
                 how: Any = {"names": names, "findings": findings, "precision": self.precision, "batch_size": size}
-                held = stack.enter_context(stored(path, attacks, problem, self.allowed, model, **how))
-            self._attack(found, model, size, held, stop, stack.enter_context(shown(found, progress)))
+                saved = stack.enter_context(stored(path, attacks, problem, self.allowed, model, **how))
+            self._attack(found, model, size, saved, stop, stack.enter_context(shown(found, progress)))
         if found.exact:
             self._say(found.exact)
         return found.finished(findings)
@@ -264,7 +264,7 @@ class SparseAutoAttack:
         found: CascadeResult,
         model: Model,
         batch_size: int,
-        held: StoredRuns | None,
+        saved: StoredRuns | None,
         stop: Stop | None,
         moved: Progress,
     ) -> None:
@@ -276,7 +276,7 @@ class SparseAutoAttack:
             rows = found.asking(place)
             moved.begin(place, len(rows))
             session = Session(run.attack, model, batch_size=batch_size, prepared=prepared)
-            for some, result in _batches(session, found.problem, rows, moved, held, place):
+            for some, result in _batches(session, found.problem, rows, moved, saved, place):
                 found.add(place, some, result)
                 if enough := stop is not None and stop(found):
                     break
@@ -308,15 +308,15 @@ def _fitting(cascade: Cascade, problem: Problem) -> list[Attack]:
 
 
 def _batches(
-    session: Session, problem: Problem, rows: Tensor, advance: Advance, held: StoredRuns | None, place: int
+    session: Session, problem: Problem, rows: Tensor, advance: Advance, saved: StoredRuns | None, place: int
 ) -> Iterator[tuple[Tensor, Result]]:
     """Yield what an attack finds for some samples: first what the store has, then the rest, batch by batch.
 
     Points against an averaged model are confirmed by fresh draws.
     """
     known = torch.zeros(len(rows), dtype=torch.bool, device="cpu")
-    if held is not None:
-        there, result = held.recall(place)
+    if saved is not None:
+        there, result = saved.recall(place)
         known = torch.isin(rows, there)
         wanted = torch.isin(there, rows)
         if bool(wanted.any()):
@@ -331,8 +331,8 @@ def _batches(
         if isinstance(session.model, Averaged):
             result = confirmed(result, part.take(places), session.model)
         some = rows[places.cpu()]
-        if held is not None and len(some):
-            held.add(place, some, result)
+        if saved is not None and len(some):
+            saved.add(place, some, result)
         yield some, result
 
 

@@ -128,9 +128,9 @@ def gate(
     known = identify(auto.model, name or _name(model), spec)
     least = None if proofs is None else recall_bounds(Path(proofs), auto, rows, spec)
     findings = auto.examine(rows.images, rows.labels, claimed) if doctor else []
-    asked: Any = {"at_least": at_least, "lower_end": lower_end, "allow": allow, "least": least}
+    conditions: Any = {"at_least": at_least, "lower_end": lower_end, "allow": allow, "least": least}
     more: Any = {"complete": complete, "batch_size": batch_size, "store": store, "progress": progress}
-    return judge(auto, rows, known, findings, **asked, **more)
+    return judge(auto, rows, known, findings, **conditions, **more)
 
 
 def judge(

@@ -27,12 +27,12 @@ class Progress:
         self.advance: Advance = ignore
 
     def begin(self, place: int, rows: int) -> None:
-        """Note that the attack at a place begins, on so many samples."""
+        """Note that the attack at a place begins, and on how many samples."""
         self.place, self.rows, self.done = place, rows, 0.0
         self._move(self.left - rows * sum(self.most[place:]))
 
     def __call__(self, rows: float) -> None:
-        """Note that the attack is through with so many samples."""
+        """Note that the attack is through with some samples."""
         self.done += rows
         self._move(rows * self.most[self.place])
 

@@ -85,8 +85,8 @@ def confirmed(result: Result, problem: Problem, model: Averaged) -> Result:
 
     A sample whose clean input is already wrong stays as it is.
     """
-    held = (result.found & (result.outcome != Outcome.ALREADY)).cpu()
-    rows = held.nonzero().squeeze(1).to(problem.x.device)
+    claimed = (result.found & (result.outcome != Outcome.ALREADY)).cpu()
+    rows = claimed.nonzero().squeeze(1).to(problem.x.device)
     wrong = torch.zeros(len(rows), dtype=torch.int64, device=problem.x.device)
     if len(rows):
         part = problem.take(rows)
@@ -94,11 +94,11 @@ def confirmed(result: Result, problem: Problem, model: Averaged) -> Result:
         with strictly(model, part.x.device), torch.no_grad():
             for number in range(TRIALS):
                 wrong += part.goal.fooled(model.draw(points, model.draws + number)).long()
-    lost = torch.zeros_like(held)
+    lost = torch.zeros_like(claimed)
     lost[rows.cpu()] = (wrong < needed()).cpu()
     lost = lost.to(result.success.device)
     clean = problem.x
-    asked = torch.where(held.to(result.forwards.device), TRIALS, 0)
+    trials = torch.where(claimed.to(result.forwards.device), TRIALS, 0)
     return replace(
         result,
         x_adv=torch.where(lost.view(-1, *[1] * (clean.ndim - 1)).to(result.x_adv.device), clean, result.x_adv),
@@ -107,6 +107,6 @@ def confirmed(result: Result, problem: Problem, model: Averaged) -> Result:
         outcome=result.outcome.masked_fill(lost, int(Outcome.UNVERIFIED)),
         step_found=result.step_found.masked_fill(lost, -1),
         prediction=torch.where(lost, result.clean_prediction, result.prediction),
-        forwards=result.forwards * model.draws + asked,
+        forwards=result.forwards * model.draws + trials,
         backwards=result.backwards * model.draws,
     )

@@ -1,4 +1,4 @@
-"""What a cascade found: what each attack did, each sample's best point, and how far the figures can be trusted."""
+"""The result of a cascade: what each attack did, each sample's best point, and how far to trust the figures."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from sigmazero.core.metrics import average, fitting_costs, fitting_ks
 from sigmazero.core.problem import Problem
 from sigmazero.core.result import Outcome, Result
 from sigmazero.report.findings import masked
+from sigmazero.report.notebook import with_samples
 
 UNKNOWN = -2  # a prediction that was not asked for; −1 is one that is not finite
 CHANNELS = 4  # features of a site whose corners `corner` tries in every combination
@@ -26,7 +27,7 @@ CHANNELS = 4  # features of a site whose corners `corner` tries in every combina
 
 @dataclass
 class MemberRun:
-    """What one attack of a cascade found; tensors have one entry for each sample of the evaluation.
+    """The results of one attack of a cascade; tensors have one entry for each sample of the evaluation.
 
     attacked  whether it was run on the sample
     l0        changes of its own point: infinite where it found none within the budget, or was not run
@@ -290,7 +291,7 @@ class CascadeResult:
 
     def _figures(self, place: int) -> dict[str, str]:
         run = self.runs[place]
-        asked, after = run.attacked, place + 1
+        on, after = run.attacked, place + 1
         return {
             **{f"robust accuracy at {k:g}": f"{self.robust_accuracy(k, after):.1%}" for k in self.ks},
             **{
@@ -298,9 +299,9 @@ class CascadeResult:
                 for cost in self.costs
             },
             "improved" if self.eps is None else "fooled": (
-                f"{int(self.gained(place).sum())} of {int((asked & self.right).sum())}"
+                f"{int(self.gained(place).sum())} of {int((on & self.right).sum())}"
             ),
-            "queries per sample": f"{average(run.queries[asked]) if bool(asked.any()) else 0.0:.0f}",
+            "queries per sample": f"{average(run.queries[on]) if bool(on.any()) else 0.0:.0f}",
             "seconds": f"{run.seconds:.1f}",
         }
 
@@ -316,9 +317,13 @@ class CascadeResult:
         goal = f"at most {self.eps} {unit}" if self.eps is not None else f"as few {unit} as possible"
         goal += ", each at its cost" if self.costs else ""
         without = f" (without {', '.join(self.left_out)}: too large, or no such spaces)" if self.left_out else ""
-        asked = "" if bool(self.seen.all()) else f" of the {int(self.seen.sum())} asked about"
-        clean = f"clean accuracy {self.clean_accuracy:.1%}{asked}"
+        part = "" if bool(self.seen.all()) else f" of the {int(self.seen.sum())} asked about"
+        clean = f"clean accuracy {self.clean_accuracy:.1%}{part}"
         return f"{self.cascade}{without}, {len(self)} samples, {goal}: {clean}"
+
+    def _repr_html_(self) -> str:
+        """Show the table of the attacks, some samples and the findings in a notebook."""
+        return with_samples(self.headline, self.table(), self.best, [render([each]) for each in self.findings])
 
     def __str__(self) -> str:
         """Return a line per attack, then the findings."""

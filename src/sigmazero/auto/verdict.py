@@ -11,6 +11,7 @@ from sigmazero.core.domain import Unit
 from sigmazero.core.findings import Severity
 from sigmazero.core.messages import visible
 from sigmazero.report.formats import markdown, number, percent
+from sigmazero.report.notebook import with_samples
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Natural = Annotated[int, Field(ge=0)]
@@ -24,7 +25,7 @@ class Record(BaseModel):
 
 
 class Question(Record):
-    """What was asked. Bounds are numbers, or hashes of bounds that differ between features.
+    """The question. Bounds are numbers, or hashes of bounds that differ between features.
 
     needed     rows that must stay right
     lower_end  whether the lower end of the interval had to reach `at_least`, and not the figure alone
@@ -171,17 +172,17 @@ class Verdict(Record):
         """Return one line: the outcome, and the figures behind it."""
         codes = ", ".join(sorted({each.code for each in self.blocking}))
         words = {"below": "failed", "findings": f"inconclusive ({codes})"}
-        asked = self.question
-        what = "lower end of at least" if asked.lower_end else "at least"
-        wanted = "" if asked.at_least is None else f", {what} {percent(asked.at_least)} wanted"
+        question = self.question
+        what = "lower end of at least" if question.lower_end else "at least"
+        wanted = "" if question.at_least is None else f", {what} {percent(question.at_least)} wanted"
         return f"{words.get(self.outcome, self.outcome)}: {self._measured()}{wanted}"
 
     def _measured(self) -> str:
         """Return the figure in words, with its interval."""
-        robust, asked = self.figure, self.question
+        robust, question = self.figure, self.question
         if robust is None:
             return f"median l0 {number(self.median_l0, 1)} of {self.data.rows} rows"
-        unit = "pixels" if asked.unit == "pixel" else "features"
+        unit = "pixels" if question.unit == "pixel" else "features"
         known = f"{percent(robust.value)} of {robust.of} rows"
         if not self.complete:
             known = f"between {percent(robust.tried / robust.of)} and {known}, ended when that was certain"
@@ -190,16 +191,15 @@ class Verdict(Record):
             least = percent(robust.proved / robust.of)
             known = f"exactly {known}, which is proved" if exact else f"between {least} (proved) and {known}"
         ends = f"95 % interval {percent(robust.low)} to {percent(robust.high)}"
-        return f"robust accuracy under {asked.eps} {unit} {known} ({ends})"
+        return f"robust accuracy under {question.eps} {unit} {known} ({ends})"
 
-    def to_markdown(self) -> str:
-        """Return a summary for a pull request."""
-        mark, eps = "✅" if self.passed else "❌", self.question.eps
-        rows = [
+    def table(self) -> list[dict[str, str]]:
+        """Return a row of texts for each attack: what it was run on, what it found, what is left, and its queries."""
+        return [
             {
                 "attack": each.name,
                 "attacked": f"{each.attacked}",
-                "improved" if eps is None else "fooled": f"{each.improved}",
+                "improved" if self.question.eps is None else "fooled": f"{each.improved}",
                 **(
                     {} if each.robust_after is None else {"right after it": percent(each.robust_after / self.data.rows)}
                 ),
@@ -207,8 +207,18 @@ class Verdict(Record):
             }
             for each in self.members
         ]
+
+    def _repr_html_(self) -> str:
+        """Show the verdict in a notebook; a verdict that was read from a record has no samples."""
+        lines = [f"{each.code} ({each.severity}): {each.detail}" for each in self.findings]
+        best = None if self._result is None else self._result.best
+        return with_samples(str(self), self.table(), best, lines)
+
+    def to_markdown(self) -> str:
+        """Return a summary for a pull request."""
+        mark = "✅" if self.passed else "❌"
         lines = [f"## {mark} {_plain(self.model.name)} on {_plain(self.data.name)}", "", _plain(str(self)), ""]
-        lines += [markdown(rows), ""]
+        lines += [markdown(self.table()), ""]
         for each in self.findings:
             lines.append(
                 f"- **{each.code}** ({each.severity}{', accepted' if each.allowed else ''}): {_plain(each.detail)}"

@@ -168,6 +168,7 @@ class _Run:
     workers: dict[int, _Worker] = field(default_factory=dict)
     futures: dict[Future[Any], _Worker] = field(default_factory=dict)
     runs: dict[str, int] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
 
     def run(self) -> RunSummary:
         """Go on until everything is stored or has failed, or Ctrl-C is pressed."""
@@ -357,6 +358,7 @@ class _Run:
         with self.store.together():
             if result.findings is not None:
                 self.store.diagnose(key, result.findings)
+                self._describe(job, result)
                 if result.answers is not None and self.store.answers(key) is None:
                     self.store.keep_answers(key, result.answers)
             for batch in result.batches:
@@ -372,6 +374,13 @@ class _Run:
             self.progress.add(job.place, rows, batch.seconds)
             self.summary.rows += rows
         self.update()
+
+    def _describe(self, job: _Job, result: UnitResult) -> None:
+        """Say what the doctor saw of a model and its rows, once for all attacks."""
+        line = f"{job.cell.info.model} on {job.cell.info.dataset}: {result.seen}"
+        if result.seen and line not in self.seen:
+            self.seen.add(line)
+            self.say(line)
 
     def _run_of(self, worker: _Worker, cell: Cell) -> int:
         """Return the number of the run that facts go with: it says where and how they were computed."""

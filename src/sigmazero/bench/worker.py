@@ -78,13 +78,17 @@ class Batch:
 
 @dataclass(frozen=True)
 class UnitResult:
-    """The finished batches of a unit, and the error that ended it: its traceback and its first line."""
+    """The finished batches of a unit, and the error that ended it: its traceback and its first line.
+
+    seen  the doctor's line about clean accuracy, classes, range of the values and gradients
+    """
 
     batches: list[Batch] = field(default_factory=list)
     findings: list[dict[str, str]] | None = None
     answers: Tensor | None = None
     error: str = ""
     line: str = ""
+    seen: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,10 +119,10 @@ class Worker:
         """Attack the batches of a unit; an error ends it, and the batches before it are kept."""
         faults.reach("unit.taken")
         cell, batches = unit.cell, list[Batch]()
-        findings, answers, error, line = None, None, "", ""
+        findings, answers, error, line, seen = None, None, "", "", ""
         try:
             if unit.examine:
-                findings = self.diagnose(cell)
+                findings, seen = self.diagnose(cell)
                 _refuse_other_numbers(findings)
                 answers = self._answers(cell, findings)
             with self._numbers(cell):
@@ -131,7 +135,7 @@ class Worker:
             error = _printable("".join(traceback.format_exception(raised)))
             line = _printable(describe(raised))
         faults.reach("unit.done")
-        return UnitResult(batches, findings, answers, error, line)
+        return UnitResult(batches, findings, answers, error, line, seen)
 
     def _numbers(self, cell: Cell) -> AbstractContextManager[None]:
         """Apply the float32 settings of the process that made the cell, unless the question names its own."""
@@ -204,8 +208,8 @@ class Worker:
         subject = self.subject(cell)
         return probe(subject.network, subject.problem.x)
 
-    def diagnose(self, cell: Cell) -> list[dict[str, str]]:
-        """Return the doctor's findings about a cell's model as texts, each with the meaning of its code.
+    def diagnose(self, cell: Cell) -> tuple[list[dict[str, str]], str]:
+        """Return the doctor's findings about a cell's model as texts, each with its meaning, and the line about it.
 
         The doctor asks about no more rows at a time than an attack does, so that it needs no more memory.
         """
@@ -215,10 +219,10 @@ class Worker:
         # Limits for each sample would have to be chosen with the rows.
         several = any(isinstance(bound, Tensor) and bound.ndim for bound in allowed.bounds)
         box: dict[str, Any] = {"bounds": (-torch.inf, torch.inf) if several else allowed.bounds, "space": allowed.space}
-        found = examine(
-            subject.network, subject.take(picks).x, subject.rows.labels[picks], claimed=_accuracy(cell), **box
-        )
-        return [{**asdict(finding), "about": CODES[finding.code]} for finding in found]
+        lines: list[str] = []
+        about: dict[str, Any] = {"claimed": _accuracy(cell), "say": lines.append, **box}
+        found = examine(subject.network, subject.take(picks).x, subject.rows.labels[picks], **about)
+        return [{**asdict(finding), "about": CODES[finding.code]} for finding in found], " ".join(lines)
 
 
 def _refuse_other_numbers(findings: Sequence[Mapping[str, str]]) -> None:

@@ -67,9 +67,9 @@ class ModelCard(Table):
     @property
     def about(self) -> dict[str, str]:
         """Return what the page of the model says, by its headings."""
-        said = {key.replace("_", " "): getattr(self, key) for key in ABOUT}
-        said |= {"built by": self.model, "weights file": self.weights, "SHA-256 of the weights": self.sha256}
-        return {key: text for key, text in said.items() if text is not None}
+        about = {key.replace("_", " "): getattr(self, key) for key in ABOUT}
+        about |= {"built by": self.model, "weights file": self.weights, "SHA-256 of the weights": self.sha256}
+        return {key: text for key, text in about.items() if text is not None}
 
     @property
     def links(self) -> dict[str, str]:

@@ -37,7 +37,7 @@ RANDOM = "SZ003"  # such a model answers otherwise when asked again: nothing can
 
 @dataclass(frozen=True)
 class Change:
-    """What a submission did on one board: the numbers of the rows that it lowered, and how many points do not hold."""
+    """The outcome of a submission on one board: the rows that it lowered, and how many points do not hold."""
 
     board: str
     lowered: list[int]

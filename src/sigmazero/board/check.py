@@ -18,7 +18,7 @@ from sigmazero.store.store import Store, StoreError
 
 @dataclass
 class BoardVerdict:
-    """What a check found: `wrong` and `skipped` are lines that name the file.
+    """The outcome of a check: `wrong` and `skipped` are lines that name the file.
 
     points     points that were replayed
     unchecked  lower bounds whose proofs were taken over, and not made again
@@ -35,7 +35,7 @@ def verify(board: Leaderboard, loader: Loader, again: float | None = None) -> Bo
     """Check cards, weights, rows and every point of a leaderboard.
 
     Each point is replayed in strict fp32 and in the numbers of this process. A bound above a point is wrong. With
-    `again`, every bound is also proved again, in so many seconds each; a bound that does not come out is skipped. So is
+    `again`, every bound is also proved again, in that many seconds each; one that does not come out is skipped. So is
     an entry that cannot be loaded here, or whose code is not trusted.
     """
     done = BoardVerdict()

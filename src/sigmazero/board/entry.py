@@ -1,4 +1,4 @@
-"""What an entry has: the model that its card names, and the cells of its store with the best point of each sample."""
+"""Read an entry: the model that its card names, and the best point of each sample in its store."""
 
 from __future__ import annotations
 

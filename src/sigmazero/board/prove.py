@@ -31,7 +31,7 @@ from sigmazero.store.store import Store
 
 @dataclass(frozen=True)
 class RaisedBounds:
-    """What proving did on one board: the rows whose bound rose, and how many of all are known exactly now."""
+    """The outcome of proving on one board: the rows whose bound rose, and how many of all are known exactly now."""
 
     board: str
     rows: list[int]

@@ -126,8 +126,8 @@ def _class_names(dataset: Any, labels: Tensor) -> tuple[str, ...] | None:
     """Return the classes of a data set, or of the one that it is a part of; None where they do not fit the labels."""
     while not hasattr(dataset, "classes") and hasattr(dataset, "dataset"):
         dataset = dataset.dataset
-    held = getattr(dataset, "classes", None)
-    names = tuple(map(str, held)) if isinstance(held, list | tuple) else ()
+    known = getattr(dataset, "classes", None)
+    names = tuple(map(str, known)) if isinstance(known, list | tuple) else ()
     fits = len(set(names)) == len(names) > (int(labels.max()) if len(labels) else 0)
     return names if fits else None
 
@@ -179,12 +179,13 @@ def _tensor(values: Any, what: str) -> Tensor:
 
 
 def _loaded(loader: DataLoader[Any], limit: int | None, name: str | None, bounds: tuple[Any, Any] | None) -> Rows:
-    held = loader.dataset
-    called = name or type(held).__name__
-    plain = type(loader.batch_sampler) is BatchSampler and isinstance(loader.sampler, RandomSampler | SequentialSampler)
-    mapped = plain and isinstance(held, Sized) and not isinstance(held, IterableDataset)
-    if mapped and (limit is not None or isinstance(loader.sampler, RandomSampler)):
-        return rows_of(held, limit=limit, name=called, bounds=bounds)
+    dataset = loader.dataset
+    title = name or type(dataset).__name__
+    shuffles = isinstance(loader.sampler, RandomSampler)
+    usual = type(loader.batch_sampler) is BatchSampler and (shuffles or isinstance(loader.sampler, SequentialSampler))
+    by_number = usual and isinstance(dataset, Sized) and not isinstance(dataset, IterableDataset)
+    if by_number and (shuffles or limit is not None):
+        return rows_of(dataset, limit=limit, name=title, bounds=bounds)
     inputs: list[Tensor] = []
     labels: list[Tensor] = []
     for number, batch in enumerate(loader):
@@ -197,7 +198,7 @@ def _loaded(loader: DataLoader[Any], limit: int | None, name: str | None, bounds
     if not inputs:
         raise DataError("the loader has no batches; give it a data set with rows")
     x, y = torch.cat(inputs)[:limit], torch.cat(labels)[:limit]
-    return _pair(x, y, called, bounds, _class_names(held, y))
+    return _pair(x, y, title, bounds, _class_names(dataset, y))
 
 
 def _say_scaled() -> None:

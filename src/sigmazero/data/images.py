@@ -172,8 +172,8 @@ def read_folder(folder: Path) -> Source:
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; name one with a sub-folder of pictures for each class")
     kinds = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-    held = [[path for path in sorted(kind.iterdir()) if path.suffix.lower() in ENDINGS] for kind in kinds]
-    files = [path for some in held for path in some]
+    by_kind = [[path for path in sorted(kind.iterdir()) if path.suffix.lower() in ENDINGS] for kind in kinds]
+    files = [path for some in by_kind for path in some]
     if not files:
         raise DataError(f"{folder}: has no sub-folders with pictures; make one for each class ({', '.join(ENDINGS)})")
     heads = [_head(path) for path in files]
@@ -191,7 +191,7 @@ def read_folder(folder: Path) -> Source:
         values = _pixels(path, lambda picture: channels_first(picture, grey))
         return values if values.dtype == np.float32 or not deep else values.astype(np.float32) / np.float32(255)
 
-    labels = np.repeat(np.arange(len(kinds)), [len(some) for some in held])
+    labels = np.repeat(np.arange(len(kinds)), [len(some) for some in by_kind])
     return _opened(files, labels, read, classes=tuple(kind.name for kind in kinds))
 
 
@@ -341,8 +341,8 @@ def mnist_5k() -> Source:
 def mnist_5k_heldout() -> Source:
     """Read the last 100 of each class, which the demo model never saw; ids count in the 5,000."""
     whole = mnist_5k()
-    kept = np.flatnonzero(np.arange(len(whole.labels)) % PER_CLASS >= TRAINED_PER_CLASS)
-    return Source(whole.labels[kept], lambda rows: whole.fetch(kept[rows].tolist()), ids=kept)
+    rest = np.flatnonzero(np.arange(len(whole.labels)) % PER_CLASS >= TRAINED_PER_CLASS)
+    return Source(whole.labels[rest], lambda rows: whole.fetch(rest[rows].tolist()), ids=rest)
 
 
 def digits_8x8() -> Source:

@@ -38,18 +38,18 @@ def read(path: Path, bounds: tuple[Any, Any] | None = None) -> Source:
         raise DataError(f"{path}: begins with {head[:4].hex()}; it is not an .npz file (numpy.savez)")
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            found, held = list(file.files), {name: file[name] for name in file.files if name in WANTED}
+            found, arrays = list(file.files), {name: file[name] for name in file.files if name in WANTED}
     except Exception as error:  # damaged files fail in as many ways as there are bytes
         fix = "save it again with numpy.savez, without objects"
         raise DataError(f"{path}: cannot be read ({one_line(error)}); {fix}") from error
-    pair = next(((x, y) for x, y in PAIRS if x in held and y in held), None)
+    pair = next(((x, y) for x, y in PAIRS if x in arrays and y in arrays), None)
     if pair is None:
         some = ", ".join(map(shown, sorted(found)[:20])) or "nothing"
         raise DataError(f"{path}: holds {some}; it needs the arrays images and labels")
-    names, classes = (_words(held.get(word), word, path) for word in ("names", "classes"))
-    images, labels = held[pair[0]], _labels(held[pair[1]], path)
+    names, classes = (_words(arrays.get(word), word, path) for word in ("names", "classes"))
+    images, labels = arrays[pair[0]], _labels(arrays[pair[1]], path)
     _check_images(images, path, names is not None, bounds)
-    layout = str(held["layout"]) if "layout" in held else None
+    layout = str(arrays["layout"]) if "layout" in arrays else None
     images = arrange(images, layout, path)
     if names is not None:
         whole = images.dtype.kind in "biu" and np.abs(images.astype(np.float64)).max(initial=0) > EXACT

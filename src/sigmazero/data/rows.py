@@ -38,7 +38,7 @@ class MissingData(DataError, FileNotFoundError):
 
 
 class MissingNotes(MissingData):
-    """A table without the file beside it that says what its columns are."""
+    """A table has no file beside it that describes its columns."""
 
     table = notes = ""
 
@@ -167,7 +167,7 @@ class Rows:
         return digest.hexdigest()
 
     def select(self, rows: RowSpec) -> Rows:
-        """The rows at these positions (0 is the first row held here), in the order given."""
+        """Return the rows at these positions (0 is the first row here), in the order given."""
         chosen = torch.tensor(parse_rows(rows, len(self)), dtype=torch.int64, device="cpu")
         return replace(
             self,
@@ -177,7 +177,7 @@ class Rows:
         )
 
     def limit(self, n: int, seed: int | None = None) -> Rows:
-        """Keep at most `n` rows, in the order held here: a sample with every class, or with a seed a random choice."""
+        """Return at most `n` rows, in their order: a sample with every class, or with a seed a random choice."""
         return self.select(take(list(range(len(self))), n, seed, self.labels.cpu().numpy()))
 
     def matched(self, classes: Sequence[Any]) -> Rows:
@@ -238,10 +238,10 @@ def _queued(seed: int, row: int) -> bytes:
 
 
 def paper_subset(n_total: int, count: int, seed: int = PAPER_SEED) -> list[int]:
-    """The rows of the paper's random subsets: a sample of 1..n-1 (row 0 is never used), in the order drawn.
+    """Return the rows of the paper's random subsets: a sample of 1..n-1 (row 0 is never used), in the order drawn.
 
-    The order matters to anyone who repeats the paper's batches of 32, so it is kept; sort it otherwise. A
-    larger count does not in general begin with a smaller one.
+    The order matters where the paper's batches of 32 are repeated; sort it otherwise. A larger
+    count does not in general begin with a smaller one.
 
     >>> 0 in paper_subset(100, 99)
     False

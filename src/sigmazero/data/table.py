@@ -142,18 +142,18 @@ class Column:
     def decode(self, features: Array, exact: Array, strict: bool) -> Any:
         """Turn features back into a Series of the column's dtype; `exact` are the numbers that the table shows."""
         absent = features[:, -1] > 0.5 if self.missing else np.zeros(len(features), dtype=bool)
-        held = features[:, : -1 if self.missing else None]
+        inner = features[:, : -1 if self.missing else None]
         blank = None if self.none else np.nan
         if self.kind in ("category", "fixed"):
-            places = held.argmax(1) if self.kind == "category" else np.rint(held[:, 0]).astype(np.int64)
+            places = inner.argmax(1) if self.kind == "category" else np.rint(inner[:, 0]).astype(np.int64)
             if strict and self.kind == "category":
-                one = ((held == 0) | (held == 1)).all(1) & (held.sum(1) == 1)
-                if not (one | (absent & (held == 0).all(1))).all():
+                one = ((inner == 0) | (inner == 1)).all(1) & (inner.sum(1) == 1)
+                if not (one | (absent & (inner == 0).all(1))).all():
                     raise DataError(f"the features of {self.name!r} are not one 1 and else 0, so they name no word")
             found = np.array([*self.words, None], dtype=object)[np.clip(places, 0, len(self.words) - 1)]
             found[absent] = blank
             return _pandas().Series(list(found), dtype=object).astype(self.dtype)
-        numbers = _widened(held[:, 0], exact) if self.kind == "real" else np.rint(held[:, 0].astype(np.float64))
+        numbers = _widened(inner[:, 0], exact) if self.kind == "real" else np.rint(inner[:, 0].astype(np.float64))
         if self.unit:
             return self._times(numbers, absent)
         series = _pandas().Series(numbers)
@@ -185,13 +185,13 @@ class Column:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `Table.save` writes."""
-        held = {**asdict(self), "dtype": str(self.dtype), "ordered": bool(getattr(self.dtype, "ordered", False))}
-        return held | {"words": [word.item() if isinstance(word, np.generic) else word for word in self.words]}
+        fields = {**asdict(self), "dtype": str(self.dtype), "ordered": bool(getattr(self.dtype, "ordered", False))}
+        return fields | {"words": [word.item() if isinstance(word, np.generic) else word for word in self.words]}
 
     @classmethod
-    def from_json(cls, held: Mapping[str, Any]) -> Column:
+    def from_json(cls, fields: Mapping[str, Any]) -> Column:
         """Make a column of what `to_json` returned."""
-        rest, words = dict(held), tuple(held["words"])
+        rest, words = dict(fields), tuple(fields["words"])
         ordered, name = rest.pop("ordered"), rest.pop("dtype")
         pandas = _pandas()
         kind = pandas.CategoricalDtype(words, ordered) if name == "category" else pandas.api.types.pandas_dtype(name)
@@ -269,33 +269,33 @@ class Table:
         if (left := int((~keep).sum())) > 0:
             why = "no class" if keep_missing else "a missing value"
             warn_caller(f"{where}: {left} of {len(keep)} rows have {why} and are left out")
-        kept = frame.loc[keep]
-        parts = None if not at else np.array([_text(part) for part in kept[at["column"]]], dtype=object)
-        fitted = np.ones(len(kept), dtype=bool) if parts is None or "fit" not in at else parts == at["fit"]
+        rows_left = frame.loc[keep]
+        parts = None if not at else np.array([_text(part) for part in rows_left[at["column"]]], dtype=object)
+        fitted = np.ones(len(rows_left), dtype=bool) if parts is None or "fit" not in at else parts == at["fit"]
         if not fitted.any():
             raise DataError(f"{where}: no row of column {at['column']!r} is {at['fit']!r}; it has {_some(parts)}")
-        named, labels = _classes(kept[label], classes, where)
-        made = tuple(columns or [_fitted(kept[key], key in words, words.get(key), fitted, where) for key in used])
-        features, ids = kept[[column.name for column in made]], np.flatnonzero(keep)
-        return cls(features, labels, ids, named, made, name, change or {}, parts, at.get("part"), left)
+        names, labels = _classes(rows_left[label], classes, where)
+        made = tuple(columns or [_fitted(rows_left[key], key in words, words.get(key), fitted, where) for key in used])
+        features, ids = rows_left[[column.name for column in made]], np.flatnonzero(keep)
+        return cls(features, labels, ids, names, made, name, change or {}, parts, at.get("part"), left)
 
     @classmethod
-    def read(cls, path: str | Path, notes: str | Path | None = None, **said: Any) -> Table:
+    def read(cls, path: str | Path, notes: str | Path | None = None, **options: Any) -> Table:
         """Read a table file with the notes beside it, those in another file, or what is said as for `from_frame`."""
         place = Path(path).expanduser()
-        beside = notes_of(place) if notes is None else Path(notes).expanduser()
+        about = notes_of(place) if notes is None else Path(notes).expanduser()
         if not place.is_file():
             raise MissingData(f"{place}: no such file; check the path")
-        if not has_text(beside) and "label" not in said:
-            raise MissingNotes.of(str(place), beside.name)
-        held = {**(read_notes(beside) if has_text(beside) else {}), **said}
-        frame = read_frame(place, held.pop("missing", None), held.pop("read", {}))
-        schema = held.pop("schema", None)
-        columns = None if schema is None else read_schema(beside.with_name(schema))
-        table = cls.from_frame(frame, name=place.name, columns=columns, **held)
+        if not has_text(about) and "label" not in options:
+            raise MissingNotes.of(str(place), about.name)
+        arguments = {**(read_notes(about) if has_text(about) else {}), **options}
+        frame = read_frame(place, arguments.pop("missing", None), arguments.pop("read", {}))
+        schema = arguments.pop("schema", None)
+        columns = None if schema is None else read_schema(about.with_name(schema))
+        table = cls.from_frame(frame, name=place.name, columns=columns, **arguments)
         space = space_beside(place)
         if space is not None and table.change:
-            raise DataError(f"{beside}: has change, and there is a space file too; say it in one place")
+            raise DataError(f"{about}: has change, and there is a space file too; say it in one place")
         return replace(table, beside=space)
 
     def __len__(self) -> int:
@@ -478,18 +478,18 @@ class Table:
 
     def save(self, path: str | Path) -> None:
         """Write the columns as JSON, for notes of another file with `schema = "…"`."""
-        held = {"format": FORMAT, "columns": [column.to_json() for column in self.columns]}
+        content = {"format": FORMAT, "columns": [column.to_json() for column in self.columns]}
         with replacing(Path(path)) as part:
-            part.write_text(json.dumps(held, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_schema(path: str | Path) -> list[Column]:
     """Read the columns that `Table.save` wrote."""
     try:
-        held = json.loads(Path(path).read_text(encoding="utf-8"))
-        if held["format"] != FORMAT:
-            raise DataError(f"its format is {shown(held['format'])!r}, not {FORMAT!r}")
-        return [Column.from_json(column) for column in held["columns"]]
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise DataError(f"its format is {shown(content['format'])!r}, not {FORMAT!r}")
+        return [Column.from_json(column) for column in content["columns"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{path}: no columns can be read from it ({one_line(error)}); write it with save()") from None
 
@@ -497,21 +497,21 @@ def read_schema(path: str | Path) -> list[Column]:
 # How a column is understood
 
 
-def _fitted(values: Any, told: bool, words: Sequence[Any] | None, fitted: Array, where: str) -> Column:
+def _fitted(values: Any, is_category: bool, words: Sequence[Any] | None, fitted: Array, where: str) -> Column:
     types, absent = _pandas().api.types, values.isna().to_numpy()
     none = values.dtype == object and any(value is None for value in values[absent])
     about: dict[str, Any] = {"name": values.name, "dtype": values.dtype, "missing": bool(absent.any()), "none": none}
     if absent.all():
         raise DataError(f"{where}: column {values.name!r} has no values; drop it")
     timed = types.is_datetime64_any_dtype(values) or types.is_timedelta64_dtype(values)
-    if not told and (timed or types.is_numeric_dtype(values) or types.is_bool_dtype(values)):
+    if not is_category and (timed or types.is_numeric_dtype(values) or types.is_bool_dtype(values)):
         unit = _unit(values) if timed else ""
         numbers = _times(values, unit) if unit else _floats(values)
-        held, some = numbers[~absent], numbers[fitted & ~absent]
-        if not np.isfinite(held).all():
+        present, some = numbers[~absent], numbers[fitted & ~absent]
+        if not np.isfinite(present).all():
             raise _wrong(values, ~absent & ~np.isfinite(numbers), values.name, where, "is no finite number; correct it")
-        whole = bool((held == np.rint(held)).all())
-        low, high = float(held.min()), float(held.max())
+        whole = bool((present == np.rint(present)).all())
+        low, high = float(present.min()), float(present.max())
         if not (whole and max(-low, high) > EXACT_DOUBLE):
             deviation = float(some.std()) if len(some) else 1.0
             usable = deviation > 1e-9 * max(abs(low), abs(high))  # rounding leaves a little where all are equal
@@ -521,7 +521,7 @@ def _fitted(values: Any, told: bool, words: Sequence[Any] | None, fitted: Array,
             }
             return Column(**about, kind="integer" if whole else "real", lower=low, upper=high, unit=unit, **sums)
     found = _words(values, absent)
-    if told or hasattr(values, "cat") or len(found) <= min(MAX_WORDS, max(FEW_WORDS, len(values) // 2)):
+    if is_category or hasattr(values, "cat") or len(found) <= min(MAX_WORDS, max(FEW_WORDS, len(values) // 2)):
         if words is not None:
             known = {_text(word): word for word in found}
             found = [known.get(_text(word), word) for word in words]
@@ -784,9 +784,9 @@ def _drafted(frame: Any, marked: bool, where: str) -> str:
     if frame[names].isna().to_numpy().any():
         lines.append("keep_missing = true  # false leaves out the rows that have one")
     if split is not None:
-        held = sorted(map(str, frame[split].unique()))
-        fit = [f"fit = {text(part)}" for part in held if part.lower().startswith("train")]
-        tested = next((part for part in held if part.lower() == "test"), held[-1])
+        parts_here = sorted(map(str, frame[split].unique()))
+        fit = [f"fit = {text(part)}" for part in parts_here if part.lower().startswith("train")]
+        tested = next((part for part in parts_here if part.lower() == "test"), parts_here[-1])
         lines += ["", "[split]", f"column = {text(split)}", f"part = {text(tested)}", *fit]
     lines += ["", "[categories]"]
     every = np.ones(len(frame), dtype=bool)

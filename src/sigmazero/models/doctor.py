@@ -83,12 +83,12 @@ class Exam:
     def summary(self) -> str:
         """Say what was examined: rows, classes, range of the values, accuracy, and whether gradients flow."""
         low, high = float(self.images.min()), float(self.images.max())
-        said = (
+        text = (
             f"values from {low:.4g} to {high:.4g}, {len(set(self.y.tolist()))} classes in {len(self.y)} rows examined"
         )
         if isinstance(self.first, Tensor) and self.first.ndim == 2 and len(self.first) == len(self.y):
-            said += f", clean accuracy {float(self.right.double().mean()):.1%}"
-        return said + {None: "", True: ", gradients flow", False: ", no gradients"}[self.flows]
+            text += f", clean accuracy {float(self.right.double().mean()):.1%}"
+        return text + {None: "", True: ", gradients flow", False: ", no gradients"}[self.flows]
 
 
 def examine(
@@ -379,8 +379,8 @@ def examine_space(space: Space, images: Tensor) -> list[Finding]:
         columns = space.columns(tuple(x.shape[1:]))
         problem = make_problem(x, torch.zeros(len(x), dtype=torch.int64, device=x.device), space=space)
     except (TypeError, ValueError) as error:
-        said, _, fix = str(error).partition("; ")
-        return [coded("SZ017", f"{said}.", fix or "correct the space")]
+        what, _, fix = str(error).partition("; ")
+        return [coded("SZ017", f"{what}.", fix or "correct the space")]
     free = (problem.domain.user_lower < problem.domain.user_upper).flatten(1).any(0).cpu().numpy()
     return [*_stuck(columns, free), *_wide(columns, x, free), *_costs_apart(columns)]
 

@@ -143,9 +143,9 @@ def _fetch(entry: ZooEntry, weight: WeightFile, target: Path, bar: bool) -> Path
             f"hand from {entry.source} and save it as {target}"
         ) from error
     except WeightsError as error:
-        said = str(error).partition("; ")[0]
+        why = str(error).partition("; ")[0]
         raise DownloadError(
-            f"{weight.url} sent a wrong file ({said}); get it by hand from {entry.source} and save it as {target}"
+            f"{weight.url} sent a wrong file ({why}); get it by hand from {entry.source} and save it as {target}"
         ) from error
     return target
 
@@ -232,9 +232,9 @@ def _check_sums(path: Path) -> None:
 
 
 def _damaged(path: Path, error: object) -> WeightsError:
-    said = one_line(error) if isinstance(error, Exception) else error
+    why = one_line(error) if isinstance(error, Exception) else error
     return WeightsError(
-        f"{path} is damaged, incomplete, or not a checkpoint ({said}); download it again, or save model.state_dict()"
+        f"{path} is damaged, incomplete, or not a checkpoint ({why}); download it again, or save model.state_dict()"
     )
 
 
@@ -289,10 +289,10 @@ def install(network: nn.Module, state: Mapping[str, Tensor], origin: str, *, opt
     Batch counters are always optional: old checkpoints have none, and evaluation does not use them.
     """
     own = network.state_dict()
-    kept = {key for key in own if key in optional or key.endswith("num_batches_tracked")}
+    optional_keys = {key for key in own if key in optional or key.endswith("num_batches_tracked")}
     shared = [(key, state[key], value) for key, value in own.items() if key in state]
     problems = {
-        "missing": [key for key in own if key not in state and key not in kept],
+        "missing": [key for key in own if key not in state and key not in optional_keys],
         "unexpected": [key for key in state if key not in own],
         "of another shape": [
             f"{key} {tuple(new.shape)} for {tuple(old.shape)}" for key, new, old in shared if new.shape != old.shape
@@ -304,9 +304,9 @@ def install(network: nn.Module, state: Mapping[str, Tensor], origin: str, *, opt
         ],
     }
     if any(problems.values()):
-        said = "; ".join(f"{len(keys)} {what}: {_some(keys)}" for what, keys in problems.items() if keys)
-        raise WeightsError(f"{origin} does not fit the network {type(network).__name__}: {said}")
-    network.load_state_dict({**{key: own[key] for key in kept}, **state}, strict=True)
+        why = "; ".join(f"{len(keys)} {what}: {_some(keys)}" for what, keys in problems.items() if keys)
+        raise WeightsError(f"{origin} does not fit the network {type(network).__name__}: {why}")
+    network.load_state_dict({**{key: own[key] for key in optional_keys}, **state}, strict=True)
 
 
 def _some(keys: Collection[Any]) -> str:

@@ -38,7 +38,7 @@ class WeightFile:
 
 @dataclass(frozen=True)
 class ZooEntry:
-    """What is known about one model; the fields are explained at the top of zoo.toml."""
+    """Facts about one model; the top of zoo.toml explains the fields."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
 

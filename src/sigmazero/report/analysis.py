@@ -76,13 +76,13 @@ def confusion(run: Run) -> Grid:
     facts = run.facts
     found = facts.outcome == Outcome.FOUND
     classes, counts = np.unique(np.concatenate([facts.label[found], facts.prediction[found]]), return_counts=True)
-    kept = np.sort(np.argsort(-counts, kind="stable")[:MAX_CLASSES])
+    shown = np.sort(np.argsort(-counts, kind="stable")[:MAX_CLASSES])
     pairs = np.zeros((len(classes), len(classes)))
     np.add.at(pairs, tuple(np.searchsorted(classes, each[found]) for each in (facts.label, facts.prediction)), 1)
     total = pairs.sum(1, keepdims=True)
-    shares = np.divide(pairs, total, out=np.full_like(pairs, np.nan), where=total > 0)[np.ix_(kept, kept)]
-    names = [class_name(run.info.about.get("classes"), int(classes[k])) for k in kept]
-    return Grid(names, names, shares, left_out=len(classes) - len(kept))
+    shares = np.divide(pairs, total, out=np.full_like(pairs, np.nan), where=total > 0)[np.ix_(shown, shown)]
+    names = [class_name(run.info.about.get("classes"), int(classes[k])) for k in shown]
+    return Grid(names, names, shares, left_out=len(classes) - len(shown))
 
 
 def wins(group: Group) -> Grid:
@@ -141,10 +141,10 @@ def transfer(store: Store, runs: Sequence[Run]) -> list[Grid]:
     The examples are those of the strongest attack on each model. A share is of the samples whose example fools the
     model in the row and that the model in the column classifies correctly.
     """
-    asked = {(info.origin[TRANSFER], info.model_sha256): info for info in store.cells() if TRANSFER in info.origin}
+    answered = {(info.origin[TRANSFER], info.model_sha256): info for info in store.cells() if TRANSFER in info.origin}
     free = [run for run in runs if run.budget is None and run.info.goal == "untargeted"]
     sets: dict[tuple[str, str], list[Run]] = {}
-    for group in groups(free, mix=True) if free and asked else []:
+    for group in groups(free, mix=True) if free and answered else []:
         sets.setdefault((group.info.dataset, group.info.data_hash), []).append(group.strongest)
     made = []
     for (name, _), chosen in sets.items():
@@ -153,7 +153,7 @@ def transfer(store: Store, runs: Sequence[Run]) -> list[Grid]:
             for column, other in enumerate(chosen):
                 if row == column:
                     shares[row, column] = 1.0 if (run.facts.outcome == Outcome.FOUND).any() else np.nan
-                elif answers := asked.get((run.info.key, other.info.model_sha256)):
+                elif answers := answered.get((run.info.key, other.info.model_sha256)):
                     shares[row, column] = _transferred(run, store.facts(answers.key, perturbations=False))
         if np.isfinite(shares[~np.eye(len(chosen), dtype=bool)]).any():
             rows = [f"{run.info.model} ({run.info.attack})" for run in chosen]

@@ -67,22 +67,25 @@ class Comparison:
 
     def lines(self) -> list[dict[str, str]]:
         """Return a line per run and figure: before, after, the difference and its 95 % interval."""
-        return [line for pair in self.pairs for line in self._figures(pair)]
+        return [
+            {"run": label(pair) if at == 0 else "", **line}
+            for pair in self.pairs
+            for at, line in enumerate(self._figures(pair))
+        ]
 
     def _figures(self, pair: Pair) -> Iterator[dict[str, str]]:
-        first = {"run": label(pair)}
         right = [run.facts.clean_prediction == run.facts.label for run in (pair.before, pair.after)]
         clean = [each[run.places(pair.rows)] for each, run in zip(right, (pair.before, pair.after), strict=True)]
-        yield first | _shares("clean accuracy", *clean)
+        yield _shares("clean accuracy", *clean)
         for k in self.ks if pair.before.budget is None else [float(pair.before.budget)]:
             fooled = [(each <= k) & np.isfinite(each) for each in pair.changes]
-            yield {"run": ""} | _shares(f"{'ASR at cost' if pair.before.unit == COST else 'ASR'} {k:g}", *fooled)
+            yield _shares(f"{'ASR at cost' if pair.before.unit == COST else 'ASR'} {k:g}", *fooled)
         if pair.before.budget is None:
             before, after = (number(metrics.median(each), 1) for each in pair.changes)
             between = median_interval(pair.differences)
-            yield {"run": ""} | _line(
-                "median, difference per sample", before, after, _median(pair.differences), between
-            )
+            # Not the difference of the medians: the pairs say more.
+            name = "median (difference: median over the samples)"
+            yield _line(name, before, after, _median(pair.differences), between)
 
     def counts(self, pair: Pair) -> str:
         """Return how many samples need fewer, more and as many changes."""
@@ -120,7 +123,8 @@ class Comparison:
             Column("figure"),
             *(Column(name, True) for name in ("before", "after", "difference", "95 %")),
         ]
-        rows = [[Cell(line[column.heading]) for column in columns] for line in self.lines()]
+        lines = [{"run": label(pair), **line} for pair in self.pairs for line in self._figures(pair)]
+        rows = [[Cell(line[column.heading]) for column in columns] for line in lines]
         charts = [_chart(pair, at, self.names) for at, pair in enumerate(self.pairs)]
         tables = [_rows_table(pair, at) for at, pair in enumerate(self.pairs)]
         return render(

@@ -18,7 +18,7 @@ from sigmazero.store.store import Store
 
 LUCK, NOTED, MASKED = 2, 0.01, 0.1  # samples that may differ by luck; the shares from which it is a warning, an error
 GRADIENTS = ("SZ004", "SZ012", "SZ013", "SZ032")  # findings that concern only attacks that use gradients
-EXHAUSTIVE = ("corner", "corner-at", "exact")  # attacks without gradients that may find more than gradients do
+EXHAUSTIVE = ("corner", "corner-at")  # attacks without gradients that may find more than gradients do
 FIX = "look for rounding, saturation or randomness in the model, and attack a differentiable stand-in for it"
 
 CellFindings = dict[str, list[Finding]]

@@ -45,7 +45,7 @@ def median_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
 
 
 def _rank(n: int, tail: float) -> int:
-    """Return how many values may be left out at each end: so many heads of n coins are rarer than `tail`."""
+    """Return how many values may be left out at each end: that many heads of n coins are rarer than `tail`."""
     below, rank = 0.0, -1
     while rank < (n - 1) // 2:
         heads = rank + 1

@@ -103,12 +103,18 @@ def plot_changes(result: Result, x: Tensor | None, axis: Any, count: int) -> Any
 
 
 def as_html(result: Result) -> str:
-    """Return a table of the figures and a picture of a few samples or, of a table, a few records."""
-    row = result_row(result, None)
-    drawn = [] if result.x is None or not len(result) else [draw_result(result, result.x)]
-    return show_html(
-        repr(result).strip("<>"), [[{"": name, " ": text} for name, text in row.items()]], drawn, _records(result)
-    )
+    """Return a table of the figures, and some samples, as HTML for a notebook."""
+    figures = [{"": name, " ": text} for name, text in result_row(result, None).items()]
+    return with_samples(repr(result).strip("<>"), figures, result)
+
+
+def with_samples(
+    headline: str, table: Sequence[Mapping[str, str]], result: Result | None, lines: Sequence[str] = ()
+) -> str:
+    """Return a headline, a table and lines with some samples: a picture, or records of what changed in a table."""
+    if result is None or result.x is None or not len(result):
+        return show_html(headline, [table], lines=lines)
+    return show_html(headline, [table], [draw_result(result, result.x)], [*_records(result), *lines])
 
 
 def show_html(

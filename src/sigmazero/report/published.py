@@ -34,7 +34,7 @@ Printed = dict[str, str]
 
 @dataclass(frozen=True)
 class Usual:
-    """What the paper's names stand for: the data set of a model, and the parameters of an attack; None if unknown.
+    """Explain the paper's names: the data set of a model, and the parameters of an attack; None if unknown.
 
     A plan may give any name to anything, so names alone do not say that a run is one of the paper's.
     """
@@ -77,13 +77,13 @@ def _figures(line: Line, block: tuple[Line, ...], usual: Usual) -> dict[str, flo
         return _numbers(found) if found and info.budget is None and info.steps == 1000 else {}
     if not usual.attack(info):
         return {}
-    asked = (model, info.attack.removesuffix("-paper"), _steps(info, block))
+    key = (model, info.attack.removesuffix("-paper"), _steps(info, block))
     if info.budget is None:
-        return _numbers(_rows("minimum_norm").get(asked, {}))
+        return _numbers(_rows("minimum_norm").get(key, {}))
     figures: dict[str, float] = {}
     for name in [name for name, value in line.figures.items() if value is not None]:
         k = name.removeprefix("asr_")
-        if found := _rows("fixed_budget").get((*asked, k)):
+        if found := _rows("fixed_budget").get((*key, k)):
             printed = {f"asr_{k}": found["asr"], "vram_gb": found["vram_gb"], "note": found["note"]}
             if k == str(info.budget):  # our cost is that of this budget, the paper's that of its smallest
                 printed |= {cost: found[f"{cost}_at_smallest"] for cost in COSTS}

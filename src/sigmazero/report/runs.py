@@ -451,13 +451,13 @@ def records(
     if not mix:
         refuse_mixture(run.info for run in runs)
     budgets = [run.budget for run in runs if run.budget is not None]
-    asked = [*(table_ks(runs) if ks is None else ks), *budgets]
+    wanted = [*(table_ks(runs) if ks is None else ks), *budgets]
     return [
         {
             "cell": run.info.key,
             **{name: getattr(run.info, name) for name in IDENTITY},
             "unit": run.unit,
-            **summary(run, asked, level),
+            **summary(run, wanted, level),
         }
         for run in runs
     ]

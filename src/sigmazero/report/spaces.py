@@ -1,4 +1,4 @@
-"""What a space says of its features: which count together, what they cost, and a change in the user's words."""
+"""Describe the features of a space: which count together, what they cost, and a change in the user's words."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def sites_of(names: Sequence[str], space: Columns | None) -> list[NamedSite]:
 
 
 def changes_of(sites: Sequence[NamedSite], before: Any, after: Any) -> Iterator[NamedChange]:
-    """What differs between two flat inputs, site by site and in words."""
+    """Return what differs between two flat inputs, site by site and in words."""
     moved = set(np.flatnonzero(np.asarray(before) != np.asarray(after)).tolist())
     for site in sites:
         if moved.isdisjoint(site.members):
@@ -107,7 +107,7 @@ def named_sites(info: CellInfo) -> list[NamedSite]:
 
 
 def site_costs(info: CellInfo) -> Floats | None:
-    """What a change of each site costs; None where a cell has no space."""
+    """Return what a change of each site costs; None where a cell has no space."""
     space = columns(info)
     if space is None:
         return None

@@ -125,12 +125,12 @@ def kinds(runs: Iterable[Run]) -> list[str]:
 def minimum_norm(found: Sequence[Group], ks: Sequence[float] | None = None) -> Table:
     """Return per group and attack: success rates at ks and ∞, the median, and the cost."""
     runs = [run for group in found for run in group.free]
-    asked = sorted({float(k) for k in (table_ks(runs) if ks is None else ks)})
-    # The ends of what is proved are enough where no other ks were asked for.
-    proved = [k for k in proved_ks(runs) if k in asked] or asked
+    wanted = sorted({float(k) for k in (table_ks(runs) if ks is None else ks)})
+    # The ends of what is proved are enough where no others were given.
+    proved = [k for k in proved_ks(runs) if k in wanted] or wanted
     by_cost = all(run.unit == COST for run in runs)
-    columns = [CLEAN, *comparable([*asked, math.inf], by_cost=by_cost), *bounds(proved), *costs()]
-    blocks = [[Line(run, words(run), figures(run, asked)) for run in group.free] for group in found]
+    columns = [CLEAN, *comparable([*wanted, math.inf], by_cost=by_cost), *bounds(proved), *costs()]
+    blocks = [[Line(run, words(run), figures(run, wanted)) for run in group.free] for group in found]
     return _lay_out("Minimum-cost attacks" if by_cost else "Minimum-norm attacks", columns, blocks)
 
 
@@ -154,15 +154,15 @@ def fixed_budget(found: Sequence[Group]) -> Table:
 
 def _lay_out(title: str, columns: Sequence[Column], blocks: Iterable[Sequence[Line]]) -> Table:
     """Choose the columns: of settings those that differ, of figures those that are known."""
-    kept = tuple(tuple(block) for block in blocks)
-    lines = [line for block in kept for line in block]
+    made = tuple(tuple(block) for block in blocks)
+    lines = [line for block in made for line in block]
     known = [column for column in columns if any(line.figures.get(column.name) is not None for line in lines)]
     clean = {line.figures[CLEAN.name] for line in lines}
     constant = [CLEAN] if CLEAN in known and len(clean) == 1 else []
     differ = [name for name in SETTINGS if _differs(lines, name)]
     shown = tuple(column for column in known if column not in constant)
     words = [*(["model"] if "model" in differ else []), "attack", *(name for name in differ if name != "model")]
-    return Table(title, shown, tuple(words), kept, tuple(constant))
+    return Table(title, shown, tuple(words), made, tuple(constant))
 
 
 def _differs(lines: Sequence[Line], name: str) -> bool:

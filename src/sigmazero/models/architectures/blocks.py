@@ -135,7 +135,7 @@ class PreActBottleneck(nn.Module):
 
 
 class Names(NamedTuple):
-    """What one family of checkpoints calls the parts of a pre-activation block."""
+    """Names of the parts of a pre-activation block in one family of checkpoints."""
 
     norm1: str
     conv1: str

@@ -10,7 +10,7 @@ from sigmazero import data
 
 
 def build() -> nn.Module:
-    """The classifier, made from the digits that `mnist-5k-heldout` leaves out, in milliseconds."""
+    """Make the classifier from the digits that `mnist-5k-heldout` leaves out, in milliseconds."""
     every, kept = data.load("mnist-5k"), data.load("mnist-5k-heldout")
     rest = torch.ones(len(every), dtype=torch.bool)
     rest[torch.isin(every.ids, kept.ids)] = False

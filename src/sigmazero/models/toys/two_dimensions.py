@@ -28,17 +28,17 @@ class Hills(nn.Module):
             self.register_buffer(name, torch.tensor(values))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The two logits."""
+        """Return the two logits."""
         squares = (x[:, None] - self.centres).square().sum(2)
         height = (self.heights * torch.exp(-squares / (2 * self.widths.square()))).sum(1) + OFFSET
         return torch.stack([-height, height], 1)
 
 
 def build() -> nn.Module:
-    """The network."""
+    """Return the network."""
     return Hills()
 
 
 def rows() -> Rows:
-    """The one point, of class 0."""
+    """Return the one point, of class 0."""
     return Rows(torch.tensor([START]), torch.tensor([0]), torch.tensor([0]), "two-dimensions")

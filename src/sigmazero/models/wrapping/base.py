@@ -177,9 +177,9 @@ class ArrayModel(KnownModel):
 
     def extra_repr(self) -> str:
         """Say what was understood."""
-        said = f"{self.title}, {NOTES.get(self.gives or '', 'its scores')}, ability={self.ability!r}"
-        said += "" if self.classes is None else f", classes={len(self.classes)}"
-        return said + (", takes channels last" if self.channels == "last" else "")
+        text = f"{self.title}, {NOTES.get(self.gives or '', 'its scores')}, ability={self.ability!r}"
+        text += "" if self.classes is None else f", classes={len(self.classes)}"
+        return text + (", takes channels last" if self.channels == "last" else "")
 
 
 class _Bridge(torch.autograd.Function):

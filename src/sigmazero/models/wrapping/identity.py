@@ -62,8 +62,8 @@ def hash_model(model: Any) -> str:
         seen += [inner.__globals__[name] for name in inner.__code__.co_names if name in inner.__globals__]
     elif not isinstance(inner, BuiltinFunctionType):
         seen.append(inner)
-    held = [hash_object(_plain(value)) for value in seen if not isinstance(value, _CODE)]
-    return hashlib.sha256(f"{code_hash(model)} {held}".encode()).hexdigest()
+    hashes = [hash_object(_plain(value)) for value in seen if not isinstance(value, _CODE)]
+    return hashlib.sha256(f"{code_hash(model)} {hashes}".encode()).hexdigest()
 
 
 def _plain(value: Any) -> Any:

@@ -23,12 +23,12 @@ class OutOfQueries(Stopped):
 
 
 class ScorerFailed(Stopped):
-    """A call failed, and so did every repetition of it; without any, a connection or a file (`OSError`) failed."""
+    """A call and all its repetitions failed; without repetitions only failures of connections and files (`OSError`)."""
 
 
 @dataclass
 class Queries:
-    """What a limited model was asked so far.
+    """Queries of a limited model so far.
 
     asked    rows that went to the model and were answered
     cached   rows that were answered from the cache instead

@@ -14,7 +14,7 @@ from sigmazero.models.wrapping.identity import KnownModel, hash_model
 
 
 class TorchFunction(KnownModel):
-    """A function of tensors, or a program, as a module; torch sees nothing of it but what tells it from others.
+    """A function of tensors, or a program, as a module; its state dict holds its hash alone.
 
     rows  the number of rows that it insists on, if it does
     """
@@ -93,10 +93,10 @@ def published_normalisation(model: nn.Module) -> Statistics | None:
     config: Any = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
     if config is None:
         return None
-    held = config if isinstance(config, dict) else vars(config)
-    if held.get("mean") is None or held.get("std") is None:
+    facts = config if isinstance(config, dict) else vars(config)
+    if facts.get("mean") is None or facts.get("std") is None:
         raise ValueError(
             'the network\'s pretrained_cfg names no mean and std; write normalize="MEAN,STD", or normalize=False for a '
             "network that takes values in [0, 1]"
         )
-    return tuple(map(float, held["mean"])), tuple(map(float, held["std"]))
+    return tuple(map(float, facts["mean"])), tuple(map(float, facts["std"]))

@@ -19,17 +19,19 @@ MAX_FEATURES = 12  # bars of a table
 @figure("confusion", "Which class the examples of each class are taken for, per model; as .pdf, .svg or .png.")
 def draw_confusion(request: Request) -> Any:
     """Draw a grid per model, by its strongest attack."""
-    held = [(f"{group.title}, {group.strongest.name}", analysis.confusion(group.strongest)) for group in request.groups]
-    return _grids(held, "taken for", "true class", "In % of the examples found of a true class.")
+    panels = [
+        (f"{group.title}, {group.strongest.name}", analysis.confusion(group.strongest)) for group in request.groups
+    ]
+    return _grids(panels, "taken for", "true class", "In % of the examples found of a true class.")
 
 
 @figure("agreement", "Which attack needs fewer changes than which, per model; as .pdf, .svg or .png.")
 def draw_agreement(request: Request) -> Any:
     """Draw a grid per model with two attacks or more."""
-    held = [(group.title, analysis.wins(group)) for group in request.groups if len(group.free) > 1]
-    if not held:
+    panels = [(group.title, analysis.wins(group)) for group in request.groups if len(group.free) > 1]
+    if not panels:
         raise ValueError("no model in the store has two runs without a budget; there is nothing to compare")
-    return _grids(held, "than", "needs fewer changes", "In % of the samples that all attacks have.")
+    return _grids(panels, "than", "needs fewer changes", "In % of the samples that all attacks have.")
 
 
 @figure("transfer", "Which examples fool other models too; run sigmazero transfer STORE first. As .pdf, .svg or .png.")
@@ -42,12 +44,12 @@ def draw_transfer(request: Request) -> Any:
     return _grids([(grid.title, grid) for grid in grids], "also fools", "found on", note)
 
 
-def _grids(held: Sequence[tuple[str, Grid]], across: str, down: str, note: str) -> Any:
+def _grids(panels: Sequence[tuple[str, Grid]], across: str, down: str, note: str) -> Any:
     """Shade each grid by its shares, with the numbers in it."""
-    sides = [max(3.2, 0.48 * len(grid.rows) + 1.8) for _, grid in held]
+    sides = [max(3.2, 0.48 * len(grid.rows) + 1.8) for _, grid in panels]
     drawn = style.figure(sum(sides), max(sides))
-    axes = drawn.subplots(1, len(held), squeeze=False, width_ratios=sides)[0]
-    for axis, (title, grid) in zip(axes, held, strict=True):
+    axes = drawn.subplots(1, len(panels), squeeze=False, width_ratios=sides)[0]
+    for axis, (title, grid) in zip(axes, panels, strict=True):
         axis.imshow(100 * grid.shares, cmap="Blues", vmin=0, vmax=100)
         for (row, column), share in np.ndenumerate(grid.shares):
             text, colour = "" if np.isnan(share) else f"{100 * share:.0f}", "white" if share > 0.55 else "#222222"

@@ -18,11 +18,11 @@ def frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
     >>> frontier([(1, 9), (2, 9), (3, 4), (4, 5)])
     [(1, 9), (3, 4)]
     """
-    kept: list[tuple[float, float]] = []
+    front: list[tuple[float, float]] = []
     for point in sorted(points):
-        if not kept or point[1] < kept[-1][1]:
-            kept.append(point)
-    return kept
+        if not front or point[1] < front[-1][1]:
+            front.append(point)
+    return front
 
 
 @figure("pareto", "Queries against the median number of changes per model, as .pdf, .svg or .png.")

@@ -92,7 +92,7 @@ def chart(
         "gap": between,
         "axis": axis,
         "what": "robust accuracy" if falling else "share fooled",
-        "ticks": [(100 * k / end, f"{k:g}") for k in ticks(end)],
+        "ticks": [(100 * k / end, f"{k:g}") for k in ticks(end, word == "k")],
         "note": note,
         "data": {"end": end, "word": word, "ks": ks.tolist(), "series": numbers},
     }
@@ -126,14 +126,15 @@ def read_at(end: float, found: Sequence[Floats], whole: bool) -> Floats:
     return np.asarray(jumps[places], dtype=np.float64)
 
 
-def ticks(end: float) -> list[float]:
-    """Return about five round numbers from 0 to the end.
+def ticks(end: float, whole: bool = False) -> list[float]:
+    """Return about five round numbers from 0 to the end, or whole ones.
 
-    >>> ticks(52.5), ticks(1.05)
-    ([0.0, 10.0, 20.0, 30.0, 40.0, 50.0], [0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    >>> ticks(52.5), ticks(1.05), ticks(2.1, whole=True)
+    ([0.0, 10.0, 20.0, 30.0, 40.0, 50.0], [0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [0.0, 1.0, 2.0])
     """
     power = 10.0 ** math.floor(math.log10(end / 7))
     step = next(power * times for times in (1, 2, 5, 10) if end / (power * times) <= 7)
+    step = max(step, 1.0) if whole else step
     return [float(f"{step * k:.6g}") for k in range(math.floor(end / step + 1e-9) + 1)]
 
 

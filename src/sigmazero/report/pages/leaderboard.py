@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from sigmazero.report.pages.curve import Series, axis, chart
 from sigmazero.report.pages.page import answer, list_findings
 from sigmazero.report.pages.render import Cell, Column, PageTable, render, save_page
 from sigmazero.report.runs import (
+    Best,
     Clean,
     Group,
     Run,
@@ -43,17 +44,18 @@ from sigmazero.store.facts import CellInfo, Facts, Integers
 from sigmazero.store.proofs import ProofKey
 from sigmazero.store.store import Store
 
+Key = TypeVar("Key")
 TITLE = "Robustness to sparse changes"
 UNCHECKED = "not checked"  # how the method of a proof ends that was taken over and not made again
 MAX_CURVES = 8  # curves in a chart
-MAX_MODELS, MAX_PICTURES = 6, 6  # models and samples with pictures on the first page
+MAX_MODELS, MAX_PICTURES = 6, 8  # models and samples with pictures on the first page
 MAX_SAMPLES = 48  # samples with pictures on the page of a model
 MAX_LISTED = 2000  # samples in the table there
 
 
 @dataclass(frozen=True)
 class Card:
-    """What people say of a model: names and what they stand for, and addresses by name."""
+    """The description of a model: texts by their headings, and addresses by name."""
 
     about: Mapping[str, str]
     links: Mapping[str, str] = field(default_factory=dict)
@@ -85,9 +87,13 @@ class Entry:
     unchecked: bool
 
     @cached_property
+    def _merged(self) -> Best:
+        return merge(self.runs)
+
+    @cached_property
     def best(self) -> Run:
         """Return a run that has the best point of each sample, and every proof."""
-        best = merge(self.runs)
+        best = self._merged
         has = np.stack([np.isin(best.rows, run.facts.row) for run in self.runs])
         source = np.where(best.winner < 0, has.argmax(axis=0), best.winner)  # not fooled: the first run that has it
         facts = Facts.join(
@@ -125,7 +131,7 @@ class Entry:
     def finders(self) -> list[Run | None]:
         """Return the run that found the best point of each sample; None where nobody did, or no point is needed."""
         found = np.isfinite(self.changes) & (self.changes > 0)
-        return [self.runs[at] if hit else None for at, hit in zip(merge(self.runs).winner, found, strict=True)]
+        return [self.runs[at] if hit else None for at, hit in zip(self._merged.winner, found, strict=True)]
 
     @property
     def missing(self) -> int:
@@ -232,11 +238,12 @@ def boards(
                 unchecked.add((model, run.info.key))
     if not found:
         raise ValueError("the stores have no samples yet; run a plan into one first")
-    told = tell_apart([m[0] for m in cards], [{"weights": sha[:8], "code": code} for _, sha, code in cards])
-    names = dict(zip(cards, told, strict=True))
+    labels = tell_apart([m[0] for m in cards], [{"weights": sha[:8], "code": code} for _, sha, code in cards])
+    names = dict(zip(cards, labels, strict=True))
     slugs = _slugs(names)
     made = []
     titles = tell_apart(*zip(*(_title(next(iter(models.values()))[0].info) for models in found.values()), strict=True))
+    anchors = _slugs({title: title for title in titles})
     for title, models in zip(titles, found.values(), strict=True):
         every = [run for runs in models.values() for run in runs]
         if not mix:  # models of one name stand apart here
@@ -255,14 +262,14 @@ def boards(
         info = every[0].info
         columns = ks(info.dataset) or choose_ks(entry.changes for entry in entries)
         clean = inputs[info.data_hash]
-        made.append(Board(title, _anchor(title), _about(info, entries), sorted(columns), entries, clean))
+        made.append(Board(title, anchors[title], _about(info, entries), sorted(columns), entries, clean))
     return made
 
 
 def _question(info: CellInfo) -> tuple[str, ...]:
     """Return what must be the same for models to compare."""
-    asked = (info.dataset, info.data_hash, info.unit, info.goal, info.origin.get("target"), info.precision, info.space)
-    return (*map(str, asked), _track(info))
+    parts = (info.dataset, info.data_hash, info.unit, info.goal, info.origin.get("target"), info.precision, info.space)
+    return (*map(str, parts), _track(info))
 
 
 def _track(info: CellInfo) -> str:
@@ -277,7 +284,7 @@ def _title(info: CellInfo) -> tuple[str, dict[str, str]]:
 
 
 def _about(info: CellInfo, entries: Sequence[Entry]) -> str:
-    parts = [f"{max(len(entry.changes) for entry in entries)} samples", f"changed {info.unit}s count"]
+    parts = [f"{max(len(entry.changes) for entry in entries)} samples", f"changes are counted in {info.unit}s"]
     parts += ["what may change: a space of its own"] if info.space != "–" else []
     parts += [f"models that give {_track(info)} only"] if _track(info) != ABILITIES[0] else []
     return f"{', '.join(parts)}. SHA-256 of the rows: {info.data_hash[:12]}."
@@ -289,23 +296,19 @@ def _rests_on_claims(store: Store, info: CellInfo) -> bool:
     return any(proof.least > 1 and proof.method.endswith(UNCHECKED) for proof in known)
 
 
-def _anchor(text: str) -> str:
-    """Return a name for addresses and files that is safe everywhere.
+def _slugs(names: Mapping[Key, str]) -> dict[Key, str]:
+    """Return for each name another that is safe in addresses and files; those that would be the same get a number.
 
-    >>> _anchor("../<b>M1")
-    'b-m1'
+    >>> list(_slugs({1: "../<b>M1", 2: "B m1"}).values())
+    ['b-m1', 'b-m1-2']
     """
-    return re.sub(r"[^a-z0-9]+", "-", text.lower())[:60].strip("-") or "model"
-
-
-def _slugs(names: Mapping[tuple[str, ...], str]) -> dict[tuple[str, ...], str]:
-    """Return a file name for each model; those that would share one get a number."""
-    made: dict[tuple[str, ...], str] = {}
-    for model, name in names.items():
-        slug, number = _anchor(name), 2
+    made: dict[Key, str] = {}
+    for key, name in names.items():
+        plain = re.sub(r"[^a-z0-9]+", "-", name.lower())[:60].strip("-") or "model"
+        slug, number = plain, 2
         while slug in made.values():
-            slug, number = f"{_anchor(name)}-{number}", number + 1
-        made[model] = slug
+            slug, number = f"{plain}-{number}", number + 1
+        made[key] = slug
     return made
 
 
@@ -366,7 +369,7 @@ def _model_page(found: Sequence[Board], slug: str) -> str:
         (run,) = packed.data["groups"][at]["runs"]
         who = dict(zip(entry.best.facts.row.tolist(), map(_whose, entry.finders), strict=True))
         run["by"] = [who[row] for row in run["rows"]]
-        lead = answer(_group(board, entry), at, packed) | {"by": "from the best point of each sample"}
+        lead = answer(_group(board, entry), at, packed) | {"by": "the best point of each sample counts"}
         if entry.unchecked:  # a page states no claim as a fact
             del run["least"]
             lead["proved"] = "Lower bounds are claimed; their proofs were not checked."
@@ -497,7 +500,8 @@ def _table(board: Board) -> PageTable:
                 Cell(max(names, key=names.count) if names else "–"),
             ]
         )
-    caption = "Robust accuracy in %. Small: its 95 % interval, and the share that is proved to stay correct"
+    proved = ", and the share that is proved to stay correct" if any(entry.proved for entry in board.entries) else ""
+    caption = f"Robust accuracy in %; small: its 95 % interval{proved}"
     return PageTable(f"{board.name}-table", caption, columns, rows)
 
 
@@ -509,11 +513,12 @@ def _ends(entry: Entry, k: float) -> str:
 
 
 def _notes(board: Board) -> list[str]:
-    """Return which models met fewer attacks than others."""
+    """Return what a reader should know about the order: that it is of these samples, and who met fewer attacks."""
     met = {entry: {run.info.attack for run in entry.runs if not submitted(run.info)} for _, entry in board.ranked}
     every = list(dict.fromkeys(attack for attacks in met.values() for attack in sorted(attacks)))
     lacks = {entry.name: [attack for attack in every if attack not in attacks] for entry, attacks in met.items()}
-    return [
+    order = "Models whose intervals overlap may change places on other samples."
+    return [order] * (len(board.entries) > 1) + [
         f"{name} was not attacked by {', '.join(missed)}, and may look better for it."
         for name, missed in lacks.items()
         if missed

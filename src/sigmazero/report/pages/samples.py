@@ -36,7 +36,7 @@ OUTCOMES = {
 
 @dataclass(frozen=True)
 class Samples:
-    """What the script draws, what the page says above it, and the rows that each group shows.
+    """The samples of a page: what the script draws, notes above it, and the rows that each group shows.
 
     words  for tables, the changes of each run by its key: [name, before, after, cost] for each shown row
     """

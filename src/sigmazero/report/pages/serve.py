@@ -1,6 +1,6 @@
 """Serve the page of a store to this machine alone, made anew while facts arrive.
 
-Whoever knows the address may read: it has a token that nobody can guess, and the server listens on 127.0.0.1 only. A
+Anyone with the address may read: it has a token that cannot be guessed, and the server listens on 127.0.0.1 only. A
 page of another site cannot reach it by a name of its own that leads here, since requests must use this machine's name.
 """
 
@@ -34,7 +34,7 @@ MAX_FAILURES = 20  # that the page lists
 
 
 class LiveServer(ThreadingHTTPServer):
-    """Serve one store; `render` makes its page, and the browser asks for news every so many `seconds`."""
+    """Serve one store; `render` makes its page, and the browser asks for news every few `seconds`."""
 
     daemon_threads = True
 
