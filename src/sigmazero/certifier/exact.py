@@ -2,7 +2,7 @@
 
 A node that cannot be proved is split: the feature that counts most is free, or it stays. Where no feature is open, the
 intervals of the free ones are halved. At every node the point at which the bound is lowest is tried on the network.
-A proof holds by more than the network can be wrong in float32 (docs/adr/0024-exact-suite.md), so it holds for the model
+A proof holds by more than the network can be wrong in float32 (docs/evidence/exact-suite.md), so it holds for the model
 as it runs.
 
 >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2)).requires_grad_(False)

@@ -1,4 +1,4 @@
-"""How much rounding can spoil a bound, so that what is proved stays proved (ADR 23).
+"""How much rounding can spoil a bound, so that what is proved stays proved (docs/evidence/soundness.md).
 
 All arithmetic here is float64. A sum of n products, in whatever order it is taken, is off by at most gamma(n) times the
 sum of their magnitudes. Every bound is moved outward by more than that.
