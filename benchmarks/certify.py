@@ -80,7 +80,6 @@ def measured(name: str, t: int, options: argparse.Namespace) -> dict[str, object
         time_limit=options.time_limit,
         total_limit=options.row_seconds,
         attack=sz.get("sigma-swap", queries=options.queries) if options.queries else None,
-        block_size=options.block,
     )
     wall = time.perf_counter() - begin
     proved, attacked, left = found.counts(t)
@@ -109,7 +108,6 @@ def main() -> None:
     parser.add_argument("--time-limit", type=float, help="seconds for one image")
     parser.add_argument("--row-seconds", type=float, help="seconds for one row of the table")
     parser.add_argument("--queries", type=int, default=300, help="of the attack that goes first; 0 for none")
-    parser.add_argument("--block", type=int, help="images that are searched together")
     parser.add_argument("--json", type=Path, help="a file for the rows")
     options = parser.parse_args()
     table = []

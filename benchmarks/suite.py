@@ -19,7 +19,7 @@ import torch
 
 from sigmazero.attacks import ATTACKS
 from sigmazero.certifier import suite
-from sigmazero.certifier.digits import NAMES
+from sigmazero.certifier.suite import NAMES
 
 
 def lines(path: Path | None) -> list[dict[str, Any]]:

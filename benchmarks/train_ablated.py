@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 import sigmazero as sz
 from sigmazero import data, models
-from sigmazero.certifier.ablation import Blank, blanked
+from sigmazero.certifier.smoothing import Blank, blanked
 from sigmazero.core import noise
 
 

@@ -1,75 +1,54 @@
 """Solve the exact suite: for each network and digit the fewest changes, proved, and a point that needs no more.
 
-    python scripts/solve_suite.py --nodes 200000
+    python scripts/solve_suite.py --up-to 5 --seconds 60
 
-Attacks come first (sigma-swap, several seeds), so that mostly only the proof is left. What is not solved within the
-nodes stays an interval. Run again, it goes on with what is open; --again NAME begins a network anew.
+Attacks come first (sigma-swap, several seeds), then `sz.certify`. What is not solved in time stays an interval. Run
+again, it goes on with what is open; --again NAME begins a network anew.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 import sigmazero as sz
-from sigmazero.certifier.digits import FOLDER, NAMES, digits, network
-from sigmazero.certifier.exact import solve
+from sigmazero.certifier.suite import FEATURES, FOLDER, NAMES, digits, network
 from sigmazero.core.files import replacing
 
-FEATURES = 64
 Answers = dict[str, Any]
 
 
-def attacked(name: str, seeds: int) -> tuple[Tensor, Tensor]:
-    """The sparsest point that several runs found for each digit, and its number of changes, FEATURES + 1 for none."""
+def attacked(name: str, seeds: int) -> Answers:
+    """Return what several runs of an attack find for each digit; FEATURES + 1 changes for nothing."""
     ours, model = digits(), network(name)
     best, counts = ours.images.clone(), torch.full((len(ours.labels),), FEATURES + 1)
     for seed in range(seeds):
         found = sz.get("sigma-swap", steps=1000).run(model, ours.images, ours.labels, seed=seed)
         fewer = found.success & (found.l0 < counts)
         best[fewer], counts[fewer] = found.x_adv[fewer], found.l0[fewer].long()
-    return best, counts
+    return {"lower": counts.clamp_max(1).numpy(), "upper": counts.numpy(), "witness": best.flatten(1).numpy()}
 
 
-def start(name: str, seeds: int) -> Answers:
-    """What attacks know of a network."""
-    points, counts = attacked(name, seeds)
-    lower = torch.where(counts == 0, 0, 1)
-    return {"lower": lower.numpy(), "upper": counts.numpy(), "witness": points.flatten(1).numpy()}
+def solve(name: str, row: int, known: Answers, up_to: int, seconds: float) -> None:
+    """Raise the lower bound of one digit, and lower the upper one."""
+    ours, most = digits(), min(up_to, int(known["upper"][row]) - 1)
+    some = slice(row, row + 1)
+    found = sz.certify(network(name), ours.images[some], ours.labels[some], up_to=most, attack=None, time_limit=seconds)
+    if not bool(found.over_reals[0]):
+        known["lower"][row] = max(int(found.lower[0]), known["lower"][row])
+    if float(found.upper[0]) < known["upper"][row]:
+        known["upper"][row], known["witness"][row] = int(found.upper[0]), found.x_adv[0].flatten().numpy()
+    sys.stdout.write(f"{name} {row}: {known['lower'][row]} to {known['upper'][row]}, {float(found.seconds[0]):.1f} s\n")
+    sys.stdout.flush()
 
 
-def work(name: str, known: Answers, nodes: int, save: Callable[[], None]) -> None:
-    """Solve what is open, one digit after the other."""
-    ours, model = digits(), network(name)
-    saved = time.perf_counter()
-    for k in np.flatnonzero(known["lower"] < known["upper"]):
-        x, began = ours.images[k], time.perf_counter()
-        point = torch.from_numpy(known["witness"][k]).view_as(x) if known["upper"][k] <= FEATURES else None
-        found = solve(model, x, int(ours.labels[k]), point, nodes)
-        before = known["upper"][k]
-        known["lower"][k], known["upper"][k] = max(found.lower, known["lower"][k]), found.upper
-        if found.witness is not None:
-            known["witness"][k] = found.witness.flatten().numpy()
-        told = f"{name} {k}: {found.lower} to {found.upper}, attack {before}, {found.nodes} nodes"
-        sys.stdout.write(f"{told}, {time.perf_counter() - began:.1f} s\n")
-        sys.stdout.flush()
-        if time.perf_counter() - saved > 30:
-            save()
-            saved = time.perf_counter()
-    save()
-
-
-def keep(path: Path, name: str, known: Answers) -> None:
-    """Write what is known of a network beside what is known of the others."""
+def save(path: Path, name: str, known: Answers) -> None:
+    """Write the answers for a network beside those for the others."""
     saved: Answers = dict(np.load(path, allow_pickle=False)) if path.exists() else {}
     for kind, values in known.items():
         saved[f"{name}/{kind}"] = values.astype(np.float32 if kind == "witness" else np.uint8)
@@ -78,10 +57,11 @@ def keep(path: Path, name: str, known: Answers) -> None:
 
 
 def main() -> None:
-    """Solve, and write after each network."""
+    """Solve, and write after each digit."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--networks", nargs="+", default=list(NAMES))
-    parser.add_argument("--nodes", type=int, default=200_000)
+    parser.add_argument("--up-to", type=int, default=5, help="the most changes to prove anything about")
+    parser.add_argument("--seconds", type=float, default=60, help="for one digit")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--again", nargs="*", default=[])
     parser.add_argument("--out", type=Path, default=FOLDER / "answers.npz")
@@ -89,15 +69,16 @@ def main() -> None:
     torch.set_num_threads(1)
     for name in options.networks:
         saved: Answers = dict(np.load(options.out, allow_pickle=False)) if options.out.exists() else {}
-        kinds = ("lower", "upper", "witness")
         if f"{name}/lower" in saved and name not in options.again:
-            known = {kind: saved[f"{name}/{kind}"].copy() for kind in kinds}
+            known = {kind: saved[f"{name}/{kind}"].copy() for kind in ("lower", "upper", "witness")}
             known |= {kind: known[kind].astype(np.int64) for kind in ("lower", "upper")}
         else:
-            known = start(name, options.seeds)
-        work(name, known, options.nodes, partial(keep, options.out, name, known))
+            known = attacked(name, options.seeds)
+        for row in np.flatnonzero(known["lower"] < known["upper"]):
+            solve(name, int(row), known, options.up_to, options.seconds)
+            save(options.out, name, known)
         solved = int((known["lower"] == known["upper"]).sum())
-        sys.stdout.write(f"{name}: {solved} of {len(known['lower'])} solved, {options.out.stat().st_size} bytes\n")
+        sys.stdout.write(f"{name}: {solved} of {len(known['lower'])} solved\n")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sigmazero import data
-from sigmazero.certifier.digits import EVERY, FOLDER, NAMES, build
+from sigmazero.certifier.suite import EVERY, FOLDER, NAMES, build
 
 RADIUS = 1.0  # of the l2 ball
 SPARSE = 6  # features that sparse training changes

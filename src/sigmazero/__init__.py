@@ -65,9 +65,8 @@ if TYPE_CHECKING:
     from sigmazero.attacks.vfga import VFGA
     from sigmazero.auto import SparseAutoAttack, gate
     from sigmazero.bench.evaluate import Evaluation, evaluate
-    from sigmazero.certifier.ablation import smooth
-    from sigmazero.certifier.certificates import Certificates
-    from sigmazero.certifier.certify import certify
+    from sigmazero.certifier.certify import Certificates, certify
+    from sigmazero.certifier.smoothing import smooth
     from sigmazero.core import losses
     from sigmazero.core.attack import Attack
     from sigmazero.core.hardware import Hardware
@@ -154,7 +153,7 @@ _LATER = {
     **dict.fromkeys(("Formula", "Rule"), "spaces.rules"),
     "Attack": "core.attack",
     "BrendelBethge": "attacks.bb.bb",
-    "Certificates": "certifier.certificates",
+    "Certificates": "certifier.certify",
     "Corner": "attacks.corner",
     "EAD": "attacks.ead",
     "FMN": "attacks.fmn",
@@ -184,7 +183,7 @@ _LATER = {
     "load_result": "store.results",
     **dict.fromkeys(("limit", "wrap"), "models.wrapping"),
     "losses": "core",
-    "smooth": "certifier.ablation",
+    "smooth": "certifier.smoothing",
 }
 # Packages to import from: sigmazero.models, sigmazero.data and so on. Those that are not named here are private.
 _PACKAGES = (

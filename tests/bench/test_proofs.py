@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from sigmazero.bench import proofs
 from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.evaluate import evaluate
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.proofs import certify_into, keep_proofs, proof_key, recall_proofs, recognise_rows
 from sigmazero.bench.verify import verify
-from sigmazero.certifier.certify import certify
+from sigmazero.certifier.search import BranchAndBound
 from sigmazero.data import Rows
 from sigmazero.store import Store, StoreError
 from sigmazero.store.export import export
@@ -173,28 +172,100 @@ def test_a_proof_is_kept_with_how_it_was_made(store_path):
         assert list(store.proofs(KEY).values()) == [Proof(3, "linear optimum", 1, 0.5)]
 
 
-def test_rows_that_are_proved_are_not_proved_again(tmp_path, monkeypatch):
-    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(60, 4)).eval().requires_grad_(False)
+def certified(path: Path, **options: Any) -> tuple[Any, Any, Any]:
+    """A linear network, rows of which one is wrong, and what is proved of them."""
+    linear = torch.nn.Linear(60, 4).requires_grad_(False)
+    linear.weight.copy_(torch.randn(4, 60, generator=torch.Generator().manual_seed(1)) / 8)
+    linear.bias.zero_()
+    network = torch.nn.Sequential(torch.nn.Flatten(), linear).eval()
     rows = replace(ROWS, labels=network(X).argmax(1))
     rows.labels[0] = (rows.labels[0] + 1) % 4  # wrong as it is
-    key, asked = proof_key(network, "feature", Allowed(), rows), []
+    key = proof_key(network, "feature", Allowed(), rows)
+    found, lost = certify_into(path, key, network, rows, Loader(), attack=None, **options)
+    assert lost == []
+    return network, rows, found
 
-    def counted(model: Any, x: Any, y: Any, **how: Any) -> Any:
-        asked.append(len(x))
-        return certify(model, x, y, **how)
 
-    monkeypatch.setattr(proofs, "certify", counted)
-    monkeypatch.setattr(proofs, "TOGETHER", 4)
-    found, lost = certify_into(tmp_path / "p.db", key, network, rows, Loader(), up_to=1)
-    assert (asked, lost) == ([4, 2], [])
-    proved = found.lower > 1
-    assert 0 < int(proved.sum()) < N
-    again, _ = certify_into(tmp_path / "p.db", key, network, rows, Loader(), up_to=1)
-    assert sum(asked[2:]) == N - int(proved.sum())
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """What the search is asked from now on: the number of changes, and how many rows."""
+    asked: list[tuple[int, int]] = []
+    right = BranchAndBound.run
+
+    def run(self: Any, rows: Any) -> Any:
+        asked.append((self.t, len(rows)))
+        return right(self, rows)
+
+    monkeypatch.setattr(BranchAndBound, "run", run)
+    return asked
+
+
+def test_a_search_goes_on_from_what_is_proved(tmp_path, monkeypatch):
+    asked = searched(monkeypatch)
+    network, rows, found = certified(tmp_path / "p.db", up_to=1)
+    proved = int((found.lower > 1).sum())
+    assert asked.pop() == (1, N - 1)
+    assert 0 < proved < N
+    _, _, again = certified(tmp_path / "p.db", up_to=1)
+    assert asked.pop() == (1, N - 1 - proved)
     assert again.lower.tolist() == found.lower.tolist()
     assert bool(again.done.all())
     assert again.correct.tolist() == found.correct.tolist() == [False, *[True] * (N - 1)]
-    assert recall_proofs(tmp_path / "p.db", key, rows).tolist() == found.lower.tolist()
+    _, _, more = certified(tmp_path / "p.db", up_to=2)
+    assert asked[-1] == (2, proved)
+    key = proof_key(network, "feature", Allowed(), rows)
+    assert recall_proofs(tmp_path / "p.db", key, rows, network).tolist() == more.lower.tolist()
+
+
+def test_what_is_proved_before_an_interruption_is_stored(tmp_path, monkeypatch):
+    """Also what was proved of rows that were still being searched."""
+    right = BranchAndBound.run
+
+    def interrupted(self, rows):
+        if self.t == 2:
+            raise KeyboardInterrupt
+        return right(self, rows)
+
+    monkeypatch.setattr(BranchAndBound, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        certified(tmp_path / "p.db", up_to=3)
+    monkeypatch.setattr(BranchAndBound, "run", right)
+    asked = searched(monkeypatch)
+    certified(tmp_path / "p.db", up_to=2)
+    assert asked[-1][0] == 2
+    with Store(tmp_path / "p.db") as store:
+        (key,) = store.proof_keys()
+        assert 2 in [proof.least for proof in store.proofs(key).values()]
+
+
+@pytest.mark.parametrize("least", ["9 changes", 9.5, None, -3, 0])
+def test_a_stored_bound_that_no_search_can_have_proved_is_refused(tmp_path, least):
+    path = tmp_path / "p.db"
+    network, rows, _ = certified(path, up_to=1)
+    key = proof_key(network, "feature", Allowed(), rows)
+    with Store(path, write=True) as store:
+        row = next(iter(store.proofs(key)))
+        try:
+            store._write("UPDATE proofs SET least = ? WHERE row = ?", least, row)
+        except StoreError:
+            return  # the table itself refuses it
+    with pytest.raises(ValueError, match="changes are needed"):
+        recall_proofs(path, key, rows, network)
+
+
+def test_a_bound_above_the_number_of_sites_is_refused(tmp_path):
+    path = tmp_path / "p.db"
+    keep(path, [62, 0, 0, 0, 0, 0])
+    with pytest.raises(ValueError, match="proof of 62 changes, but only 60 features"):
+        recall_proofs(path, KEY, ROWS)
+
+
+def test_proofs_about_rows_that_the_model_gets_wrong_are_refused(tmp_path):
+    path = tmp_path / "p.db"
+    wrong = replace(ROWS, labels=(Y + 1) % 4)
+    keep(path, [1] * N, wrong)
+    assert recall_proofs(path, KEY, wrong).all()
+    with pytest.raises(ValueError, match="row 0 has a proof, but the model gets it wrong"):
+        recall_proofs(path, KEY, wrong, MODEL)
 
 
 def test_proofs_about_a_model_that_answers_differently_are_refused(tmp_path):

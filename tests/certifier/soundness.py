@@ -7,11 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sigmazero.certifier.bounds import Bounder, Effort, Unchanged
-from sigmazero.certifier.graph import image, trace
-from sigmazero.certifier.inquiry import Inquiry
-from sigmazero.certifier.regions import Groups, TopSites
-from sigmazero.certifier.tasks import Tasks
+from sigmazero.certifier.bounds import NetworkBounds, Strength
+from sigmazero.certifier.graph import trace
+from sigmazero.certifier.regions import OneSitePerGroup
+from sigmazero.certifier.subproblems import Question, SiteGroups
 from sigmazero.models.normalize import Normalize
 
 POINTS = 150  # of each region that are tried
@@ -100,19 +99,18 @@ def examined(seed: int, make: Callable[[int], tuple[nn.Module, tuple[int, ...]]]
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(2, *shape, generator=generator)
     y = model(x).argmax(1)
-    network = trace(model, x)
     pixels = seed % 3 == 0 and len(shape) == 3
-    inquiry = Inquiry(model, Bounder(network, 2**12), x, y, torch.zeros_like(x), torch.ones_like(x), pixels)
-    clean = Unchanged.of(network, image(x.double()))
+    bounds = NetworkBounds(trace(model, x), 2**12)
+    question = Question(model, bounds, x, y, torch.zeros_like(x), torch.ones_like(x), pixels)
     rows = torch.randint(2, (TASKS,), generator=generator)
-    region, choose = _groups(inquiry, rows, generator) if seed % 4 else _top(inquiry, rows, generator)
-    points = _points(inquiry, rows, choose, generator)
+    region, chosen = _groups(question, rows, generator)
+    points = _points(question, rows, chosen, generator)
     logits = model.double()(points.movedim(-1, 1).reshape(-1, *shape)).view(TASKS, POINTS, -1)
     margins = logits.gather(2, y[rows][:, None, None].expand(-1, POINTS, 1)) - logits
     least = margins.amin(1).scatter(1, y[rows][:, None], torch.inf)
     found = Found(0, 0, torch.inf)
-    for effort in Effort:
-        bound = inquiry.bounder.margins(clean, rows, y[rows], region, effort)
+    for strength in Strength:
+        bound = bounds.margins(question.clean, rows, y[rows], region, strength)
         room = (least - bound)[bound.isfinite()]
         found = Found(
             found.bounds + len(room), found.wrong + int((room < 0).sum()), min(found.nearest, float(room.min()))
@@ -120,36 +118,22 @@ def examined(seed: int, make: Callable[[int], tuple[nn.Module, tuple[int, ...]]]
     return found
 
 
-def _groups(inquiry: Inquiry, rows: Tensor, generator: torch.Generator):
-    """Ranges of sites, now and then the same twice; and for each point the sites that change."""
+def _groups(question: Question, rows: Tensor, generator: torch.Generator):
+    """Return ranges of sites, now and then the same twice, and for each point the sites that change."""
     t = int(torch.randint(1, 4, (), generator=generator))
     size = int(torch.randint(1, 4, (), generator=generator))
-    slots = inquiry.sites // size
+    slots = question.sites // size
     begin = torch.randint(slots, (TASKS, t), generator=generator).sort(1).values * size
-    tasks = Tasks(rows, begin, begin + size)
-    sites = tasks.sites(inquiry.order)
+    tasks = SiteGroups(rows, begin, begin + size)
+    sites = tasks.sites(question.order)
     chosen = sites.gather(2, torch.randint(size, (TASKS, t, POINTS), generator=generator)).transpose(1, 2)
-    return Groups(sites, *inquiry.ends, rows, inquiry.pixels), chosen
+    return OneSitePerGroup(sites, *question.ends, rows, question.pixels), chosen
 
 
-def _top(inquiry: Inquiry, rows: Tensor, generator: torch.Generator):
-    """Some free sites and some others, of which so many may change; and for each point the sites that change."""
-    n = inquiry.sites
-    free = torch.rand(TASKS, n, generator=generator) < 0.1
-    other = (torch.rand(TASKS, n, generator=generator) < 0.5) & ~free
-    most = torch.randint(0, 3, (TASKS,), generator=generator)
-    score = torch.rand(TASKS, POINTS, n, generator=generator) * other[:, None]
-    count = 2
-    top = score.topk(count, 2)
-    taken = torch.where((torch.arange(count) < most[:, None, None]) & (top.values > 0), top.indices, -1)
-    always = torch.where(free, torch.arange(n), -1)[:, None].expand(-1, POINTS, -1)
-    return TopSites(free, other, most, *inquiry.ends, rows, inquiry.pixels), torch.cat((taken, always), 2)
-
-
-def _points(inquiry: Inquiry, rows: Tensor, chosen: Tensor, generator: torch.Generator) -> Tensor:
+def _points(question: Question, rows: Tensor, chosen: Tensor, generator: torch.Generator) -> Tensor:
     """Inputs with values at the chosen sites (tasks, points, sites; -1 for none): corners, and numbers between."""
-    base = inquiry.points[rows][:, None].expand(-1, POINTS, -1, -1, -1)
-    channels = base.shape[4] if inquiry.pixels else 1
+    base = question.points[rows][:, None].expand(-1, POINTS, -1, -1, -1)
+    channels = base.shape[4] if question.pixels else 1
     flat = base.reshape(TASKS * POINTS, -1, channels)
     flat = torch.cat((flat, torch.zeros_like(flat[:, :1])), 1)  # a place for sites that are none
     sites = torch.where(chosen < 0, flat.shape[1] - 1, chosen).reshape(TASKS * POINTS, -1)

@@ -1,23 +1,21 @@
-"""Certificates: exact on tiny networks, kept in a file, refused where nothing can be proved."""
+"""Certificates: exact on tiny networks, in the model's own arithmetic, refused where nothing can be proved."""
 
-import contextlib
 import math
 from itertools import combinations, product
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from typer.testing import CliRunner
 
 import sigmazero as sz
-from sigmazero.certifier import leaves, search
-from sigmazero.certifier.certificates import Certificates
-from sigmazero.certifier.certify import _believe
-from sigmazero.certifier.search import Search
+from sigmazero.certifier import certify as module
+from sigmazero.certifier import search
+from sigmazero.certifier.certify import _believe_examples
+from sigmazero.certifier.search import BranchAndBound
 from sigmazero.cli import app
-from tests.children import Children
 
 
 def tiny(seed: int = 0, features: int = 6) -> nn.Module:
@@ -105,63 +103,37 @@ def test_a_short_time_leaves_inputs_open():
     assert set(found.status) == {"open"}
 
 
-def test_the_batch_does_not_matter():
+def in_blocks(monkeypatch, size, *given, **how):
+    monkeypatch.setattr(module, "BLOCK", {"cpu": size})
+    return sz.certify(*given, **how)
+
+
+def test_the_batch_does_not_matter(monkeypatch):
     model = tiny(1)
     x, y = inputs(model)
-    one, all_ = (sz.certify(model, x, y, up_to=2, attack=None, block_size=size) for size in (1, 8))
+    one, all_ = (in_blocks(monkeypatch, size, model, x, y, up_to=2, attack=None) for size in (1, 8))
     assert one.lower.tolist() == all_.lower.tolist()
 
 
-def test_the_attack_does_not_know_the_batch():
+def test_the_attack_does_not_know_the_batch(monkeypatch):
     """Its noise goes by the input's number; an attack that draws much finds the same in any block."""
     model = tiny(0, 20)
     x, y = inputs(model, 6, (20,))
     attack = sz.get("sparse-rs-min", steps=20, rounds=3)
-    one, all_ = (sz.certify(model, x, y, attack=attack, block_size=size) for size in (1, 6))
+    one, all_ = (in_blocks(monkeypatch, size, model, x, y, attack=attack) for size in (1, 6))
     assert one.upper.tolist() == all_.upper.tolist()
     assert torch.equal(one.x_adv, all_.x_adv)
 
 
-def test_saved_and_loaded(tmp_path):
+def test_it_is_saved(tmp_path):
     model = tiny()
     x, y = inputs(model)
-    found = sz.certify(model, x, y, up_to=2, attack=None, resume=tmp_path / "proofs.npz")
-    again = Certificates.load(tmp_path / "proofs.npz")
-    assert again.lower.tolist() == found.lower.tolist()
-    assert repr(again) == repr(found)
-    assert again.table() == found.table()
+    found = sz.certify(model, x, y, up_to=2, attack=None)
+    found.save(tmp_path / "proofs.npz")
+    with np.load(tmp_path / "proofs.npz") as file:
+        assert file["lower"].tolist() == found.lower.tolist()
+        assert file["x_adv"].shape == x.shape
     assert "8 of 8 inputs" in found.table()
-    with pytest.raises(ValueError, match="another question"):
-        sz.certify(model, x, y, up_to=1, attack=None, resume=tmp_path / "proofs.npz")
-    (tmp_path / "no.npz").write_bytes(b"no")
-    with pytest.raises(ValueError, match="holds no certificates"):
-        Certificates.load(tmp_path / "no.npz")
-
-
-def certified(place: Path) -> Certificates:
-    """Four inputs, each stored by itself."""
-    model = tiny()
-    x, y = inputs(model, 4)
-    return sz.certify(model, x, y, up_to=1, attack=None, block_size=1, resume=place)
-
-
-def test_a_killed_run_goes_on(tmp_path, children: Children, monkeypatch):
-    """Killed when the file of the second input has taken its place: what is stored is not done again."""
-    place = tmp_path / "proofs.npz"
-    assert children.killed("file.replaced:3", certified, place)  # the first is that of no input
-    assert Certificates.load(place).done.tolist() == [True, True, False, False]
-    assert Certificates.load(place).status[2] == "waiting"
-    asked = []
-    run = Search.run
-
-    def counted(self, rows):
-        asked.append(len(rows))
-        return run(self, rows)
-
-    monkeypatch.setattr(Search, "run", counted)
-    found = certified(place)
-    assert asked == [1, 1]
-    assert found.lower.tolist() == certified(tmp_path / "whole.npz").lower.tolist()
 
 
 @pytest.mark.parametrize(
@@ -173,7 +145,7 @@ def test_a_killed_run_goes_on(tmp_path, children: Children, monkeypatch):
         ({"time_limit": -1.0}, "more than 0; leave it out"),
         ({"time_limit": "3"}, "time_limit='3' must be a number of seconds"),
         ({"total_limit": [3]}, r"total_limit=\[3\] must be a number of seconds"),
-        ({"block_size": 0}, "block_size=0"),
+        ({"arithmetic": "bf16"}, "arithmetic='bf16'"),
         ({"bounds": (0.5, 1.0)}, "outside the bounds"),
         ({"attack": "sparse-rs"}, "sparse-rs works with a fixed budget"),
     ],
@@ -235,7 +207,7 @@ def test_the_command(tmp_path):
 def test_an_example_below_a_proved_bound_is_believed_and_said():
     lower, upper = torch.tensor([3, 2]), torch.tensor([2.0, math.inf], dtype=torch.float64)
     with pytest.warns(UserWarning, match=r"1 inputs \(ids 7\) fool the model"):
-        _believe(lower, upper, torch.tensor([7, 8]))
+        _believe_examples(lower, upper, torch.tensor([7, 8]))
     assert lower.tolist() == [2, 2]
 
 
@@ -273,7 +245,7 @@ def test_a_course_that_a_trace_does_not_show_is_refused(before, message):
 @pytest.mark.parametrize(
     ("model", "shape", "message"),
     [
-        (nn.Linear(6, 1), (6,), "the model has one class"),
+        (nn.Linear(6, 1), (6,), "the model has one output"),
         (nn.Sequential(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 2)), (5, 5), r"windows of values of shape \(5, 5\)"),
         (nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1, 2)), (5, 5), "windows of values"),
         (Odd(lambda x: x * math.inf), (6,), "holds NaN or Inf"),
@@ -295,43 +267,6 @@ def test_labels_and_rows_that_are_none():
         sz.certify(model, x[:0], y[:0])
 
 
-def test_a_file_knows_the_settings_of_layers(tmp_path):
-    """Slopes and steps are no weights, and yet another question."""
-    model: Any = nn.Sequential(nn.Linear(6, 8), nn.LeakyReLU(0.1), nn.Linear(8, 3)).requires_grad_(False).eval()
-    x, y = inputs(model)
-    sz.certify(model, x, y, attack=None, resume=tmp_path / "proofs.npz")
-    model[1].negative_slope = 0.9
-    with pytest.raises(ValueError, match="another question"):
-        sz.certify(model, x, y, attack=None, resume=tmp_path / "proofs.npz")
-
-
-def test_a_damaged_file_is_named(tmp_path):
-    model, place = tiny(), tmp_path / "proofs.npz"
-    x, y = inputs(model)
-    sz.certify(model, x, y, attack=None, resume=place)
-    whole = place.read_bytes()
-    for at in range(40, len(whole), 97):
-        place.write_bytes(whole[:at])
-        with pytest.raises(ValueError, match="holds no certificates, or damaged ones"):
-            Certificates.load(place)
-    for at in range(60, 400, 7):
-        place.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
-        with contextlib.suppress(ValueError):  # nothing else may come; a byte of a date or the like harms nothing
-            Certificates.load(place)
-
-
-def test_what_was_open_is_tried_again_with_more_time(tmp_path):
-    model, place = tiny(1), tmp_path / "proofs.npz"
-    x, y = inputs(model)
-    short = sz.certify(model, x, y, up_to=2, time_limit=1e-9, attack=None, resume=place)
-    assert "open" in short.status
-    again = sz.certify(model, x, y, up_to=2, time_limit=1e-9, attack=None, resume=place)
-    assert again.seconds.tolist() == short.seconds.tolist(), "nothing was tried without more time"
-    found = sz.certify(model, x, y, up_to=2, attack=None, resume=place)
-    assert found.lower.tolist() == sz.certify(model, x, y, up_to=2, attack=None).lower.tolist()
-    assert "open" not in found.status
-
-
 def test_values_between_the_numbers_of_float32_are_searched():
     """In a box as narrow as this float32 has no middle; without another one the search would never end."""
     model: Any = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 2)).double().requires_grad_(False)
@@ -350,8 +285,8 @@ def test_a_box_without_room_proves_nothing_by_itself(monkeypatch):
     """Where no value can move and the bound fails, the input stays open."""
     model = tiny()
     x, y = inputs(model, 2)
-    monkeypatch.setattr(Search, "_ask", lambda self, tasks, effort: torch.zeros(len(tasks), dtype=torch.bool))
-    monkeypatch.setattr(leaves, "proved", lambda inquiry, boxes, effort: torch.zeros(len(boxes), dtype=torch.bool))
+    nothing = lambda self, some, strength: torch.zeros(len(some), dtype=torch.bool)  # noqa: E731
+    monkeypatch.setattr(BranchAndBound, "_bounded", nothing)
     found = sz.certify(model, x, y, mask=torch.zeros(6, dtype=torch.bool), attack=None)
     assert found.status == ["open", "open"]
 
@@ -360,7 +295,7 @@ def test_what_takes_long_waits_and_is_decided_all_the_same(monkeypatch):
     model = tiny()
     x, y = inputs(model, 6)
     known = sz.certify(model, x, y, up_to=3, attack=None)
-    monkeypatch.setattr(search, "GIVEN", 1e-9)
+    monkeypatch.setattr(search, "PATIENCE", 1e-9)
     found = sz.certify(model, x, y, up_to=3, attack=None)
     assert found.lower.tolist() == known.lower.tolist()
     assert found.status == known.status

@@ -1,8 +1,8 @@
 """The search loses nothing: what it says is proved was asked about, and what was proved stays so."""
 
 import math
+import time
 from itertools import combinations
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,68 +10,64 @@ import torch
 from torch import nn
 
 import sigmazero as sz
-from sigmazero.certifier import _kernels, fused, leaves, search
-from sigmazero.certifier.bounds import Bounder, Effort
+from sigmazero.certifier import search
+from sigmazero.certifier.bounds import NetworkBounds, Strength
 from sigmazero.certifier.graph import trace
-from sigmazero.certifier.inquiry import Inquiry
-from sigmazero.certifier.leaves import Boxes
-from sigmazero.certifier.search import Search, Spending
-from sigmazero.certifier.tactics import Tactics
-from sigmazero.certifier.tasks import Tasks
+from sigmazero.certifier.search import SITES, VALUES, BranchAndBound, Progress, Queue, Size, Strategy
+from sigmazero.certifier.subproblems import Question, SiteGroups, ValueBoxes, curve, join
 
 
-def asked(seed: int, features: int = 5, rows: int = 3) -> Inquiry:
+def question(seed: int, features: int = 5, rows: int = 3) -> Question:
     """A small network, some inputs, and a box of its own for each feature; one feature may not change."""
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(features, 8), nn.ReLU(), nn.Linear(8, 3)).requires_grad_(False).eval()
     x = torch.rand(rows, features)
     low, high = x - 0.5 * torch.rand(features), x + 0.5 * torch.rand(features)
     low[:, 1] = high[:, 1] = x[:, 1]
-    return Inquiry(model, Bounder(trace(model, x)), x, model(x).argmax(1), low, high)
+    return Question(model, NetworkBounds(trace(model, x)), x, model(x).argmax(1), low, high)
 
 
-class Covered(Search):
-    """Keeps what was proved: for each input and set of sites, how much of the box of values."""
+class Covered(BranchAndBound):
+    """Notes what was proved: for each input and set of sites, how much of the box of values."""
 
     def __init__(self, *given: Any, **how: Any) -> None:
         super().__init__(*given, **how)
         self.parts: dict[tuple[int, frozenset[int]], float] = {}
         self.boxes = 0
 
-    def _proved(self, tasks: Any, at: int, ask: search.Ask) -> torch.Tensor:
-        good = super()._proved(tasks, at, ask)
-        if isinstance(tasks, Tasks) and bool(good.any()):
-            self.keep(tasks.take(good))
+    def _proved(self, some: Any, size: Size) -> torch.Tensor:
+        good = super()._proved(some, size)
+        if isinstance(some, SiteGroups) and bool(good.any()):
+            self.note(some.take(good))
         return good
 
-    def _boxed(self, boxes: Boxes, effort: Effort) -> torch.Tensor:
-        good = super()._boxed(boxes, effort)
+    def _bounded(self, some: Any, strength: Strength) -> torch.Tensor:
+        """Prove nothing about the first site, so that its values are halved."""
+        good = super()._bounded(some, strength)
+        if isinstance(some, SiteGroups):
+            return good & (some.begin > 0).all(1)
         if bool(good.any()):
-            self.keep(boxes.take(good))
+            self.note(some.take(good))
         return good
 
-    def _ask(self, tasks: Tasks, effort: Effort) -> torch.Tensor:
-        """Nothing is proved of the first site, so that its values are halved."""
-        return super()._ask(tasks, effort) & (tasks.begin > 0).all(1)
-
-    def keep(self, some: Tasks | Boxes) -> None:
-        """Take in what was proved."""
-        if isinstance(some, Boxes):
+    def note(self, some: SiteGroups | ValueBoxes) -> None:
+        """Note what was proved."""
+        if isinstance(some, ValueBoxes):
             self.boxes += len(some)
-            whole = leaves.whole_boxes(self.inquiry, some.rows, some.sites)
+            whole = ValueBoxes.whole(self.question, some.rows, some.sites)
             moves = whole.high > whole.low
             share = torch.where(moves, (some.high - some.low) / (whole.high - whole.low), 1.0).flatten(1).prod(1)
             for row, sites, part in zip(some.rows.tolist(), some.sites.tolist(), share.tolist(), strict=True):
                 self.add(row, sites, part)
             return
-        for row, ranges in zip(some.rows.tolist(), some.sites(self.inquiry.order).tolist(), strict=True):
+        for row, ranges in zip(some.rows.tolist(), some.sites(self.question.order).tolist(), strict=True):
             for sites in combinations({site for places in ranges for site in places if site >= 0}, self.t):
                 most = [sum(site in places for site in sites) <= ranges.count(places) for places in ranges]
                 if all(most):
                     self.add(row, sites, 1.0)
 
     def add(self, row: int, sites: Any, part: float) -> None:
-        """Some of the values of a set of sites are proved."""
+        """Add some of the values of a set of sites."""
         key = row, frozenset(sites)
         self.parts[key] = self.parts.get(key, 0.0) + part
 
@@ -79,12 +75,12 @@ class Covered(Search):
 @pytest.mark.parametrize("t", [1, 2, 3])
 def test_what_is_proved_was_asked_about(t, monkeypatch):
     """Every set of t sites, with all its values, and none twice; also where every input waits for the others."""
-    monkeypatch.setattr(search, "GIVEN", 1e-9)
+    monkeypatch.setattr(search, "PATIENCE", 1e-9)
     proved = valued = 0
     for seed in range(8):
-        inquiry = asked(seed)
-        tally = Spending.new(inquiry)
-        run = Covered(inquiry, tally, t, batch=16)
+        asked = question(seed)
+        progress = Progress.new(asked)
+        run = Covered(asked, progress, t, batch=16)
         for row in run.run(torch.arange(3)).tolist():
             proved += 1
             for sites in combinations(range(5), t):
@@ -97,91 +93,194 @@ def test_what_is_proved_was_asked_about(t, monkeypatch):
 
 def test_what_is_proved_when_time_is_over_stays_proved():
     """The end comes when nothing of the first input is left."""
-    inquiry = asked(0)
-    tactics = Tactics(1)
-    tactics.note(3, Effort.INTERVALS, 10, 10, 1.0)
-    run = Search(inquiry, Spending.new(inquiry), 1, batch=16, tactics=tactics)
+    asked = question(0)
+    strategy = Strategy(1)
+    strategy.note(Size(SITES, 3), Strength.INTERVALS, 10, 10, 1.0)
+    run = BranchAndBound(asked, Progress.new(asked), 1, batch=16, strategy=strategy)
 
-    def ask(tasks: Tasks, effort: Effort) -> torch.Tensor:
-        if not bool((tasks.rows == 0).any()):
+    def bounded(some: Any, strength: Strength) -> torch.Tensor:
+        if not bool((some.rows == 0).any()):
             run.end = -math.inf
-        return tasks.rows == 0
+        return some.rows == 0
 
-    run._ask = ask
+    run._bounded = bounded
     assert run.run(torch.arange(3)).tolist() == [0]
-    assert run.tally.open.tolist() == [False, True, True]
+    assert run.progress.open.tolist() == [False, True, True]
 
 
 def test_a_witness_is_one_point():
     """Of several that are met at once, and not some values of each."""
-    inquiry = asked(0)
-    tally = Spending.new(inquiry)
+    asked = question(0)
+    progress = Progress.new(asked)
     points = torch.arange(20.0).view(4, 5)
-    tally.meet(points, torch.tensor([2, 0, 2, 0]))
-    assert tally.found.tolist() == [True, False, True]
-    assert torch.equal(tally.witness[[2, 0]], points[:2])
+    progress.meet(points, torch.tensor([2, 0, 2, 0]))
+    assert progress.found.tolist() == [True, False, True]
+    assert torch.equal(progress.witness[[2, 0]], points[:2])
 
 
 def test_the_strongest_bound_has_the_last_word(monkeypatch):
-    """Whatever tactics leave out, a box that cannot be halved is not given up before it was tried."""
-    inquiry = asked(0)
-    monkeypatch.setattr(Tactics, "choose", lambda self, at: ())
-    found = sz.certify(inquiry.model, inquiry.x, inquiry.y, mask=torch.zeros(5, dtype=torch.bool), attack=None)
+    """Whatever the strategy leaves out, a box that cannot be halved is not given up before it was tried."""
+    asked = question(0)
+    monkeypatch.setattr(Strategy, "choose", lambda self, at: ())
+    found = sz.certify(asked.model, asked.x, asked.y, mask=torch.zeros(5, dtype=torch.bool), attack=None)
     assert found.status == ["proved"] * 3
 
 
 def test_a_box_without_a_number_between_its_ends_is_not_halved():
     """It would be a half of itself, for ever."""
-    inquiry = asked(0)
+    asked = question(0)
     low = torch.ones(1, 1, 1, dtype=torch.float64)
-    box = Boxes(torch.tensor([0]), torch.tensor([[0]]), low, low + 2.0**-52)
-    ends = torch.ones_like(inquiry.x.double())
-    narrow = Inquiry(inquiry.model, inquiry.bounder, ends, inquiry.y, ends, ends + 2.0**-52)
-    halves, left = leaves.halved(narrow, box)
+    box = ValueBoxes(torch.tensor([0]), torch.tensor([[0]]), low, low + 2.0**-52)
+    ends = torch.ones_like(asked.x.double())
+    narrow = Question(asked.model, asked.bounds, ends, asked.y, ends, ends + 2.0**-52)
+    halves, left = box.split(narrow)
     assert (len(halves), len(left)) == (0, 1)
 
 
 def test_where_memory_runs_out_batches_become_smaller(monkeypatch, caplog):
-    inquiry = asked(0, rows=12)
-    right, ids = Bounder.margins, torch.arange(12)
+    asked = question(0, rows=12)
+    right, ids = NetworkBounds.margins, torch.arange(12)
 
-    def narrow(self, clean, rows, labels, region, effort):
+    def narrow(self, clean, rows, labels, region, strength):
         if len(rows) > 9:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return right(self, clean, rows, labels, region, effort)
+        return right(self, clean, rows, labels, region, strength)
 
     found = []
     for margins in (right, narrow):
-        tactics = Tactics(2)
-        tactics.note(3, Effort.INTERVALS, 1000, 999, 1.0)  # so that the first batch, of all inputs, is tried
-        monkeypatch.setattr(Bounder, "margins", margins)
-        found.append(Search(inquiry, Spending.new(inquiry), 2, batch=16, tactics=tactics).run(ids).tolist())
+        strategy = Strategy(2)
+        strategy.note(
+            Size(SITES, 3), Strength.INTERVALS, 1000, 999, 1.0
+        )  # so that the first batch, of all inputs, is tried
+        monkeypatch.setattr(NetworkBounds, "margins", margins)
+        found.append(BranchAndBound(asked, Progress.new(asked), 2, batch=16, strategy=strategy).run(ids).tolist())
     assert found[0] == found[1]
     assert len(found[0])
-    assert "batches have 6 tasks" in caplog.text
+    assert "batches have 6 subproblems" in caplog.text
 
 
-def test_where_memory_runs_out_at_the_first_tries_fewer_are_tried(monkeypatch, caplog):
-    """Four tasks for each 64 of a batch tell what a level is worth: 12, where 9 fit."""
-    inquiry, right, ids = asked(0), Bounder.margins, torch.arange(3)
+def test_a_slow_step_ends_when_time_is_over(monkeypatch):
+    """Not after the batch: the clock is read inside it."""
+    asked = question(0)
+    right = NetworkBounds._relax
 
-    def narrow(self, clean, rows, labels, region, effort):
-        if len(rows) > 9:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return right(self, clean, rows, labels, region, effort)
+    def slow(self, *given):
+        for _ in range(50):
+            time.sleep(0.01)
+            self.tick()
+        return right(self, *given)
 
-    wanted = Search(inquiry, Spending.new(inquiry), 2, batch=200).run(ids).tolist()
-    monkeypatch.setattr(Bounder, "margins", narrow)
-    assert Search(inquiry, Spending.new(inquiry), 2, batch=200).run(ids).tolist() == wanted
-    assert "batches have 6 tasks" in caplog.text
+    monkeypatch.setattr(NetworkBounds, "_relax", slow)
+    progress = Progress.new(asked)
+    run = BranchAndBound(asked, progress, 2, batch=16, limit=0.03)
+    assert run.run(torch.arange(3)).tolist() == []
+    assert progress.open.all()
+    assert float(progress.boxes.sum()) == 0
 
 
-def test_kernels_are_built_after_some_work_alone(monkeypatch):
-    device: Any = SimpleNamespace(is_cuda=True)
-    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    monkeypatch.setattr(_kernels, "supports", lambda a: True)
-    for patience, wanted in ((math.inf, None), (0.0, _kernels)):
-        monkeypatch.setattr(fused, "PATIENCE", patience)
-        fused._begun.cache_clear()
-        assert fused.kernels(device) is wanted
-        assert fused.kernels(torch.zeros(1)) is None
+def whole(rows: int, sites: int, t: int) -> SiteGroups:
+    """One subproblem for each row, which allows any t sites."""
+    begin = torch.zeros(rows, t, dtype=torch.long)
+    return SiteGroups(torch.arange(rows), begin, begin + sites)
+
+
+def allowed(tasks: SiteGroups) -> list[set[frozenset[int]]]:
+    """The sets of t sites that each task allows."""
+    found = []
+    for begin, end in zip(tasks.begin.tolist(), tasks.end.tolist(), strict=True):
+        ranges = list(zip(begin, end, strict=True))
+        most = {one: ranges.count(one) for one in ranges}
+        sites = sorted({site for b, e in ranges for site in range(b, e)})
+        sets = combinations(sites, len(ranges))
+        found.append({frozenset(s) for s in sets if all(sum(b <= k < e for k in s) <= m for (b, e), m in most.items())})
+    return found
+
+
+@pytest.mark.parametrize(("sites", "t"), [(7, 1), (8, 2), (7, 3), (6, 4), (3, 3)])
+def test_halving_covers_every_set_once(sites, t):
+    tasks = whole(1, sites, t)
+    everything = {frozenset(s) for s in combinations(range(sites), t)}
+    while int(tasks.longest.max()) > 1:
+        # Only the longest ones, so that tasks of several sizes stand side by side.
+        long = tasks.longest == tasks.longest.max()
+        tasks = join([tasks.take(~long), tasks.take(long).split()])
+        each = allowed(tasks)
+        assert set().union(*each) == everything
+        assert sum(len(sets) for sets in each) == len(everything), "a set is in two tasks"
+    assert len(tasks) == len(everything)
+
+
+def test_equal_ranges_stand_side_by_side():
+    tasks = whole(2, 9, 3).split().split().split()
+    for begin in tasks.begin.tolist():
+        assert begin == sorted(begin)
+
+
+def test_sites_of_a_range_follow_the_curve():
+    order = curve(4, 4, 1)
+    tasks = SiteGroups(torch.tensor([0]), torch.tensor([[0, 5]]), torch.tensor([[4, 6]]))
+    assert tasks.sites(order).tolist() == [[[0, 1, 4, 5], [3, -1, -1, -1]]]
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 2), (1, 1, 7), (28, 28, 1)])
+def test_the_curve_meets_every_site(shape):
+    assert sorted(curve(*shape).tolist()) == list(range(shape[0] * shape[1] * shape[2]))
+
+
+def test_a_level_that_fills_a_batch_comes_first_and_the_lowest_of_those():
+    queue = Queue(4)
+    tasks = whole(6, 8, 1)
+    for level, count in ((3, 6), (1, 5), (0, 3)):
+        queue.push(Size(SITES, level), tasks.take(slice(0, count)))
+    found = [(size.log2, some.rows.tolist()) for size, some in (queue.pop() for _ in range(5))]
+    assert found == [(1, [1, 2, 3, 4]), (3, [2, 3, 4, 5]), (0, [0, 1, 2]), (3, [0, 1]), (1, [0])]
+    assert not queue
+
+
+INTERVALS, PLANES, FULL = Strength
+
+
+def scored(t: int) -> Strategy:
+    """Intervals prove small tasks, the full bound larger ones at six times the cost."""
+    strategy = Strategy(t)
+    strategy.note(Size(SITES, 5), INTERVALS, 1000, 1000, 5.0)
+    strategy.note(Size(SITES, 6), INTERVALS, 1000, 0, 5.0)
+    strategy.note(Size(SITES, 6), FULL, 1000, 1000, 30.0)
+    return strategy
+
+
+def test_one_range_is_rather_halved():
+    assert scored(1).choose(Size(SITES, 6)) == ()
+
+
+def test_many_halves_cost_more_than_the_full_bound():
+    assert scored(3).choose(Size(SITES, 6)) == (FULL,)
+
+
+def test_sizes_above_those_known_are_halved_and_those_below_tried():
+    assert scored(1).choose(Size(SITES, 9)) == ()
+    assert scored(1).choose(Size(SITES, 4)) is None
+    assert Strategy().choose(Size(SITES, 0)) is None
+
+
+def test_single_sites_are_tried_unless_their_values_are_known_to_be_better():
+    strategy = Strategy()
+    strategy.note(Size(SITES, 0), INTERVALS, 100, 0, 1.0)
+    assert strategy.choose(Size(SITES, 0)) == (INTERVALS,)
+    strategy.note(Size(VALUES, -1), INTERVALS, 100, 100, 1.0)
+    assert strategy.choose(Size(SITES, 0)) == ()
+
+
+def test_the_middle_bound_is_taken_where_it_is_the_cheapest():
+    strategy = Strategy()
+    strategy.note(Size(SITES, 0), INTERVALS, 100, 10, 1.0)
+    strategy.note(Size(SITES, 0), PLANES, 90, 88, 1.8)
+    strategy.note(Size(SITES, 0), FULL, 2, 2, 2.0)
+    assert strategy.choose(Size(SITES, 0)) == (PLANES,)
+
+
+def test_what_no_bound_proves():
+    strategy = scored(1)
+    assert strategy.failure(Size(SITES, 5)) < 0.01
+    assert strategy.failure(Size(SITES, 6)) < 0.01
+    assert strategy.failure(Size(SITES, 3)) == 1.0

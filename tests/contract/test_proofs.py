@@ -103,7 +103,6 @@ OTHER = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="rebuild 8")
 @pytest.mark.parametrize("how", OTHER)
 def test_a_model_that_is_another_at_other_times_is_not_proved(how):
     net = Net(OTHER[how])

@@ -2,6 +2,7 @@
 
     python -m tests.hard.engine_kills --kills 40 --seed 0
     python -m tests.hard.engine_kills --kills 40 --engine local
+    python -m tests.hard.engine_kills --each-point --engine processes
 
 The facts are those of an undisturbed run, and a row that was stored before the driver died is not run again.
 
@@ -202,26 +203,41 @@ def undisturbed(folder: Path, engine: str, options: tuple[Any, ...]) -> float:
     return time.monotonic() - began
 
 
-def armed(draw: random.Random, victim: str, engine: str) -> tuple[int, dict[str, str]]:
+def points_of(victim: str, engine: str) -> dict[str, int]:
+    """The points at which a victim can be killed, and how often it comes to each at least."""
+    if victim != "driver":
+        return dict.fromkeys(WORKER, 2) | ({"worker.begun": 1} if victim == "worker" else {})
+    return DRIVER | (HERE if engine == "local" else {"worker.replaced": 1})
+
+
+def armed(victim: str, point: str, count: int) -> tuple[int, dict[str, str]]:
     """How many workers to start, and what to arm so that the victim dies whatever the pace."""
     if victim == "node":  # one worker at a time: it comes to the point, and the other node is left for the next
-        return 1, {faults.WORKERS: f"{draw.choice(WORKER)}:{draw.randint(1, 2)}:parent"}
+        return 1, {faults.WORKERS: f"{point}:{count}:parent"}
     if victim == "worker":  # one of the two comes to the point, perhaps both
-        point = draw.choice([*(f"{name}:{count}" for name in WORKER for count in (1, 2)), "worker.begun"])
-        return 2, {faults.WORKERS: f"{point},{point}"}
-    points = DRIVER | (HERE if engine == "local" else {"worker.replaced": 1})
-    name = draw.choice(sorted(points))
-    dead = {faults.WORKERS: "unit.taken,unit.taken"} if name == "worker.replaced" else {}
-    return 2, {faults.VARIABLE: f"{name}:{draw.randint(1, points[name])}", **dead}
+        return 2, {faults.WORKERS: f"{point}:{count},{point}:{count}"}
+    dead = {faults.WORKERS: "unit.taken,unit.taken"} if point == "worker.replaced" else {}
+    return 2, {faults.VARIABLE: f"{point}:{count}", **dead}
 
 
 def trial(
-    draw: random.Random, folder: Path, wanted: dict[str, Any], kind: tuple[str, str], cluster: Cluster | None
+    draw: random.Random,
+    folder: Path,
+    wanted: dict[str, Any],
+    kind: tuple[str, str],
+    cluster: Cluster | None,
+    at: tuple[str, int] | None = None,
 ) -> str:
-    """Have one victim killed, let the run go on, and compare its facts; what was killed, and what was stored then."""
+    """Have one victim killed, let the run go on, and compare its facts; what was killed, and what was stored then.
+
+    It dies where it comes to a point for the given time; by default both are drawn.
+    """
     victim, engine = kind
     store, kills, found = f"{draw.getrandbits(32):08x}.db", 0, ""
-    workers, environment = armed(draw, victim, engine)
+    if at is None and victim != "moment":
+        name = draw.choice(sorted(points_of(victim, engine)))
+        at = name, draw.randint(1, points_of(victim, engine)[name])
+    workers, environment = armed(victim, *at) if at else (2, {})
     options: list[Any] = [] if engine == "local" else ["--engine", engine, "--workers", workers]
     options += ["--address", cluster.address] if engine == "ray" and cluster is not None else []
     if victim == "moment":
@@ -247,13 +263,18 @@ def trial(
     return f"{kills} killed: {victim} of {engine}, {environment}{found}"
 
 
-def soak(kills: int, seed: int, folder: Path, engine: str | None = None) -> Counter[str]:
-    """So many trials, of every victim in turn; how many there were of each."""
+def soak(kills: int, seed: int, folder: Path, engine: str | None = None, each_point: bool = False) -> Counter[str]:
+    """`kills` trials, of every victim in turn, or one for each point of each; how many there were of each victim."""
     draw, wanted, found = random.Random(seed), prepare(folder), Counter[str]()
     kinds = [kind for kind in VICTIMS if engine in (None, kind[1])]
+    trials: list[tuple[tuple[str, str], tuple[str, int] | None]] = [
+        (kind, None) for kind in islice(cycle(kinds), kills)
+    ]
+    if each_point:
+        trials = [(kind, (name, 1)) for kind in kinds if kind[0] != "moment" for name in points_of(*kind)]
     with started(folder / "nodes") if engine in (None, "ray") else nullcontext() as cluster:
-        for kind in islice(cycle(kinds), kills):
-            print(trial(draw, folder, wanted, kind, cluster), flush=True)
+        for kind, at in trials:
+            print(trial(draw, folder, wanted, kind, cluster, at), flush=True)
             found[" of ".join(kind)] += 1
     return found
 
@@ -263,9 +284,11 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--engine", choices=["local", "processes", "ray"])
+    parser.add_argument("--each-point", action="store_true", help="one kill at each point, instead of drawn ones")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        print(f"identical facts after all of them: {dict(soak(args.kills, args.seed, Path(folder), args.engine))}")
+        found = soak(args.kills, args.seed, Path(folder), args.engine, args.each_point)
+    print(f"identical facts after all of them: {dict(found)}")
 
 
 if __name__ == "__main__":

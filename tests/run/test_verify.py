@@ -37,7 +37,7 @@ def test_under_autocast_every_success_holds_with_it_and_without():
         assert (net(inside.x_adv).argmax(1) != y)[inside.success].all()
     assert (net(inside.x_adv).argmax(1) != y)[inside.success].all()
     assert inside.success.float().mean() > 0.9
-    assert int(inside.given_up.sum()) > 0  # in bfloat16 many points are fooled by rounding alone
+    assert inside.forwards.unique().tolist() == [104]  # two clean checks and two of the first find: it holds
 
 
 def test_the_step_is_that_of_the_point_reported():

@@ -15,6 +15,7 @@ from sigmazero.core.result import Outcome
 from sigmazero.store.export import export, names
 from sigmazero.store.facts import COLUMNS, KINDS, CellInfo, Facts
 from sigmazero.store.store import Store
+from tests.store.making import cell
 
 PARAMETERS = {"steps": 100, "step_size": 0.1, "order": "released, with a comma", "stop": math.inf}
 
@@ -39,23 +40,8 @@ def some_facts(n: int, seed: int) -> Facts:
 
 
 def some_cell(key: str, rows: int, budget: int | None) -> CellInfo:
-    return CellInfo(
-        key=key,
-        model='file "net.py":build',
-        dataset="mnist",
-        attack="σ-zero",
-        parameters=PARAMETERS,
-        version=1,
-        steps=100,
-        unit="feature",
-        goal="untargeted",
-        budget=budget,
-        seed=0,
-        precision="fp32",
-        rows=rows,
-        model_sha256="m",
-        data_hash="d",
-    )
+    named: dict[str, Any] = {"model": 'file "net.py":build', "dataset": "mnist", "attack": "σ-zero"}
+    return cell(key, rows, budget=budget, steps=100, parameters=PARAMETERS, **named)
 
 
 CELLS = [(some_cell("a" * 64, 20, None), some_facts(20, 0)), (some_cell("b" * 64, 13, 24), some_facts(13, 1))]

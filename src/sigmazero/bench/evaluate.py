@@ -39,7 +39,7 @@ from sigmazero.core.model import Ability, ability_of
 from sigmazero.core.result import Result
 from sigmazero.data import Rows, rows_of
 from sigmazero.models.wrapping import ArrayModel, LimitedModel, by_names, for_data, understood, wrap
-from sigmazero.report import findings as doubts
+from sigmazero.report import findings as report_findings
 from sigmazero.report import runs as reported
 from sigmazero.report import table as tables
 from sigmazero.report.figures import curves
@@ -108,7 +108,7 @@ class Evaluation:
             if not len(facts):
                 raise KeyError(f"{name!r} has no samples: {self.failed.get(info.key, 'it was not run')}")
             x = clean_rows(store, info, self._loader).images[torch.from_numpy(places)]
-            found = doubts.errors(doubts.findings(store, reported.load(store, [info.key])))
+            found = report_findings.errors(report_findings.findings(store, reported.load(store, [info.key])))
         result = facts.to_result(x.double() if info.precision == "fp64" else x, info)
         classes, names = (tuple(info.about.get(word, ())) or None for word in ("classes", "names"))
         return replace(result, x=x, classes=classes, names=names, findings=tuple(found))
@@ -170,7 +170,7 @@ class Evaluation:
     def findings(self) -> list[Finding]:
         """Return the errors that make these figures doubtful: in the model, or between the attacks."""
         with Store(self.store) as store:
-            return doubts.errors(doubts.findings(store, reported.load(store, self.keys)))
+            return report_findings.errors(report_findings.findings(store, reported.load(store, self.keys)))
 
     def facts(self, key: str) -> Facts:
         """Return the stored facts of a cell, one entry per sample."""
@@ -360,7 +360,7 @@ def evaluate(
 def _run(
     questions: Sequence[Question], path: Path, loader: Loader, keeps: bool, progress: bool, anew: bool
 ) -> Evaluation:
-    """Run what the store at `path` lacks; `keeps` says that it is to keep the inputs."""
+    """Run what the store at `path` lacks. With `keeps` it stores the inputs too."""
     cells, missing = expand(questions, loader)
     if missing:
         raise missing[0].error
@@ -374,14 +374,14 @@ def _run(
         cells, _ = reuse(cells, store, loader, anew)
         report = execute(cells, store, loader, title=questions[0].model.name, progress=progress)
         keys = tuple(dict.fromkeys(cell.info.key for cell in cells))
-        found = doubts.errors(doubts.findings(store, reported.load(store, keys)))
+        found = report_findings.errors(report_findings.findings(store, reported.load(store, keys)))
     for each in found:
         warn_caller(render([each]))
     for key, error in report.failed.items():
         label = next(cell.info.attack for cell in cells if cell.info.key == key)
         warn_caller(f"{label} failed: {error}", RuntimeWarning)
     if report.interrupted:
-        raise KeyboardInterrupt  # as Python code expects; a store that you named keeps what is finished
+        raise KeyboardInterrupt  # as Python code expects; what is finished stays in the store
     return Evaluation(path, keys, report.failed, loader)
 
 

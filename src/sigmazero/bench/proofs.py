@@ -6,9 +6,10 @@ thousand, whoever stored it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -19,17 +20,22 @@ from sigmazero.bench import identity
 from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.loader import ABSENT, Loader, clean_rows
 from sigmazero.bench.plan import ModelSpec
-from sigmazero.certifier.certificates import Certificates
-from sigmazero.certifier.certify import certify
+from sigmazero.certifier.certify import Certificates, Certifier
+from sigmazero.core.domain import Unit
 from sigmazero.core.messages import one_line
+from sigmazero.core.model import logits_in
 from sigmazero.data import Rows
+from sigmazero.run.precision import strictly
+from sigmazero.run.progress import bar
 from sigmazero.store.facts import Integers, same_answers
 from sigmazero.store.proofs import Proof, ProofKey, row_digests
 from sigmazero.store.store import Store
 
 METHOD, VERSION = "certify", 1  # of what is proved here: raised when it proves otherwise, so that proofs tell their age
-TOGETHER = 50  # inputs that are certified before they are stored
+OVER_REALS = "certify over the reals"  # the method of a proof that does not hold for the model's own rounding
 POINTS = 16  # inputs by whose logits a model is recognised
+BATCH = 256  # rows that a model is asked about at once
+SHARE = 0.05  # of the time that storing may take; more is lost if the process is killed, nothing if it is interrupted
 
 
 def certify_into(
@@ -39,40 +45,50 @@ def certify_into(
     rows: Rows,
     loader: Loader,
     *,
-    up_to: int,
-    resume: Path | None = None,
-    **how: Any,
+    progress: bool = False,
+    **options: Any,
 ) -> tuple[Certificates, list[str]]:
-    """Certify rows into a store, some at a time; of those that it has proofs of beyond `up_to` nothing is asked again.
+    """Certify rows into a store, and go on from the proofs that it has.
 
-    `how` is as for `sz.certify`. With `resume`, a file that keeps what is done of exactly these rows, all of them are
-    certified together. Returns what is known of every row, and why cells cannot be told of it.
+    `options` are those of `sz.certify`. Returns what is known of every row, and why cells cannot be told of it.
     """
-    device = loader.device
-    known = torch.from_numpy(recall_proofs(path, key, rows, network))
-    whole = _known(rows, known, up_to, key.unit, device)
-    lost: list[str] = keep_proofs(path, key, rows, np.zeros(len(rows), np.int64), np.zeros(len(rows)), loader=loader)
-    with Store(path, write=True) as store:
+    before = _recalled(path, key, rows, network)
+    known = torch.tensor([0 if proof is None else proof.least for proof in before], dtype=torch.int64)
+    digests = row_digests(rows.images, rows.labels)
+    with Store(path, write=True) as store, store.together():
+        store.keep_digests(rows.content_hash, digests)
+        lost = recognise_rows(store, loader, key)
         _keep_answers(store, key, network, rows)
-    left = torch.arange(len(rows)) if resume is not None else (known <= up_to).nonzero()[:, 0]
-    asked: Any = {"up_to": up_to, "unit": key.unit, "resume": resume, **how}
-    together = TOGETHER if resume is None else max(len(rows), 1)
-    for start in range(0, len(left), together):
-        places = left[start : start + together]
-        some = rows.select(places)
-        found = certify(network, some.images.to(device), some.labels.to(device), **asked)
-        keep_proofs(path, key, some, found.lower.cpu().numpy(), found.seconds.cpu().numpy(), loader=loader)
-        for name in ("lower", "upper", "x_adv", "correct", "done", "boxes", "seconds"):
-            getattr(whole, name)[places.to(device)] = getattr(found, name)
-        whole.lower[places.to(device)] = torch.maximum(found.lower, known[places].to(device))
-    return whole, lost
+    images, labels = rows.images.to(loader.device), rows.labels.to(loader.device)
+    certifier = Certifier.of(network, images, labels, unit=cast(Unit, key.unit), known=known, **options)
+    found = certifier.found
+    found.over_reals.copy_(torch.tensor([proof is not None and proof.method == OVER_REALS for proof in before]))
+    waiting: dict[int, Proof] = {}
 
+    def store_proofs() -> None:
+        with Store(path, write=True) as store:
+            store.prove(key, {digests[place]: proof for place, proof in waiting.items()})
+        waiting.clear()
 
-def _known(rows: Rows, least: torch.Tensor, up_to: int, unit: Any, device: torch.device) -> Certificates:
-    """Return what proofs tell before anything is certified."""
-    count = torch.zeros(len(rows), dtype=torch.float64, device=device)
-    held = (least.to(device), torch.full_like(count, torch.inf), rows.images.to(device).clone(), least.to(device) > 0)
-    return Certificates(*held, least.to(device) > up_to, count, count.clone(), up_to, unit)
+    stored, took = time.perf_counter(), 0.0
+    try:
+        with bar("certify", len(rows), progress, "inputs") as advance:
+            for block in certifier.run(advance):
+                fields = (found.lower, found.over_reals, found.seconds)
+                for place, least, reals, seconds in zip(
+                    block.tolist(), *(each[block].tolist() for each in fields), strict=True
+                ):
+                    if least > known[place]:
+                        waiting[place] = Proof(least, OVER_REALS if reals else METHOD, VERSION, seconds)
+                begin = time.perf_counter()
+                if (begin - stored) * SHARE >= took:
+                    store_proofs()
+                    stored = time.perf_counter()
+                    took = stored - begin
+    finally:
+        if waiting:
+            store_proofs()
+    return found, lost
 
 
 def proof_key(network: nn.Module, unit: str, allowed: Allowed, rows: Rows, spec: ModelSpec | None = None) -> ProofKey:
@@ -89,14 +105,42 @@ def recall_proofs(path: Path, key: ProofKey, rows: Rows, network: nn.Module | No
 
     network   the present model: refused if it answers differently from the one that the proofs are about
     """
+    found = _recalled(path, key, rows, network)
+    return np.array([0 if proof is None else proof.least for proof in found], np.int64)
+
+
+def _recalled(path: Path, key: ProofKey, rows: Rows, network: nn.Module | None) -> list[Proof | None]:
+    """Return the proof of each row, after checking what can be checked."""
     if not path.exists():
-        return np.zeros(len(rows), np.int64)
+        return [None] * len(rows)
     with Store(path) as store:
         known = store.proofs(key)
         if known and network is not None:
             _check_answers(store, key, network)
-    digests = row_digests(rows.images, rows.labels)
-    return np.array([known[row].least if row in known else 0 for row in digests], np.int64)
+    found = [known.get(row) for row in row_digests(rows.images, rows.labels)]
+    shape = rows.images.shape[1:]
+    sites = int(torch.Size(shape[1:] if key.unit == "pixel" else shape).numel())
+    for row, proof in zip(rows.ids.tolist(), found, strict=True):
+        if proof is not None and proof.least > sites + 1:
+            raise ValueError(f"{path}: row {row} has a proof of {proof.least} changes, but only {sites} {key.unit}s")
+    places = torch.tensor([place for place, proof in enumerate(found) if proof is not None], dtype=torch.int64)
+    if network is not None and len(places):
+        _check_right(path, network, rows.select(places))
+    return found
+
+
+def _check_right(path: Path, network: nn.Module, rows: Rows) -> None:
+    """Refuse proofs about rows that the network gets wrong: those need no change."""
+    device = device_of(network)
+    with torch.no_grad(), strictly(network, device):
+        parts = zip(torch.split(rows.images, BATCH), torch.split(rows.labels, BATCH), strict=True)
+        right = [logits_in(network(x.to(device))).argmax(1).cpu() == y for x, y in parts]
+    wrong = rows.ids[~torch.cat(right)]
+    if len(wrong):
+        raise ValueError(
+            f"{path}: row {int(wrong[0])} has a proof, but the model gets it wrong; the proof is about another model, "
+            "so use another store"
+        )
 
 
 def _answers(key: ProofKey) -> str:

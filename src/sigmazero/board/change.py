@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from sigmazero.auto import SparseAutoAttack
 from sigmazero.bench.constraints import Allowed, keep
-from sigmazero.bench.identity import hash_weights
+from sigmazero.bench.identity import RANDOM, hash_weights
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.provenance import provenance
 from sigmazero.board.card import ModelCard, read_card
@@ -31,8 +31,6 @@ from sigmazero.models.doctor import examine
 from sigmazero.run.check import check
 from sigmazero.store.facts import Facts
 from sigmazero.store.store import Store
-
-RANDOM = "SZ003"  # such a model answers otherwise when asked again: nothing can be replayed
 
 
 @dataclass(frozen=True)

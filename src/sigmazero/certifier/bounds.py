@@ -1,30 +1,28 @@
 """Bounds of a network's margins over many regions at once.
 
-Layer by layer: intervals of deviations from those of the layer before, then, for the neurons that bend within theirs,
-better ones by going back to the input with straight lines (`backward`). What does not bend needs none.
+Layer by layer: intervals of deviations from those of the layer before, then, for the neurons that a relaxation would
+loosen, better ones by going back to the input (`crown`). Linear layers need none.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
 import torch
 from torch import Tensor
 
-from sigmazero.certifier import relax
-from sigmazero.certifier.backward import Known, least
-from sigmazero.certifier.forms import Crop, Forms, ringed
-from sigmazero.certifier.graph import Layered
-from sigmazero.certifier.layers import Add, Conv, Input, Layer, MaxPool, Reach, Relu, Scale
-from sigmazero.certifier.planes import Forward
-from sigmazero.certifier.regions import Groups, Region
-from sigmazero.certifier.rounding import UNIT
+from sigmazero.certifier import relaxation
+from sigmazero.certifier.affine import AffinePass
+from sigmazero.certifier.crown import Known, LinearForms, MovingBox, least, ringed
+from sigmazero.certifier.graph import Network
+from sigmazero.certifier.layers import UNIT, Add, Conv, Input, Interval, Layer, MaxPool, Relu, Scale
+from sigmazero.certifier.regions import OneSitePerGroup
+from sigmazero.certifier.relaxation import Relaxation
 
 
-class Effort(IntEnum):
-    """What inner layers are bounded by: intervals; planes over the free features; and, on top of either, forms that go
-    back to the input from every neuron that bends.
-    """
+class Strength(IntEnum):
+    """How inner layers are bounded: by intervals, by planes over the free features, or by going back from neurons."""
 
     INTERVALS = 0
     PLANES = 1
@@ -32,82 +30,107 @@ class Effort(IntEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Unchanged:
+class CleanValues:
     """Every layer's values for some inputs, and by how much they may be off."""
 
     values: list[Tensor]
     errors: list[Tensor]
 
     @staticmethod
-    def of(network: Layered, x: Tensor) -> "Unchanged":
-        """The values for inputs (rows, height, width, channels)."""
-        return Unchanged(*network.values(x))
+    def of(bounds: "NetworkBounds", x: Tensor) -> "CleanValues":
+        """Return the values for inputs (rows, height, width, channels)."""
+        with torch.inference_mode():
+            return CleanValues(*bounds.network.values(x, bounds.tick))
 
 
-class Bounder:
-    """Bounds margins of one network.
+class NetworkBounds:
+    """Bounds on the margins of one network.
 
-    `room` is how many numbers the coefficients of a batch of forms may have.
+    size   how many numbers the coefficients of a batch of forms may have
+    tick   called before every step; it may raise an error to end a computation that takes too long
     """
 
-    def __init__(self, network: Layered, room: int = 2**21) -> None:
-        self.network, self.room = network, room
-        self._straight = _straight(network)
+    def __init__(self, network: Network, size: int = 2**21) -> None:
+        self.network, self.size = network, size
+        self.tick: Callable[[], None] = lambda: None
+        self._linear = _linear(network)
         self._costs = [_cost(network, place) for place in range(len(network.layers))]
         self._lost = min(1e300, 1e-300 * math.prod(map(_growth, network.layers)))  # what underflow may have taken away
-        self.size = sum(_size(network, place) for place in range(len(network.layers)))
+        self.task_size = sum(_task_size(network, place) for place in range(len(network.layers)))
 
-    def margins(self, clean: Unchanged, rows: Tensor, labels: Tensor, region: Region, effort: Effort) -> Tensor:
-        """A number for each task and class that own logit minus the class's is above, all over the region.
+    def margins(
+        self, clean: CleanValues, rows: Tensor, labels: Tensor, region: OneSitePerGroup, strength: Strength
+    ) -> Tensor:
+        """Return lower bounds of the label's logit minus each other one over each region (tasks, classes).
 
-        `rows` says which clean input is a task's; a task's own class has infinity."""
+        `rows` says which clean input is a task's; a task's own class has infinity.
+        """
         with torch.inference_mode():
-            known, first = self._layers(clean, rows, labels, region, effort)
+            known, first = self._layers(clean, rows, labels, region, strength)
             logits, errors = (t[-1][rows][:, 0, 0] for t in (clean.values, clean.errors))
             classes = logits.shape[1]
             tasks = torch.arange(len(rows), device=rows.device).repeat_interleave(classes)
             other = torch.arange(classes, device=rows.device).repeat(len(rows))
-            mine = labels[tasks]
+            label = labels[tasks]
             result = torch.full((len(rows), classes), torch.inf, dtype=torch.float64, device=rows.device)
             if first is not None:  # what planes have proved already needs no more
-                result = self._total(logits, errors, tasks, mine, other, first.flatten()).view_as(result)
+                result = self._total(logits, errors, tasks, label, other, first.flatten()).view_as(result)
             result[torch.arange(len(rows), device=rows.device), labels] = torch.inf
-            real = (other != mine) & ((result.flatten() <= 0) | (first is None))
-            tasks, other, mine = tasks[real], other[real], mine[real]
+            left = (other != label) & ((result.flatten() <= 0) | (first is None))
+            tasks, other, label = tasks[left], other[left], label[left]
             forms = torch.zeros(len(tasks), classes, dtype=torch.float64, device=rows.device)
-            forms.scatter_(1, mine[:, None], 1.0).scatter_(1, other[:, None], -1.0)
+            forms.scatter_(1, label[:, None], 1.0).scatter_(1, other[:, None], -1.0)
             found = self._least(known, len(self.network.layers) - 1, forms[:, None, None], tasks, None)
-            result[tasks, other] = self._total(logits, errors, tasks, mine, other, found)
+            result[tasks, other] = self._total(logits, errors, tasks, label, other, found)
         return result - self._lost
 
     @staticmethod
-    def _total(logits: Tensor, errors: Tensor, tasks: Tensor, mine: Tensor, other: Tensor, found: Tensor) -> Tensor:
-        """Margins, from those of the clean input and how far they can fall; rounded downward."""
-        own, its = (logits[tasks, k] for k in (mine, other))
-        slack = errors[tasks, mine] + errors[tasks, other] + 4 * UNIT * (own.abs() + its.abs() + found.abs())
+    def _total(logits: Tensor, errors: Tensor, tasks: Tensor, label: Tensor, other: Tensor, found: Tensor) -> Tensor:
+        """Return margins from those of the clean input and how far they can fall, rounded downward."""
+        own, its = (logits[tasks, k] for k in (label, other))
+        slack = errors[tasks, label] + errors[tasks, other] + 4 * UNIT * (own.abs() + its.abs() + found.abs())
         return own - its + found - slack
 
+    def intervals(
+        self, clean: CleanValues, rows: Tensor, labels: Tensor, region: OneSitePerGroup, strength: Strength
+    ) -> list[Interval]:
+        """Return how far every layer's values can move over each region."""
+        found: dict[int, Interval] = {}
+        with torch.inference_mode():
+            self._layers(clean, rows, labels, region, strength, found)
+        return [found[place] for place in range(len(self.network.layers))]
+
     def _layers(
-        self, clean: Unchanged, rows: Tensor, labels: Tensor, region: Region, effort: Effort
+        self,
+        clean: CleanValues,
+        rows: Tensor,
+        labels: Tensor,
+        region: OneSitePerGroup,
+        strength: Strength,
+        intervals: dict[int, Interval] | None = None,
     ) -> tuple[Known, Tensor | None]:
-        """Lines and widths of all layers, and where planes over few free features say it, how far margins can fall."""
-        known = Known(self.network, region)
+        """Return relaxations and widths of all layers, and how far margins can fall by planes where there are some.
+
+        intervals   a dictionary to fill with the interval of every layer
+        """
+        known = Known(self.network, region, self.tick)
         forward = None
-        if isinstance(region, Groups) and (effort is Effort.PLANES or (effort is Effort.FULL and region.few)):
-            forward = Forward(self.network.layers, region, rows)
-        intervals: dict[int, Reach] = {}
-        readers = self.network.readers
+        if strength is Strength.PLANES or (strength is Strength.FULL and region.few):
+            forward = AffinePass(self.network.layers, region, rows)
+        readers, keep = self.network.readers, intervals is not None
+        intervals = {} if intervals is None else intervals
         for place, layer in enumerate(self.network.layers):
+            self.tick()
             if isinstance(layer, Input):
                 intervals[place] = region.interval
             elif isinstance(layer, Relu | MaxPool):
                 source = layer.sources[0]
                 z, error = clean.values[source][rows], clean.errors[source][rows]
-                exact = forward is not None and self._straight[source]  # a plane is what such a layer is
-                if not exact and (self._straight[source] or effort is Effort.FULL):
+                exact = forward is not None and self._linear[source]  # a plane is exact there
+                if not exact and (self._linear[source] or strength is Strength.FULL):
                     wanted = self._wanted(place, layer, z, error, intervals[source])
                     intervals[source] = self._better(known, source, z, error, intervals[source], wanted, layer)
-                self._bend(known, place, layer, z, error, intervals)
+                self._relax(known, place, layer, z, error, intervals)
                 if forward is not None:
                     forward.step(place, clean.values, clean.errors)
             elif forward is not None:
@@ -116,60 +139,65 @@ class Bounder:
             else:
                 given = [intervals[source] for source in layer.sources]
                 intervals[place] = layer.deviations(*given)
-            lo, hi = intervals[place]
-            bends = isinstance(layer, Input | Relu | MaxPool)
-            known.widths[place] = (hi - lo).flatten(1).amax(1) if forward is None or bends else forward.width(place)
+            linear = not isinstance(layer, Input | Relu | MaxPool)
+            known.widths[place] = forward.width(place) if forward and linear else _width(intervals[place])
             for source in layer.sources:
-                if max(readers[source]) <= place:
+                if not keep and max(readers[source]) <= place:
                     intervals.pop(source, None)
         return known, None if forward is None else forward.margins(labels)
 
-    def _bend(
-        self, known: Known, place: int, layer: Relu | MaxPool, z: Tensor, error: Tensor, intervals: dict[int, Reach]
+    def _relax(
+        self, known: Known, place: int, layer: Relu | MaxPool, z: Tensor, error: Tensor, intervals: dict[int, Interval]
     ) -> None:
-        """The lines of a layer that bends, and how far its outputs can move."""
+        """Relax a layer, and note how far its outputs can move."""
         given = intervals[layer.sources[0]]
         if isinstance(layer, Relu):
-            lines, moved = relax.relu_lines(layer, z, error, given), relax.relu_deviations(layer, z, error, given)
+            lines, moved = (
+                relaxation.relax_relu(layer, z, error, given),
+                relaxation.relu_deviations(layer, z, error, given),
+            )
         else:
-            lines, moved = relax.pool_lines(layer, z, error, given), relax.pool_deviations(layer, z, error, given)
-        known.lines[place] = relax.Straight(ringed(lines.packed), lines.slopes, lines.largest)
+            lines, moved = (
+                relaxation.relax_pool(layer, z, error, given),
+                relaxation.pool_deviations(layer, z, error, given),
+            )
+        known.lines[place] = Relaxation(ringed(lines.packed), lines.slopes, lines.largest)
         intervals[place] = moved
-        known.crops[place] = Crop.around((moved[1] > moved[0]).any(3))
+        known.boxes[place] = MovingBox.around((moved[1] > moved[0]).any(3))
 
-    def _wanted(self, place: int, layer: Layer, z: Tensor, error: Tensor, interval: Reach) -> Tensor:
-        """Of which neurons better intervals are worth their cost."""
+    def _wanted(self, place: int, layer: Layer, z: Tensor, error: Tensor, interval: Interval) -> Tensor:
+        """Return of which neurons better intervals are worth their cost."""
         source = layer.sources[0]
-        if self._straight[source] and not isinstance(self.network.layers[source], Input):
+        if self._linear[source] and not isinstance(self.network.layers[source], Input):
             return interval[1] > interval[0]
         if isinstance(layer, MaxPool):
-            return relax.contested(layer, z, error, interval)
+            return relaxation.contested(layer, z, error, interval)
         assert isinstance(layer, Relu)
-        wanted = relax.unstable(layer, z, error, interval)
+        wanted = relaxation.unstable(layer, z, error, interval)
         for reader in self.network.readers[place]:
             pool = self.network.layers[reader]
             if isinstance(pool, MaxPool):
-                moved = relax.relu_deviations(layer, z, error, interval)
-                wanted = wanted | relax.contested(pool, layer(z), error, moved)
+                moved = relaxation.relu_deviations(layer, z, error, interval)
+                wanted = wanted | relaxation.contested(pool, layer.forward(z), error, moved)
         return wanted
 
     def _better(
-        self, known: Known, place: int, z: Tensor, error: Tensor, interval: Reach, wanted: Tensor, layer: Layer
-    ) -> Reach:
-        """Intervals that are narrower where that is wanted: first the end nearer to the bend; the other if it bends."""
+        self, known: Known, place: int, z: Tensor, error: Tensor, interval: Interval, wanted: Tensor, layer: Layer
+    ) -> Interval:
+        """Narrow the intervals of some neurons: first the end nearer to 0, the other if the ReLU is still unstable."""
         if isinstance(self.network.layers[place], Input | Relu | MaxPool):
             return interval
         lo, hi = interval
         near = z >= 0
         lo = self._end(known, place, lo, wanted & near, 1.0)
         hi = self._end(known, place, hi, wanted & ~near, -1.0)
-        if isinstance(layer, Relu) and not self._straight[place]:
-            wanted = wanted & relax.unstable(layer, z, error, (lo, hi))
+        if isinstance(layer, Relu) and not self._linear[place]:
+            wanted = wanted & relaxation.unstable(layer, z, error, (lo, hi))
         lo = self._end(known, place, lo, wanted & ~near, 1.0)
         return lo, self._end(known, place, hi, wanted & near, -1.0)
 
     def _end(self, known: Known, place: int, end: Tensor, wanted: Tensor, sign: float) -> Tensor:
-        """One end of the intervals of a layer, brought nearer to 0 for some neurons."""
+        """Narrow one end of the intervals of some neurons of a layer."""
         index = wanted.nonzero()
         if not len(index):
             return end
@@ -184,10 +212,10 @@ class Bounder:
         return end
 
     def _least(
-        self, known: Known, place: int, a: "Tensor | tuple[Tensor, float]", tasks: Tensor, origin: Tensor | None
+        self, known: Known, place: int, a: Tensor | tuple[Tensor, float], tasks: Tensor, origin: Tensor | None
     ) -> Tensor:
-        """The least values of forms, a part of them at a time; forms may be given as a channel and a sign."""
-        step = max(1, self.room // self._costs[place])
+        """Return the least values of forms, a part of them at a time; a form may be given as a channel and a sign."""
+        step = max(1, self.size // self._costs[place])
         found = [torch.zeros(0, dtype=torch.float64, device=tasks.device)]
         for begin in range(0, len(tasks), step):
             part = slice(begin, begin + step)
@@ -198,12 +226,17 @@ class Bounder:
                 forms = torch.zeros(len(tasks[part]), channels, dtype=torch.float64, device=tasks.device)
                 forms.scatter_(1, a[0][part, None], a[1])
                 forms = forms[:, None, None]
-            found.append(least(known, place, Forms(forms, tasks[part], None if origin is None else origin[part])))
+            found.append(least(known, place, LinearForms(forms, tasks[part], None if origin is None else origin[part])))
         return torch.cat(found)
 
 
+def _width(interval: Interval) -> Tensor:
+    """Return the width of each task's widest interval."""
+    return (interval[1] - interval[0]).flatten(1).amax(1)
+
+
 def _growth(layer: Layer) -> float:
-    """How much larger than its inputs' a change of a layer's values can be, at least 1."""
+    """Return how much larger than its inputs' a change of a layer's values can be, at least 1."""
     if isinstance(layer, Conv):
         return max(1.0, float(layer.magnitudes.sum((2, 3, 4)).amax()))
     if isinstance(layer, Scale):
@@ -211,16 +244,16 @@ def _growth(layer: Layer) -> float:
     return 2.0 if isinstance(layer, Add) else 1.0
 
 
-def _straight(network: Layered) -> list[bool]:
-    """Which layers depend on the input without a bend between."""
+def _linear(network: Network) -> list[bool]:
+    """Return which layers are linear in the input."""
     found: list[bool] = []
     for layer in network.layers:
         found.append(not isinstance(layer, Relu | MaxPool) and all(found[source] for source in layer.sources))
     return found
 
 
-def _size(network: Layered, place: int) -> int:
-    """Roughly how many numbers a layer holds for one task."""
+def _task_size(network: Network, place: int) -> int:
+    """Estimate how many numbers a layer needs for one task."""
     layer = network.layers[place]
     h, w, c = layer.shape
     if isinstance(layer, Conv):
@@ -233,8 +266,8 @@ def _size(network: Layered, place: int) -> int:
     return 10 * h * w * c
 
 
-def _cost(network: Layered, place: int) -> int:
-    """The most numbers that a form of a layer takes on its way back."""
+def _cost(network: Network, place: int) -> int:
+    """Return the most numbers that a form of a layer takes on its way back."""
     sizes: dict[int, tuple[int, int]] = {place: (1, 1)}
     most = 1
     for at in range(place, 0, -1):

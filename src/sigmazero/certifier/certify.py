@@ -1,37 +1,141 @@
-"""`sz.certify`: how many changes a network is proved to withstand, and where an attack meets the proof."""
+"""`sz.certify`: prove how many changes a network withstands, and find where an attack meets the proof."""
 
-import hashlib
 import math
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sigmazero.certifier.bounds import Bounder
-from sigmazero.certifier.certificates import Certificates
-from sigmazero.certifier.graph import Layered, trace
-from sigmazero.certifier.inquiry import Inquiry
-from sigmazero.certifier.search import Search, Spending
-from sigmazero.certifier.suite import check_kind, fitted
-from sigmazero.certifier.tactics import Tactics
+from sigmazero.attacks import get
+from sigmazero.certifier.bounds import NetworkBounds
+from sigmazero.certifier.graph import Network, trace
+from sigmazero.certifier.search import BranchAndBound, Progress, Strategy
+from sigmazero.certifier.subproblems import Question
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Unit
+from sigmazero.core.files import replacing
 from sigmazero.core.hardware import Hardware
 from sigmazero.core.inputs import Bounds, make_problem
 from sigmazero.core.problem import Problem, integer
 from sigmazero.models.wrapping import understood
 from sigmazero.run.progress import Advance, bar
 
-QUERIES = 300  # of the attack that goes before, by default
-BLOCK = {"cpu": 10, "cuda": 256}  # inputs that are searched together, and stored together
-PLAIN: dict[str, Any] = {"hardware": Hardware(prepare="fold")}  # an attack this short does not pay for a compiler
-ROOM = (2**21, 2**22)  # numbers of the forms, and of the tasks, of one batch on a CPU
+Arithmetic = Literal["float32", "real"]
+STATUSES = ("exact", "proved", "open", "waiting")
+QUERIES = 300  # of the attack that goes first, by default
+MANY_STEPS = 100  # an attack with fewer has steps of many queries, and keeps their number
+BLOCK = {"cpu": 10, "cuda": 256}  # inputs that are searched together
+NUMBERS = (2**21, 2**22)  # of the forms, and of the subproblems, of one batch on a CPU
 SHARES = (128, 32)  # bytes of a GPU's free memory for each of those numbers: several are needed at once
+CHECKS = 16  # points of the box at which the traced layers are compared with the model, before and after a search
+# An attack this short is not worth compiling.
+HARDWARE: dict[str, Any] = {"hardware": Hardware(prepare="fold")}
+
+
+@dataclass(frozen=True, repr=False)
+class Certificates:
+    """Hold what `certify` proved, one row per input; experimental.
+
+    lower       at least so many changes are needed to fool the network: proved
+    upper       so many are enough; infinite where no example was found
+    x_adv       an input with `upper` changes that fools the model, or the input itself
+    correct     whether the model is right about the input; where it is not, no change is needed
+    done        whether the input was looked at
+    boxes       how many bounds were computed
+    seconds     the input's share of the time
+    over_reals  whether `lower` holds for the network over the real numbers alone, not for the model's own rounding
+    """
+
+    lower: Tensor
+    upper: Tensor
+    x_adv: Tensor
+    correct: Tensor
+    done: Tensor
+    boxes: Tensor
+    seconds: Tensor
+    over_reals: Tensor
+    up_to: int
+    unit: Unit = "feature"
+
+    @staticmethod
+    def new(x: Tensor, up_to: int, unit: Unit, lower: Tensor | None = None) -> "Certificates":
+        """Return certificates before any search, with the bounds that are known already."""
+        count = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+        flag = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+        lower = torch.zeros_like(flag, dtype=torch.int64) if lower is None else lower.to(x.device)
+        proved = lower > up_to
+        upper = torch.full_like(count, math.inf)
+        held = (lower.clone(), upper, x.clone(), lower > 0, proved, count, count.clone(), flag)
+        return Certificates(*held, up_to, unit)
+
+    def __len__(self) -> int:
+        """Return the number of inputs."""
+        return len(self.lower)
+
+    @property
+    def exact(self) -> Tensor:
+        """Return for which inputs the fewest changes are known: proof and example meet."""
+        return self.done & (self.lower == self.upper)
+
+    @property
+    def status(self) -> list[str]:
+        """Return a word for each input.
+
+        exact (the fewest changes are known), proved (more than `up_to` are needed), open (neither, within the time),
+        or waiting (not looked at).
+        """
+        code = torch.where(self.exact, 0, torch.where(self.lower > self.up_to, 1, 2))
+        return [STATUSES[k] for k in torch.where(self.done, code, 3).tolist()]
+
+    def counts(self, t: int) -> tuple[int, int, int]:
+        """Return how many inputs are proved against t changes, fooled by t or fewer, and neither.
+
+        Inputs that the model gets wrong are left out.
+        """
+        mine = self.done & self.correct
+        proved, fooled = mine & (self.lower > t), mine & (self.upper <= t)
+        return int(proved.sum()), int(fooled.sum()), int((mine & ~proved & ~fooled).sum())
+
+    def table(self) -> str:
+        """Return the counts for every number of changes, and what they cost, as text."""
+        done, mine = int(self.done.sum()), self.done & self.correct
+        lines = [f"{self.unit + 's':>8}  proved  fooled    open"]
+        lines += [f"{t:>8}  " + "  ".join(f"{n:>6}" for n in self.counts(t)) for t in range(1, self.up_to + 1)]
+        spent = self.seconds[mine].double().cpu()
+        lines.append(
+            f"{done} of {len(self)} inputs, {int((self.done & ~self.correct).sum())} misclassified, "
+            f"fewest changes known for {int(self.exact.sum())}"
+        )
+        if reals := int((mine & self.over_reals & (self.lower > 1)).sum()):
+            lines.append(f"{reals} of the proofs hold over the reals, not for the model's own rounding")
+        if len(spent):
+            boxes = float(self.boxes[mine].double().mean())
+            lines.append(
+                f"seconds an input: median {spent.median():.3g}, mean {spent.mean():.3g}, most {spent.max():.3g}; "
+                f"{boxes:.0f} boxes"
+            )
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        """Return one line with the main figures."""
+        proved, fooled, left = self.counts(self.up_to)
+        return (
+            f"<Certificates of {len(self)} inputs: {proved} proved against {self.up_to} {self.unit} changes, "
+            f"{fooled} fooled, {left} open; fewest changes known for {int(self.exact.sum())}>"
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write an .npz file with an array for each field, whole or not at all."""
+        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        arrays: dict[str, Any] = {name: value.detach().cpu().numpy() for name, value in tensors.items()}
+        with replacing(Path(path)) as part, part.open("wb") as file:
+            np.savez_compressed(file, **arrays)
 
 
 def certify(
@@ -46,11 +150,10 @@ def certify(
     time_limit: float | None = None,
     total_limit: float | None = None,
     attack: Attack | str | None = "sigma-swap",
-    block_size: int | None = None,
-    resume: str | Path | None = None,
+    arithmetic: Arithmetic = "float32",
     progress: bool = False,
 ) -> Certificates:
-    """Prove for each input how many changes are needed at least to fool a network, up to so many; experimental.
+    """For each input, prove a lower bound on the number of changes that fool the network, up to `up_to`; experimental.
 
     model       a torch network of the layers that docs/truth.md lists, in eval mode
     y           true classes; an input that the model gets wrong needs no change
@@ -59,11 +162,10 @@ def certify(
     bounds      the box: scalars, or tensors that broadcast to one sample
     mask        true where a feature may change
     time_limit  seconds of search for one input, its share of what is computed for several at once; None for no limit
-    total_limit seconds for all inputs together; those that are not reached are waiting
+    total_limit seconds for all inputs together; inputs not reached keep the status "waiting"
     attack      goes first, so that nothing is proved where an example is known: an attack, its name, or None
-    block_size  inputs that are searched together
-    resume      a file to keep the rows that are done in, and to go on from where it is there; what was open is tried
-                again where there is more time now
+    arithmetic  "float32": a proof also holds for the model's own rounding on a CPU, in whatever order it sums. Where
+                that cannot be shown the proof holds over the reals, and `over_reals` says so. "real": always those
     progress    show a bar, on a terminal
 
     >>> import sigmazero as sz
@@ -73,38 +175,179 @@ def certify(
     >>> found.lower.tolist(), found.upper.tolist(), found.status
     ([2], [2.0], ['exact'])
     """
-    _check(up_to, time_limit, total_limit, block_size)
-    end = math.inf if total_limit is None else time.perf_counter() + total_limit
-    problem = make_problem(x, y, bounds=bounds, unit=unit, mask=mask)
-    network = _network(model, x)
-    _check_box(problem, up_to)
-    layers = trace(network, problem.x)
-    _check_classes(problem, layers.layers[-1].shape[2])
-    method = fitted(attack, QUERIES) if isinstance(attack, str) else attack
-    if method is not None:
-        check_kind(method)
-    certifier = _Certifier(network, layers, problem, up_to, time_limit, end, method, block_size)
-    found = certifier.begin(None if resume is None else Path(resume))
-    left = int((~found.done).sum())
-    with bar("certify", left, progress, "inputs") as advance:
-        for known in certifier.run(found, advance):
-            if resume is not None:
-                known.save(resume)
-    return found
+    options: dict[str, Any] = {"unit": unit, "bounds": bounds, "mask": mask, "attack": attack, "arithmetic": arithmetic}
+    options |= {"time_limit": time_limit, "total_limit": total_limit}
+    certifier = Certifier.of(model, x, y, up_to=up_to, **options)
+    with bar("certify", len(x), progress, "inputs") as advance:
+        for _ in certifier.run(advance):
+            pass
+    return certifier.found
 
 
-def _check(up_to: int, time_limit: float | None, total_limit: float | None, block_size: int | None) -> None:
+def fitted(name: str, queries: int) -> Attack:
+    """Return an attack with about so many queries: as its `queries`, or as steps of 2 (with gradients) or 1."""
+    attack = get(name)
+    if queries < 20:
+        raise ValueError(f"queries={queries!r} must be a whole number, 20 or more")
+    if "queries" in attack.parameters():
+        return get(name, queries=queries)
+    if attack.steps <= MANY_STEPS:
+        return attack
+    return get(name, steps=queries // 2 if attack.needs == "gradients" else queries)
+
+
+def check_kind(method: Attack) -> None:
+    """Refuse an attack that does not look for the fewest changes."""
+    if method.kind != "minimum-norm":
+        raise ValueError(f"{method.name} works with a fixed budget and has no fewest changes; try {method.name}-min")
+
+
+@dataclass(frozen=True, eq=False)
+class Certifier:
+    """Certify inputs in blocks. `found` holds the results so far; every step of `run` says which rows are new."""
+
+    model: nn.Module
+    network: Network
+    problem: Problem
+    found: Certificates
+    attack: Attack | None
+    rounding: bool
+    limit: float
+    end: float  # on the clock of time.perf_counter
+    strategies: dict[int, Strategy] = field(default_factory=dict)
+
+    @staticmethod
+    def of(
+        model: object,
+        x: Tensor,
+        y: Tensor,
+        *,
+        up_to: int = 1,
+        unit: Unit = "feature",
+        bounds: Bounds = (0.0, 1.0),
+        mask: Tensor | None = None,
+        time_limit: float | None = None,
+        total_limit: float | None = None,
+        attack: Attack | str | None = "sigma-swap",
+        arithmetic: Arithmetic = "float32",
+        known: Tensor | None = None,
+    ) -> "Certifier":
+        """Check everything and trace the model; options are those of `certify`, `known` are bounds already proved."""
+        _check_options(up_to, time_limit, total_limit, arithmetic)
+        end = math.inf if total_limit is None else time.perf_counter() + total_limit
+        problem = make_problem(x, y, bounds=bounds, unit=unit, mask=mask)
+        model = _torch_network(model, problem.x.device)
+        _check_box(problem, up_to)
+        network = trace(model, problem.x)
+        _check_classes(problem, network.layers[-1].shape[2])
+        method = fitted(attack, QUERIES) if isinstance(attack, str) else attack
+        if method is not None:
+            check_kind(method)
+        found = Certificates.new(problem.x, up_to, problem.unit, known)
+        exact_float32 = problem.x.device.type == "cpu" and torch.get_float32_matmul_precision() == "highest"
+        rounding = arithmetic == "float32" and exact_float32
+        limit = math.inf if time_limit is None else time_limit
+        return Certifier(model, network, problem, found, method, rounding, limit, end)
+
+    def run(self, advance: Advance) -> Iterator[Tensor]:
+        """Certify block after block; yield the rows of a block after each number of changes."""
+        self._compare()
+        device = self.problem.x.device
+        rows = (~self.found.done).nonzero()[:, 0]
+        advance(len(self.problem) - len(rows))
+        for block in torch.split(rows, BLOCK.get(device.type, 256)):
+            if time.perf_counter() > self.end:
+                return
+            yield from self._block(block)
+            advance(len(block))
+
+    def _compare(self) -> None:
+        """Compare the traced layers with the model at some points of the box, one by one and together."""
+        x, lower, upper = self.problem.x, self.problem.domain.user_lower, self.problem.domain.user_upper
+        generator = torch.Generator().manual_seed(len(x))
+        place = torch.linspace(0, len(x) - 1, CHECKS, device="cpu").round().long().to(x.device)
+        low, high = (end.expand_as(x)[place] for end in (lower, upper))
+        share = torch.rand(low.shape, generator=generator, device="cpu").to(x)
+        share[1::2] = share[1::2].round()  # corners
+        few = torch.rand(low.shape, generator=generator, device="cpu").to(x) < self.found.up_to / x[0].numel()
+        few[: CHECKS // 2] = True
+        points = torch.where(few, low + share * (high - low), x[place])
+        points = torch.minimum(torch.maximum(points, low), high)
+        with torch.no_grad():
+            for part in (*torch.split(points, 1), points):
+                self.network.compare(self.model(part), part)
+
+    def _block(self, block: Tensor) -> Iterator[Tensor]:
+        """Decide some inputs, and write down what is known of them after each number of changes."""
+        problem, found = self.problem.take(block), self.found
+        with torch.no_grad():
+            correct = self.model(problem.x).argmax(1) == problem.y
+        upper = torch.where(correct, math.inf, 0.0).double()
+        best, spent = problem.x.clone(), torch.zeros_like(upper)
+        good = correct.nonzero()[:, 0]
+        if self.attack is not None and len(good):
+            begin = time.perf_counter()
+            self._attack(self.attack, problem.take(good), good, upper, best)
+            spent[good] = (time.perf_counter() - begin) / len(good)
+        known = torch.where(correct, found.lower[block].clamp_min(1), 0)
+        for lower, progress, over_reals in self._search(problem, known, upper, best):
+            _believe_examples(lower, upper, problem.ids)
+            found.lower[block], found.upper[block], found.x_adv[block] = lower, upper, best
+            found.correct[block], found.done[block], found.over_reals[block] = correct, True, over_reals
+            found.boxes[block], found.seconds[block] = progress.boxes, progress.seconds + spent
+            yield block
+
+    def _attack(self, attack: Attack, problem: Problem, good: Tensor, upper: Tensor, best: Tensor) -> None:
+        """Find upper bounds by the attack."""
+        domain = problem.domain
+        least, most = domain.user_lower, domain.user_upper
+        mask = least < most if domain.per_sample else None
+        how: dict[str, Any] = {"bounds": (least.amin(0), most.amax(0)), "mask": mask, "unit": problem.unit}
+        result = attack.run(self.model, problem.x, problem.y, ids=problem.ids, **how, **HARDWARE)
+        upper[good[result.success]] = result.changes[result.success].double()
+        best[good[result.success]] = result.x_adv[result.success]
+        with torch.no_grad():
+            self.network.compare(self.model(result.x_adv), result.x_adv)
+
+    def _search(
+        self, problem: Problem, lower: Tensor, upper: Tensor, best: Tensor
+    ) -> Iterator[tuple[Tensor, Progress, Tensor]]:
+        """Raise the lower bounds by the search, one change more at a time."""
+        forms, numbers = _batch_numbers(problem.x.device)
+        bounds = NetworkBounds(self.network, forms)
+        ends = (problem.domain.user_lower.expand_as(problem.x), problem.domain.user_upper.expand_as(problem.x))
+        question = Question(self.model, bounds, problem.x, problem.y, *ends, problem.domain.joined, self.rounding)
+        progress = Progress.new(question)
+        how: dict[str, Any] = {"limit": self.limit, "end": self.end}
+        how["batch"] = max(16, min(4096, numbers // bounds.task_size))
+        over_reals = torch.full_like(problem.y, not self.rounding, dtype=torch.bool)
+        for t in range(1, self.found.up_to + 1):
+            rows = ((lower == t) & (upper > t) & ~progress.open).nonzero()[:, 0]
+            if len(rows):
+                strategy = self.strategies.setdefault(t, Strategy(t))
+                proved = BranchAndBound(question, progress, t, **how, strategy=strategy).run(rows)
+                self._compare()
+                lower[proved] = t + 1
+                over_reals[proved] |= question.over_reals[proved]
+                met = rows[progress.found[rows]]
+                best[met] = progress.witness[met]
+                upper[met] = problem.domain.take(met).count(best[met]).sites.double()
+            if len(rows) or t == 1:
+                yield lower, progress, over_reals
+
+
+def _check_options(up_to: int, time_limit: float | None, total_limit: float | None, arithmetic: str) -> None:
     if not integer(up_to) or up_to < 1:
         raise ValueError(f"up_to={up_to!r} must be a whole number of changes, 1 or more")
     for name, limit in (("time_limit", time_limit), ("total_limit", total_limit)):
         if limit is not None and not (isinstance(limit, int | float) and limit > 0):
             raise ValueError(f"{name}={limit!r} must be a number of seconds, more than 0; leave it out for no limit")
-    if block_size is not None and (not integer(block_size) or block_size < 1):
-        raise ValueError(f"block_size={block_size!r} must be a whole number of inputs, 1 or more")
+    if arithmetic not in get_args(Arithmetic):
+        raise ValueError(f"arithmetic={arithmetic!r} is not one of {', '.join(map(repr, get_args(Arithmetic)))}")
 
 
-def _network(model: object, x: object) -> nn.Module:
-    found = understood(model, x.device if isinstance(x, Tensor) else "cpu")
+def _torch_network(model: object, device: torch.device) -> nn.Module:
+    found = understood(model, device)
     if not isinstance(found, nn.Module):
         raise TypeError(f"the model is a {type(found).__name__}; only a torch network has layers to prove about")
     return found
@@ -121,141 +364,27 @@ def _check_box(problem: Problem, up_to: int) -> None:
 
 def _check_classes(problem: Problem, classes: int) -> None:
     if classes < 2:
-        raise ValueError("the model has one class; with nothing to be taken for, nothing is to be proved")
+        raise ValueError("the model has one output; certify needs at least two classes")
     if int(problem.y.max()) >= classes:
         row = int(problem.y.argmax())
         raise ValueError(f"label {int(problem.y[row])} in row {row} is none of the model's {classes} classes")
 
 
-@dataclass(frozen=True, eq=False)
-class _Certifier:
-    """One question about all inputs."""
-
-    model: nn.Module
-    network: Layered
-    problem: Problem
-    up_to: int
-    time_limit: float | None
-    end: float  # on the clock of time.perf_counter
-    attack: Attack | None
-    block_size: int | None
-
-    @property
-    def key(self) -> str:
-        """What tells this question from others: the network, the inputs and what may change."""
-        digest = hashlib.sha256(f"{self.up_to} {self.problem.unit}".encode())
-        held = [self.problem.x, self.problem.y, self.problem.domain.user_lower, self.problem.domain.user_upper]
-        for layer in self.network.layers:
-            parts = {f.name: getattr(layer, f.name) for f in fields(layer)}
-            held += [part for part in parts.values() if isinstance(part, Tensor)]
-            said = {name: part for name, part in parts.items() if not isinstance(part, Tensor)}
-            digest.update(f"{type(layer).__name__} {said}".encode())
-        for tensor in held:
-            digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()
-
-    def begin(self, resume: Path | None) -> Certificates:
-        """Nothing yet, or what a file has."""
-        x, n = self.problem.x, len(self.problem)
-        if resume is not None and resume.exists():
-            found = Certificates.load(resume, x.device)
-            if found.key != self.key:
-                raise ValueError(f"{resume} has certificates of another question; name another file, or remove it")
-            # What stayed open in less time than there is now is tried again.
-            limit = math.inf if self.time_limit is None else self.time_limit
-            found.done[(found.lower <= self.up_to) & (found.lower < found.upper) & (found.seconds < limit)] = False
-            return found
-        count = torch.zeros(n, dtype=torch.float64, device=x.device)
-        flag = torch.zeros(n, dtype=torch.bool, device=x.device)
-        held = (torch.zeros(n, dtype=torch.int64, device=x.device), torch.full_like(count, math.inf), x.clone())
-        return Certificates(*held, flag, flag.clone(), count, count.clone(), self.up_to, self.problem.unit, self.key)
-
-    def run(self, found: Certificates, advance: Advance) -> Iterator[Certificates]:
-        """What is known after each block of inputs."""
-        kind = self.problem.x.device.type
-        rows = (~found.done).nonzero()[:, 0]
-        tactics: dict[int, Tactics] = {}
-        yield found
-        step = self.block_size or BLOCK.get(kind, 256)
-        for begin in range(0, len(rows), step):
-            block = rows[begin : begin + step]
-            if time.perf_counter() > self.end:
-                return
-            self._block(found, block, tactics)
-            advance(len(block))
-            yield found
-
-    def _block(self, found: Certificates, block: Tensor, tactics: dict[int, Tactics]) -> None:
-        """Decide some inputs, and write down what is known of them."""
-        problem = self.problem.take(block)
-        with torch.no_grad():
-            correct = self.model(problem.x).argmax(1) == problem.y
-        upper = torch.where(correct, found.upper[block], 0.0)  # what is tried again keeps what was found before
-        best, spent = found.x_adv[block], torch.zeros_like(upper)
-        good = correct.nonzero()[:, 0]
-        if self.attack is not None and len(good):
-            begin = time.perf_counter()
-            self._attacked(problem.take(good), good, upper, best)
-            spent[good] = (time.perf_counter() - begin) / len(good)
-        lower = torch.where(correct, found.lower[block].clamp_min(1), 0)
-        tally = self._searched(problem, lower, upper, best, spent, tactics)
-        found.lower[block], found.upper[block], found.x_adv[block] = lower, upper, best
-        found.correct[block], found.done[block] = correct, True
-        found.boxes[block], found.seconds[block] = tally.boxes, tally.seconds
-
-    def _attacked(self, problem: Problem, good: Tensor, upper: Tensor, best: Tensor) -> None:
-        """Upper bounds by the attack."""
-        assert self.attack is not None
-        domain = problem.domain
-        least, most = domain.user_lower, domain.user_upper
-        mask = least < most if domain.per_sample else None
-        ends = (least.amin(0), most.amax(0))
-        how: dict[str, Any] = {"bounds": ends, "mask": mask, "unit": problem.unit, "ids": problem.ids, **PLAIN}
-        result = self.attack.run(self.model, problem.x, problem.y, **how)
-        fooled = result.success & (result.changes < upper[good])
-        upper[good[fooled]] = result.changes[fooled].double()
-        best[good[fooled]] = result.x_adv[fooled]
-
-    def _searched(
-        self, problem: Problem, lower: Tensor, upper: Tensor, best: Tensor, spent: Tensor, tactics: dict[int, Tactics]
-    ) -> Spending:
-        """Lower bounds by the search, one change more at a time."""
-        forms, numbers = _room(problem.x.device)
-        bounder = Bounder(self.network, forms)
-        ends = (problem.domain.user_lower.expand_as(problem.x), problem.domain.user_upper.expand_as(problem.x))
-        inquiry = Inquiry(self.model, bounder, problem.x, problem.y, *ends, pixels=problem.domain.joined)
-        tally = Spending.new(inquiry)
-        tally.seconds += spent
-        limit = math.inf if self.time_limit is None else self.time_limit
-        how: dict[str, Any] = {"batch": max(16, min(4096, numbers // bounder.size)), "limit": limit, "end": self.end}
-        for t in range(1, self.up_to + 1):
-            rows = ((lower == t) & (upper > t) & ~tally.open).nonzero()[:, 0]
-            if len(rows):
-                proved = Search(inquiry, tally, t, **how, tactics=tactics.setdefault(t, Tactics(t))).run(rows)
-                lower[proved] = t + 1
-                met = rows[tally.found[rows]]
-                best[met] = tally.witness[met]
-                upper[met] = problem.domain.take(met).count(best[met]).sites.double()
-        _believe(lower, upper, problem.ids)
-        return tally
-
-
-def _room(device: torch.device) -> tuple[int, int]:
-    """How many numbers the forms, and the tasks, of one batch may have."""
+def _batch_numbers(device: torch.device) -> tuple[int, int]:
+    """Return how many numbers the forms, and the subproblems, of one batch may have."""
     if device.type != "cuda":
-        return ROOM
+        return NUMBERS
     free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
     return free // SHARES[0], free // SHARES[1]
 
 
-def _believe(lower: Tensor, upper: Tensor, ids: Tensor) -> None:
-    """An example is believed, in place: by rounding the model itself may be fooled where the exact network is not."""
+def _believe_examples(lower: Tensor, upper: Tensor, ids: Tensor) -> None:
+    """Lower bounds that an example contradicts: rounding may fool the model where the exact network is not fooled."""
     below = upper < lower
     if bool(below.any()):
-        told = ", ".join(str(int(number)) for number in ids[below][:5])
+        rows = ", ".join(str(int(number)) for number in ids[below][:5])
         warnings.warn(
-            f"{int(below.sum())} inputs (ids {told}) fool the model with fewer changes than are proved for its exact "
+            f"{int(below.sum())} inputs (ids {rows}) fool the model with fewer changes than are proved for its exact "
             "numbers: its own rounding decides there, and the examples count",
             stacklevel=2,
         )

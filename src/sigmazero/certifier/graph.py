@@ -1,69 +1,106 @@
-"""A network as a list of the few operations that bounds are known for.
+"""Read a torch network as a list of the few layers that bounds are known for.
 
 The model is traced once by torch.fx while it computes, so that its Python does not matter. Whatever is computed from
-constants alone is a constant. An operation that is not known is named and refused.
+constants alone is a constant. An operation that is not known is named and refused, and so is everything that a trace
+cannot see: writes into memory that another tensor reads, and values that leave torch.
 """
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map_only
 
-from sigmazero.certifier.aliases import refuse_aliases
-from sigmazero.certifier.layers import Input, Layer
-from sigmazero.certifier.operations import OPERATIONS, ROWS, Traced, UnknownOperation, image, start
-from sigmazero.certifier.rounding import UNIT
+from sigmazero.certifier.layers import UNIT, Add, Conv, Input, Layer, MaxPool, Relu, Reshape, Scale
 from sigmazero.core.messages import one_line
 
-__all__ = ["Layered", "UnknownOperation", "image", "trace"]
-
+ROWS = 3  # of the input that is traced: a size that few networks have otherwise
+EDGE = (0, 0, 0, 0)
 KNOWN = (
     "Conv2d, Linear, ReLU, LeakyReLU, BatchNorm in eval mode, average and max pooling, zero padding, flatten, sums, "
-    "and numbers added or multiplied"
+    "numbers added or multiplied, and a softmax at the end"
 )
-# What a model's own arithmetic may be off: of each operation, and of the largest logit. On a GPU it may be TF32.
+# How far the model's own arithmetic may be off: in units of each operation, and as a share of the largest logit. On a
+# GPU it may be TF32.
 ROUNDED: dict[str, tuple[float, float]] = {"cpu": (2.0**-18, 1e-4)}
 COARSE = (2.0**-9, 4e-3)
-WIDE = (torch.float32, torch.float64)
+UNITS = {torch.float32: 2.0**-24, torch.float64: UNIT}
+SOFTMAX = ("softmax", "log_softmax")
+# Ways to a tensor's values that torch.fx takes no note of.
+LEAVING = ("data", "numpy", "tolist", "__array__", "__dlpack__", "data_ptr", "storage", "untyped_storage", "set_")
+
+
+class UnknownOperation(ValueError):
+    """Report that a network does something that no bounds are known for."""
 
 
 @dataclass(frozen=True)
-class Layered:
-    """Layers in the order in which they are computed; the first is the input, the last the logits."""
+class Network:
+    """Layers in the order in which they are computed; the first is the input, the last the logits.
+
+    softmax   the function of the logits that the model returns: "softmax", "log_softmax", or "" for the logits
+    unit      the largest relative error of one operation in the model's own numbers
+    """
 
     layers: tuple[Layer, ...]
+    softmax: str = ""
+    unit: float = UNITS[torch.float32]
 
     @property
     def readers(self) -> list[list[int]]:
-        """Which layers read each layer."""
+        """Return which layers read each layer."""
         found: list[list[int]] = [[] for _ in self.layers]
         for place, layer in enumerate(self.layers):
             for source in layer.sources:
                 found[source].append(place)
         return found
 
-    def values(self, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """Every layer's values for inputs (rows, height, width, channels), and by how much each may be off."""
+    def values(self, x: Tensor, tick: Callable[[], None] = lambda: None) -> tuple[list[Tensor], list[Tensor]]:
+        """Return every layer's values for inputs (rows, height, width, channels), and by how much each may be off.
+
+        tick   called before every layer
+        """
         values, errors = [x], [torch.zeros_like(x)]
         for layer in self.layers[1:]:
+            tick()
             assert not isinstance(layer, Input)
-            given: Any = [part for source in layer.sources for part in (values[source], errors[source])]
-            value, error = layer.forward(*given)
-            values.append(value)
-            errors.append(error)
+            forward: Any = layer.forward
+            values.append(forward(*(values[source] for source in layer.sources)))
+            given = [part for source in layer.sources for part in (values[source].abs(), errors[source])]
+            errors.append(layer.error(values[-1].abs(), UNIT, *given))
         return values, errors
 
+    def compare(self, logits: Tensor, points: Tensor) -> None:
+        """Refuse a model whose output at these points, of torch's shape, is not that of the layers."""
+        values, errors = self.values(image(points.double()))
+        ours, rounding = values[-1][:, 0, 0], errors[-1][:, 0, 0] / UNIT
+        each, share = ROUNDED.get(points.device.type, COARSE)
+        allowed = torch.minimum(each * rounding, share * ours.abs().max())
+        if self.softmax:
+            function = torch.log_softmax if self.softmax == "log_softmax" else torch.softmax
+            ours, allowed = function(ours, 1), 2 * allowed.amax(1, keepdim=True) + 2 * share * 1e-2
+        if not bool(((logits.double() - ours).abs() <= allowed).all()):
+            raise UnknownOperation(
+                "the model answers otherwise than its traced operations at a point of the box; "
+                "does its control flow depend on data, on the batch or on earlier calls?"
+            )
 
-def trace(model: nn.Module, x: Tensor) -> Layered:
-    """The network that a model is for inputs like these, in float64 and on their device."""
+
+def trace(model: nn.Module, x: Tensor) -> Network:
+    """Return the network that a model is for inputs like these, in float64 and on their device."""
     if x.ndim not in (2, 3, 4):
         raise ValueError(f"inputs have shape {tuple(x.shape)}; vectors and images can be certified")
     sample = x[:1].expand(ROWS, *x.shape[1:]).clone()
     with torch.no_grad():
+        before = _state(model)
         try:
-            refuse_aliases(model, sample.clone())
+            with _Watch(sample.clone()) as watch:
+                model(watch.given)
             program = make_fx(model, pre_dispatch=True)(sample)
         except UnknownOperation:
             raise
@@ -72,12 +109,24 @@ def trace(model: nn.Module, x: Tensor) -> Layered:
             hint = f"; its weights are {kinds.pop()} and the inputs {x.dtype}, bring one to the other" if kinds else ""
             raise UnknownOperation(f"the model cannot be traced by torch.fx ({one_line(error)}){hint}") from error
         network = _read(program, sample)
-        _same(model, network, x)
+        _check_steady(model, network, x)
+        after = _state(model)
+        if changed := [name for name in before | after if not _equal(before.get(name), after.get(name))]:
+            raise ValueError(f"the model changes {changed[0]} while it computes; a certificate needs one that does not")
     return network
 
 
-def _same(model: nn.Module, network: Layered, x: Tensor) -> None:
-    """Refuse a model that answers otherwise than its operations, or otherwise each time."""
+def _state(model: nn.Module) -> dict[str, Tensor]:
+    named = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
+    return {name: tensor.detach().clone() for name, tensor in named}
+
+
+def _equal(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is not None and other is not None and one.shape == other.shape and torch.equal(one, other)
+
+
+def _check_steady(model: nn.Module, network: Network, x: Tensor) -> None:
+    """Refuse a model that answers otherwise than its layers, or otherwise each time."""
     noise = torch.rand(ROWS, *x.shape[1:], generator=torch.Generator().manual_seed(0), device="cpu").to(x)
     for points in (x[:ROWS], noise):
         given = points.clone()
@@ -88,23 +137,14 @@ def _same(model: nn.Module, network: Layered, x: Tensor) -> None:
             raise ValueError("the model's answer holds NaN or Inf; nothing can be proved about it")
         if not torch.equal(first, again):
             raise ValueError("the model answers otherwise each time; a certificate needs one without chance in it")
-        values, errors = network.values(image(points.double()))
-        ours, rounding = values[-1][:, 0, 0], errors[-1][:, 0, 0] / UNIT
-        each, share = ROUNDED.get(x.device.type, COARSE)
-        allowed = torch.minimum(each * rounding, share * ours.abs().max())
-        if not bool(((first.double() - ours).abs() <= allowed).all()):
-            raise UnknownOperation("the model answers otherwise than its traced operations; its course depends on data")
+        network.compare(first, points)
 
 
-def _read(program: Any, sample: Tensor) -> Layered:
-    """The layers of a traced program."""
-    layers = start(sample)
+def _read(program: Any, sample: Tensor) -> Network:
+    """Return the layers of a traced program."""
+    layers = Layers(sample, [Input(shape_of(sample))])
     known: dict[Any, Any] = {}
     casts: list[torch.autocast] = []  # that the program has entered and not left
-
-    def value(node: Any) -> Any:
-        return known[node]
-
     try:
         for node in program.graph.nodes:
             if node.op == "placeholder":
@@ -112,7 +152,7 @@ def _read(program: Any, sample: Tensor) -> Layered:
             elif node.op == "get_attr":
                 known[node] = getattr(program, node.target)
             elif node.op == "call_function":
-                args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), value)
+                args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: known[each])
                 known[node] = _called(layers, node.target, args, kwargs)
                 casts = [cast for cast in casts if not any(cast is given for given in args)]
                 casts += [known[node]] if isinstance(known[node], torch.autocast) else []
@@ -125,24 +165,419 @@ def _read(program: Any, sample: Tensor) -> Layered:
         raise UnknownOperation("the model's answer is no row of logits for each input")
     if found.place != len(layers.found) - 1:  # something else was computed after it
         layers.scale(found.sample, found.place, 1.0)
-    return Layered(tuple(layers.found))
+    return Network(tuple(layers.found), found.ending, layers.unit)
 
 
-def _called(layers: Any, target: Any, args: Any, kwargs: Any) -> Any:
-    """What a call gives: a constant, or a value that depends on the input."""
-    given: list[Any] = []
+def _called(layers: "Layers", target: Any, args: Any, kwargs: Any) -> Any:
+    """Return the result of a call: a constant, or a value that depends on the input."""
+    given: list[Traced] = []
     torch.fx.node.map_aggregate((args, kwargs), lambda a: given.append(a) if isinstance(a, Traced) else None)
     plain: Any = torch.fx.node.map_aggregate((args, kwargs), lambda a: a.sample if isinstance(a, Traced) else a)
     if not given:
         return target(*plain[0], **plain[1])
-    name = str(target).removeprefix("aten.").rpartition(".")[0]
+    name = str(target).removeprefix("aten.").rpartition(".")[0].lstrip("_")
     make = OPERATIONS.get(name) or OPERATIONS.get(name.rstrip("_"))
-    if make is None:
-        raise UnknownOperation(f"the operation {target} is not known here; what can be certified: {KNOWN}")
+    softmax = next((each.ending for each in given if each.ending), "")
+    if make is None or (softmax and make is not _same):
+        where = f"after {softmax}, " if softmax else ""
+        raise UnknownOperation(f"{where}the operation {target} is not known here; what can be certified: {KNOWN}")
     found = target(*plain[0], **plain[1])  # shapes are torch's own
-    if found.dtype not in WIDE:
+    if found.dtype not in UNITS:
         raise UnknownOperation(f"values become {found.dtype}, which rounds them; float32 and float64 can be certified")
+    layers.unit = max(layers.unit, UNITS[found.dtype])
     try:
-        return Traced(make(layers, found, *args, **kwargs), found)
+        place = make(layers, found, *args, **kwargs)
     except TypeError as error:
         raise UnknownOperation(f"the operation {target} with these settings is not known here") from error
+    return Traced(place, found, name if name in SOFTMAX else softmax)
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """A layer's output, its value for the traced input, and the softmax that came after it, if one did."""
+
+    place: int
+    sample: Tensor
+    ending: str = ""
+
+
+@dataclass(eq=False)
+class Layers:
+    """The layers that were read so far, and the coarsest unit of rounding among their values."""
+
+    like: Tensor
+    found: list[Layer] = field(default_factory=list)
+    unit: float = UNIT
+
+    def add(self, layer: Layer) -> int:
+        """Add a layer and return its place."""
+        self.found.append(layer)
+        return len(self.found) - 1
+
+    def scale(self, sample: Tensor, place: int, factor: Any, shift: Any = 0.0) -> int:
+        """Add a product with a number, or one number for each value, and a sum with another."""
+        like = self.like.new_ones(1, dtype=torch.float64)
+        numbers = like * factor, like * shift
+        return self.add(Scale(shape_of(sample), (place,), numbers[0], numbers[1], numbers[1].abs()))
+
+
+def image(x: Tensor) -> Tensor:
+    """Return inputs (rows, channels, height, width), or vectors, as (rows, height, width, channels)."""
+    return x[:, None, None] if x.ndim == 2 else x[:, :, None].movedim(1, -1) if x.ndim == 3 else x.movedim(1, -1)
+
+
+def shape_of(sample: Tensor) -> tuple[int, int, int]:
+    """Return height, width and channels of one row."""
+    if sample.ndim not in (2, 3, 4) or len(sample) != ROWS:
+        raise UnknownOperation(f"values of shape {tuple(sample.shape)} occur; vectors and images can be certified")
+    _, h, w, c = image(sample).shape
+    return h, w, c
+
+
+OPERATIONS: dict[str, Callable[..., int]] = {}
+
+
+def operation(*names: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Register a function that reads these operations of torch."""
+
+    def note(function: Callable[..., int]) -> Callable[..., int]:
+        OPERATIONS.update(dict.fromkeys(names, function))
+        return function
+
+    return note
+
+
+@operation("linear")
+def _linear(layers: Layers, found: Tensor, x: Traced, weight: Tensor, bias: Tensor | None = None) -> int:
+    if not isinstance(x, Traced) or isinstance(weight, Traced) or x.sample.ndim != 2:
+        raise UnknownOperation("a linear layer is certified for one vector of each input alone")
+    before, source = layers.found[x.place], x.place
+    h, w, c = before.shape
+    if isinstance(before, Reshape):  # a linear layer of an image: a window that is all of it
+        source, (h, w, c) = before.sources[0], before.before
+    inner = weight.double().reshape(-1, c, h, w).permute(0, 2, 3, 1)[None].contiguous()
+    return layers.add(Conv(shape_of(found), (source,), inner, _bias(bias, weight)))
+
+
+@operation("addmm")
+def _addmm(layers: Layers, found: Tensor, bias: Tensor, x: Traced, weight: Tensor, **more: Any) -> int:
+    if more or isinstance(bias, Traced):
+        raise UnknownOperation("a product of matrices with factors of its own is not known here")
+    return _linear(layers, found, x, weight.T, bias.expand(weight.shape[1]))
+
+
+@operation("matmul", "mm")
+def _matmul(layers: Layers, found: Tensor, x: Traced, weight: Tensor) -> int:
+    if not isinstance(x, Traced) or isinstance(weight, Traced) or weight.ndim != 2:
+        raise UnknownOperation("a product of two computed matrices is not known here")
+    return _linear(layers, found, x, weight.T)
+
+
+@operation("conv2d")
+def _conv(
+    layers: Layers,
+    found: Tensor,
+    x: Traced,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> int:
+    _images(x)
+    if isinstance(weight, Traced):
+        raise UnknownOperation("a convolution with computed weights is not known here")
+    own = weight.double().reshape(groups, -1, *weight.shape[1:]).permute(0, 1, 3, 4, 2).contiguous()
+    edge = _named(padding, weight, _pair(dilation)) if isinstance(padding, str) else _around(padding)
+    how = _pair(stride), edge, _pair(dilation)
+    return layers.add(Conv(shape_of(found), (x.place,), own, _bias(bias, weight), *how))
+
+
+def _named(padding: str, weight: Tensor, dilation: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Return the edge of "same" or "valid"; where it is uneven, torch adds one more below and at the right."""
+    if padding == "valid":
+        return EDGE
+    if padding != "same":
+        raise UnknownOperation(f"a convolution with padding={padding!r} is not known here; 'same' and 'valid' are")
+    high, wide = (step * (size - 1) for step, size in zip(dilation, weight.shape[2:], strict=True))
+    return high // 2, high - high // 2, wide // 2, wide - wide // 2
+
+
+@operation("constant_pad_nd", "pad")
+def _zeros_around(layers: Layers, found: Tensor, x: Traced, pad: Any, *how: Any, **more: Any) -> int:
+    """Read zeros around an image as windows of one value each, with an edge."""
+    _images(x)
+    left, right, top, bottom, *others = [*pad, 0, 0][: max(4, len(pad))]
+    mode = [each for each in (*how, *more.values()) if each not in (0, None, "constant")]
+    if mode or any(others) or min(left, right, top, bottom) < 0:
+        raise UnknownOperation("padding with other values than 0, of channels or by less than 0 is not known here")
+    return _mean(layers, found, x, (1, 1), (1, 1), (top, bottom, left, right))
+
+
+def _images(x: Traced) -> None:
+    """Refuse values without channels: torch would take the rows for those."""
+    if x.sample.ndim != 4:
+        shape = tuple(x.sample.shape[1:])
+        raise UnknownOperation(f"windows of values of shape {shape} are not known here; (channels, height, width) are")
+
+
+def _bias(bias: Tensor | None, weight: Tensor) -> Tensor:
+    return torch.zeros(len(weight), dtype=torch.float64, device=weight.device) if bias is None else bias.double()
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    given = list(value) if isinstance(value, list | tuple) else [value]
+    return given[0], given[-1]
+
+
+def _around(padding: Any) -> tuple[int, int, int, int]:
+    high, wide = _pair(padding)
+    return high, high, wide, wide
+
+
+@operation("relu")
+def _relu(layers: Layers, found: Tensor, x: Traced) -> int:
+    return layers.add(Relu(shape_of(found), (x.place,)))
+
+
+@operation("leaky_relu")
+def _leaky(layers: Layers, found: Tensor, x: Traced, slope: float = 0.01) -> int:
+    if not 0 <= slope <= 1:
+        raise UnknownOperation(f"a LeakyReLU of slope {slope} is not known here; one between 0 and 1 is")
+    return layers.add(Relu(shape_of(found), (x.place,), float(slope)))
+
+
+@operation("batch_norm")
+def _norm(
+    layers: Layers,
+    found: Tensor,
+    x: Traced,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    *rest: Any,
+) -> int:
+    if training or mean is None or variance is None:
+        raise ValueError("a batch norm is in training mode: its answer depends on the batch; call model.eval() first")
+    factor = (1.0 if weight is None else weight.double()) / (variance.double() + eps).sqrt()
+    least = torch.zeros_like(factor) if bias is None else bias.double()
+    size = least.abs() + (mean.double() * factor).abs()
+    return layers.add(Scale(shape_of(found), (x.place,), factor, least - mean.double() * factor, size))
+
+
+@operation("add")
+def _sum(layers: Layers, found: Tensor, x: Any, other: Any, *, alpha: float = 1) -> int:
+    factor = float(alpha)
+    if isinstance(x, Traced) and isinstance(other, Traced):
+        if x.sample.shape != other.sample.shape:
+            raise UnknownOperation("a sum of two computed values of unlike shapes is not known here")
+        second = other.place if factor == 1 else layers.scale(found, other.place, factor)
+        return layers.add(Add(shape_of(found), (x.place, second)))
+    if isinstance(x, Traced):
+        return layers.scale(found, _whole(x, found), 1.0, _constant(other, found) * factor)
+    return layers.scale(found, _whole(other, found), factor, _constant(x, found))
+
+
+@operation("sub")
+def _difference(layers: Layers, found: Tensor, x: Any, other: Any, *, alpha: float = 1) -> int:
+    return _sum(layers, found, x, other, alpha=-alpha)
+
+
+@operation("mul")
+def _product(layers: Layers, found: Tensor, x: Any, other: Any) -> int:
+    if isinstance(x, Traced) and isinstance(other, Traced):
+        raise UnknownOperation("a product of two computed values is not known here")
+    value, number = (x, other) if isinstance(x, Traced) else (other, x)
+    return layers.scale(found, _whole(value, found), _constant(number, found))
+
+
+@operation("div")
+def _quotient(layers: Layers, found: Tensor, x: Any, other: Any, **more: Any) -> int:
+    if not isinstance(x, Traced) or isinstance(other, Traced) or more:
+        raise UnknownOperation("a division by a computed value, or a rounded one, is not known here")
+    return layers.scale(found, _whole(x, found), 1 / _constant(other, found))
+
+
+@operation("neg")
+def _negative(layers: Layers, found: Tensor, x: Traced) -> int:
+    return layers.scale(found, x.place, -1.0)
+
+
+def _whole(value: Traced, found: Tensor) -> int:
+    if value.sample.shape != found.shape:
+        raise UnknownOperation("a computed value is spread over a larger shape, which is not known here")
+    return value.place
+
+
+def _constant(number: Any, found: Tensor) -> Tensor:
+    """Return a constant in the layout of our values, for one row."""
+    tensor = torch.as_tensor(number, dtype=torch.float64, device=found.device)
+    return image(tensor.expand(found.shape)[:1].contiguous())[0]
+
+
+@operation("dropout", "feature_dropout", "alpha_dropout")
+def _dropout(layers: Layers, found: Tensor, x: Traced, share: float, training: bool) -> int:
+    if training and share > 0:
+        raise ValueError("dropout is active, so the model answers otherwise each time; call model.eval() first")
+    return x.place
+
+
+@operation("clone", "contiguous", "detach", "alias", "lift_fresh_copy", "to", "to_copy")
+def _same(layers: Layers, found: Tensor, x: Traced, *rest: Any, **more: Any) -> int:
+    return x.place if found.dtype == x.sample.dtype else layers.scale(found, x.place, 1.0)  # which rounds
+
+
+@operation(*SOFTMAX)
+def _softmax(layers: Layers, found: Tensor, x: Traced, dim: int, *rest: Any) -> int:
+    """Leave out a softmax over the classes: the largest logit stays the largest. Nothing else may come after it."""
+    if x.sample.ndim != 2 or dim % 2 != 1:
+        raise UnknownOperation("a softmax is known here at the end alone, over the classes")
+    return x.place
+
+
+@operation("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "unsafe_view")
+def _reshape(layers: Layers, found: Tensor, x: Traced, *rest: Any, **more: Any) -> int:
+    before, after = layers.found[x.place].shape, shape_of(found)
+    return x.place if before == after else layers.add(Reshape(after, (x.place,), before))
+
+
+@operation("avg_pool2d")
+def _average(
+    layers: Layers,
+    found: Tensor,
+    x: Traced,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> int:
+    _images(x)
+    edge = _around(padding)
+    if ceil_mode or divisor_override or (not count_include_pad and any(edge)):
+        raise UnknownOperation("an average pool with ceil_mode, a divisor of its own or uncounted padding is not known")
+    return _mean(layers, found, x, _pair(kernel), _pair(stride or kernel), edge)
+
+
+@operation("adaptive_avg_pool2d")
+def _adaptive(layers: Layers, found: Tensor, x: Traced, size: Any) -> int:
+    _images(x)
+    h, w, _ = layers.found[x.place].shape
+    if h % found.shape[2] or w % found.shape[3]:
+        raise UnknownOperation(f"an adaptive pool from {h} x {w} to {tuple(found.shape[2:])} has uneven windows")
+    kernel = h // found.shape[2], w // found.shape[3]
+    return _mean(layers, found, x, kernel, kernel, EDGE)
+
+
+@operation("mean")
+def _means(layers: Layers, found: Tensor, x: Traced, dims: Any = None, keepdim: bool = False, **more: Any) -> int:
+    if x.sample.ndim != 4 or sorted(d % 4 for d in dims or ()) != [2, 3]:
+        raise UnknownOperation(f"a mean over the dimensions {dims} is not known here; over height and width it is")
+    h, w, _ = layers.found[x.place].shape
+    return _mean(layers, found, x, (h, w), (1, 1), EDGE)
+
+
+def _mean(layers: Layers, found: Tensor, x: Traced, kernel: Any, stride: Any, edge: Any) -> int:
+    channels = layers.found[x.place].shape[2]
+    like = torch.zeros(channels, dtype=torch.float64, device=found.device)
+    weight = torch.full((channels, 1, *kernel, 1), 1 / math.prod(kernel), dtype=torch.float64, device=found.device)
+    return layers.add(Conv(shape_of(found), (x.place,), weight, like, stride, edge))
+
+
+@operation("max_pool2d")
+def _largest(
+    layers: Layers,
+    found: Tensor,
+    x: Traced,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> int:
+    _images(x)
+    if ceil_mode:
+        raise UnknownOperation("a max pool with ceil_mode is not known here")
+    how = _pair(kernel), _pair(stride or kernel), _around(padding), _pair(dilation)
+    return layers.add(MaxPool(shape_of(found), (x.place,), *how))
+
+
+class _Watch(TorchFunctionMode):
+    """Follow every call of torch, and refuse what a trace of it would miss.
+
+    A trace reads an operation that writes into a tensor as one that returns a new tensor. Every other tensor in the
+    same memory keeps its old value in the trace and has the new one in the model, so it must not be read any more.
+    """
+
+    def __init__(self, given: Tensor) -> None:
+        super().__init__()
+        self.given = given
+        self.alive: list[Tensor] = []  # so that no tensor gets the identity of one that is gone
+        self.computed: set[int] = set()  # memory with values that were computed from the input
+        self.writers: dict[int, str] = {}  # memory that was written into, by which operation
+        self.current: dict[int, set[int]] = {}  # the tensors that may still be read there
+        self._note(given, computed=True)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Check what is read, call the function, and note what it wrote."""
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        name = str(getattr(func, "__name__", func))
+        name = str(func.__self__.__name__) if name in ("__get__", "__set__") else name  # of a property
+        computed = any([self._read(tensor, name) for tensor in tensors])
+        if any(tensor.is_inference() for tensor in tensors):  # it has no version
+            raise UnknownOperation(f"{name} runs in inference mode, where writing in place goes unseen; use no_grad")
+        versions = [tensor._version for tensor in tensors]
+        found = func(*args, **(kwargs or {}))
+        untouched, written = set(), dict[int, set[int]]()
+        for tensor, version in zip(tensors, versions, strict=True):
+            if tensor._version == version:
+                untouched.add(id(tensor))
+            else:
+                written.setdefault(_memory(tensor), set()).add(id(tensor))
+                self._note(tensor, computed)
+        for place, names in written.items():
+            self.writers[place] = name
+            self.current[place] = names if len(names) == 1 else set()  # of several names the one that is returned
+
+        def result(tensor: Tensor) -> Tensor:
+            # Some functions return their argument as it is, where the trace has a new tensor: Dropout in eval mode.
+            tensor = tensor.detach() if id(tensor) in untouched else tensor
+            self._note(tensor, computed)
+            return tensor
+
+        return tree_map_only(Tensor, result, found)
+
+    def _note(self, tensor: Tensor, computed: bool) -> None:
+        place = _memory(tensor)
+        self.alive.append(tensor)
+        self.current.setdefault(place, set()).add(id(tensor))
+        if computed:
+            self.computed.add(place)
+
+    def _read(self, tensor: Tensor, name: str) -> bool:
+        """Return whether a tensor was computed from the input; refuse one that the trace has another value of."""
+        place = _memory(tensor)
+        if place in self.writers and id(tensor) not in self.current[place]:
+            writer = self.writers[place]
+            raise UnknownOperation(
+                f"{writer} writes in place into memory that another tensor shares (a view, reshape or detach), and "
+                f"{name} reads that tensor afterwards; use the form of {writer} that is not in place, or x = x.clone()"
+            )
+        if place in self.computed and name in LEAVING:
+            raise UnknownOperation(
+                f"the model takes computed values out of torch by .{name}, which cannot be traced; "
+                "compute with tensors alone, with .detach().clone() for a copy without gradients"
+            )
+        self._note(tensor, computed=False)
+        return place in self.computed
+
+
+def _memory(tensor: Tensor) -> int:
+    with torch._C.DisableTorchFunction():
+        return int(tensor.untyped_storage()._cdata)

@@ -1,8 +1,12 @@
-"""The operations of a network, as far as bounds need them: values, intervals of deviations, and coefficients.
+"""The layers that bounds are known for: their values, intervals, coefficients, and the errors of rounding.
 
 Values have the shape (rows, height, width, channels); a vector is an image of one position. A *deviation* is how far a
-value is from what it is for the unchanged input: bounds are about deviations, so that whatever no change can reach is
-0 and costs nothing, and biases play no part.
+value is from its value for the unchanged input. Bounds are about deviations, so whatever no change can reach is 0 and
+costs nothing, and biases play no part.
+
+All bounds are computed in float64 and moved outward by more than rounding can spoil (ADR 23). A sum of n products, in
+whatever order, is off by at most gamma(n) times the sum of their magnitudes. The same formulas with a larger unit
+bound the error of the model itself, which computes in float32.
 """
 
 from dataclasses import dataclass
@@ -12,10 +16,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sigmazero.certifier.rounding import UNIT, gamma, outward
-
-Reach = tuple[Tensor, Tensor]
+Interval = tuple[Tensor, Tensor]
 Pair = tuple[int, int]
+UNIT = 2.0**-53  # the largest relative error of one operation in float64
+TINY = 1e-200  # more than all that underflow can take away
+
+
+def gamma(terms: int, unit: float = UNIT, more: int = 16) -> float:
+    """Return the largest relative error of a sum of `terms` products, and of `more` operations around it.
+
+    >>> gamma(100) < 2e-14
+    True
+    """
+    n = (terms + more) * unit
+    return n / (1 - n)
+
+
+def widened(lo: Tensor, hi: Tensor, relative: float) -> Interval:
+    """Widen intervals around 0 by a relative error of their width; those of no width stay so."""
+    slack = (hi - lo) * relative
+    return lo - slack, hi + slack
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,22 +64,22 @@ class Conv:
 
     @property
     def kernel(self) -> Pair:
-        """Height and width of the window."""
+        """Return height and width of the window."""
         return self.weight.shape[2], self.weight.shape[3]
 
     @property
     def terms(self) -> int:
-        """How many products are summed, in either direction."""
+        """Return how many products are summed, in either direction."""
         _, out, high, wide, inner = self.weight.shape
         return max(out, inner) * high * wide
 
     @cached_property
     def magnitudes(self) -> Tensor:
-        """Those of the weights."""
+        """Return the magnitudes of the weights."""
         return self.weight.abs()
 
     def __call__(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The products of the windows with the weights, without the bias."""
+        """Return the products of the windows with the weights, without the bias."""
         weight = self.weight if weight is None else weight
         groups, out, high, wide, inner = weight.shape
         seen = windows(x, self.kernel, self.stride, self.dilation, self.edge)  # (rows, h, w, high, wide, channels)
@@ -71,21 +91,25 @@ class Conv:
             return (seen[..., 0] * weight[:, 0, :, :, 0].permute(1, 2, 0)).sum((3, 4))
         return torch.einsum("bhwijgn,goijn->bhwgo", seen, weight).reshape(rows, h, w, -1)
 
-    def forward(self, x: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
-        """Values, and by how much they may be off."""
-        y, slack = self(x) + self.bias, gamma(self.terms)
-        spread = self(slack * x.abs() + error * (1 + slack), self.magnitudes)
-        return y, (spread + slack * self.bias.abs()) * (1 + slack) + UNIT * y.abs()
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the values."""
+        return self(x) + self.bias
 
-    def deviations(self, interval: Reach) -> Reach:
-        """What deviations of the inputs within an interval around 0 can do to the outputs."""
+    def error(self, y: Tensor, unit: float, x: Tensor, error: Tensor) -> Tensor:
+        """Return by how much outputs of magnitude y may be off, for inputs of magnitude x that are off by `error`."""
+        slack = gamma(self.weight[0, 0].numel(), unit, 2 if unit > UNIT else 16)  # the sum with the bias
+        spread = self(slack * x + error * (1 + slack), self.magnitudes)
+        return (spread + slack * self.bias.abs()) * (1 + slack) + unit * y
+
+    def deviations(self, interval: Interval) -> Interval:
+        """Return how far the outputs can move when the inputs move within intervals around 0."""
         lo, hi = interval
         middle, width = self((lo + hi) / 2), self((hi - lo) / 2, self.magnitudes)
         width = width * (1 + 4 * gamma(self.terms))
         return middle - width, middle + width
 
     def back(self, a: Tensor) -> Tensor:
-        """Coefficients (rows, h, w, outputs) as those of the windows (rows, h, w, height, width, inputs)."""
+        """Return coefficients (rows, h, w, outputs) as those of windows (rows, h, w, height, width, inputs)."""
         groups, out, high, wide, inner = self.weight.shape
         rows, h, w = a.shape[:3]
         if groups == 1:
@@ -98,8 +122,9 @@ class Conv:
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """Every value times a number, plus a number: a batch norm, a normalisation of inputs. `size` bounds the parts of
-    the number that is added.
+    """Every value times a number, plus a number: a batch norm, or a normalisation of inputs.
+
+    `size` bounds the magnitudes of the parts whose sum is the number that is added.
     """
 
     shape: tuple[int, int, int]
@@ -108,15 +133,19 @@ class Scale:
     shift: Tensor
     size: Tensor
 
-    def forward(self, x: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
-        """Values, and by how much they may be off."""
-        y = x * self.factor + self.shift
-        return y, (self.factor.abs() * error + 8 * UNIT * (self.size + (x * self.factor).abs())) * (1 + 8 * UNIT)
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the values."""
+        return x * self.factor + self.shift
 
-    def deviations(self, interval: Reach) -> Reach:
-        """What deviations of the inputs can do to the outputs."""
+    def error(self, y: Tensor, unit: float, x: Tensor, error: Tensor) -> Tensor:
+        """Return by how much outputs may be off, for inputs of magnitude x that are off by `error`."""
+        factor = self.factor.abs()
+        return (factor * error + 8 * unit * (self.size + x * factor)) * (1 + 8 * unit)
+
+    def deviations(self, interval: Interval) -> Interval:
+        """Return how far the outputs can move when the inputs move within intervals around 0."""
         one, other = interval[0] * self.factor, interval[1] * self.factor
-        return outward(torch.minimum(one, other), torch.maximum(one, other), 16 * UNIT)
+        return widened(torch.minimum(one, other), torch.maximum(one, other), 16 * UNIT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,59 +155,65 @@ class Add:
     shape: tuple[int, int, int]
     sources: tuple[int, ...]
 
-    def forward(self, x: Tensor, error: Tensor, other: Tensor, more: Tensor) -> tuple[Tensor, Tensor]:
-        """Values, and by how much they may be off."""
-        y = x + other
-        return y, (error + more) * (1 + 4 * UNIT) + UNIT * y.abs()
+    def forward(self, x: Tensor, other: Tensor) -> Tensor:
+        """Return the values."""
+        return x + other
 
-    def deviations(self, one: Reach, other: Reach) -> Reach:
-        """What deviations of the inputs can do to the outputs."""
-        return outward(one[0] + other[0], one[1] + other[1], 4 * UNIT)
+    def error(self, y: Tensor, unit: float, x: Tensor, error: Tensor, other: Tensor, more: Tensor) -> Tensor:
+        """Return by how much sums of magnitude y may be off, for inputs that are off by `error` and `more`."""
+        return (error + more) * (1 + 4 * unit) + unit * y
+
+    def deviations(self, one: Interval, other: Interval) -> Interval:
+        """Return how far the outputs can move when the inputs move within intervals around 0."""
+        return widened(one[0] + other[0], one[1] + other[1], 4 * UNIT)
 
 
 @dataclass(frozen=True, eq=False)
 class Reshape:
-    """The same values in another shape, in the order of torch: channels, height, width."""
+    """The same values in another shape, in torch's order: channels, height, width."""
 
     shape: tuple[int, int, int]
     sources: tuple[int, ...]
     before: tuple[int, int, int]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Values in the new shape."""
+        """Return the values in the new shape."""
         h, w, c = self.shape
         return x.permute(0, 3, 1, 2).reshape(len(x), c, h, w).permute(0, 2, 3, 1)
 
-    def forward(self, x: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
-        """Values, and by how much they may be off."""
-        return self(x), self(error)
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the values."""
+        return self(x)
 
-    def deviations(self, interval: Reach) -> Reach:
-        """The same."""
+    def error(self, y: Tensor, unit: float, x: Tensor, error: Tensor) -> Tensor:
+        """Return the errors in the new shape."""
+        return self(error)
+
+    def deviations(self, interval: Interval) -> Interval:
+        """Return the intervals in the new shape."""
         return self(interval[0]), self(interval[1])
 
     def back(self, a: Tensor) -> Tensor:
-        """Coefficients in the shape before."""
+        """Return coefficients in the shape before."""
         h, w, c = self.before
         return a.permute(0, 3, 1, 2).reshape(len(a), c, h, w).permute(0, 2, 3, 1)
 
 
 @dataclass(frozen=True, eq=False)
 class Relu:
-    """x, or a share of it below 0."""
+    """x, and below 0 the product of x and `slope`."""
 
     shape: tuple[int, int, int]
     sources: tuple[int, ...]
     slope: float = 0.0
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Values."""
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the values."""
         return x.clamp_min(0) if self.slope == 0 else torch.where(x < 0, x * self.slope, x)
 
-    def forward(self, x: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
-        """Values, and by how much they may be off: no more than before."""
-        y = self(x)
-        return y, error if self.slope == 0 else error + 2 * UNIT * y.abs()
+    def error(self, y: Tensor, unit: float, x: Tensor, error: Tensor) -> Tensor:
+        """Return by how much outputs of magnitude y may be off: a ReLU makes no error larger."""
+        return error if self.slope == 0 else error + 4 * unit * y
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,14 +227,18 @@ class MaxPool:
     edge: tuple[int, int, int, int] = (0, 0, 0, 0)
     dilation: Pair = (1, 1)
 
-    def seen(self, x: Tensor, beyond: float) -> Tensor:
-        """The windows (rows, h, w, places, channels); `beyond` stands for what lies outside the image."""
+    def windows(self, x: Tensor, beyond: float) -> Tensor:
+        """Return the windows (rows, h, w, places, channels), with `beyond` outside the image."""
         found = windows(x, self.kernel, self.stride, self.dilation, self.edge, beyond)
         return found.flatten(3, 4)
 
-    def forward(self, x: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
-        """Values, and by how much they may be off: no more than the worst of the window."""
-        return self.seen(x, -torch.inf).amax(3), self.seen(error, 0.0).amax(3)
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the values."""
+        return self.windows(x, -torch.inf).amax(3)
+
+    def error(self, y: Tensor, unit: float, x: Tensor, error: Tensor) -> Tensor:
+        """Return the largest error of each window."""
+        return self.windows(error, 0.0).amax(3)
 
 
 Layer = Input | Conv | Scale | Add | Reshape | Relu | MaxPool
@@ -208,7 +247,7 @@ Layer = Input | Conv | Scale | Add | Reshape | Relu | MaxPool
 def windows(
     x: Tensor, kernel: Pair, stride: Pair, dilation: Pair, edge: tuple[int, int, int, int], beyond: float = 0.0
 ) -> Tensor:
-    """What each window sees: (rows, h, w, height, width, channels), without a copy where that can be."""
+    """Return the values in each window (rows, h, w, height, width, channels), as a view where possible."""
     top, bottom, left, right = edge
     if any(edge):
         x = F.pad(x, (0, 0, left, right, top, bottom), value=beyond)
@@ -218,7 +257,7 @@ def windows(
 
 
 def overlay(parts: Tensor, stride: Pair, dilation: Pair) -> Tensor:
-    """Windows (rows, h, w, height, width, channels) laid over each other and summed."""
+    """Sum windows (rows, h, w, height, width, channels) where they overlap."""
     rows, h, w, high, wide, channels = parts.shape
     if h == w == 1 and dilation == (1, 1):
         return parts[:, 0, 0]

@@ -1,26 +1,140 @@
-"""How much rounding can spoil a bound, so that what is proved stays proved (docs/evidence/soundness.md).
+"""Bound how far the model's own rounding can lower a margin, so that a proof also holds for the model as it computes.
 
-All arithmetic here is float64. A sum of n products, in whatever order it is taken, is off by at most gamma(n) times the
-sum of their magnitudes. Every bound is moved outward by more than that.
+Let every layer of the model be off by at most what one layer can lose, for values as large as they can be over a
+region. Between the exact values and the model's a ReLU has a slope in [0, 1], known where both have one sign. So an
+error of a layer reaches the margin times the coefficients of the margin with respect to that layer, which go back
+through the network as a middle and a radius. Errors that only grow, layer by layer, say which signs are known.
+
+This holds for sums in every order, but not for methods that round otherwise: TF32, Winograd, FFT.
 """
 
+from dataclasses import dataclass, replace
+
+import torch
 from torch import Tensor
 
-UNIT = 2.0**-53  # the largest relative error of one operation in float64
-TINY = 1e-200  # more than all that underflow can take away
+from sigmazero.certifier.bounds import CleanValues, NetworkBounds, Strength
+from sigmazero.certifier.crown import LinearForms, linear_back, pooled_back
+from sigmazero.certifier.layers import UNIT, Conv, Input, Layer, MaxPool, Relu, Scale
+from sigmazero.certifier.regions import OneSitePerGroup
+
+FLUSHED = 1e-37  # more than one operation in float32 loses where numbers too small for it become 0
+LARGEST = 1e37  # above this float32 may overflow
 
 
-def gamma(terms: int) -> float:
-    """Largest relative error of a sum of so many products; some operations around it are included.
+def model_error(
+    bounds: NetworkBounds,
+    clean: CleanValues,
+    rows: Tensor,
+    labels: Tensor,
+    region: OneSitePerGroup,
+    strength: Strength,
+) -> Tensor:
+    """Bound how far rounding can lower each margin anywhere in each region (tasks, classes); 0 for the label."""
+    with torch.inference_mode():
+        ranges = _Ranges.of(bounds, clean, rows, labels, region, strength)
+        found = torch.stack([ranges.margins(bounds, row, int(label)) for row, label in enumerate(labels.tolist())])
+        if softmax := bounds.network.softmax:
+            size = ranges.sizes[-1].amax((1, 2, 3))[:, None]
+            found = found + bounds.network.unit * (64 + (16 * size if softmax == "log_softmax" else 0))
+    found = found.nan_to_num(torch.inf)
+    return found.scatter(1, labels[:, None], 0.0)
 
-    >>> gamma(100) < 2e-14
-    True
-    """
-    n = terms + 16
-    return n * UNIT / (1 - n * UNIT)
 
+@dataclass(frozen=True, eq=False)
+class _Ranges:
+    """Of every layer: magnitudes, ends of the values, the error of the layer alone, and all errors so far."""
 
-def outward(lo: Tensor, hi: Tensor, relative: float) -> tuple[Tensor, Tensor]:
-    """Intervals around 0 that are wider by a relative error of their width; those of no width stay so."""
-    slack = (hi - lo) * relative
-    return lo - slack, hi + slack
+    sizes: list[Tensor]
+    lows: list[Tensor]
+    highs: list[Tensor]
+    own: list[Tensor]
+    errors: list[Tensor]
+
+    @staticmethod
+    def of(
+        bounds: NetworkBounds,
+        clean: CleanValues,
+        rows: Tensor,
+        labels: Tensor,
+        region: OneSitePerGroup,
+        strength: Strength,
+    ) -> "_Ranges":
+        found = _Ranges([], [], [], [], [])
+        unit = bounds.network.unit
+        intervals = bounds.intervals(clean, rows, labels, region, strength)
+        for place, (layer, (lo, hi)) in enumerate(zip(bounds.network.layers, intervals, strict=True)):
+            bounds.tick()
+            z, off = clean.values[place][rows], clean.errors[place][rows]
+            size = torch.maximum((z + lo).abs(), (z + hi).abs()) * (1 + 8 * UNIT) + 2 * off
+            slack = 8 * UNIT * size + 2 * off
+            found.sizes.append(size)
+            found.lows.append(z + lo - slack)
+            found.highs.append(z + hi + slack)
+            if isinstance(layer, Input):
+                found.own.append(torch.zeros_like(z))
+                found.errors.append(torch.zeros_like(z))
+                continue
+            sizes = [found.sizes[source] + found.errors[source] for source in layer.sources]
+            errors = [found.errors[source] for source in layer.sources]
+            flushed = FLUSHED * (layer.terms if isinstance(layer, Conv) else 4) if unit > UNIT else 0.0
+            zeros = [torch.zeros_like(error) for error in errors]
+            parts = [each for pair in zip(sizes, zeros, strict=True) for each in pair]
+            own = layer.error(size, unit, *parts) + flushed
+            parts = [each for pair in zip(sizes, errors, strict=True) for each in pair]
+            error = layer.error(size, unit, *parts) + flushed
+            if isinstance(layer, Relu) and layer.slope == 0:  # the model has 0 too where its input stays below 0
+                source = layer.sources[0]
+                dead = found.highs[source] + found.errors[source] <= 0
+                own, error = torch.zeros_like(own), torch.where(dead, 0.0, error)
+            found.own.append(torch.where(size < LARGEST, own, torch.inf))
+            found.errors.append(torch.where(size < LARGEST, error, torch.inf))
+        return found
+
+    def margins(self, bounds: NetworkBounds, row: int, label: int) -> Tensor:
+        """Return the bounds for one task, a number for each class."""
+        layers = bounds.network.layers
+        classes = layers[-1].shape[2]
+        tasks = torch.zeros(classes, dtype=torch.long, device=self.sizes[0].device)
+        middle = -torch.eye(classes, dtype=torch.float64, device=tasks.device)
+        middle[:, label] += 1
+        start = LinearForms(middle[:, None, None], tasks)
+        waiting = {len(layers) - 1: (start, replace(start, a=torch.zeros_like(start.a)))}
+        total = torch.zeros(classes, dtype=torch.float64, device=tasks.device)
+        for place in range(len(layers) - 1, 0, -1):
+            if place not in waiting:
+                continue
+            bounds.tick()
+            layer, (middles, radii) = layers[place], waiting.pop(place)
+            total = total + ((middles.a.abs() + radii.a) * self.own[place][row]).sum((1, 2, 3))
+            for source, sent in zip(layer.sources, self._back(layer, layers, middles, radii, row), strict=True):
+                shape = layers[source].shape
+                if source in waiting:
+                    sent = waiting[source][0].plus(sent[0], shape), waiting[source][1].plus(sent[1], shape)
+                waiting[source] = sent
+        return total * (1 + 1e-9)
+
+    def _back(
+        self, layer: Layer, layers: tuple[Layer, ...], middles: LinearForms, radii: LinearForms, row: int
+    ) -> list[tuple[LinearForms, LinearForms]]:
+        """Take middles and radii of coefficients back through a layer."""
+        shape = layers[layer.sources[0]].shape
+        if isinstance(layer, Relu):
+            source = layer.sources[0]
+            error = self.errors[source][row]
+            on, off = self.lows[source][row] - error > 0, self.highs[source][row] + error <= 0
+            low = torch.where(on, 1.0, torch.full_like(error, layer.slope))
+            high = torch.where(off, low, 1.0)
+            radius = radii.a * high + middles.a.abs() * ((high - low) / 2)
+            return [(replace(middles, a=middles.a * ((low + high) / 2)), replace(radii, a=radius))]
+        if isinstance(layer, MaxPool):  # any input of the window may be the largest
+            most = replace(radii, a=middles.a.abs() + radii.a)
+            spread = pooled_back(layer, most, shape)
+            return [(replace(spread, a=torch.zeros_like(spread.a)), spread)]
+        positive = layer
+        if isinstance(layer, Conv):
+            positive = replace(layer, weight=layer.magnitudes)
+        elif isinstance(layer, Scale):
+            positive = replace(layer, factor=layer.factor.abs())
+        pairs = zip(linear_back(layer, middles, shape), linear_back(positive, radii, shape), strict=True)
+        return list(pairs)

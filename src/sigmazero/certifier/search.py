@@ -1,33 +1,164 @@
-"""The search: tasks of one level, many at a time and of many inputs at once, until every input is decided."""
+"""Branch and bound over many subproblems of many inputs at once, until every input is decided.
 
+All subproblems of a batch have one size. The bounds that are tried at each size are those that cost least for all that
+follows; what they cost and how often they succeed is measured.
+"""
+
+import itertools
 import logging
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from sigmazero.certifier import leaves
-from sigmazero.certifier.bounds import Effort
-from sigmazero.certifier.inquiry import Inquiry
-from sigmazero.certifier.leaves import Boxes
-from sigmazero.certifier.piles import GIVEN, Piles
-from sigmazero.certifier.regions import FEW, Groups
-from sigmazero.certifier.tactics import Tactics, level
-from sigmazero.certifier.tasks import Tasks, whole
+from sigmazero.certifier.bounds import Strength
+from sigmazero.certifier.regions import MAX_FREE
+from sigmazero.certifier.subproblems import Question, SiteGroups, Subproblems, ValueBoxes, join
 from sigmazero.run.memory import out_of_memory
 
 log = logging.getLogger(__name__)
-Ask = Callable[[Any, Effort], Tensor]
-PROBED = 2  # tasks of a level that tell what the full bound is worth, at least; more where a batch is large
+VALUES, SITES = 0, 1  # kinds of subproblems
+PROBES = 2  # subproblems of a size on which the full bound is tried first, at least; more where a batch is large
+PATIENCE = 1.0  # after this many seconds an input is postponed until the others are done
+
+
+class OutOfTime(Exception):
+    """End a computation whose inputs have no time left."""
+
+
+class Size(NamedTuple):
+    """Kind and size of a subproblem: log2 of the sites of its longest range, or of its share of the values."""
+
+    kind: int
+    log2: int
+
+    @property
+    def smaller(self) -> "Size":
+        """Return the size of the halves."""
+        return Size(VALUES, -1) if self == (SITES, 0) else Size(self.kind, self.log2 - 1)
+
+
+@dataclass
+class Queue:
+    """Open subproblems, grouped by size so that every batch is full and uniform."""
+
+    batch: int
+    waiting: dict[Size, list[Any]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Return whether anything waits."""
+        return bool(self.waiting)
+
+    def push(self, size: Size, some: Subproblems) -> None:
+        """Add subproblems of one size."""
+        if len(some):
+            self.waiting.setdefault(size, []).append(some)
+
+    def pop(self) -> tuple[Size, Any]:
+        """Take out a batch: of the smallest size that fills one, or else of the most frequent size."""
+        counts = {size: sum(len(part) for part in parts) for size, parts in self.waiting.items()}
+        full = [size for size, count in counts.items() if count >= self.batch]
+        size = min(full) if full else min(counts, key=lambda each: (-counts[each], each))
+        parts = self.waiting.pop(size)
+        taken: list[Any] = []
+        room = self.batch
+        while parts and room:
+            part = parts.pop()
+            if len(part) > room:
+                parts.append(part.take(slice(0, len(part) - room)))
+                part = part.take(slice(len(part) - room, len(part)))
+            taken.append(part)
+            room -= len(part)
+        if parts:
+            self.waiting[size] = parts
+        return size, join(taken)
+
+
+@dataclass
+class Tries:
+    """Results of one bound at one size."""
+
+    tried: int = 0
+    proved: int = 0
+    cost: float = math.inf  # seconds of one try, in the batch where that was least: small batches cost calls alone
+
+    def note(self, tried: int, proved: int, seconds: float) -> None:
+        """Add a batch of tries."""
+        self.tried, self.proved = self.tried + tried, self.proved + proved
+        self.cost = min(self.cost, seconds / tried)
+
+    @property
+    def failure(self) -> float:
+        """Return the share of tries that failed; never quite 0 or 1, since the next may end otherwise."""
+        return (self.tried - self.proved + 0.1) / (self.tried + 0.2)
+
+
+@dataclass
+class Strategy:
+    """Choose bounds for each size by measured cost and success, for subproblems of t ranges.
+
+    A stronger bound is measured where weaker ones failed. Halving all ranges makes 2^t subproblems; halving a box of
+    values makes two.
+    """
+
+    t: int = 1
+    scores: dict[Size, dict[Strength, Tries]] = field(default_factory=dict)
+
+    def note(self, size: Size, strength: Strength, tried: int, proved: int, seconds: float) -> None:
+        """Add tries."""
+        if tried:
+            self.scores.setdefault(size, {}).setdefault(strength, Tries()).note(tried, proved, seconds)
+
+    def failure(self, size: Size) -> float:
+        """Return the share of subproblems of a size that no bound proves; 1 where nothing was tried."""
+        return math.prod(each.failure for each in self.scores.get(size, {}).values())
+
+    def choose(self, size: Size) -> tuple[Strength, ...] | None:
+        """Return which bounds to try at a size, one after the other; None where nothing is known yet: try all."""
+        sizes = [size]
+        while sizes[-1] > min([*self.scores, size]):
+            sizes.append(sizes[-1].smaller)
+        # Below all that is known one cheap bound is hoped to be enough.
+        cost = min((each.cost for known in self.scores.values() for each in known.values()), default=0.0)
+        best: tuple[Strength, ...] | None = None
+        for each in reversed(sizes):
+            cost, best = self._best(each, cost * (2**self.t if each > (SITES, 0) else 2))
+        return best
+
+    def _best(self, size: Size, split: float) -> tuple[float, tuple[Strength, ...] | None]:
+        """Return the least cost at one size, if splitting costs `split`, and the bounds that reach it."""
+        known = self.scores.get(size)
+        if known is None:  # below a size that is known something may be gained, above it not yet
+            below = size <= (SITES, 0) or size < max(self.scores, default=Size(SITES, 0))
+            return split, None if below else ()
+        kinds = sorted(known)
+        choices = [each for count in range(len(kinds) + 1) for each in itertools.combinations(kinds, count)]
+        if size <= (SITES, 0) and size.smaller not in self.scores:  # perhaps nothing is proved further down
+            choices = choices[1:]
+        return min((self._cost(size, each, split), each) for each in choices)
+
+    def _cost(self, size: Size, chosen: tuple[Strength, ...], split: float) -> float:
+        """Return the cost of a subproblem if these bounds are tried; a stronger one proves what a weaker one does."""
+        cost, left, failed, known = 0.0, 1.0, 1.0, self.scores[size]
+        for kind in sorted(known):
+            failed *= known[kind].failure
+            if kind in chosen:
+                cost, left = cost + left * self._once(size, kind), failed
+        return cost + left * split
+
+    def _once(self, size: Size, kind: Strength) -> float:
+        """Return the seconds of one bound at a size: no more than where more may change."""
+        return min(known[kind].cost for each, known in self.scores.items() if each >= size and kind in known)
 
 
 @dataclass(eq=False)
-class Spending:
-    """What is known of each input: a witness, whether it is given up, and the time and boxes spent."""
+class Progress:
+    """The state of each input: a witness, whether it is given up, and the time and boxes spent."""
 
     witness: Tensor
     found: Tensor
@@ -36,218 +167,234 @@ class Spending:
     boxes: Tensor
 
     @staticmethod
-    def new(inquiry: Inquiry) -> "Spending":
-        """Nothing yet."""
-        n, place = len(inquiry.x), inquiry.x.device
-        flag = torch.zeros(n, dtype=torch.bool, device=place)
-        count = torch.zeros(n, dtype=torch.float64, device=place)
-        return Spending(inquiry.x.clone(), flag, flag.clone(), count, count.clone())
+    def new(question: Question) -> "Progress":
+        """Return the state before the search."""
+        n, device = len(question.x), question.x.device
+        flag = torch.zeros(n, dtype=torch.bool, device=device)
+        count = torch.zeros(n, dtype=torch.float64, device=device)
+        return Progress(question.x.clone(), flag, flag.clone(), count, count.clone())
 
     def spend(self, rows: Tensor, seconds: float) -> None:
-        """Share time spent among the tasks of a batch."""
+        """Share time among the subproblems of a batch."""
         each = torch.full_like(rows, 1, dtype=torch.float64)
-        self.boxes.index_add_(0, rows, each)
         self.seconds.index_add_(0, rows, each * (seconds / max(1, len(rows))))
 
     def meet(self, points: Tensor, rows: Tensor) -> None:
-        """Take witnesses in: of each input the first. Several written at once might end up mixed."""
+        """Store witnesses: of each input the first. Several that are written at once might end up mixed."""
         number = torch.arange(len(rows), device=rows.device)
         first = torch.full_like(self.found, len(rows), dtype=torch.long).scatter_reduce(0, rows, number, "amin")
         met = (first < len(rows)).nonzero()[:, 0]
         self.witness[met], self.found[met] = points[first[met]], True
 
 
-class Search:
-    """Decides for some inputs whether t changes can fool the model."""
+class BranchAndBound:
+    """Decide for some inputs whether t changes can fool the model."""
 
     def __init__(
         self,
-        inquiry: Inquiry,
-        tally: Spending,
+        question: Question,
+        progress: Progress,
         t: int,
         *,
         batch: int,
         limit: float = math.inf,
         end: float = math.inf,
-        tactics: Tactics | None = None,
+        strategy: Strategy | None = None,
     ) -> None:
-        """`limit` are seconds for one input, `end` is when all must be over, on the clock of `time.perf_counter`."""
-        self.inquiry, self.tally, self.t, self.batch = inquiry, tally, t, batch
+        """`limit` is in seconds for one input, `end` when all must be over, on the clock of `time.perf_counter`."""
+        self.question, self.progress, self.t, self.batch = question, progress, t, batch
         self.limit, self.end = limit, end
-        self.piles, self.late = Piles(batch), dict[int, Piles]()
-        self.given = torch.full_like(tally.seconds, GIVEN)
-        self.plan = Tactics(t) if tactics is None else tactics
+        self.queue, self.postponed = Queue(batch), dict[int, Queue]()
+        self.patience = torch.full_like(progress.seconds, PATIENCE)
+        self.strategy = Strategy(t) if strategy is None else strategy
+        self.deadline = math.inf
+        question.bounds.tick = self._tick
 
     def run(self, rows: Tensor) -> Tensor:
-        """Search until nothing is left; the rows for which it is proved that no t changes fool the model."""
-        if len(rows) and not self.plan.scores:
-            self._probe(rows)
-        self._push(whole(rows, self.inquiry.sites, self.t))
-        while self.piles or self.late:
-            if not self.piles:  # what took long comes one after the other, those first that had least
-                row = min(self.late, key=lambda each: float(self.tally.seconds[each]))
-                self.piles = self.late.pop(row)
-                self.given[row] = 4 * self.tally.seconds[row]
-            at, some = self.piles.pop()
-            some = self._timely(some.take(self._alive(some.rows)), at)
+        """Search until nothing is left; return the rows for which it is proved that no t changes fool the model."""
+        left = rows
+        while len(left := left[self._alive(left)]):
+            if self._within_time(left, partial(self.question.allow_for_rounding, left, self.t)):
+                break
+        if len(left) and not self.strategy.scores:
+            self._probe(left)
+        self._push(self.question.whole(rows, self.t))
+        while self.queue or self.postponed:
+            if not self.queue:  # inputs that take long come one after the other, those first that had least
+                row = min(self.postponed, key=lambda each: float(self.progress.seconds[each]))
+                self.queue = self.postponed.pop(row)
+                self.patience[row] = 4 * self.progress.seconds[row]
+            size, some = self.queue.pop()
+            some = self._timely(some.take(self._alive(some.rows)), size)
             if len(some):
-                self._step(some, at)
-        return rows[~self.tally.found[rows] & ~self.tally.open[rows]]
+                self._step(some, size)
+        return rows[~self.progress.found[rows] & ~self.progress.open[rows]]
 
-    def _step(self, some: Any, at: int) -> None:
-        """One batch; where memory runs out it waits, and batches are half as large from then on."""
+    def _step(self, some: Any, size: Size) -> None:
+        """Work on one batch; where memory or time runs out it waits, and batches are smaller from then on."""
+        work = self._sites if size.kind == SITES else self._values
         try:
-            self._sites(some, at) if at >= 0 else self._values(some, at)
+            done = self._within_time(some.rows, lambda: work(some, size))
         except Exception as error:
-            self._spare(error, len(some))
-            self.piles.push(at, some)
+            self._shrink(error, len(some))
+            done = False
+        if not done:
+            self.queue.push(size, some)
 
-    def _spare(self, error: Exception, tried: int) -> None:
-        """Batches of half as many tasks, if an error says that memory ran out; any other error goes on."""
+    def _within_time(self, rows: Tensor, work: Callable[[], object]) -> bool:
+        """Do some work for these inputs; return whether it ended before the first of them had no time left."""
+        begin = time.perf_counter()
+        self.deadline = self.end
+        if self.limit < math.inf:
+            each, count = torch.unique(rows, return_counts=True)
+            left = (self.limit - self.progress.seconds[each]) * (len(rows) / count)
+            self.deadline = min(self.end, begin + float(left.min()))
+        try:
+            work()
+        except OutOfTime:
+            return False
+        finally:
+            self.deadline = math.inf
+            self.progress.spend(rows, time.perf_counter() - begin)
+        return True
+
+    def _tick(self) -> None:
+        if time.perf_counter() > self.deadline:
+            raise OutOfTime
+
+    def _shrink(self, error: Exception, tried: int) -> None:
+        """Halve the batches if memory ran out; any other error is raised again."""
         if not out_of_memory(error) or self.batch == 1:
             raise error
         self.batch = max(1, min(self.batch, tried) // 2)
-        log.warning("memory ran out; batches have %d tasks from here on", self.batch)
-        for piles in (self.piles, *self.late.values()):
-            piles.batch = self.batch
-        self.inquiry.bounder.room = max(1, self.inquiry.bounder.room // 2)
+        log.warning("memory ran out; batches have %d subproblems from here on", self.batch)
+        for queue in (self.queue, *self.postponed.values()):
+            queue.batch = self.batch
+        self.question.bounds.size = max(1, self.question.bounds.size // 2)
         torch.cuda.empty_cache()
 
-    def _timely(self, some: Any, at: int) -> Any:
-        """Tasks or boxes of inputs that have not had their time yet; the others wait until the rest is done."""
-        late = self.tally.seconds[some.rows] > self.given[some.rows]
+    def _timely(self, some: Any, size: Size) -> Any:
+        """Return subproblems of inputs that are not postponed; the others wait until the rest is done."""
+        late = self.progress.seconds[some.rows] > self.patience[some.rows]
         for row in some.rows[late].unique().tolist():
-            self.late.setdefault(row, Piles(self.batch)).push(at, some.take(some.rows == row))
+            self.postponed.setdefault(row, Queue(self.batch)).push(size, some.take(some.rows == row))
         return some.take(~late)
 
     def _probe(self, rows: Tensor) -> None:
-        """Try some tasks of several levels: from a middle one down if few succeed, else up as long as that pays."""
-        top = level(self.inquiry.sites)
+        """Try subproblems of several sizes: from a middle one down if few succeed, else up as long as that pays."""
+        top = math.ceil(math.log2(self.question.sites))
         start = min(3, top)
-        for at in range(start, -1, -1):
-            self._try(rows, at)
-            if self.plan.failure(at) < 0.7:
+        for log2 in range(start, -1, -1):
+            self._try(rows, Size(SITES, log2))
+            if self.strategy.failure(Size(SITES, log2)) < 0.7:
                 break
         vain = 0
-        for at in range(start + 1, top + 1):
-            if vain == 2 or self.plan.failure(at - 1) > 0.7:
+        for log2 in range(start + 1, top + 1):
+            if vain == 2 or self.strategy.failure(Size(SITES, log2 - 1)) > 0.7:
                 return
-            self._try(rows, at)
-            vain = 0 if self.plan.choose(at) else vain + 1
+            self._try(rows, Size(SITES, log2))
+            vain = 0 if self.strategy.choose(Size(SITES, log2)) else vain + 1
 
-    def _try(self, rows: Tensor, at: int) -> None:
-        """Try tasks of one level, spread over inputs and sites."""
-        count, sites, generator = 4 * self._some, self.inquiry.sites, torch.Generator().manual_seed(at)
-        size = max(1, min(sites, 2**at) * 3 // 4 if at > 1 else 2**at)
+    def _try(self, rows: Tensor, at: Size) -> None:
+        """Try subproblems of one size, spread over inputs and sites."""
+        count, sites, generator = 4 * self._probes, self.question.sites, torch.Generator().manual_seed(at.log2)
+        size = max(1, min(sites, 2**at.log2) * 3 // 4 if at.log2 > 1 else 2**at.log2)
         slots = sites // size
         pick = torch.rand(count, slots, generator=generator, device="cpu").argsort(1)[:, : self.t]
         pick = pick if slots >= self.t else torch.zeros(count, self.t, dtype=torch.long, device="cpu")
         begin = (pick.sort(1).values * size).to(rows)
         mine = rows[torch.randint(len(rows), (count,), generator=generator, device="cpu").to(rows)]
-        tasks = Tasks(mine, begin, begin + size)
-        tasks = tasks.take(self._alive(tasks.rows))
+        some = SiteGroups(mine, begin, begin + size)
+        some = some.take(self._alive(some.rows))
+        if not len(some):
+            return
         try:
-            self._scouted(tasks, at, self._ask)
+            self._within_time(some.rows, lambda: self._scouted(some, at))
         except Exception as error:
-            self._spare(error, len(tasks))
+            self._shrink(error, len(some))
             self._try(rows, at)
 
     def _alive(self, rows: Tensor) -> Tensor:
-        """Which tasks still matter: their input is undecided and has time left."""
-        late = self.tally.seconds[rows] > (-1.0 if time.perf_counter() > self.end else self.limit)
-        late &= ~self.tally.found[rows]
-        self.tally.open[rows[late]] = True  # only of these tasks: inputs that have none left are proved
-        return ~(self.tally.found | self.tally.open)[rows]
+        """Return which subproblems still matter: their input is undecided and has time left."""
+        late = self.progress.seconds[rows] > (-1.0 if time.perf_counter() > self.end else self.limit)
+        late &= ~self.progress.found[rows]
+        self.progress.open[rows[late]] = True  # of these alone: inputs without any subproblem left are proved
+        return ~(self.progress.found | self.progress.open)[rows]
 
-    def _kinds(self, at: int) -> tuple[Effort, ...]:
-        """The bounds that there are for tasks of a level: planes pay only over few features."""
-        channels = self.inquiry.points.shape[3] if self.inquiry.pixels else 1
-        few = self.t * 2 ** max(at, 0) * channels <= FEW
-        return tuple(Effort) if few else (Effort.INTERVALS, Effort.FULL)
+    def _strengths(self, size: Size) -> tuple[Strength, ...]:
+        """Return the bounds that there are for a size: planes pay only over few features."""
+        few = self.t * 2 ** max(size.log2, 0) * self.question.features <= MAX_FREE
+        return tuple(Strength) if few else (Strength.INTERVALS, Strength.FULL)
 
-    def _ask(self, tasks: Tasks, effort: Effort) -> Tensor:
-        """Which tasks a bound proves."""
-        inquiry = self.inquiry
-        region = Groups(tasks.sites(inquiry.order), *inquiry.ends, tasks.rows, inquiry.pixels)
-        labels = inquiry.y[tasks.rows]
-        return inquiry.bounder.margins(inquiry.clean, tasks.rows, labels, region, effort).amin(1) > 0
-
-    def _proved(self, tasks: Any, at: int, ask: Ask) -> Tensor:
-        """Which tasks or boxes of a level are proved, by the bounds that pay there."""
-        chosen = self.plan.choose(at)
+    def _proved(self, some: Any, size: Size) -> Tensor:
+        """Return which subproblems of a size are proved, by the bounds that pay there."""
+        chosen = self.strategy.choose(size)
         if chosen is not None:
-            return self._tried(tasks, at, chosen, ask)
-        proved = self._scouted(tasks, at, ask)
+            return self._tried(some, size, chosen)
+        proved = self._scouted(some, size)
         rest = (~proved).nonzero()[:, 0]
-        if Effort.FULL in (self.plan.choose(at) or ()):
-            proved[rest] = self._tried(tasks.take(rest), at, (Effort.FULL,), ask)
+        if Strength.FULL in (self.strategy.choose(size) or ()):
+            proved[rest] = self._tried(some.take(rest), size, (Strength.FULL,))
         return proved
 
-    def _scouted(self, tasks: Any, at: int, ask: Ask) -> Tensor:
-        """Which tasks of a level that is not known are proved; the full bound, which may cost much, sees some alone."""
-        *cheap, full = self._kinds(at)
-        proved = self._tried(tasks, at, tuple(cheap), ask)
-        some = (~proved).nonzero()[: self._some, 0]
-        proved[some] = self._tried(tasks.take(some), at, (full,), ask)
+    def _scouted(self, some: Any, size: Size) -> Tensor:
+        """Return which subproblems of an unknown size are proved; the full bound, which may cost much, tries a few."""
+        *cheap, full = self._strengths(size)
+        proved = self._tried(some, size, tuple(cheap))
+        few = (~proved).nonzero()[: self._probes, 0]
+        proved[few] = self._tried(some.take(few), size, (full,))
         return proved
 
     @property
-    def _some(self) -> int:
-        """How many tasks tell what to expect of the full bound at a level."""
-        return max(PROBED, self.batch // 64)
+    def _probes(self) -> int:
+        """Return on how many subproblems of a size the full bound is tried first."""
+        return max(PROBES, self.batch // 64)
 
-    def _tried(self, tasks: Any, at: int, kinds: tuple[Effort, ...], ask: Ask) -> Tensor:
-        """Which tasks or boxes are proved by some bounds, each tried where those before failed; all are scored."""
-        proved = torch.zeros(len(tasks), dtype=torch.bool, device=tasks.rows.device)
-        for effort in kinds:
+    def _tried(self, some: Any, size: Size, strengths: tuple[Strength, ...]) -> Tensor:
+        """Return which subproblems some bounds prove, each tried where those before failed; all are measured."""
+        proved = torch.zeros(len(some), dtype=torch.bool, device=some.rows.device)
+        for strength in strengths:
             left = (~proved).nonzero()[:, 0]
             if not len(left):
                 break
-            some, begin = tasks.take(left), time.perf_counter()
-            proved[left] = good = ask(some, effort)
-            count, seconds = int(good.sum()), time.perf_counter() - begin
-            self.plan.note(at, effort, len(left), count, seconds)
-            self.tally.spend(some.rows, seconds)
+            tried, begin = some.take(left), time.perf_counter()
+            proved[left] = good = self._bounded(tried, strength)
+            self.strategy.note(size, strength, len(left), int(good.sum()), time.perf_counter() - begin)
         return proved
 
-    def _sites(self, tasks: Tasks, at: int) -> None:
-        """Prove tasks of a level, or make smaller ones of them."""
-        failed = tasks.take(~self._proved(tasks, at, self._ask))
-        if at > 0:
-            self._push(failed.halved())
-        elif len(failed):
-            self._enter(leaves.whole_boxes(self.inquiry, failed.rows, self.inquiry.order[failed.begin]))
+    def _bounded(self, some: Any, strength: Strength) -> Tensor:
+        """Return which subproblems a bound proves, and count them."""
+        found: Tensor = some.proved(self.question, strength)
+        self.progress.boxes.index_add_(0, some.rows, torch.ones_like(some.rows, dtype=torch.float64))
+        return found
 
-    def _push(self, tasks: Tasks) -> None:
-        levels = tasks.levels
-        for at in sorted(set(levels.tolist())):
-            self.piles.push(at, tasks.take(levels == at))
+    def _sites(self, some: SiteGroups, size: Size) -> None:
+        """Prove subproblems, or split them."""
+        failed = some.take(~self._proved(some, size))
+        if size.log2 > 0:
+            self._push(failed.split())
+        elif len(failed):  # the corners of the values of chosen sites may fool the model already
+            boxes = ValueBoxes.whole(self.question, failed.rows, self.question.order[failed.begin])
+            self.progress.meet(*boxes.corners(self.question))
+            self._halve(boxes)
 
-    def _enter(self, boxes: Boxes) -> None:
-        """Begin with the values of chosen sites: their corners may fool the model already."""
-        points, rows = leaves.corners(self.inquiry, boxes)
-        self.tally.meet(points, rows)
-        self._halve(boxes)
-
-    def _values(self, boxes: Boxes, at: int) -> None:
+    def _values(self, boxes: ValueBoxes, size: Size) -> None:
         """Prove boxes of values, or find a witness in them, or halve them."""
-        middle = leaves.middles(self.inquiry, boxes)
-        fooled = self.inquiry.fooled(middle, boxes.rows)
-        self.tally.meet(middle[fooled], boxes.rows[fooled])
+        middle = self.question.outside(boxes.points(self.question, boxes.middle))
+        fooled = self.question.fooled(middle, boxes.rows)
+        self.progress.meet(middle[fooled], boxes.rows[fooled])
         boxes = boxes.take(~fooled)
-        proved = self._proved(boxes, at, self._boxed)
-        self._halve(boxes.take(~proved))
+        self._halve(boxes.take(~self._proved(boxes, size)))
 
-    def _boxed(self, boxes: Boxes, effort: Effort) -> Tensor:
-        """Which boxes a bound proves."""
-        return leaves.proved(self.inquiry, boxes, effort)
-
-    def _halve(self, boxes: Boxes) -> None:
-        """Boxes of half the size; an input with one that is too small for that, and not proved, is given up."""
-        smaller, narrow = leaves.halved(self.inquiry, boxes)
+    def _halve(self, boxes: ValueBoxes) -> None:
+        """Halve boxes; give up an input with a box that is too narrow for that and not proved."""
+        smaller, narrow = boxes.split(self.question)
         narrow = narrow.take(self._alive(narrow.rows))
-        if len(narrow):  # tactics may have left the strongest bound out
-            self.tally.open[narrow.rows[~self._boxed(narrow, Effort.FULL)]] = True
-        levels = leaves.levels(self.inquiry, smaller)
-        for at in sorted(set(levels.tolist())):
-            self.piles.push(at, smaller.take(levels == at))
+        if len(narrow):  # the strategy may have left the strongest bound out
+            self.progress.open[narrow.rows[~self._bounded(narrow, Strength.FULL)]] = True
+        self._push(smaller)
+
+    def _push(self, some: Subproblems) -> None:
+        kind, sizes = SITES if isinstance(some, SiteGroups) else VALUES, some.sizes(self.question)
+        for log2 in sorted(set(sizes.tolist())):
+            self.queue.push(Size(kind, log2), some.take(sizes == log2))

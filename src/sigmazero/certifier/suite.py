@@ -1,4 +1,8 @@
-"""The exact suite: how far an attack is from the truth, on networks whose fewest changes are known.
+"""The exact suite: how far an attack is from the truth, on six small networks whose fewest changes are known.
+
+The networks classify scikit-learn's 8×8 digits. Weights, 200 digits that no network was trained on, and answers come
+with the package: scripts/train_suite.py made the first and scripts/solve_suite.py the last. The digits are those of the
+data set digits-8x8 whose row number is a multiple of 9.
 
 >>> from sigmazero.certifier import suite
 >>> suite.run("sigma-zero", ["mlp-standard"], queries=200, limit=3)[0].images
@@ -7,30 +11,75 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from sigmazero.attacks import ATTACKS, get
-from sigmazero.certifier.digits import FOLDER, NAMES, digits, network
+from sigmazero.attacks import ATTACKS
+from sigmazero.certifier.certify import check_kind, fitted
 from sigmazero.core.attack import Attack
 from sigmazero.core.result import Result
 
 __all__ = ["Answers", "SuiteScore", "answers", "run"]
 
 FEATURES = 64
-ROUNDS = 100  # steps, or fewer: then a step asks many times, and the attack keeps its own number
+FOLDER = Path(__file__).with_name("known")
+NAMES = ("mlp-standard", "mlp-adversarial", "mlp-sparse", "conv-standard", "conv-sparse", "conv-interval")
+EVERY = 9
+
+
+def build(name: str) -> nn.Sequential:
+    """Return the layers of a network of the suite, not trained."""
+    if name not in NAMES:
+        raise ValueError(f"the suite has no network {name!r}; it has {', '.join(NAMES)}")
+    if name.startswith("mlp"):
+        return nn.Sequential(
+            nn.Flatten(), nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 48), nn.ReLU(), nn.Linear(48, 10)
+        )
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(8, 16, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(64, 10),
+    )
+
+
+def network(name: str) -> nn.Sequential:
+    """Return a network of the suite."""
+    model = build(name)
+    with np.load(FOLDER / "networks.npz", allow_pickle=False) as file:
+        model.load_state_dict({key: torch.from_numpy(file[f"{name}/{key}"]) for key in model.state_dict()})
+    return model.eval().requires_grad_(False)
+
+
+@dataclass(frozen=True)
+class Digits:
+    """The suite's inputs: images (200, 1, 8, 8) in [0, 1], their classes, and their rows in the data set."""
+
+    images: Tensor
+    labels: Tensor
+    rows: Tensor
+
+
+@cache
+def digits() -> Digits:
+    """Return the 200 digits."""
+    with np.load(FOLDER / "digits.npz", allow_pickle=False) as file:
+        images, labels = torch.from_numpy(file["images"]), torch.from_numpy(file["labels"])
+    return Digits(images[:, None].float() / 16, labels.long(), torch.arange(len(labels)) * EVERY)
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What is proved of a network: `lower` to `upper` changes, the same where it is solved, and points with `upper`.
+    """Bounds for a network: `lower` to `upper` changes are needed, the same number where it is solved.
 
-    Where no point is known that fools the network, `upper` is one more than the number of features.
+    `witness` has points with `upper` changes. Where none is known, `upper` is one more than the number of features.
     """
 
     lower: Tensor
@@ -39,22 +88,22 @@ class Answers:
 
     @property
     def exact(self) -> Tensor:
-        """Where the fewest changes are known."""
+        """Return where the fewest changes are known."""
         return self.lower == self.upper
 
     def take(self, first: int) -> "Answers":
-        """Those of the first images."""
+        """Return the answers for the first images."""
         return Answers(self.lower[:first], self.upper[:first], self.witness[:first])
 
     @staticmethod
     def join(parts: "Sequence[Answers]") -> "Answers":
-        """Those of several networks, one after the other."""
+        """Join the answers for several networks."""
         return Answers(*(torch.cat([getattr(part, each.name) for part in parts]) for each in fields(Answers)))
 
 
 @dataclass(frozen=True)
 class SuiteScore:
-    """An attack on a network of the suite, or on several.
+    """Figures of an attack on a network of the suite, or on several.
 
     gap      mean of changes over fewest changes − 1, of the images that are right; an image that was not fooled counts
              as one with all features changed. Where an image is open, the fewest known stand for the fewest
@@ -80,7 +129,7 @@ class SuiteScore:
 
 @cache
 def answers(name: str) -> Answers:
-    """What is proved of a network of the suite."""
+    """Return what is proved of a network of the suite."""
     if name not in NAMES:
         raise ValueError(f"the suite has no network {name!r}; it has {', '.join(NAMES)}")
     with np.load(FOLDER / "answers.npz", allow_pickle=False) as file:
@@ -89,7 +138,7 @@ def answers(name: str) -> Answers:
 
 
 def entrants() -> list[str]:
-    """The attacks that can enter: those that look for the fewest changes."""
+    """Return the attacks that can enter: those that look for the fewest changes."""
     return [name for name, attack in ATTACKS.items() if attack.kind == "minimum-norm"]
 
 
@@ -101,7 +150,7 @@ def run(
     limit: int | None = None,
     seed: int = 0,
 ) -> list[SuiteScore]:
-    """An attack on networks of the suite: a score for each, and where there are several one for all.
+    """Run an attack on networks of the suite; return a score for each, and one for all if there are several.
 
     attack   a name, which gets the steps that `queries` allow (see `fitted`), or an attack, run as it is
     limit    the first so many of the 200 images
@@ -115,7 +164,7 @@ def run(
 def results(
     attack: str | Attack, networks: Sequence[str], *, queries: int = 1000, limit: int | None = None, seed: int = 0
 ) -> dict[str, Result]:
-    """What an attack finds on networks of the suite, by their names."""
+    """Return what an attack finds on networks of the suite, by their names."""
     method = fitted(attack, queries) if isinstance(attack, str) else attack
     check_kind(method)
     ours = digits()
@@ -126,27 +175,8 @@ def results(
     return {name: method.run(model, images, labels, seed=seed, ids=rows) for name, model in models.items()}
 
 
-def check_kind(method: Attack) -> None:
-    """Refuse an attack that does not look for the fewest changes."""
-    if method.kind != "minimum-norm":
-        raise ValueError(f"{method.name} works with a fixed budget and has no fewest changes; try {method.name}-min")
-
-
-def fitted(name: str, queries: int) -> Attack:
-    """An attack with about so many queries: as its `queries`, or as steps of 2 (with gradients) or 1 (without)."""
-    attack = get(name)
-    if queries < 20:
-        raise ValueError(f"queries={queries!r} must be a whole number, 20 or more")
-    changed: dict[str, Any] = {}
-    if "queries" in attack.parameters():
-        changed = {"queries": queries}
-    elif attack.steps > ROUNDS:
-        changed = {"steps": queries // 2 if attack.needs == "gradients" else queries}
-    return replace(attack, **changed)
-
-
 def score(attack: str, networks: Sequence[str], found: Sequence[Result]) -> SuiteScore:
-    """The figures of results, one for each of these networks, against what is proved."""
+    """Return the figures of results, one for each of these networks, against what is proved."""
     every = Result.join(found)
     known = Answers.join([answers(name).take(len(part)) for name, part in zip(networks, found, strict=True)])
     name = networks[0] if len(networks) == 1 else "all"
@@ -167,7 +197,7 @@ def score(attack: str, networks: Sequence[str], found: Sequence[Result]) -> Suit
 
 
 def gaps(known: Answers, l0: Tensor, who: str = "this") -> tuple[float, float, float]:
-    """`gap`, `gap_most` and `optimal` of a score, from numbers of changes, infinite where an image was not fooled."""
+    """Return `gap`, `gap_most` and `optimal` of a score; an image that was not fooled has infinitely many changes."""
     wrong = l0 < known.lower
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])

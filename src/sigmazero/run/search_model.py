@@ -257,17 +257,18 @@ def _made(model: nn.Module, x: Tensor, bf16: bool, folds: bool, channels_last: b
     if obstacle is not None:
         log.info("no batch norms are folded: %s", obstacle)
     folds = folds and obstacle is None
-    if not (bf16 or (folds and (channels_last or foldable(model)))):
+    if not (bf16 or (folds and foldable(model))):
         return None
     own = copy.deepcopy(model)
     if _parts(own) & _parts(model):  # how a class is copied is for the class to say
         raise TypeError(f"what {type(model).__name__} calls a deep copy shares parts with it")
     folded = fold(own, x[:2]) if folds and foldable(model) else 0
-    if not (bf16 or channels_last or folded):
+    if not (bf16 or folded):
         return None
     if folded:
         log.info("%d batch norms are folded for the search", folded)
-    return Copy(own, torch.bfloat16 if bf16 else torch.float32, channels_last)
+    # With batch norms that are not folded, channels last can be slower, and without any they bring nothing.
+    return Copy(own, torch.bfloat16 if bf16 else torch.float32, channels_last and folded > 0)
 
 
 def _obstacle(model: nn.Module, x: Tensor) -> str | None:
@@ -287,7 +288,7 @@ def _obstacle(model: nn.Module, x: Tensor) -> str | None:
 
 
 def _pays(model: nn.Module, x: Tensor, numbers: Numbers) -> bool:
-    """Return whether channels last are faster: on tensor cores, and on a processor with many convolutions."""
+    """Return whether channels last are faster once norms are folded: on tensor cores, on a CPU if it is deep."""
     convolutions = sum(isinstance(module, nn.Conv2d) for module in model.modules()) if x.ndim == 4 else 0
     return convolutions > 0 and not numbers.strictly if x.is_cuda else convolutions >= _DEEP
 

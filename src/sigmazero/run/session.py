@@ -144,7 +144,7 @@ class Session:
         settled, asking = (~asks).nonzero().squeeze(1), asks.nonzero().squeeze(1)
         ended = self._settle(problem, settled, clean, finite)
         lost: list[Batch] = []
-        aimed = _aimed(problem, logits)
+        aimed = self._aimed(problem, logits)
         for rows, result in self._search(self.prepared, problem, aimed, asking, clean, advance, known):
             again = self._lost(result)
             lost.append((rows[again], result.take(again)))
@@ -156,7 +156,7 @@ class Session:
             yield _joined(parts)
         if any(len(rows) for rows, _ in lost):
             rows, first = _joined(lost)
-            yield rows, self._search_again(problem, _aimed(problem, answers), rows, first, clean)
+            yield rows, self._search_again(problem, self._aimed(problem, answers), rows, first, clean)
         if len(settled) or not len(problem):
             advance(len(settled))
             yield settled, ended
@@ -218,10 +218,22 @@ class Session:
             # Gradients show in passing whether a model answers at random; other attacks ask a second time.
             again = 0 if self.attack.needs == "gradients" else self.attack.limit or float("inf")
             result = self._verifier.report(problem.take(rows), _to_user(part.domain, found), clean[rows], again)
-            self._diagnostics.see_again(self._verifier.apart, self._verifier.missed, exact)
+            self._diagnostics.see_again(self._verifier.differences, self._verifier.missed, exact)
             return result
 
         return self._cut(problem, asking, attack, known)
+
+    def _aimed(self, problem: Problem, logits: Tensor) -> Problem:
+        """Let a search aim beyond the goal by what formats may disagree, by the logits of the clean inputs.
+
+        So what it finds mostly holds in every format, and nothing is confirmed on the way: twice what the formats
+        disagree there, and twice the guard, since they may disagree more at the point that is found. A clean input that
+        only one format calls wrong is searched too: without the margin a search would not move from it.
+        """
+        if logits.shape[1] == 1:
+            return problem
+        apart, checked = self._verifier.apart(logits), self._verifier.apart(logits[:, : problem.checks])
+        return replace(problem, goal=replace(problem.goal, least=problem.goal.least + 2 * apart + 2 * GUARD * checked))
 
     def _lost(self, result: Result) -> Tensor:
         """Return the rows to search again: a coarse search found something for them, and none of it held.
@@ -327,19 +339,6 @@ def _even(rows: int, most: int, problem: Problem) -> int:
         return most
     batches = -(-rows // most)
     return min(most, -(-rows // batches // 16) * 16)
-
-
-def _aimed(problem: Problem, logits: Tensor) -> Problem:
-    """Let a search aim beyond the goal by what number formats may disagree, judged by the clean inputs (N, formats, …).
-
-    So what it finds mostly holds in every format, and nothing is confirmed on the way. A clean input that only one
-    format calls wrong is searched too: without the margin a search would not move from it.
-    """
-    if logits.shape[1] == 1:
-        return problem
-    apart = (logits.amax(1) - logits.amin(1)).amax(1)
-    factor = 1 + GUARD * (problem.checks > 1)  # with two answers a point must hold by the guard
-    return replace(problem, goal=replace(problem.goal, least=problem.goal.least + factor * apart))
 
 
 def _to_user(domain: Domain, found: Found) -> Found:

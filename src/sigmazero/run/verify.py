@@ -41,7 +41,8 @@ class Verifier:
         self.strict = Numbers.strict(caller.device)
         self._compiled, self._plain = is_compiled(model), uncompiled(model)
         self.checks = 2 if self._compiled or not caller.strictly else 1
-        self.apart: list[Tensor] = []  # by how much second answers differed, in what is allowed
+        self._digit = 0.0  # the last digit of the coarsest number format of an answer so far
+        self.differences: list[Tensor] = []  # by how much second answers differed, in what is allowed
         self.missed: list[Tensor] = []  # by how much records missed the goal, in the same
 
     def ask(self, x: Tensor, pad: bool = False) -> list[Tensor]:
@@ -55,7 +56,20 @@ class Verifier:
         if self.checks > 1:
             with self.caller.applied():
                 answers.append(self._padded(self.model, x, pad, self._compiled))
+        self._digit = max(self._digit, *(torch.finfo(logits.dtype).eps for logits in answers))
         return answers
+
+    def apart(self, answers: Tensor) -> Tensor:
+        """Return how far another kernel might be from the answers about each sample (N, formats, classes).
+
+        That is as far as they are from each other, and the last digit of the coarser format: a logit in bf16 is known
+        to three digits, and may be off by one. A single answer is taken at its word.
+        """
+        if answers.shape[1] == 1:
+            return answers.new_zeros(len(answers))
+        exact = answers.double()
+        spread, largest = (exact.amax(1) - exact.amin(1)).amax(1), exact.abs().flatten(1).amax(1)
+        return (spread + self._digit * largest).to(answers.dtype)
 
     def _ask_strictly(self, x: Tensor, pad: bool) -> Tensor:
         with self.strict.applied():
@@ -76,12 +90,12 @@ class Verifier:
     def confirm(self, problem: Problem, points: Tensor) -> tuple[Tensor, Tensor]:
         """Return which user points are legal and reach the goal in every answer, and their logits in strict fp32."""
         answers = self.ask(points, pad=True)
-        apart = GUARD * _apart(answers) if len(answers) > 1 else 0.0  # one answer is taken at its word
         good = points.isfinite().flatten(1).all(1) & problem.domain.legal(points)  # a box may have no ends
-        answers = [widened(logits, problem.x) for logits in answers]
-        for logits in answers:
-            good = good & logits.isfinite().all(1) & problem.goal.reached(logits, apart)
-        return good, answers[0]
+        logits = torch.stack([widened(each, problem.x) for each in answers], 1)
+        by = GUARD * self.apart(logits)
+        for each in logits.unbind(1):
+            good = good & each.isfinite().all(1) & problem.goal.reached(each, by)
+        return good, logits[:, 0]
 
     def holds_again(self, problem: Problem, points: Tensor, first: Tensor) -> Tensor:
         """Ask about user points once more, the last one first and in two halves; return which reach the goal again.
@@ -95,7 +109,7 @@ class Verifier:
         digit = max(torch.finfo(kind).eps for kind in (halves[0].dtype, torch.float32))
         allowed = torch.where(good, COARSE, ROUNDING * digit)
         share = (second - first).abs().amax(1) / first.abs().amax(1).clamp_min(1.0)
-        self.apart.append((share.double() / allowed).nan_to_num(math.inf).max())
+        self.differences.append((share.double() / allowed).nan_to_num(math.inf).max())
         return good
 
     def settle(self, problem: Problem, found: Found, clean: Tensor) -> Result:
@@ -189,16 +203,6 @@ class Verifier:
             unit=problem.unit,
             budget=problem.budget,
         )
-
-
-def _apart(answers: list[Tensor]) -> Tensor:
-    """Return how far another kernel might be from two answers about each sample: as they are from each other.
-
-    And by the last digit of the coarser format: a logit in bf16 is known to three digits, and may be off by one.
-    """
-    first, last = (logits.double() for logits in answers)
-    digit = max(torch.finfo(logits.dtype).eps for logits in answers)
-    return ((first - last).abs().amax(1) + digit * last.abs().amax(1)).to(answers[0].dtype)
 
 
 def _outcomes(incumbents: Incumbents, given_up: Tensor, confirmed: Tensor, success: Tensor, already: Tensor) -> Tensor:

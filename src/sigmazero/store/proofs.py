@@ -8,6 +8,7 @@ verified to need shows that one of both is wrong: wherever the two meet, that is
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,13 +19,14 @@ from torch import Tensor
 
 from sigmazero.core.messages import digest
 from sigmazero.core.metrics import Outcome
+from sigmazero.core.problem import integer
 from sigmazero.store.facts import CellInfo, Facts
 
 SIZE = 16  # bytes of a row's digest
 
 
 class ProofKey(NamedTuple):
-    """What a bound is about, besides the row.
+    """Identify what a bound is about, besides the row.
 
     model   SHA-256 of the weights
     code    digest of all else that decides what the model computes, as a cell's identity has it
@@ -39,12 +41,12 @@ class ProofKey(NamedTuple):
 
     @staticmethod
     def of(weights: str, code: Any, unit: str, bounds: Sequence[Any], mask: Any = None, space: Any = None) -> ProofKey:
-        """From the parts of an identity."""
+        """Return the key for the parts of an identity."""
         return ProofKey(weights, digest(code), unit, digest([list(bounds), mask, space]))
 
     @staticmethod
     def of_cell(info: CellInfo) -> ProofKey | None:
-        """Of what a cell asks; None where it does not say all of it."""
+        """Return the key for the question of a cell; None where it does not say all of it."""
         asked = info.identity or {}
         model = asked.get("model")
         if not isinstance(model, dict) or "code" not in model:
@@ -63,9 +65,22 @@ class Proof:
     version: int
     seconds: float = 0.0
 
+    def __post_init__(self) -> None:
+        """Refuse what no search can have proved."""
+        if not integer(self.least) or self.least < 1:
+            raise ValueError(
+                f"a proof says that {self.least!r} changes are needed; it must be a whole number, 1 or more"
+            )
+        if not isinstance(self.method, str) or not integer(self.version):
+            raise ValueError(
+                f"a proof is by method {self.method!r} in version {self.version!r}; expected text and a number"
+            )
+        if not isinstance(self.seconds, float | int) or not 0 <= self.seconds < math.inf:
+            raise ValueError(f"a proof took {self.seconds!r} seconds; it must be a finite number, 0 or more")
+
 
 def row_digests(images: Tensor, labels: Tensor) -> list[str]:
-    """What each row is found by: a digest of its input, with shape and type, and of its label."""
+    """Return for each row a digest of its input, with shape and type, and of its label."""
     images = images.detach().cpu().contiguous()
     head = f"row 1 {str(images.dtype).removeprefix('torch.')} {','.join(map(str, images.shape[1:]))} "
     bits = images.flatten(1).view({2: torch.int16, 4: torch.int32, 8: torch.int64}[images.itemsize]).numpy()
@@ -77,7 +92,7 @@ def row_digests(images: Tensor, labels: Tensor) -> list[str]:
 
 
 def contradictions(info: CellInfo, facts: Facts, proofs: Sequence[Proof | None]) -> Iterator[str]:
-    """Every verified point of a cell that is below its bound, in words that name both."""
+    """Yield a message for every verified point of a cell that is below its bound."""
     changes = facts.l0_pixel if info.unit == "pixel" else facts.l0
     found = np.where(facts.outcome == Outcome.ALREADY, 0.0, np.where(facts.found, changes, np.inf))
     for place, proof in enumerate(proofs):

@@ -16,6 +16,7 @@ from typing import Annotated, ClassVar
 
 from sigmazero.attacks.exploring import Walker
 from sigmazero.attacks.sigma_zero import SigmaZero
+from sigmazero.attacks.swap.ladder import Ladder
 from sigmazero.attacks.swap.opening import Opening
 from sigmazero.attacks.swap.search import CHECKS, SwapSearch
 from sigmazero.core.attack import Attack
@@ -38,6 +39,9 @@ class SigmaSwap(SwapSearch):
     The limit `queries` includes the clean check and the verification; without it there are as many queries
     as σ-zero asks in `steps` steps. The first phase may take half of them, or 30 steps where that is more.
 
+    With fewer than 30 steps in all, σ-zero has no sparse example yet: whole choices of sites take its place, their
+    number found by halves (ladder).
+
     A problem is hard if one class alone is the goal or the input is large. Then σ-zero needs more steps to come near
     the fewest changes, and whole choices do not pay: `warm_up_hard` and `first_hard` hold instead, the first phase may
     take all queries, and no whole choices are made.
@@ -56,6 +60,7 @@ class SigmaSwap(SwapSearch):
     first_hard: Annotated[SigmaZeroLike, "the σ-zero of the first phase of hard problems"] = FIRST_HARD
 
     asks: ClassVar[str] = "at most `queries`, or 2 × steps"
+    version: ClassVar[int] = 3
     paper: ClassVar[str] = "docs/evidence/stronger.md"
     takes: ClassVar[frozenset[str]] = frozenset()
 
@@ -84,6 +89,8 @@ class SigmaSwap(SwapSearch):
         )
         searches = int(left - share) // cost
         steps = (left - cost * searches) // 2
+        if problem is not None and steps < FEWEST and not (problem.goal.narrow or binary or problem.domain.weighted):
+            return (Ladder(steps=steps, queries=self.limit),)
         walker = replace(self.first_hard if hard or binary else self.first, steps=steps)
         assert isinstance(walker, Walker)  # as checked when this was made
         opening = Opening(

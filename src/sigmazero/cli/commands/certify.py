@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -22,6 +22,10 @@ AttackFirst = Annotated[
     str,
     options.about_attack("--attack", metavar="NAME", help="The attack that goes first; none for no attack."),
 ]
+Arithmetic = Annotated[
+    Literal["float32", "real"],
+    options.about_attack("--arithmetic", help="float32: proofs hold for the model's own rounding too."),
+]
 Each = Annotated[bool, typer.Option("--each", help="A line for every input.")]
 
 
@@ -36,6 +40,7 @@ def certify(
     up_to: UpTo = 1,
     time_limit: Seconds = None,
     attack: AttackFirst = "sigma-swap",
+    arithmetic: Arithmetic = "float32",
     unit: options.UnitName = "feature",
     bounds: options.Bounds = None,
     device: options.Device = "auto",
@@ -62,7 +67,8 @@ def certify(
     network = inputs.load_model(spec, where)
     chosen = by_names(inputs.load_rows(data, rows, limit, shuffle, bounds), network)
     box = (0.0, 1.0) if bounds is None else bounds
-    how: dict[str, Any] = {"up_to": up_to, "bounds": box, "time_limit": time_limit, "progress": True}
+    how: dict[str, Any] = {"up_to": up_to, "bounds": box, "time_limit": time_limit, "arithmetic": arithmetic}
+    how["progress"] = True
     how["attack"] = None if attack == "none" else attack
     key = proof_key(network, unit, Allowed(bounds=box), chosen, spec)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
 """`sz.smooth`: randomized ablation (Levine and Feizi, 2020, https://arxiv.org/abs/1911.09272).
 
 The smoothed classifier shows the base model many copies of an input in which all but a few random sites are blank, and
-takes the class that is met most often. A change of r sites alters the copies that show one of them and no others; so a
-class that is far enough ahead stays ahead. That is proved of the smoothed classifier, for any base model, and says
+takes the class that is returned most often. A change of r sites alters the copies that show one of them and no others,
+so a class that is far enough ahead stays ahead. That is proved of the smoothed classifier, for any base model, and says
 nothing about the base model itself.
 
 >>> import torch, sigmazero as sz
@@ -12,15 +12,16 @@ nothing about the base model itself.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from sigmazero.certifier.binomial import clopper_pearson, radius
-from sigmazero.certifier.smoothed import Smoothed
 from sigmazero.core import noise
 from sigmazero.core.attack import as_model
 from sigmazero.core.domain import Unit
@@ -34,11 +35,80 @@ from sigmazero.run.progress import bar
 
 Blank = Literal["value", "doubled"]
 ROWS = 1000  # copies asked about at once
+# The sums below are of positive numbers that are each right to about 1e-9 at a million draws. By so much the error that
+# an interval may make is reduced, so that rounding never makes an interval too narrow.
+ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, repr=False)
+class Smoothed:
+    """Hold what is proved of a smoothed classifier, one row per sample; it says nothing about the base model.
+
+    prediction  its class, or −1 where it abstains: the draws do not tell which class has the most votes
+    radius      with so many changes or fewer the class stays; −1 where it abstains
+    lower       the least chance of its class, by the draws
+    upper       the greatest chance of any other
+    counts      votes of each class (samples, classes)
+    label       the true classes
+    """
+
+    prediction: Tensor
+    radius: Tensor
+    lower: Tensor
+    upper: Tensor
+    counts: Tensor
+    label: Tensor
+    keep: int
+    draws: int
+    sites: int
+    confidence: float
+    unit: Unit = "feature"
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return len(self.prediction)
+
+    @property
+    def right(self) -> Tensor:
+        """Return whether the class is the true one."""
+        return self.prediction == self.label
+
+    @property
+    def abstained(self) -> Tensor:
+        """Return whether it gives no class."""
+        return self.prediction < 0
+
+    @property
+    def queries(self) -> int:
+        """Return how many copies the base model was asked about, for all samples together."""
+        return len(self) * self.draws
+
+    def accuracy(self, changes: int = 0) -> float:
+        """Return the share of ALL samples that are right and stay so with at most `changes` changes."""
+        return float((self.right & (self.radius >= changes)).double().mean())
+
+    def curve(self) -> list[tuple[int, float]]:
+        """Return certified accuracy at 0, 1, 2, ... changes, up to the first number at which it is 0."""
+        most = int(self.radius[self.right].max()) if bool(self.right.any()) else -1
+        return [(changes, self.accuracy(changes)) for changes in range(most + 2)]
+
+    @property
+    def median_radius(self) -> float:
+        """Return the median over all samples of the radius; −1 for those that are wrong."""
+        reach = torch.where(self.right, self.radius, -1).double().sort().values
+        return float((reach[(len(reach) - 1) // 2] + reach[len(reach) // 2]) / 2)
+
+    def __repr__(self) -> str:
+        """Return one line with the main figures."""
+        return (
+            f"<Smoothed of {len(self)} samples: {self.keep} of {self.sites} {self.unit}s kept, {self.draws} draws, "
+            f"{self.accuracy():.1%} certified at 0 changes, median radius {self.median_radius:g}>"
+        )
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """Which copies of an input are shown: `keep` of its sites, the others blank."""
+    """Draw copies of an input that show `keep` of its sites; the others are blank."""
 
     keep: int
     draws: int
@@ -46,7 +116,7 @@ class Ablation:
     null: float | Tensor
 
     def copies(self, problem: Problem, rows: Tensor, draw: Tensor) -> Tensor:
-        """One copy per row and number of the draw, which alone decide what is kept."""
+        """Return one copy per row and number of the draw, which alone decide what is shown."""
         scores = noise.bits(problem.seed, problem.ids[rows], draw, (problem.sites,))
         kept = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, scores.topk(self.keep, dim=1).indices, True)
         x = problem.x[rows]
@@ -55,7 +125,7 @@ class Ablation:
 
 
 def blanked(x: Tensor, kept: Tensor, blank: Blank = "value", null: float | Tensor = 0.0) -> Tensor:
-    """Inputs with what is not kept blank: `null` there; or values x and 1 − x side by side, and 0 twice for a blank.
+    """Blank what is not shown: `null` there; or values x and 1 − x side by side, and 0 twice for a blank.
 
     >>> blanked(torch.tensor([[0.25, 1.0]]), torch.tensor([[True, False]]), "doubled")
     tensor([[0.2500, 0.0000, 0.7500, 0.0000]])
@@ -111,7 +181,7 @@ def smooth(
 
 
 def votes(model: Model, problem: Problem, how: Ablation, batch_size: int | None, progress: bool) -> Tensor:
-    """How often each class was met, (samples, classes); a copy with an answer that is not finite votes for none."""
+    """Count how often each class was returned (samples, classes); logits that are not finite vote for none."""
     device, total = problem.x.device, len(problem) * how.draws
     counts: Tensor | None = None
     size = at_most(model, ROWS) if batch_size is None else batch_size
@@ -150,7 +220,7 @@ def _check_labels(problem: Problem, classes: int) -> None:
 
 
 def _verdict(ends: list[tuple[float, float]], sites: int, keep: int) -> tuple[int, int, float, float]:
-    """The class that is proved to have the most votes, or −1; its radius, or −1; and the two chances behind it."""
+    """Return the class that is proved to have the most votes, its radius, and the two chances behind it; or −1."""
     best = max(range(len(ends)), key=lambda k: ends[k])
     lower = ends[best][0]
     # What the others have together is also what the first has not.
@@ -160,7 +230,7 @@ def _verdict(ends: list[tuple[float, float]], sites: int, keep: int) -> tuple[in
 
 
 def _posed(x: Tensor, y: Tensor, blank: object, **how: Any) -> Problem:
-    """The inputs, checked; doubled ones must lie in [0, 1], and others anywhere."""
+    """Return the inputs, checked; doubled ones must lie in [0, 1], others anywhere."""
     if blank not in get_args(Blank):
         raise ValueError(f"blank={blank!r} is not one of {', '.join(map(repr, get_args(Blank)))}")
     return make_problem(x, y, bounds=(0.0, 1.0) if blank == "doubled" else (-torch.inf, torch.inf), **how)
@@ -182,3 +252,65 @@ def _checked(
     if not value.isfinite().all():
         raise ValueError("null holds NaN or Inf; give the number that a blank has, such as 0")
     return keep, draws, blank, value
+
+
+def clopper_pearson(successes: int, draws: int, error: float) -> tuple[float, float]:
+    """Return an exact interval for the chance behind a count (Clopper and Pearson, 1934).
+
+    Each end alone is wrong in at most `error` of all experiments.
+
+
+    >>> [round(end, 4) for end in clopper_pearson(8, 10, 0.025)]
+    [0.4439, 0.9748]
+    """
+    if not (integer(successes) and integer(draws) and 0 <= successes <= draws and draws >= 1):
+        raise ValueError(f"{successes} successes of {draws}: there must be one draw or more, and 0 to all successes")
+    if not 0 < error < 0.5:
+        raise ValueError(f"error={error!r} must lie between 0 and 0.5, such as 0.001")
+    upper = math.nextafter(1 - _lower(draws - successes, draws, error), 2)
+    return _lower(successes, draws, error), min(1.0, upper)
+
+
+@lru_cache(maxsize=65536)
+def _lower(successes: int, draws: int, error: float) -> float:
+    """Return the largest chance at which so many successes or more come up in at most `error` of all experiments."""
+    if successes == 0:
+        return 0.0
+    k = torch.arange(successes, draws + 1, dtype=torch.float64, device="cpu")
+    misses = draws - k
+    ways = math.lgamma(draws + 1) - torch.lgamma(k + 1) - torch.lgamma(misses + 1)
+    low, high = 0.0, successes / draws
+    while (middle := (low + high) / 2) not in (low, high):
+        tail = (ways + k * math.log(middle) + misses * math.log1p(-middle)).exp().sum()
+        low, high = (middle, high) if float(tail) <= error * (1 - ROUNDING) else (low, middle)
+    return low
+
+
+@lru_cache(maxsize=64)
+def odds(sites: int, keep: int) -> tuple[Fraction, ...]:
+    """Return the odds that `keep` random sites meet one of 0, 1, 2, ... changed ones, up to the first 1/2 or more.
+
+    1 − C(sites − changed, keep) / C(sites, keep), exactly.
+
+    >>> [str(each) for each in odds(8, 2)]
+    ['0', '1/4', '13/28', '9/14']
+    """
+    missed, found = Fraction(1), [Fraction(0)]
+    while found[-1] < Fraction(1, 2):
+        left = sites - len(found) + 1
+        missed *= Fraction(left - keep, left)
+        found.append(1 - missed)
+    return tuple(found)
+
+
+def radius(lower: float, upper: float, sites: int, keep: int) -> int:
+    """Return how many sites may change before another class can have more votes; −1 where it may already.
+
+    The first class is met with a chance of `lower` or more, each other with one of `upper` or less. Changes alter the
+    draws that meet one, and no other: they take their odds from the first at most, and give them to another at most.
+
+    >>> radius(0.99, 0.01, 784, 45), radius(0.5, 0.4, 784, 45), radius(0.3, 0.4, 784, 45)
+    (11, 0, -1)
+    """
+    gap = Fraction(lower) - Fraction(upper)
+    return bisect_left(odds(sites, keep), gap / 2) - 1 if gap > 0 else -1

@@ -1,8 +1,8 @@
-"""Straight lines that hold the layers that bend: ReLU and max pooling, in deviations from the clean values.
+"""Linear relaxations of the layers that are not linear: ReLU and max pooling, in deviations from the clean values.
 
-With z the clean value, d its deviation and f the layer: below d + above the smallest and largest deviation that z may
-have, `f(z + d) - f(z)` lies between `low * d + low_off` and `high * d + high_off`. Where the layer is straight over the
-whole interval the two lines are one, and exact.
+With z the clean value, d its deviation and f the layer: for every d in its interval, `f(z + d) - f(z)` lies between
+`low * d + low_offset` and `high * d + high_offset`. Where the layer is linear over the whole interval, the two lines
+are the same and exact.
 """
 
 from dataclasses import dataclass
@@ -10,86 +10,87 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sigmazero.certifier.layers import MaxPool, Reach, Relu
-from sigmazero.certifier.rounding import UNIT
+from sigmazero.certifier.layers import UNIT, Interval, MaxPool, Relu
 
-TURN = 1 + 8 * UNIT
+OUTWARD = 1 + 8 * UNIT
 
 
 @dataclass(frozen=True, eq=False)
-class Straight:
-    """Slopes and offsets of the two lines for every value, side by side as (tasks, height, width, parts).
+class Relaxation:
+    """The two lines of every value.
 
-    `slopes` counts the slopes of one line: 1 for a ReLU, the places of the window for a max pool.
+    packed   slopes below and above, then offsets below and above (tasks, height, width, parts)
+    slopes   how many slopes a line has: 1 for a ReLU, one for each place of the window for a max pool
+    largest  the largest offset of each task
     """
 
     packed: Tensor
     slopes: int
-    largest: Tensor  # the largest offset of each task
+    largest: Tensor
 
     @property
     def channels(self) -> int:
-        """Channels of the layer."""
+        """Return the number of channels of the layer."""
         return self.packed.shape[3] // (2 * self.slopes + 2)
 
 
-def ends(z: Tensor, error: Tensor, interval: Reach) -> tuple[Tensor, Tensor, Tensor]:
-    """Smallest and largest value, moved outward by all that rounding can do, and by how much that is."""
+def ends(z: Tensor, error: Tensor, interval: Interval) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the smallest and the largest value, widened by all that rounding can do, and by how much that is."""
     lo, hi = interval
     slack = error + 8 * UNIT * (z.abs() + torch.maximum(hi, -lo))
     return z + lo - slack, z + hi + slack, 2 * slack
 
 
-def unstable(layer: Relu, z: Tensor, error: Tensor, interval: Reach) -> Tensor:
-    """Where a ReLU bends within the interval."""
+def unstable(layer: Relu, z: Tensor, error: Tensor, interval: Interval) -> Tensor:
+    """Return where a ReLU changes its slope within the interval."""
     low, high, _ = ends(z, error, interval)
     return (low < 0) & (high > 0) & (interval[1] > interval[0])
 
 
-def relu_lines(layer: Relu, z: Tensor, error: Tensor, interval: Reach) -> Straight:
-    """The triangle of a ReLU; the lower line is that of the larger part of the interval."""
+def relax_relu(layer: Relu, z: Tensor, error: Tensor, interval: Interval) -> Relaxation:
+    """Relax a ReLU to a triangle; the slope below is that of the larger part of the interval."""
     low, high, slack = ends(z, error, interval)
     moves = interval[1] > interval[0]
     bends = (low < 0) & (high > 0) & moves
-    steep = ((high - layer.slope * low) / (high - low) * TURN).clamp_max(1.0)
+    steep = ((high - layer.slope * low) / (high - low) * OUTWARD).clamp_max(1.0)
     slope = torch.full_like(z, layer.slope)  # in float64, which a number of Python would not be
-    straight = torch.where(low >= 0, 1.0, slope) * moves
-    up = torch.where(bends, steep, straight)
-    down = torch.where(bends, torch.where(high > -low, 1.0, slope), straight)
-    value = layer(z)
+    linear = torch.where(low >= 0, 1.0, slope) * moves
+    up = torch.where(bends, steep, linear)
+    down = torch.where(bends, torch.where(high > -low, 1.0, slope), linear)
+    value = layer.forward(z)
     over = torch.where(bends, steep * (z - low) + layer.slope * low - value + slack, 0.0)
     under = torch.where(bends, down * z - value - slack, 0.0)
-    return Straight(torch.cat((down, up, under, over), 3), 1, _largest(under, over))
+    return Relaxation(torch.cat((down, up, under, over), 3), 1, _largest(under, over))
 
 
-def relu_deviations(layer: Relu, z: Tensor, error: Tensor, interval: Reach) -> Reach:
-    """How far the output of a ReLU can move."""
+def relu_deviations(layer: Relu, z: Tensor, error: Tensor, interval: Interval) -> Interval:
+    """Return how far the output of a ReLU can move."""
     low, high, slack = ends(z, error, interval)
-    value, moves = layer(z), interval[1] > interval[0]
-    lo, hi = layer(low) - value - slack, layer(high) - value + slack
+    value, moves = layer.forward(z), interval[1] > interval[0]
+    lo, hi = layer.forward(low) - value - slack, layer.forward(high) - value + slack
     dead = (high <= 0) & (layer.slope == 0)
     moves = moves & ~dead
     return torch.where(moves, lo, 0.0).clamp_max(0.0), torch.where(moves, hi, 0.0).clamp_min(0.0)
 
 
-def _seen(layer: MaxPool, z: Tensor, error: Tensor, interval: Reach) -> tuple[Tensor, ...]:
-    """Values, ends, slack and whether it moves, for every place of every window."""
+def _windows(layer: MaxPool, z: Tensor, error: Tensor, interval: Interval) -> tuple[Tensor, ...]:
+    """Return values, ends, slack and whether it moves, for every place of every window."""
     low, high, slack = ends(z, error, interval)
     moves = (interval[1] > interval[0]).to(z.dtype)
     out = -torch.inf
-    return (*(layer.seen(t, out) for t in (z, low, high)), layer.seen(slack, 0.0), layer.seen(moves, 0.0) > 0)
+    return (*(layer.windows(t, out) for t in (z, low, high)), layer.windows(slack, 0.0), layer.windows(moves, 0.0) > 0)
 
 
-def contested(layer: MaxPool, z: Tensor, error: Tensor, interval: Reach) -> Tensor:
-    """Which inputs of a max pool may or may not be the largest of their window."""
-    _, low, high, _, moves = _seen(layer, z, error, interval)
+def contested(layer: MaxPool, z: Tensor, error: Tensor, interval: Interval) -> Tensor:
+    """Return which inputs of a max pool may or may not be the largest of their window."""
+    _, low, high, _, moves = _windows(layer, z, error, interval)
     rivals = high > low.amax(3, keepdim=True)
     open_ = rivals & (rivals.sum(3, keepdim=True) > 1) & moves.any(3, keepdim=True)
     return _spread(layer, open_, z.shape) & (interval[1] > interval[0])
 
 
 def _spread(layer: MaxPool, seen: Tensor, shape: torch.Size) -> Tensor:
-    """Places of windows as places of the image: true where it is so in any window."""
+    """Return for each place of the image whether it is true in any window."""
     n, h, w, c = shape
     top, bottom, left, right = layer.edge
     (high, wide), (s, t), (d, e) = layer.kernel, layer.stride, layer.dilation
@@ -102,9 +103,9 @@ def _spread(layer: MaxPool, seen: Tensor, shape: torch.Size) -> Tensor:
     return total[:, top : top + h, left : left + w]
 
 
-def pool_lines(layer: MaxPool, z: Tensor, error: Tensor, interval: Reach) -> Straight:
-    """A max pool from below by one of its inputs; from above by a plane over the rivals, or by the largest end."""
-    z, low, high, slack, moves = _seen(layer, z, error, interval)
+def relax_pool(layer: MaxPool, z: Tensor, error: Tensor, interval: Interval) -> Relaxation:
+    """Relax a max pool: below by one of its inputs, above by a plane over the rivals or by the largest end."""
+    z, low, high, slack, moves = _windows(layer, z, error, interval)
     slack = slack.amax(3)
     least, first = low.max(3, keepdim=True)
     value, top = z.amax(3), high.amax(3)
@@ -114,7 +115,7 @@ def pool_lines(layer: MaxPool, z: Tensor, error: Tensor, interval: Reach) -> Str
     contested_ = rival.any(3) & moves.any(3)
     chosen = own.to(low.dtype) * moves.any(3, keepdim=True)
     # Above: own + the sum over the rivals of (high - least) / (high - low) * (rival - its low end).
-    share = torch.where(rival, ((high - least) / (high - low) * TURN).clamp_max(1.0), 0.0)
+    share = torch.where(rival, ((high - least) / (high - low) * OUTWARD).clamp_max(1.0), 0.0)
     plane = torch.where(own, 1.0, share)
     over = (torch.where(own, z, 0.0) + torch.where(rival, share * (z - low), 0.0)).sum(3) - value
     over = over + slack * len(places) * 2
@@ -124,12 +125,12 @@ def pool_lines(layer: MaxPool, z: Tensor, error: Tensor, interval: Reach) -> Str
     up = torch.where(contested_[:, :, :, None], up, chosen)
     over = torch.where(contested_, torch.minimum(over, flat), 0.0)
     under = torch.where(contested_, torch.where(own, z, 0.0).sum(3) - value - slack, 0.0)
-    return Straight(torch.cat((chosen.flatten(3), up.flatten(3), under, over), 3), len(places), _largest(under, over))
+    return Relaxation(torch.cat((chosen.flatten(3), up.flatten(3), under, over), 3), len(places), _largest(under, over))
 
 
-def pool_deviations(layer: MaxPool, z: Tensor, error: Tensor, interval: Reach) -> Reach:
-    """How far the output of a max pool can move."""
-    z, low, high, slack, moves = _seen(layer, z, error, interval)
+def pool_deviations(layer: MaxPool, z: Tensor, error: Tensor, interval: Interval) -> Interval:
+    """Return how far the output of a max pool can move."""
+    z, low, high, slack, moves = _windows(layer, z, error, interval)
     value, slack, moves = z.amax(3), slack.amax(3), moves.any(3)
     lo, hi = low.amax(3) - value - slack, high.amax(3) - value + slack
     return torch.where(moves, lo, 0.0).clamp_max(0.0), torch.where(moves, hi, 0.0).clamp_min(0.0)

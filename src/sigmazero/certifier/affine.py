@@ -1,8 +1,8 @@
-"""Bounds that go forward with the few features that may change: every value between two planes over them.
+"""Forward pass of affine bounds: every value between two planes over the few features that may change.
 
-Where t sites are chosen there are few free features, and a plane over them is a handful of numbers for each value:
-one pass through the network bounds all of it, much closer than intervals do, and for a fraction of what going back
-from every neuron costs. A plane is its slopes, one for each free feature, and a constant, all about deviations.
+Where t sites are chosen there are few free features, and a plane over them is a handful of numbers for each value. One
+pass through the network bounds every layer, much more tightly than intervals and for a fraction of the cost of going
+back from every neuron. A plane is a slope for each free feature and a constant, all about deviations.
 """
 
 from dataclasses import dataclass
@@ -10,38 +10,35 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sigmazero.certifier import relax
-from sigmazero.certifier.forms import Forms
-from sigmazero.certifier.layers import Add, Conv, Layer, MaxPool, Reach, Relu, Reshape, Scale
-from sigmazero.certifier.regions import Groups
-from sigmazero.certifier.rounding import UNIT, gamma
-
-Size = tuple[int, int]
+from sigmazero.certifier import relaxation
+from sigmazero.certifier.crown import LinearForms
+from sigmazero.certifier.layers import UNIT, Add, Conv, Interval, Layer, MaxPool, Pair, Relu, Reshape, Scale, gamma
+from sigmazero.certifier.regions import OneSitePerGroup
 
 
 @dataclass(frozen=True, eq=False)
-class Free:
-    """How far the free features may move (tasks, groups, places, features of a site); one place of each group does."""
+class FreeFeatures:
+    """Ends of the free features (tasks, groups, places, features of a site); one place of each group may move."""
 
     lo: Tensor
     hi: Tensor
 
     def __len__(self) -> int:
-        """Number of tasks."""
+        """Return the number of tasks."""
         return len(self.lo)
 
     @property
     def count(self) -> int:
-        """Free features of a task."""
+        """Return the number of free features of a task."""
         return self.lo[0].numel()
 
     @property
     def planes(self) -> int:
-        """Numbers of a plane."""
+        """Return how many numbers a plane has."""
         return self.count + 1
 
     def least(self, planes: Tensor) -> Tensor:
-        """The least value of each plane (tasks, numbers, ...) over what is free."""
+        """Return the least value of each plane (tasks, numbers, ...) over the free features."""
         slopes, constant = planes[:, :-1], planes[:, -1]
         shape = (len(self), self.count, *(1,) * (planes.ndim - 2))
         lo, hi = self.lo.reshape(shape), self.hi.reshape(shape)
@@ -51,12 +48,12 @@ class Free:
         gain = gain.view(*self.lo.shape, *planes.shape[2:])
         return constant - gain.sum(3).amax(2).sum(1)
 
-    def ends(self, low: Tensor, high: Tensor) -> Reach:
-        """The least value of one plane and the largest of another; 0 lies between."""
+    def ends(self, low: Tensor, high: Tensor) -> Interval:
+        """Return the least value of one plane and the largest of another; 0 lies between."""
         return self.least(low).clamp_max(0.0), -self.least(-high).clamp_max(0.0)
 
     def size(self, planes: Tensor) -> Tensor:
-        """No plane of a task is further from 0 than this, anywhere (tasks,)."""
+        """Return how far from 0 any plane of a task can be (tasks,)."""
         most = torch.maximum(-self.lo, self.hi).flatten(1)
         largest = torch.linalg.vector_norm(planes.flatten(2), torch.inf, dim=2)
         found: Tensor = (largest[:, :-1] * most).sum(1) + largest[:, -1]
@@ -64,7 +61,7 @@ class Free:
 
 
 @dataclass(frozen=True, eq=False)
-class Planes:
+class AffineBounds:
     """Planes below and above the values in a window of a layer (tasks, numbers, height, width, channels).
 
     `origin` (tasks, 2) is where each window begins; outside it, and where `reach` (tasks, height, width) is false,
@@ -77,53 +74,53 @@ class Planes:
     reach: Tensor
 
     @property
-    def window(self) -> Size:
-        """Height and width of the windows."""
+    def window(self) -> Pair:
+        """Return height and width of the windows."""
         return self.low.shape[2], self.low.shape[3]
 
-    def seen(self, origin: Tensor, size: Size) -> "Planes":
-        """In windows of another origin and size."""
+    def seen(self, origin: Tensor, size: Pair) -> "AffineBounds":
+        """Return the bounds in windows of another origin and size."""
         low, high = (
             _shifted(t.flatten(0, 1), self.origin, origin, size).view(*t.shape[:2], *size, -1) for t in self.both
         )
         reach = _shifted(self.reach[..., None].to(torch.int8), self.origin, origin, size)[..., 0] > 0
-        return Planes(low, high, origin, reach)
+        return AffineBounds(low, high, origin, reach)
 
     @property
-    def both(self) -> Reach:
-        """The planes below and those above."""
+    def both(self) -> Interval:
+        """Return the planes below and those above."""
         return self.low, self.high
 
-    def values(self, held: Tensor, rows: Tensor, beyond: float = 0.0) -> Tensor:
-        """What the windows see of a layer's values (inputs, height, width, channels)."""
-        windows = Forms(self.low[:, 0], rows, self.origin)
-        found = windows.take(held)
+    def values(self, values_: Tensor, rows: Tensor, beyond: float = 0.0) -> Tensor:
+        """Return the part of a layer's values (inputs, height, width, channels) in each window."""
+        windows = LinearForms(self.low[:, 0], rows, self.origin)
+        found = windows.take(values_)
         if beyond == 0.0:
             return found
-        inside = windows.take(torch.ones_like(held[:, :, :, :1]))
+        inside = windows.take(torch.ones_like(values_[:, :, :, :1]))
         return torch.where(inside > 0, found, beyond)
 
 
-def _shifted(a: Tensor, origin: Tensor, to: Tensor, size: Size) -> Tensor:
-    """Windows of another origin and size; each task may have several rows."""
+def _shifted(a: Tensor, origin: Tensor, to: Tensor, size: Pair) -> Tensor:
+    """Return windows of another origin and size; each task may have several rows."""
     each = len(a) // len(origin)
     one, other = (t.repeat_interleave(each, 0) for t in (origin, to))
-    return Forms(a, one, one).shifted(other, size)
+    return LinearForms(a, one, one).shifted(other, size)
 
 
-class Forward:
-    """Carries planes through a network, layer by layer."""
+class AffinePass:
+    """Carry planes through a network, layer by layer."""
 
-    def __init__(self, layers: tuple[Layer, ...], region: Groups, rows: Tensor) -> None:
+    def __init__(self, layers: tuple[Layer, ...], region: OneSitePerGroup, rows: Tensor) -> None:
         self.layers, self.rows = layers, rows
         sites, lo, hi = region.listed
         n, groups, places = region.sites.shape
-        self.free = Free(*(t.view(n, groups, places, -1) for t in (lo, hi)))
-        self.planes: dict[int, Planes] = {0: self._input(region, sites)}
+        self.free = FreeFeatures(*(t.view(n, groups, places, -1) for t in (lo, hi)))
+        self.planes: dict[int, AffineBounds] = {0: self._input(region, sites)}
         self.sizes: dict[int, Tensor] = {0: self.free.size(self.planes[0].low)}
 
-    def _input(self, region: Groups, sites: Tensor) -> Planes:
-        """Each free feature is its own plane."""
+    def _input(self, region: OneSitePerGroup, sites: Tensor) -> AffineBounds:
+        """Return the bounds of the input: each free feature is its own plane."""
         n, (h, w, c) = len(sites), self.layers[0].shape
         real = (region.sites >= 0).view(n, -1)
         inner = 1 if region.pixels else c
@@ -141,17 +138,17 @@ class Forward:
         one = real[:, :, None].expand_as(place).flatten(1).to(planes.dtype)
         planes[:, :-1].scatter_(2, place.flatten(1)[:, :, None], one[:, :, None])
         planes = planes.view(n, -1, high, wide, c)
-        return Planes(planes, planes, origin, (planes != 0).any(4).any(1))
+        return AffineBounds(planes, planes, origin, (planes != 0).any(4).any(1))
 
     def step(self, place: int, clean: list[Tensor], errors: list[Tensor]) -> None:
-        """Planes of one layer, from those of its sources."""
+        """Compute the planes of one layer from those of its sources."""
         layer = self.layers[place]
         given, sizes = [self.planes[source] for source in layer.sources], [self.sizes[s] for s in layer.sources]
         if isinstance(layer, Relu | MaxPool):
             source = layer.sources[0]
-            held = clean[source], errors[source]
-            bent = self._relu(layer, given[0], *held) if isinstance(layer, Relu) else self._pool(layer, given[0], *held)
-            found, slack = bent
+            of_source = clean[source], errors[source]
+            behind = self._relu if isinstance(layer, Relu) else self._pool
+            found, slack = behind(layer, given[0], *of_source)  # type: ignore[arg-type]
             slack = slack + sizes[0][:, None, None, None] * (16 * gamma(self.free.planes))
         elif isinstance(layer, Conv):
             found = self._conv(layer, given[0])
@@ -167,14 +164,14 @@ class Forward:
         self.planes[place] = found
         self.sizes[place] = torch.maximum(*(self.free.size(each) for each in found.both))
 
-    def _plain(self, layer: Scale | Reshape | Add, given: list[Planes]) -> Planes:
-        """Planes of a layer without windows."""
+    def _plain(self, layer: Scale | Reshape | Add, given: list[AffineBounds]) -> AffineBounds:
+        """Return the planes of a layer without windows."""
         if isinstance(layer, Scale):
             return self._scale(layer, given[0])
         return self._reshape(layer, given[0]) if isinstance(layer, Reshape) else self._add(layer, given)
 
-    def ends(self, place: int) -> Reach:
-        """How far each value of a layer can move (tasks, height, width, channels)."""
+    def ends(self, place: int) -> Interval:
+        """Return how far each value of a layer can move (tasks, height, width, channels)."""
         planes, shape = self.planes[place], self.layers[place].shape
         lo, hi = (torch.where(planes.reach[..., None], t, 0.0) for t in self.free.ends(*planes.both))
         if planes.window == shape[:2]:
@@ -184,9 +181,9 @@ class Forward:
         return lo, hi
 
     def width(self, place: int) -> Tensor:
-        """More than any sum of magnitudes of what makes a value of a layer that does not bend (tasks,).
+        """Bound the sums of magnitudes behind the values of a linear layer (tasks,).
 
-        Rounding goes by these; planes may be much nearer to each other, where terms cancel.
+        Rounding depends on these. Planes may be much nearer to each other, where terms cancel.
         """
         layer = self.layers[place]
         given: Tensor = 2 * sum((self.sizes[source] for source in layer.sources), torch.zeros_like(self.sizes[0]))
@@ -194,7 +191,7 @@ class Forward:
             return given * layer.magnitudes.sum((2, 3, 4)).amax()
         return given * layer.factor.abs().amax() if isinstance(layer, Scale) else given
 
-    def _conv(self, layer: Conv, given: Planes) -> Planes:
+    def _conv(self, layer: Conv, given: AffineBounds) -> AffineBounds:
         origin, size, seen = _reached(layer, given)
         n, numbers = seen.low.shape[:2]
         shape = (n, numbers, *size, layer.shape[2])
@@ -202,52 +199,52 @@ class Forward:
         plain = Conv(layer.shape, layer.sources, layer.weight, layer.bias, layer.stride, (0, 0, 0, 0), layer.dilation)
         middle, half = plain(middle).view(shape), plain(half, layer.magnitudes).view(shape)
         reach = MaxPool(layer.shape, (0,), layer.kernel, layer.stride, (0, 0, 0, 0), layer.dilation)
-        touched = reach.seen(seen.reach[..., None].to(torch.int8), 0).amax(3)[..., 0] > 0
-        return Planes(middle - half, middle + half, origin, touched)
+        touched = reach.windows(seen.reach[..., None].to(torch.int8), 0).amax(3)[..., 0] > 0
+        return AffineBounds(middle - half, middle + half, origin, touched)
 
-    def _scale(self, layer: Scale, given: Planes) -> Planes:
+    def _scale(self, layer: Scale, given: AffineBounds) -> AffineBounds:
         factor = layer.factor
         if factor.ndim > 1:
             factor = given.values(factor.expand(1, *layer.shape), torch.zeros_like(self.rows))[:, None]
         one, other = given.low * factor, given.high * factor
         low, high = torch.where(factor >= 0, one, other), torch.where(factor >= 0, other, one)
-        return Planes(low, high, given.origin, given.reach)
+        return AffineBounds(low, high, given.origin, given.reach)
 
-    def _reshape(self, layer: Reshape, given: Planes) -> Planes:
+    def _reshape(self, layer: Reshape, given: AffineBounds) -> AffineBounds:
         whole = given.seen(torch.zeros_like(given.origin), layer.before[:2])
         low, high = (layer(t.flatten(0, 1)).view(*t.shape[:2], *layer.shape) for t in whole.both)
         moves = whole.reach[..., None].expand(-1, *layer.before).to(torch.int8)
-        return Planes(low, high, whole.origin, (layer(moves) > 0).any(3))
+        return AffineBounds(low, high, whole.origin, (layer(moves) > 0).any(3))
 
-    def _add(self, layer: Add, given: list[Planes]) -> Planes:
+    def _add(self, layer: Add, given: list[AffineBounds]) -> AffineBounds:
         zero = torch.zeros_like(given[0].origin)
         one, other = (planes.seen(zero, layer.shape[:2]) for planes in given)
-        return Planes(one.low + other.low, one.high + other.high, zero, one.reach | other.reach)
+        return AffineBounds(one.low + other.low, one.high + other.high, zero, one.reach | other.reach)
 
-    def _relu(self, layer: Relu, given: Planes, clean: Tensor, errors: Tensor) -> tuple[Planes, Tensor]:
-        """The plane below takes the line of where it lies itself, and so does the plane above. Besides, slack."""
+    def _relu(self, layer: Relu, given: AffineBounds, clean: Tensor, errors: Tensor) -> tuple[AffineBounds, Tensor]:
+        """Return the planes behind a ReLU, each relaxed over its own interval, and slack."""
         z, error = given.values(clean, self.rows), given.values(errors, self.rows)
         parts = []
         for planes, upper in ((given.low, False), (given.high, True)):
             where = self.free.least(planes).clamp_max(0.0), -self.free.least(-planes).clamp_max(0.0)
-            down, up, under, over = relax.relu_lines(layer, z, error, where).packed.chunk(4, 3)
+            down, up, under, over = relaxation.relax_relu(layer, z, error, where).packed.chunk(4, 3)
             slope, offset = (up, over) if upper else (down, under)
-            bent = planes * slope[:, None]
-            bent[:, -1] += offset
-            parts.append(bent)
-        return Planes(parts[0], parts[1], given.origin, given.reach), torch.zeros_like(z[:, :1, :1, :1])
+            found = planes * slope[:, None]
+            found[:, -1] += offset
+            parts.append(found)
+        return AffineBounds(parts[0], parts[1], given.origin, given.reach), torch.zeros_like(z[:, :1, :1, :1])
 
-    def _pool(self, layer: MaxPool, given: Planes, clean: Tensor, errors: Tensor) -> tuple[Planes, Tensor]:
-        """Below: the input that is the largest in the middle. Above: that one, and how far another can be beyond it.
+    def _pool(self, layer: MaxPool, given: AffineBounds, clean: Tensor, errors: Tensor) -> tuple[AffineBounds, Tensor]:
+        """Return the planes behind a max pool, and by how much the values themselves may be off.
 
-        Besides, by how much the values themselves may be off.
+        Below: the input that is the largest in the middle. Above: that one, and how far another can exceed it.
         """
         origin, _, seen = _reached(layer, given)
         inner = MaxPool(layer.shape, layer.sources, layer.kernel, layer.stride, (0, 0, 0, 0), layer.dilation)
-        z = inner.seen(seen.values(clean, self.rows, -torch.inf), -torch.inf)  # (tasks, h, w, places, channels)
-        top, error = z.amax(3), inner.seen(seen.values(errors, self.rows), 0.0).amax(3)
+        z = inner.windows(seen.values(clean, self.rows, -torch.inf), -torch.inf)  # (tasks, h, w, places, channels)
+        top, error = z.amax(3), inner.windows(seen.values(errors, self.rows), 0.0).amax(3)
         n, numbers = seen.low.shape[:2]
-        low, high = (inner.seen(t.flatten(0, 1), 0.0).view(n, numbers, *z.shape[1:]) for t in seen.both)
+        low, high = (inner.windows(t.flatten(0, 1), 0.0).view(n, numbers, *z.shape[1:]) for t in seen.both)
         parts = []
         for planes in (low, high):
             chosen = (z + planes[:, -1]).argmax(3, keepdim=True)
@@ -259,16 +256,16 @@ class Forward:
                 beyond = z - value - self.free.least(own - planes)
                 found[:, -1] += beyond.amax(3).clamp_min(0.0)
             parts.append(found)
-        reach = inner.seen(seen.reach[..., None].to(torch.int8), 0).amax(3)[..., 0] > 0
+        reach = inner.windows(seen.reach[..., None].to(torch.int8), 0).amax(3)[..., 0] > 0
         for found in parts:  # windows that nothing reaches stay as they are
             found[:, -1] = torch.where(reach[..., None], found[:, -1], 0.0)
         slack = 4 * error + 64 * UNIT * torch.where(top.isfinite(), top.abs(), 0.0)
-        return Planes(parts[0], parts[1], origin, reach), slack
+        return AffineBounds(parts[0], parts[1], origin, reach), slack
 
     def margins(self, labels: Tensor) -> Tensor | None:
-        """How far own logit less another one's can fall, from below (tasks, classes).
+        """Return how far the label's logit minus another one's can fall (tasks, classes).
 
-        None where each logit does not see one window of everything: a mean of each channel, say.
+        None where a logit does not see all of the layer before: a mean of each channel, say.
         """
         last = self.layers[-1]
         if not isinstance(last, Conv) or len(last.weight) > 1 or last.dilation != (1, 1):
@@ -284,8 +281,8 @@ class Forward:
         return self.free.least(planes) - slack
 
 
-def _reached(layer: Conv | MaxPool, given: Planes) -> tuple[Tensor, Size, Planes]:
-    """Which outputs the windows of a layer reach: where they begin, how many, and the planes that those see."""
+def _reached(layer: Conv | MaxPool, given: AffineBounds) -> tuple[Tensor, Pair, AffineBounds]:
+    """Return which outputs of a layer can move: where they begin, how many, and the planes that their windows see."""
     begins, sizes, starts, spans = [], [], [], []
     for axis, (kernel, stride, dilation, edge) in enumerate(
         zip(layer.kernel, layer.stride, layer.dilation, layer.edge[::2], strict=True)
