@@ -109,6 +109,18 @@ def _same_numbers() -> None:
 
 
 @pytest.fixture(autouse=True)
+def _no_module_of_another_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Forget what a test imported from its own folder: the next one may have a net.py too."""
+    path, known = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    base = str(tmp_path_factory.getbasetemp())
+    for name in set(sys.modules) - known:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(base):
+            del sys.modules[name]
+
+
+@pytest.fixture(autouse=True)
 def _stayed_here() -> Iterator[None]:
     """Fail where a test wanted to leave this machine and the code made something else of the refusal."""
     yield

@@ -82,16 +82,6 @@ def easy():
     return model, x, model(x).argmax(1)
 
 
-def test_a_function(easy):
-    model, x, y = easy
-    result = counted(sz.foreign(steepest, changes=9), model, x, y)
-    assert result.success.any()
-    assert (result.l0 <= result.own.l0).all()
-    assert result.backwards.tolist() == [1] * len(x)
-    asked = 1 + 1 + 9 * 2  # the clean check, its first question, and nine of two points
-    assert ((result.forwards == asked) | (result.forwards >= asked + 1)).all()
-
-
 def test_nothing_depends_on_the_batch(easy):
     model, x, y = easy
 
@@ -112,18 +102,6 @@ def test_rows_together(easy):
     one, all_ = (counted(sz.foreign(steepest, rows=rows, changes=9), model, x, y) for rows in (1, len(x)))
     assert torch.equal(one.x_adv, all_.x_adv)
     assert torch.equal(one.own.x_adv, all_.own.x_adv)
-
-
-def test_what_it_returns_and_the_best_it_saw(easy):
-    model, x, y = easy
-
-    def loses(model, x, y):
-        model(steepest(model, x, y, changes=9))
-        return x
-
-    result: Any = sz.foreign(loses).run(model, x, y)
-    assert result.success.any()
-    assert not result.own.success.any()
 
 
 def test_bounds_mask_targets_margin(easy):

@@ -101,7 +101,7 @@ def test_a_bound_above_a_point_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"row 0 .* 1 changes, .* 3 are needed"):
         gate(proofs=tmp_path / "p.db")
     prove(tmp_path / "q.db", [0, 0, 0, 1])
-    with pytest.raises(ValueError, match=r"row 3 .* 1 are needed"):
+    with pytest.raises(ValueError, match="row 3 "):
         gate(proofs=tmp_path / "q.db")
 
 

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 import torch
 
+import sigmazero as sz
+from sigmazero.auto import CASCADES, Cascade
 from sigmazero.bench.identity import hash_weights
 from sigmazero.bench.loader import Loader, UntrustedCode
 from sigmazero.bench.plan import DataSpec
@@ -161,6 +163,7 @@ def test_the_hash_of_a_card_is_filled_in(made):
     add(made.board, made.path.parent / "mine.toml", made.loader, by="Ada", version=None)
     assert made.board.card("open").sha256 == hash_weights(network())
     assert (made.path / "entries/open/card.toml").read_text().endswith(text)
+    assert {file.name for file in (made.path / "entries/open").iterdir()} == {"card.toml", "net.py", "points.db"}
     assert lines(made) == []
 
 
@@ -360,3 +363,26 @@ def test_a_point_that_is_not_finite_on_a_clean_input_counts_as_wrong(made):
     net.write_text(net.read_text() + "\ndef odd(): return Odd(0)\n")
     add(made.board, file, made.loader, by="Ada", version=None, allow=["SZ004", "SZ007"])
     assert entries(made.board)["odd"].changes[4] == 0
+
+
+def test_what_the_cascade_finds_against_its_own_figures_is_refused_too(made, monkeypatch):
+    # A search of one step with gradients, and a blind one that finds more: gradients are beaten.
+    members = (sz.get("sigma-zero", steps=1), sz.get("sparse-rs-min", steps=60))
+    monkeypatch.setitem(CASCADES, "quick", {"minimum": Cascade("quick", 1, members)})
+    file = card(made.path.parent, name='"other"', boards='["small"]')
+    with pytest.raises(BoardError, match=r"SZ014.*allow SZ014"):
+        add(made.board, file, made.loader, by="Ada", version="quick")
+    assert made.board.slugs == ["mine"]
+    add(made.board, file, made.loader, by="Ada", version="quick", allow=["SZ014"])
+    with Store(made.board.entry("other") / "points.db") as store:
+        assert "SZ014" in [each["code"] for found in store.findings().values() for each in found]
+
+
+def test_an_accuracy_far_below_the_claim_is_a_finding(made):
+    half = made.labels.clone()
+    half[::2] = (half[::2] + 1) % 4
+    np.savez(made.path.parent / "half.npz", images=made.images.numpy(), labels=half.numpy())
+    new_board(made.path, "half", DataSpec("half", str(made.path.parent / "half.npz")), "feature", (1,), None)
+    claims = card(made.path.parent, name='"claims"', boards='["half"]', accuracy="99.0")
+    with pytest.raises(BoardError, match="SZ030"):
+        add(made.board, claims, made.loader, by="Ada", version=None)

@@ -238,6 +238,24 @@ def test_a_plain_function_is_an_attack(asked):
         sz.foreign(7)
 
 
+class Darken:
+    """An attack with settings of its own, as people write it."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __call__(self, model, x, y):
+        return torch.full_like(x, self.value)
+
+
+def test_an_object_that_can_be_called_is_an_attack(asked):
+    model, x, y, _ = asked
+    result = sz.foreign(Darken(0.0)).run(model, x, y)
+    assert torch.equal(result.success, model(torch.zeros_like(x)).argmax(1) != y)
+    evaluation = sz.evaluate(model, (x, y), [Darken(0.0)])
+    assert torch.equal(evaluation["Darken"].success, result.success)
+
+
 def test_options_by_the_names_of_adv_lib(asked):
     model, x, y, _ = asked
     found = BRIDGES["adv_lib"].sigma_zero(model, x, y, num_steps=9, η_0=0.5, targeted=False, targets=None)

@@ -84,6 +84,20 @@ def test_values_from_0_to_255(tmp_path, monkeypatch, kind):
             sz.evaluate(model, "mine.npz", steps=5)
 
 
+class Anchored(ByColour):
+    """A model that must stay where it is."""
+
+    def to(self, *_, **__):
+        raise AssertionError("the caller's own module was moved")
+
+
+def test_a_device_does_not_move_the_model_of_the_caller():
+    x = torch.rand(6, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    model = Anchored([0, 1, 2])
+    found = sz.evaluate(model, (x, model(x).argmax(1)), steps=5, device="cpu")
+    assert found.records()[0]["samples"] == 6
+
+
 def people(tmp_path, model):
     """A table with words, booleans and missing values, and a pipeline fitted on it, as files."""
     rng = np.random.default_rng(1)

@@ -129,11 +129,6 @@ def test_only_chosen_rows_are_touched() -> None:
     assert from_torch(dataset, limit=3, seed=5).ids.tolist() == data.choose(10, 3, 5)
 
 
-def test_result_is_detached() -> None:
-    images = torch.rand(4, 3, requires_grad=True)
-    assert not from_torch(TensorDataset(images, torch.arange(4))).images.requires_grad
-
-
 @pytest.mark.parametrize(
     ("item", "message"),
     [
@@ -148,10 +143,3 @@ def test_result_is_detached() -> None:
 def test_bad_items_name_the_row(item: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         from_torch(Listed((torch.rand(3), 0), item))
-
-
-def test_no_length_and_no_rows() -> None:
-    with pytest.raises(DataError, match="Stream has no length"):
-        from_torch(Stream())
-    with pytest.raises(DataError, match="no rows to take"):
-        from_torch(Listed())

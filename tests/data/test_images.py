@@ -5,7 +5,6 @@ import io
 import pickle
 import sys
 import tarfile
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ import torch
 from PIL import Image
 
 from sigmazero import data
-from sigmazero.data import DATASETS, DataError, load
+from sigmazero.data import DataError, load
 
 IMAGES, LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
 CLASSES = np.arange(12, dtype=np.uint8) % 10
@@ -33,28 +32,6 @@ def test_idx_files_in_usual_places(tmp_path, pixels, write_idx, ending, folder):
     rows = load("mnist", data_dir=tmp_path)
     np.testing.assert_array_equal(rows.images[:, 0].numpy(), pixels.astype(np.float32) / np.float32(255))
     assert (rows.labels.tolist(), rows.ids.tolist()) == (CLASSES.tolist(), list(range(12)))
-
-
-def test_folders_are_searched_in_order(tmp_path, pixels, write_idx, monkeypatch):
-    monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("SIGMAZERO_HOME", str(tmp_path / "home"))
-    for place, count in (("cache/sigmazero/data/mnist", 3), ("home/data", 5)):
-        write_idx(tmp_path / place / IMAGES, pixels[:count])
-        write_idx(tmp_path / place / LABELS, CLASSES[:count])
-        assert len(load("mnist")) == count
-    (tmp_path / "asked").mkdir()
-    np.savez(tmp_path / "asked" / "mnist_test.npz", images=pixels[:7], labels=CLASSES[:7])
-    assert len(load("mnist", data_dir=tmp_path / "asked")) == 7  # with any format before a published file elsewhere
-
-
-def test_debian_folder(tmp_path, pixels, write_idx, monkeypatch):
-    debian = replace(DATASETS["fashion-mnist"], system_folders=(str(tmp_path / "debian"),))
-    # By way of sys.modules, because the package's function `load` hides the module of that name.
-    monkeypatch.setattr(sys.modules["sigmazero.data.load"], "DATASETS", {"fashion-mnist": debian})
-    write_idx(tmp_path / "debian" / f"{IMAGES}.gz", pixels)
-    write_idx(tmp_path / "debian" / f"{LABELS}.gz", CLASSES)
-    assert len(load("fashion-mnist")) == 12
 
 
 @pytest.mark.parametrize(

@@ -138,16 +138,6 @@ def test_whole_numbers_beyond_float32_keep_their_digits(tmp_path: Path) -> None:
     assert (rows.images.dtype, rows.images[0, 0].item()) == (torch.float64, (1 << 24) + 1)
 
 
-def test_bounds_say_the_units_of_the_model(tmp_path: Path) -> None:
-    images = np.arange(20, dtype=np.uint8).reshape(5, 4)
-    path = save(tmp_path, images=images, labels=LABELS)
-    assert (load(path, bounds=(0, 255)).images.numpy() == images).all()
-    assert not load(path, bounds=(0, 255)).scaled
-    assert torch.equal(load(path, bounds=(0, 1)).images, load(path).images)
-    path = save(tmp_path, images=images - 3.0, labels=LABELS)
-    assert load(path, bounds=(-3, 16)).images.min() == -3
-
-
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [

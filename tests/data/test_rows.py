@@ -39,13 +39,6 @@ def test_hash_sees_pixels_labels_shape_and_type_but_not_ids_or_name() -> None:
     assert len({rows.content_hash, *(r.content_hash for r in different)}) == len(different) + 1
 
 
-def test_hash_does_not_depend_on_memory_layout() -> None:
-    rows = some_rows()
-    turned = rows.images.transpose(0, 3).contiguous().transpose(0, 3)
-    assert not turned.is_contiguous()
-    assert Rows(turned, rows.labels, rows.ids, "a").content_hash == rows.content_hash
-
-
 def test_select_and_limit_keep_ids() -> None:
     rows = some_rows()
     assert rows.select([4, 1]).ids.tolist() == [104, 101]

@@ -1,5 +1,6 @@
 """Tables: what comes back is what went in; files, notes, drafts; missing values; fitted pipelines on them."""
 
+import datetime
 import gzip
 import json
 
@@ -76,6 +77,18 @@ def test_a_float32_stands_for_the_value_of_the_table_or_the_shortest_decimal():
     table = Table.from_frame(pd.DataFrame({"rate": [0.1, 0.123456789012], "y": [0, 1]}), "y")
     x = torch.tensor([[0.1], [0.123456789012], [0.3]])
     assert table.decode(x)["rate"].tolist() == [0.1, 0.123456789012, 0.3]
+
+
+def test_objects_that_json_does_not_know(tmp_path):
+    dates = [datetime.date(2020, 1, 1 + k % 3) for k in range(12)]
+    frame = pd.DataFrame({"day": dates, "age": range(12), "y": [0, 1] * 6})
+    table = Table.from_frame(frame, "y")
+    pd.testing.assert_frame_equal(table.decode(table.rows().images), frame.drop(columns="y"))
+    to_numbers = FunctionTransformer(lambda days: days.map(lambda day: day.toordinal()))
+    model = make_pipeline(to_numbers, LogisticRegression()).fit(frame[["day"]], frame["y"])
+    assert sz.evaluate(model, table, steps=10).records()[0]["samples"] == 12
+    with pytest.raises(DataError, match="'day' holds date values"):
+        table.save(tmp_path / "own.json")
 
 
 def test_texts_of_which_there_are_too_many_stay_as_they_are():
@@ -209,6 +222,15 @@ def test_csv(tmp_path, name, separator):
 def test_decimal_commas(tmp_path):
     path = put(tmp_path, "rate;place;y\n0,5;São\xa0Paulo;0\n1,25;+5 years;1\n", None)
     assert Table.read(path, label="y").rows().images.tolist() == [[0.5, 0, 1], [1.25, 1, 0]]
+
+
+def test_blanks_after_commas_and_other_encodings(tmp_path):
+    path = put(tmp_path, "rate, place, y\n0.5, a b, no\n1.5, c, yes\n", None)
+    assert Table.read(path, label="y").features == ("rate", "place=a b", "place=c")
+    path = put(tmp_path, "place,y\nM\xfcller,0\nb,1\n".encode("latin-1"), None)
+    with pytest.raises(DataError, match=r"encoding = .latin-1."):
+        Table.read(path, label="y")
+    assert Table.read(path, label="y", read={"encoding": "latin-1"}).features == ("place=M\xfcller", "place=b")
 
 
 def test_parts_and_what_they_give(tmp_path):
@@ -381,6 +403,16 @@ def test_rows_that_a_model_does_not_take_are_left_out_and_counted(tmp_path):
     with pytest.warns(UserWarning, match=f"{gaps} of 200 rows have a missing value and are left out"):
         found = sz.evaluate(pipe, table, store=tmp_path / "s.db", steps=20)
     assert found.records()[0]["samples"] == 200 - gaps
+
+
+def test_a_model_that_was_fitted_on_an_array_is_asked_with_one():
+    frame = pd.DataFrame({"a": range(12), "b": np.linspace(0, 1, 12), "y": [0, 1] * 6})
+    model = LogisticRegression().fit(frame[["a", "b"]].to_numpy(), frame["y"])
+    table = Table.from_frame(frame, "y")
+    assert (
+        sz.wrap(model, table=table)(table.rows().images).argmax(1).numpy()
+        == model.predict(frame[["a", "b"]].to_numpy())
+    ).all()
 
 
 def test_classes_of_a_model_are_matched_by_name():

@@ -19,7 +19,6 @@ from torch import nn
 
 import sigmazero as sz
 from sigmazero.models import ArrayModel
-from sigmazero.models.doctor import examine
 from sigmazero.models.wrapping import understood
 
 W = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
@@ -174,22 +173,6 @@ def test_annotations_tell_what_a_function_takes():
         assert isinstance(understood(known), ArrayModel)
     for known in (net, tensors, lambda x: net(x)):
         assert understood(known) is known
-
-
-def test_every_place_that_takes_a_model_takes_any(tmp_path):
-    x = torch.rand(4, 1, 2, 3, generator=torch.Generator().manual_seed(0))
-    y = torch.from_numpy(numpy_scores(x.numpy()).argmax(1))
-    attack = sz.get("sparse-rs", steps=20)
-    result = attack.run(numpy_scores, x, y, budget=3)
-    cascade = sz.SparseAutoAttack(numpy_scores, eps=3, version="custom", attacks_to_run=[attack], verbose=False)
-    assert torch.equal(cascade.run_standard_evaluation(x, y), result.x_adv)
-    assert examine(numpy_scores, x, y) == []
-    evaluation = sz.evaluate(numpy_scores, (x, y), [attack], store=tmp_path / "s.db", budgets=[3])
-    assert len(evaluation.keys) == 1
-    assert evaluation.facts(evaluation.keys[0]).forwards.tolist() == result.forwards.tolist()
-    assert not evaluation.verify().disagreements
-    other = sz.wrap(lambda a: -numpy_scores(a), kind="numpy")
-    assert sz.evaluate(other, (x, y), [attack], store=tmp_path / "s.db", budgets=[3]).keys != evaluation.keys
 
 
 def test_gradients_of_a_numpy_function():

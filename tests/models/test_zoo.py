@@ -31,22 +31,6 @@ def test_files_are_unique_and_hashes_whole_where_we_have_the_file():
 
 
 @pytest.mark.parametrize(
-    ("name", "code"),
-    [
-        ("m1", "M1"),
-        (" C12 ", "C12"),
-        ("standard", "C5"),
-        ("carmon2019unlabeled", "C1"),
-        ("cifar10/engstrom2019robustness", "C7"),
-        ("imagenet/Engstrom2019Robustness", "I2"),
-        ("ResNet20", "resnet20"),
-    ],
-)
-def test_names_are_found_whatever_their_case(name, code):
-    assert zoo.get(name).code == code
-
-
-@pytest.mark.parametrize(
     ("change", "message"),
     [
         ('colour = "red"', "unknown key 'colour'"),

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -368,6 +369,14 @@ def test_what_is_not_as_it_was_written_is_noticed(tmp_path, what):
             store.cells()
             store.arrays("hash")
             store.trace("k", 1)
+
+
+def test_seconds_that_have_no_sum_are_no_damage(tmp_path):
+    with Store(tmp_path / "s.db", write=True) as store:
+        store.register([cell(rows=2)])
+        store.append("k", 0, replace(made(2), seconds=np.array([np.inf, -np.inf])), run=store.begin({}))
+        assert store.status()[0].seconds == 0
+        assert store.damage() == []
 
 
 def test_a_deleted_row_is_one_that_is_not_stored_yet(tmp_path):

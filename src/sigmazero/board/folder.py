@@ -133,6 +133,8 @@ class Leaderboard:
             else:
                 part.mkdir(parents=True)
             yield part
+            for lock in part.glob("*.lock"):  # of a store, which is closed now
+                lock.unlink()
             faults.reach("entry.written")
             if place.exists():
                 os.replace(place, old)

@@ -24,9 +24,13 @@ def write_board(board: Leaderboard, path: Path, loader: Loader | None = None) ->
 
 
 def read_boards(board: Leaderboard, opened: ExitStack, loader: Loader) -> list[Board]:
-    """Return every board with its models, a board per track; stores stay open as long as `opened`."""
+    """Return every board with its models, in the order of board.toml, a board per track.
+
+    Stores stay open as long as `opened`.
+    """
     sources = [_source(board, slug, opened, loader) for slug in board.slugs]
-    return boards(sources, lambda name: board.boards[name].ks) if sources else []
+    made = boards(sources, lambda name: board.boards[name].ks) if sources else []
+    return sorted(made, key=lambda each: [*board.boards].index(each.info.dataset))
 
 
 def _source(board: Leaderboard, slug: str, opened: ExitStack, loader: Loader) -> Source:

@@ -478,7 +478,14 @@ class Table:
 
     def save(self, path: str | Path) -> None:
         """Write the columns as JSON, for notes of another file with `schema = "…"`."""
-        content = {"format": FORMAT, "columns": [column.to_json() for column in self.columns]}
+        columns = [column.to_json() for column in self.columns]
+        for column in columns:
+            if odd := [word for word in column["words"] if not isinstance(word, str | int | float | None)]:
+                raise DataError(
+                    f"{self.name}: column {column['name']!r} holds {type(odd[0]).__name__} values, which JSON does not "
+                    "have; make them texts or numbers first"
+                )
+        content = {"format": FORMAT, "columns": columns}
         with replacing(Path(path)) as part:
             part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -696,6 +703,9 @@ def read_frame(path: Path, missing: str | None = None, options: Mapping[str, Any
                 frame = pandas.read_csv(path, index_col=False, low_memory=False, **given)
     except (DataError, ImportError):
         raise
+    except UnicodeDecodeError as error:
+        fix = 'write encoding = "latin-1", or its own, under [read] in the notes, or save it as UTF-8'
+        raise DataError(f"{path}: cannot be read as UTF-8 ({one_line(error)}); {fix}") from error
     except Exception as error:  # damaged files fail in as many ways as there are bytes
         raise DataError(f"{path}: cannot be read ({one_line(error)}); correct it, or get it again") from error
     if not len(frame):
@@ -703,8 +713,8 @@ def read_frame(path: Path, missing: str | None = None, options: Mapping[str, Any
     return frame if missing is None else frame.mask(frame == missing)
 
 
-def _csv_options(head: bytes, path: Path) -> dict[str, str]:
-    """Find the separator of a CSV file, and whether a comma stands for the decimal point."""
+def _csv_options(head: bytes, path: Path) -> dict[str, Any]:
+    """Find the separator of a CSV file, whether blanks follow it, and whether a comma stands for the decimal point."""
     lines = head.decode("utf-8-sig", errors="replace").splitlines()
     first = next((line for line in lines if line.strip()), "")
     bare = re.sub(r'"[^"]*"', "", first)
@@ -715,7 +725,8 @@ def _csv_options(head: bytes, path: Path) -> dict[str, str]:
     cells = [cell.strip('" ') for line in lines[1:100] for cell in line.split(separator)]
     commas = separator != "," and any(re.fullmatch(r"[+-]?\d+,\d+", cell) for cell in cells)
     points = any(re.fullmatch(r"[+-]?\d+\.\d+", cell) for cell in cells)
-    return {"sep": separator, "decimal": "," if commas and not points else "."}
+    decimal = "," if commas and not points else "."
+    return {"sep": separator, "decimal": decimal, "skipinitialspace": f"{separator} " in bare}
 
 
 def _arff(path: Path, packed: bool) -> Any:

@@ -642,7 +642,7 @@ def _joined(runs: list[Any]) -> dict[str, Any]:
     _, _, seconds, device, process = zip(*runs, strict=True)
     return joined | {
         "runs": len(runs),
-        "seconds": sum(seconds),
+        "seconds": sum(each or 0.0 for each in seconds),  # None where a file has infinities of both signs
         "peak_memory_device": max((peak for peak in device if peak is not None), default=None),
         "peak_memory_process": max((peak for peak in process if peak is not None), default=None),
     }

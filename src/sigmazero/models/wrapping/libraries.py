@@ -38,9 +38,12 @@ def is_estimator(model: Any) -> bool:
 
 
 def as_fitted(model: Any, frame: Any) -> Any:
-    """Return the columns of a DataFrame that a model was fitted on, in its order."""
+    """Return the columns of a DataFrame that a model was fitted on, in its order; numbers where it was an array."""
     names = getattr(model, "feature_names_in_", None)
-    return frame[list(names)] if names is not None and set(names) <= set(frame.columns) else frame
+    if names is not None:
+        return frame[list(names)] if set(names) <= set(frame.columns) else frame
+    numbers = all(kind.kind in "biuf" for kind in frame.dtypes)
+    return frame.to_numpy() if numbers and getattr(model, "n_features_in_", None) == frame.shape[1] else frame
 
 
 def innermost(model: Any) -> Any:
@@ -134,7 +137,7 @@ class SklearnModel(ArrayModel):
 
     def content(self) -> str:
         """Return the method, the object and the table's columns."""
-        schema = "" if self.table is None else digest([column.to_json() for column in self.table.columns])
+        schema = "" if self.table is None else digest([repr(column) for column in self.table.columns])
         return f"{self.method} {hash_object(self.model)} {schema}"
 
     @property
