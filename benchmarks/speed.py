@@ -124,7 +124,8 @@ def calls(name: str, spec: str, steps: int, device: torch.device) -> dict[str, A
         choices = {"none": {"prepare": "none"}} | {key: choices[key] for key in ("default", "bf16")}
     for how, options in choices.items():
         for when in ("first", "later"):
-            row[f"{how}, {when}"] = seconds(partial(sz.get(name, steps=steps).run, model, x, y, **options), device)
+            run = partial(sz.get(name, steps=steps).run, model, x, y, hardware=Hardware(**options))
+            row[f"{how}, {when}"] = seconds(run, device)
     for peer, call in peers().items():
         row[peer] = min(seconds(partial(call, model, x, y, steps), device) for _ in range(2))
     return row

@@ -321,10 +321,10 @@ def _samples(found: Sequence[Row]) -> str:
 
 
 def _command(some: Sequence[Compared], plan: str) -> str:
-    models = " ".join(sorted({each.printed["model"] for each in some}))
+    models = " ".join(f"--model {name}" for name in sorted({each.printed["model"] for each in some}))
     counts = {int(each.line["samples"]) for each in some if each.line}
     limit = "" if min(counts) == 10_000 else f" --limit {min(counts)}"
-    return f"`sigmazero run experiments/{plan}.toml --models {models} --precision tf32{limit}`\n"
+    return f"`sigmazero run experiments/{plan}.toml {models} --precision tf32{limit}`\n"
 
 
 def _table(some: Sequence[Compared]) -> str:
@@ -407,7 +407,7 @@ def _components(found: Sequence[Row]) -> list[str]:
     made.sort(key=lambda r: r["model"])
     return [
         "## Table 2, on M1 and M2\n",
-        "`sigmazero run experiments/ablation-components.toml --models M1 M2 --precision tf32`\n\n"
+        "`sigmazero run experiments/ablation-components.toml --model M1 --model M2 --precision tf32`\n\n"
         "ASR10 / ASR50 / median. The paper has C3 and C4 (printed as C10 and C5), whose weights these runs did not "
         "have; "
         "M1 and M2 stand in for them.\n",

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import sigmazero as sz
+from sigmazero.attacks.swap.ladder import Ladder
 from sigmazero.attacks.swap.search import SwapSearch
 from sigmazero.core.inputs import make_problem
 from tests.helpers.networks import TinyNet, linear_optimum, linear_problem
@@ -42,6 +43,25 @@ def test_the_plan_uses_what_it_may(queries, targeted):
 @pytest.mark.parametrize("queries", [5, 40, 63])
 def test_few_queries_leave_nothing_for_the_search(queries):
     assert not any(isinstance(phase, SwapSearch) for phase in sz.get("sigma-swap", queries=queries).phases())
+
+
+def test_few_queries_are_whole_choices_and_come_near_the_fewest_changes():
+    model, x, y = linear_problem((3, 8, 8), 60, seed=1)
+    attack = sz.get("sigma-swap", queries=40)
+    (ladder,) = attack.phases(make_problem(x, y))
+    assert isinstance(ladder, Ladder)
+    result = attack.run(model, x, y)
+    best = linear_optimum(model, x, y)
+    assert result.success.all()
+    assert float((result.l0 - best).mean()) <= 1
+    assert int((result.forwards + result.backwards).max()) <= 40
+
+
+@pytest.mark.parametrize("targeted", TARGETS)
+def test_whole_choices_are_not_for_targets(targeted):
+    problem = make_problem(torch.zeros(1, 3), torch.zeros(1, dtype=torch.int64), targeted=targeted)
+    (phase,) = sz.get("sigma-swap", queries=40).phases(problem)
+    assert isinstance(phase, Ladder) != targeted
 
 
 @pytest.mark.parametrize("queries", [100, 200, 2000])

@@ -329,6 +329,21 @@ def test_arrays_that_do_not_fit_are_named(made):
         submit(made.board, file, made.loader, by=" ", entry="one")
 
 
+def test_points_go_to_the_boards_that_they_fit(made):
+    """A model on boards of different inputs is added with points for one of them."""
+    other = made.images[:, :, :2]
+    np.savez(made.path.parent / "other.npz", images=other.numpy(), labels=made.labels.numpy())
+    new_board(made.path, "other", DataSpec("other", str(made.path.parent / "other.npz")), "feature", (1,), None)
+    net = made.path.parent / "net.py"
+    file = card(made.path.parent, name='"any"', model='"net.py:any_size"', boards='["other", "small"]')
+    text = "\nclass Any(Net):\n    def forward(self, x):\n        pad = (0, 0, 0, 4 - x.shape[2])\n"
+    text += "        return super().forward(torch.nn.functional.pad(x, pad))\ndef any_size(): return Any(0)\n"
+    net.write_text(net.read_text() + text)
+    points = made.save(made.points, [2, 3])
+    done = add(made.board, file, made.loader, by="Ada", stores=[points], version=None, allow=["SZ005"])
+    assert [(change.board, change.lowered) for change in done] == [("small", [2, 3])]
+
+
 def test_points_that_are_no_numbers_are_refused_and_others_count(made):
     offered = made.points.clone()
     offered[3] = torch.nan

@@ -54,7 +54,7 @@ def test_a_sentence_then_the_table(sigmazero, own):
     assert result.l0[int(said[2])] == least == float(said[3].replace("one", "1"))
     for name in ("clean accuracy", "ASR at ∞", "median l0", "mean l0", "queries per sample", "seconds per sample"):
         assert name in done.stdout
-    assert done.stderr == "wrote r.npz\n"
+    assert done.stderr.splitlines()[-1] == "wrote r.npz"
 
 
 def test_a_saved_result_can_be_checked_again(sigmazero, own):
@@ -71,7 +71,7 @@ def test_a_store_is_gone_on_with(sigmazero, own):
     command = (*MINE, "--steps", 5, "--store", "s.db", "--attack", "sigma-zero", "--attack", "fmn")
     done = sigmazero(*command)
     assert done.exit_code == 0, done.output
-    assert done.stderr.splitlines() == ["wrote s.png"]
+    assert done.stderr.splitlines()[-1] == "wrote s.png"
     with Store("s.db") as store:
         assert {info.attack for info in store.cells()} == {"sigma-zero", "fmn"}
     again = sigmazero(*command)

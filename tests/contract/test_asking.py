@@ -201,6 +201,32 @@ def test_attacks_without_gradients_ask_a_second_time(name, answer):
         assert model.y[row] not in said[-2:]
 
 
+def louder(layer, x):
+    """All logits grow and shrink together at random: the class stays."""
+    return layer(x) * (0.7 + 0.6 * torch.rand(len(x), 1))
+
+
+def test_random_answers_of_one_class_are_noticed_too():
+    model = Remembering(louder)
+    torch.manual_seed(0)
+    with pytest.warns(UserWarning, match="SZ003"):
+        result = sz.get("query-swap", steps=60).run(model, X, model.y)
+    assert result.success.any()
+
+
+def test_weights_need_no_gradient_while_a_model_is_asked():
+    class Looking(nn.Linear):
+        def forward(self, x):
+            seen.add(self.weight.requires_grad)
+            return super().forward(x)
+
+    seen: set[bool] = set()
+    model = Looking(12, 4)
+    sz.get("sigma-zero", steps=3).run(model, X, torch.zeros(len(X), dtype=torch.long))
+    assert seen == {False}
+    assert model.weight.requires_grad
+
+
 @pytest.mark.parametrize("name", BLIND)
 def test_a_steady_model_is_asked_once_more_about_each_success_and_not_doubted(name):
     model, attack = Remembering(lambda layer, x: layer(x)), sz.get(name, steps=60)

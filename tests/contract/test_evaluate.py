@@ -100,10 +100,39 @@ def test_saved_and_loaded_it_is_the_same(tmp_path):
         type(made).load(tmp_path / "none.db")
 
 
-def test_a_saved_evaluation_of_a_named_model_can_be_verified(tmp_path):
-    made = sz.evaluate("demo", (torch.rand(3, 1, 28, 28), [1, 2, 3]), "vfga", steps=10)
+@pytest.mark.parametrize("most", [1.0, torch.linspace(1, 2, 784).view(1, 28, 28)])
+def test_a_saved_evaluation_of_a_named_model_can_be_verified(most, tmp_path):
+    bounds: Any = (0.0, most)
+    made = sz.evaluate("demo", (torch.rand(3, 1, 28, 28), [1, 2, 3]), "vfga", steps=10, bounds=bounds)
     verdict = type(made).load(made.save(tmp_path / "saved.db")).verify()
     assert (verdict.rows, verdict.disagreements, verdict.skipped) == (3, [], [])
+
+
+def test_a_model_whose_helper_was_edited_is_another_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    helper = tmp_path / "helper_of_net.py"
+    build = "torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 3).double())"
+    text = "import torch\nimport helper_of_net\n\ndef build():\n    torch.manual_seed(helper_of_net.SEED)\n"
+    (tmp_path / "net.py").write_text(f"{text}    return {build}\n")
+    for edited in ("SEED = 1\n", "SEED = 1\n", "SEED = 1  # as before\n"):
+        helper.write_text(edited)
+        sz.evaluate("net.py:build", (X, Y), "fmn", steps=5, store="s.db")
+    assert len(sz.Evaluation.load("s.db")) == 2
+
+
+class Addressed(Linear):
+    """Its text holds an address in memory."""
+
+    def extra_repr(self) -> str:
+        return object.__repr__(self)
+
+
+def test_a_model_made_again_is_the_same_wherever_it_lies_in_memory(tmp_path):
+    models = [Addressed((3, 4, 4)) for _ in range(2)]
+    assert repr(models[0]) != repr(models[1])
+    for model in models:
+        sz.evaluate(model, (X, Y), "fmn", steps=5, name="mine", store=tmp_path / "s.db")
+    assert len(sz.Evaluation.load(tmp_path / "s.db")) == 1
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import sigmazero as sz
 from tests.helpers.attacks import EVERY, how, small
 from tests.helpers.networks import linear_problem
 
-TAKES = {"start": ("bb", "bb-dataset", "label-swap", "swap-search"), "pool": ("bb-dataset",)}
+TAKES = {"start": ("bb", "bb-dataset", "label-swap", "swap-search"), "pool": ("bb-dataset", "label-swap")}
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_no_sample_of_the_demo_network_exceeds_its_queries(name, limit):
 
 
 def test_a_large_limit_takes_the_place_of_steps():
-    model, x, y = linear_problem((40,), 4, seed=2)
+    model, x, y = linear_problem((90,), 4, seed=2)  # with more single changes than queries
     found = sz.get("query-swap", queries=100, steps=20).run(model, x, y)
     assert 80 < found.forwards.max() <= 100
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import sigmazero as sz
 from tests.helpers import loans
 from tests.helpers.attacks import how, same, short
-from tests.helpers.networks import Linear, TinyNet
-from tests.helpers.spaces import Plain, bind, draw, fewest, inputs, network
+from tests.helpers.networks import Linear, TinyNet, linear_problem
+from tests.helpers.spaces import Plain, bind, draw, fewest, inputs, network, numbered
 
 IN_SPACES = [name for name, attack in sorted(sz.ATTACKS.items()) if attack.spaces]
 OTHERS = [name for name, attack in sorted(sz.ATTACKS.items()) if not attack.spaces]
@@ -208,11 +208,11 @@ def test_others_refuse_before_the_first_query(name):
 
 @pytest.mark.parametrize("name", sorted(sz.ATTACKS))
 def test_a_space_that_is_a_box_is_the_box(name):
-    """Nothing but ends and a direction: the same search as with bounds and a mask, to the bit."""
-    net = network(6, 1)
-    x = torch.rand(4, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 4 - 1
+    """Nothing but ends and a direction of images: the same search as with bounds and a mask, to the bit."""
+    net = torch.nn.Sequential(torch.nn.Flatten(), network(6, 1))
+    x = torch.rand(4, 1, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 4 - 1
     y, attack = net(x).argmax(1), short(name, 15)
-    mask = torch.tensor([True, True, False, True, True, True])
+    mask = torch.tensor([True, True, False, True, True, True]).view(1, 2, 3)
     space = sz.Space(lower=-1, upper=3, direction=["both", "both", "none", "both", "both", "both"])
     one = attack.run(net, x, y, bounds=(-1, 3), mask=mask, **how(attack, 3))
     same(one, attack.run(net, x, y, space=space, **how(attack, 3)))
@@ -348,3 +348,136 @@ def test_a_category_among_the_changes_becomes_another(tmp_path):
     net.bias.copy_(torch.tensor([2.5, 0.0]))
     thrice = sz.get("corner").run(net, torch.zeros(1, 3), torch.tensor([0]), space=cheap)
     assert (thrice.l0.tolist(), thrice.asr_at_cost(0.3), thrice.asr_at_cost(0.29)) == ([3.0], 1.0, 0.0)
+
+
+def tent(x):
+    """The other class lies inside the range of the first feature, and at neither end."""
+    score = 10 * (x[:, 0] - 0.42).abs() - 0.7 + 0.1 * x[:, 1:].sum(1)
+    return torch.stack([score, 0 * score], 1)
+
+
+def searching(name):
+    """An attack with some hundred queries."""
+    if name.startswith("sparse-rs"):
+        return short(name, 3000)
+    return (
+        sz.get(name) if name.startswith("corner") else sz.get(name, steps=10) if name == "genetic" else short(name, 100)
+    )
+
+
+# These go to ends by their own rule, step by step or as projections, or start from a pool that has no other class.
+TO_THE_ENDS = ("bb-dataset", *(name for name in IN_SPACES if name.startswith(("pgd-l0", "spgd"))))
+
+
+@pytest.mark.parametrize("name", [name for name in IN_SPACES if name not in TO_THE_ENDS])
+def test_values_inside_a_range_are_found(name):
+    x = torch.tensor([[0.05, 0.2, 0.4, 0.1], [0.8, 0.1, 0.3, 0.5], [0.95, 0.3, 0.1, 0.2]], dtype=torch.float64)
+    attack = searching(name)
+    result = attack.run(tent, x, torch.zeros(3).long(), space=sz.Space(), **how(attack, 2))
+    assert result.success.any()
+    assert ((result.x_adv[result.success, 0] - 0.42).abs() < 0.07).all()
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("name", [name for name in IN_SPACES if name not in (*TO_THE_ENDS, "fmn")])
+def test_rules_that_form_a_chain_are_kept_together(name, turn):
+    """Only a success in the past will do: it needs a contact, which needs a day; in either order of the rules."""
+    names = ["days", "contacts", "past=none", "past=failure", "past=success", "a", "b"]
+    rules = [
+        sz.Rule({"days": 1, "contacts": -872}, "<=", -1),
+        sz.Rule({"contacts": 1, "days": -30}, "<=", 30),
+        sz.Rule({"contacts": 1}, "<=", 0, when=sz.Rule({"past=none": 1}, ">=", 1)),
+        sz.Rule({"contacts": 1, "past=none": 1}, ">=", 1),
+    ]
+    space = sz.Space(
+        names=names,
+        kind={"days": "integer", "contacts": "integer", **dict.fromkeys(names[2:], "binary")},
+        lower={"days": -1},
+        upper={"days": 871, "contacts": 30},
+        one_hot={"past": names[2:5]},
+        rules=rules[::turn],
+    )
+    model = torch.nn.Linear(7, 2).requires_grad_(False)
+    model.weight.copy_(torch.tensor([[0.0] * 7, [0.0, 0.0, 0.0, 0.0, 3.0, 0.5, 0.5]]))
+    model.bias.copy_(torch.tensor([2.9, 0.0]))
+    attack = searching(name)
+    x = torch.tensor([[-1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]]).repeat(2, 1)
+    result = attack.run(model, x, torch.zeros(2).long(), space=space, **how(attack, 3))
+    assert result.found.any()
+    assert (result.x_adv[result.found][:, 4] == 1).all()
+    assert (result.x_adv[result.found][:, 0] > -1).all()
+
+
+def asked_twice(seen: list[torch.Tensor]) -> int:
+    points = torch.cat(seen)
+    return len(points) - len(torch.unique(points, dim=0))
+
+
+@pytest.mark.parametrize("name", [name for name in IN_SPACES if sz.ATTACKS[name].needs != "gradients"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_point_is_asked_about_twice(name, seed):
+    """But for the two answers that verify a success; rows differ in a feature that the network does not look at."""
+    plain = draw(random := Random(seed))
+    x = numbered(plain, inputs(plain, random))
+    net = network(len(plain), seed)
+    net.get_parameter("0.weight")[:, -1] = 0
+    seen: list[torch.Tensor] = []
+
+    def model(points):
+        seen.append(points.detach().clone())
+        return net(points)
+
+    attack = short(name, 100)
+    result = attack.run(model, x, net(x).argmax(1), space=plain.space(), **how(attack, 3))
+    assert asked_twice(seen) <= 2 * len(x)
+    assert len(torch.cat(seen)) == int(result.forwards.sum())
+
+
+@pytest.mark.parametrize("shape", [(8,), (1, 4, 4)])
+def test_query_swap_asks_about_no_point_of_a_box_twice(shape):
+    model, x, y = linear_problem(shape, 3, seed=3)
+    seen: list[torch.Tensor] = []
+
+    def counting(points):
+        seen.append(points.detach().clone())
+        return model(points)
+
+    sz.get("query-swap", steps=300).run(counting, x, y)
+    assert asked_twice(seen) <= 2 * len(x)
+
+
+@pytest.mark.parametrize("name", ["sigma-swap", "sigma-zero", "query-swap", "corner", "saliency"])
+def test_values_end_as_small_as_they_may(name):
+    """The gain must reach 7,688 of 99,999; another number of changes is none, and `smallest=False` leaves the end."""
+    model = torch.nn.Linear(3, 2, dtype=torch.float64).requires_grad_(False)
+    model.weight.copy_(torch.tensor([[0.0] * 3, [0.0, 1 / 7688, 0.1]]))
+    model.bias.copy_(torch.tensor([0.99999, 0.0]))
+    given = {"names": ["age", "gain", "rate"], "kind": {"age": "integer", "gain": "integer"}, "upper": {"gain": 99999}}
+    x, y = torch.zeros(1, 3, dtype=torch.float64), torch.tensor([0])
+    small, large = (sz.get(name).run(model, x, y, space=sz.Space(**given, smallest=way)) for way in (None, False))
+    assert small.l0.item() == large.l0.item() == 1
+    assert small.x_adv[0, 1].item() == 7688 < large.x_adv[0, 1].item()
+
+
+def test_label_swap_begins_at_rows_of_a_pool():
+    """Features may only be added, and nothing but all of the first ten at once will do: a harmless row has them."""
+    x = torch.zeros(3, 40, dtype=torch.float64)
+    x[:, 20:22] = 1
+
+    def detector(points):
+        score = 9.5 - points[:, :10].sum(1) + 2 * points[:, 10:20].sum(1)
+        return torch.stack([-score, score], 1)
+
+    pool = torch.cat([x, torch.eye(40, dtype=torch.float64)[:5], torch.eye(40, dtype=torch.float64)[:10].sum(0)[None]])
+    added, y = sz.Space(kind="binary", direction="up"), torch.ones(3).long()
+    assert not sz.get("label-swap", steps=100).run(detector, x, y, space=added).success.any()
+    result = sz.get("label-swap", steps=100).run(detector, x, y, space=added, pool=pool)
+    assert result.l0.tolist() == [10.0] * 3
+
+
+def test_what_refuses_a_space_takes_ranges_of_rows_as_it_takes_bounds():
+    net = network(6, 1)
+    x = torch.rand(4, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 4 - 1
+    y, attack = net(x).argmax(1), short("ead", 15)
+    one = attack.run(net, x, y, bounds=(-1, 3))
+    same(one, attack.run(net, x, y, space=sz.Space(lower=-1, upper=3)))

@@ -240,6 +240,16 @@ def test_16_bit_grey_keeps_its_levels(tmp_path):
     assert mixed[1].unique().tolist() == pytest.approx([0.2])
 
 
+def test_pictures_of_real_numbers_are_taken_from_0_to_1_alone(tmp_path):
+    values = np.linspace(0, 1, 16, dtype=np.float32).reshape(4, 4)
+    (tmp_path / "a").mkdir()
+    Image.fromarray(values).save(tmp_path / "a" / "1.tif")
+    np.testing.assert_array_equal(load(tmp_path).images[0, 0].numpy(), values)
+    Image.fromarray(9 * values).save(tmp_path / "a" / "1.tif")
+    with pytest.raises(DataError, match="from 0 to 9, not 0 to 1"):
+        load(tmp_path)
+
+
 def test_what_cannot_be_read_is_named(photos, tmp_path, monkeypatch):
     with pytest.raises(DataError, match="none"):
         load(f"{tmp_path}/none/")

@@ -32,6 +32,8 @@ CONSTANTS: dict[str, Any] = {
     "zero": torch.tensor([0]),
     "one": torch.tensor([1]),
     "two": torch.tensor([2]),
+    "back": torch.tensor([-1]),
+    "front": torch.tensor([-9]),
     "parts": torch.tensor([3, 3]),
     "edges": torch.tensor([0, 0, 1, 2, 0, 0, 1, 0]),
 }
@@ -84,6 +86,7 @@ OPERATORS = {
     "softmax": ([node("Softmax", ["x"], ["y"])], X.softmax(-1)),
     "matmul": ([node("MatMul", ["x", "m"], ["y"])], X @ CONSTANTS["m"]),
     "slice": ([node("Slice", ["x", "one", "two", "one"], ["y"])], X[:, 1:2]),
+    "slice-backwards": ([node("Slice", ["x", "back", "front", "one", "back"], ["y"])], X.flip(1)),
     "split": (
         [node("Split", ["x", "parts"], ["t", "z"], axis=2), node("Sub", ["t", "z"], ["y"])],
         X[:, :, :3] - X[:, :, 3:],

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import signal
+from urllib.request import urlopen
 
 RUN = ("run", "plan.toml", "--store", "s.db", "--trust-code", "--device", "cpu")
 
@@ -38,6 +39,14 @@ def test_a_plan_from_ctrl_c_to_its_figures(folder, start, sigmazero):
         assert len({(line["attack"], line["row"]) for line in csv.DictReader(file)}) == 48
     code, out, err = sigmazero("verify", "s.db", "--trust-code", "--device", "cpu")
     assert (code, re.findall(r"\d+", out), err) == (0, ["48", "0"], "")
+
+    process = start("view", "s.db")
+    (address,) = re.findall(r"http://127\.0\.0\.1:\d+/\S+", process.stdout.readline())
+    with urlopen(f"{address.rstrip('/')}/page") as page:
+        assert "sigma-zero" in page.read().decode()
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 130
 
 
 def test_a_network_from_the_doctor_to_a_proof(folder, sigmazero):
@@ -75,6 +84,11 @@ def test_the_version_is_a_result(sigmazero):
     code, out, err = sigmazero("--version")
     assert (code, err) == (0, "")
     assert re.fullmatch(r"sigmazero \d+\.\d+\.\d+\n", out)
+
+
+def test_a_model_that_writes_to_its_input_is_named(here):
+    _, out, _ = here("doctor", "net.py:careless", "mine.npz", "--device", "cpu")
+    assert "SZ015 warning: The model writes to its input" in out
 
 
 def test_an_error_leaves_no_file(folder, here):

@@ -53,21 +53,21 @@ class BudgetAttack(Attack):
 
     @abstractmethod
     def begin(self, oracle: Oracle, k: Tensor) -> Any:
-        """Rows of age 0 with these budgets: no query, no draw."""
+        """Return rows of age 0 with these budgets: no query, no draw."""
 
     def init(self, oracle: Oracle) -> Any:
-        """Every row has the budget of the question."""
+        """Give every row the budget of the question."""
         most = min(oracle.problem.budget or 0, oracle.domain.sites)
         return self.begin(oracle, torch.full_like(oracle.goal.y, most))
 
 
 def start_again(rows: Tensor, fresh: Any, state: Any) -> Any:
-    """The state with some of its rows (a boolean mask) replaced by fresh ones."""
+    """Return the state with some of its rows (a boolean mask) replaced by fresh ones."""
     return each(lambda new, old: torch.where(per_row(rows, old), new, old), fresh, state)
 
 
 def movable(d: Domain) -> Tensor:
-    """Which features box and mask allow to change, as (rows, features of a site, sites)."""
+    """Return which features box and mask allow to change, as (rows, features of a site, sites)."""
     return d.by_site(d.lower < d.upper)
 
 
@@ -94,7 +94,7 @@ class MinimumNorm(Attack):
     asks: ClassVar[str] = "as its attack, `steps` steps in all"
 
     def __post_init__(self) -> None:
-        """What is said of the attack holds for the search."""
+        """Take over what the attack inside says of itself, and its version."""
         super().__post_init__()
         for name in ("goals", "needs", "capturable", "finite_box", "paper"):
             object.__setattr__(self, name, getattr(self.attack, name))
@@ -103,7 +103,7 @@ class MinimumNorm(Attack):
 
     @cached_property
     def inner(self) -> BudgetAttack:
-        """The attack as one try runs it."""
+        """Return the attack as one try runs it."""
         share = self.steps * self.attack.steps // (self.rounds * self.attack.iterations)
         return replace(self.attack, steps=max(1, share))
 
@@ -114,11 +114,11 @@ class MinimumNorm(Attack):
         return self.begin(oracle, first, torch.ones_like(first), torch.full_like(first, sites))
 
     def begin(self, oracle: Oracle, k: Tensor, low: Tensor, high: Tensor) -> Any:
-        """Rows at the start of a try."""
+        """Return rows at the start of a try."""
         return replace(self.inner.begin(oracle, k), low=low, high=high, done=(low > high) | (high < 1))
 
     def step(self, i: Tensor, state: Any, oracle: Oracle) -> Any:
-        """A step of the attack; rows whose try has ended begin the next one."""
+        """Take a step of the attack; rows whose try has ended begin the next one."""
         s = self.inner.step(i, state, oracle)
         sites, best = oracle.domain.sites, oracle.incumbents.best_l0
         won = best <= s.k

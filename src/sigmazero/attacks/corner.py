@@ -67,7 +67,7 @@ class Corner(Attack):
 
     asks: ClassVar[str] = "`width` queries a step"
     paper: ClassVar[str] = "docs/spaces.md"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs: ClassVar[Ability] = "scores"
     finite_box: ClassVar[bool] = True
     unroll: ClassVar[int] = 1
@@ -128,7 +128,7 @@ class Corner(Attack):
         places = i * self.width + torch.arange(self.width, device=t.device)
         first = s.order.gather(1, places.clamp(max=most).expand(len(t), -1))
         asked = alone[:, None] & (places < s.count[:, None])
-        best = self._promise(s, d).argsort(dim=1, stable=True)
+        best = self._order(s, d)
         turn = t.clamp(0, self.pairs - 1)[:, None, None].expand(-1, 1, 2 * self.width)
         ranks = s.ranks.gather(1, turn).view(len(t), self.width, 2).clamp(max=most)
         two = best.gather(1, ranks.flatten(1)).view_as(ranks)
@@ -144,6 +144,17 @@ class Corner(Attack):
         # A change that was not asked about now keeps what is known of it.
         m = s.m.scatter_reduce(1, first, torch.where(asked, margins, torch.inf), "amin")
         return self._judged(replace(s, m=m), points, margins, t, oracle)
+
+    def _order(self, s: State, d: Domain) -> Tensor:
+        """Return the singles, the best first; in a space the best of every site before the others of any."""
+        promise = self._promise(s, d)
+        order = promise.argsort(dim=1, stable=True)
+        if not d.needs_exploring:
+            return order
+        most = torch.full_like(promise[:, :1], torch.inf).repeat(1, d.sites)
+        most = most.scatter_reduce(1, s.site, promise, "amin")
+        others = (promise > most.gather(1, s.site)).gather(1, order)
+        return order.gather(1, others.byte().argsort(dim=1, stable=True))
 
     def _promise(self, s: State, d: Domain) -> Tensor:
         """What singles are ranked by, the best first: their margins, or what they gain per cost."""

@@ -74,7 +74,7 @@ class EAD(Attack):
 
     @property
     def iterations(self) -> int:
-        """All rounds in full; a sample whose rounds end early is done before."""
+        """Return the steps of all rounds in full; a sample whose rounds end early is done before."""
         return self.binary_search_steps * self.steps
 
     def init(self, oracle: Oracle) -> State:
@@ -128,12 +128,12 @@ class EAD(Attack):
         return d.clip(torch.where(size > β, d.x + (v - d.x) * (1 - β / size), d.x))
 
     def measure(self, δ: Tensor, d: Domain) -> Tensor:
-        """What the rule minimises."""
+        """Return the number that the rule minimises."""
         l1 = d.site_norm(δ).flatten(1).sum(1)
         return l1 if self.rule == "l1" else self.regularization * l1 + δ.square().flatten(1).sum(1)
 
     def next_const(self, c: Tensor, lo: Tensor, hi: Tensor, started: Tensor) -> Tensor:
-        """Ten times c until a round succeeds, then bisection; the last of ten rounds or more repeats the best c."""
+        """Multiply c by ten until a round succeeds, then bisect; the last of ten rounds or more repeats the best c."""
         c = torch.where(hi.isinf(), 10 * c, (lo + hi) / 2)
         last = (started == self.binary_search_steps - 1) & (self.binary_search_steps >= 10)
         return torch.where(last, hi.clamp(max=1e10), c)

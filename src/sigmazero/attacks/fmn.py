@@ -55,11 +55,12 @@ class FMN(Attack):
 
     asks: ClassVar[str] = "2 queries a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/2102.12827"
+    version: ClassVar[int] = 2
     aliases: ClassVar[dict[str, str]] = {"α_init": "step_size", "γ_init": "budget_rate"}
 
     @cached_property
     def rates(self) -> Tensor:
-        """Per step: α and γ."""
+        """Return α and γ of each step."""
         α = ops.cosine(self.steps, self.step_size, self.step_size_end * self.step_size)
         γ = ops.cosine(self.steps, self.budget_rate, self.budget_rate_end * self.budget_rate)
         return torch.stack([α, γ], 1)[: self.steps]

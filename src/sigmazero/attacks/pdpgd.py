@@ -87,7 +87,7 @@ class PDPGD(Attack):
 
     @cached_property
     def rates(self) -> Tensor:
-        """Per step: η, θ, Adam's two corrections."""
+        """Return η, θ and Adam's two corrections of each step."""
         i = torch.arange(self.steps, dtype=torch.float64, device="cpu")
         η = self.step_size * self.step_size_end ** (i / self.steps)
         left = 1 - i / max(self.steps - 1, 1)
@@ -123,7 +123,7 @@ class PDPGD(Attack):
         return State(a, m, v, λ, torch.lerp(self.weights(λ), s.w, self.dual_momentum))
 
     def sparser(self, r: Tensor, H: Tensor, μ: Tensor, d: Domain) -> Tensor:
-        """Proximal step in the metric H, by an inner iteration that each sample leaves when it stands still."""
+        """Take the proximal step in the metric H, by an inner iteration that a sample leaves when it stands still."""
         z = r
         moving = torch.ones(len(d), dtype=torch.bool, device=r.device)
         for _ in range(self.proximal_steps):
@@ -135,7 +135,7 @@ class PDPGD(Attack):
         return d.clip(d.x + z)
 
     def prox(self, u: Tensor, μ: Tensor, d: Domain) -> Tensor:
-        """The proximal operator, on the size of the change at each site."""
+        """Apply the proximal operator to the size of the change at each site."""
         size = d.site_norm(u)
         if self.proximal == "l2/3":
             return torch.where(size > 0, u * (ops.prox_l23(size, μ) / size), 0.0)
@@ -145,5 +145,5 @@ class PDPGD(Attack):
 
     @staticmethod
     def weights(λ: Tensor) -> Tensor:
-        """Weights of the norm and of the margin."""
+        """Return the weights of the norm and of the margin."""
         return torch.stack([torch.zeros_like(λ), λ], 1).softmax(1)

@@ -61,15 +61,16 @@ class PGDL0(budget.BudgetAttack):
 
     asks: ClassVar[str] = "2 queries a step, `restarts` times"
     paper: ClassVar[str] = "https://arxiv.org/abs/1909.05040"
+    version: ClassVar[int] = 2
     keeps_own: ClassVar[bool] = True
 
     @property
     def iterations(self) -> int:
-        """All restarts, one after another."""
+        """Return the steps of all restarts, one after another."""
         return self.restarts * self.steps
 
     def begin(self, oracle: Oracle, k: Tensor) -> State:
-        """The start is drawn in the first step."""
+        """Begin at the clean point; the first step draws the start."""
         x = oracle.domain.x
         return State(k=k, age=torch.zeros_like(k), δ=torch.zeros_like(x), own=x)
 
@@ -87,7 +88,7 @@ class PGDL0(budget.BudgetAttack):
         return replace(s, age=s.age + 1, δ=a - d.x - self.step_size * width * g, own=own)
 
     def project(self, δ: Tensor, k: Tensor, d: Domain) -> Tensor:
-        """The point of the box with at most k sites changed that is nearest to x + δ."""
+        """Return the point of the box nearest to x + δ that changes at most k sites."""
         clipped = d.clip(d.x + δ)
         c = clipped - d.x
         gain = c * (2 * δ - c)  # δ² − (δ − c)², without its cancellation: what it saves to change this feature

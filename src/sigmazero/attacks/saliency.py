@@ -8,7 +8,8 @@ may go. A row ends with its first adversarial point, or when no site that is lef
 The paper aims at a target class, ranks pairs of features by the slopes of the target and of all other classes together,
 and moves them by a fixed amount in one direction. Here the slope is that of the margin, whatever the goal; sites change
 one at a time and in either direction, each to its best legal value: an end, or in a one-hot group the best other
-category. A site is changed once and never given back.
+category. Of rows of features in a space, values between the ends are asked about too. A site is changed once and never
+given back.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -30,6 +31,8 @@ from sigmazero.core.attack import Attack
 from sigmazero.core.losses import LossName
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count
+
+VALUES = 8  # values from end to end that a number of a row may take
 
 
 @dataclass
@@ -53,8 +56,9 @@ class Saliency(Attack):
     steps: Count = 1000
     loss: LossName = "margin"
 
-    asks: ClassVar[str] = "2 queries a step"
+    asks: ClassVar[str] = "2 queries a step, and 9 more for rows in a space"
     paper: ClassVar[str] = "https://arxiv.org/abs/1511.07528"
+    version: ClassVar[int] = 2
     finite_box: ClassVar[bool] = True
 
     def init(self, oracle: Oracle) -> State:
@@ -72,4 +76,18 @@ class Saliency(Attack):
         most, where = gain.max(1, keepdim=True)
         chosen = torch.zeros_like(s.used).scatter(1, where, True)
         a = torch.where(chosen[:, None], ends.end, d.by_site(s.a)).view_as(s.a)
+        if d.needs_exploring and oracle.problem.x.ndim == 2:
+            a = self._best(a, chosen, oracle)
         return State(a, s.used | chosen, answer.fooled | (most[:, 0] <= 0))
+
+    def _best(self, a: Tensor, chosen: Tensor, oracle: Oracle) -> Tensor:
+        """Give the site that was chosen its best value: the end, or one of those on the way from end to end."""
+        d = oracle.domain
+        lower, upper, end = (d.by_site(v)[:, None] for v in (d.lower, d.upper, a))
+        share = torch.arange(VALUES, device=a.device).view(1, -1, 1, 1).to(a.dtype) / (VALUES - 1)
+        between = lower + share * (upper - lower)
+        fixed = ~between.isfinite() if d.categories is None else ~between.isfinite() | d.categories
+        points = torch.where(chosen[:, None, None] & ~fixed, between, end).view(len(a), VALUES, *a.shape[1:])
+        points = torch.cat([a[:, None], d.snap(points)], 1)
+        best = oracle.goal.margin(oracle.logits(points, copies=VALUES + 1)).argmin(1)
+        return points[torch.arange(len(a), device=a.device), best]

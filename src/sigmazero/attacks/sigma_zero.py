@@ -76,7 +76,7 @@ class SigmaZero(Attack):
 
     asks: ClassVar[str] = "2 queries a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/2402.01879"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     aliases: ClassVar[dict[str, str]] = {
         "lr": "step_size",
         "η_0": "step_size",
@@ -97,12 +97,12 @@ class SigmaZero(Attack):
 
     @property
     def iterations(self) -> int:
-        """The pseudo-code evaluates its last iterate, the released code does not."""
+        """Return one step more for the pseudo-code, which evaluates its last iterate; the released code does not."""
         return self.steps + (self.order == "paper")
 
     @cached_property
     def rates(self) -> Tensor:
-        """Per step: step size, the step size that moves τ, Adam's two corrections."""
+        """Return for each step its size, the size that moves τ, and Adam's two corrections."""
         η = torch.cat([c := ops.cosine(self.steps, self.step_size, self.step_size_end * self.step_size), c[-1:]])
         moves = η[1:] if self.order == "released" else η
         n = self.iterations

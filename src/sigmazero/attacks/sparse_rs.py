@@ -62,19 +62,19 @@ class SparseRS(budget.BudgetAttack):
 
     asks: ClassVar[str] = "1 query a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/2006.12834"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs: ClassVar[Ability] = "scores"
 
     @cached_property
     def drops(self) -> list[tuple[int, int]]:
-        """From which age on the divisor of the share grows, and by how much."""
+        """Return from which age on the divisor of the share grows, and by how much."""
         scaled = [int(age / self.steps * 10_000) for age in range(self.steps)]
         firsts = [next((age for age, t in enumerate(scaled) if t > after), self.steps) for after, _ in SHRINK]
         divisors = [1, *(divisor for _, divisor in SHRINK)]
         return [(first, b - a) for first, a, b in zip(firsts, divisors, divisors[1:], strict=False)]
 
     def begin(self, oracle: Oracle, k: Tensor) -> State:
-        """No members yet; the first step draws them, and whatever it finds is an improvement."""
+        """Begin without members; the first step draws them, and whatever it finds is an improvement."""
         x = oracle.domain.x
         return State(
             k=k,
@@ -92,10 +92,13 @@ class SparseRS(budget.BudgetAttack):
         m, count = s.M.sum(1), room.sum(1)
         n = self.exchanged(s.age, s.k).minimum(count)
         # In random order: the members, then the other sites, then those that cannot change.
-        rank = ops.ranks(self._draw_order(oracle, i) + (torch.where(room, (~s.M).long(), 2) << 61))
+        luck = noise.bits(oracle.problem.seed, oracle.problem.ids, i, (d.sites,))
+        rank = ops.ranks((luck >> 2) + (torch.where(room, (~s.M).long(), 2) << 61))
         first = torch.minimum(m, count - n)[:, None]
         out = s.M & (rank < torch.minimum(n, count - m)[:, None])
         new = (rank >= first) & (rank < first + n[:, None])
+        if d.several is not None:  # in a space a member may need another value, as often as another member
+            new = torch.where((luck[:, :1] & 1 == 0) & ~fresh[:, None], out, new)
         a = d.by_site(s.a)
         values = self._draw_values(oracle, i, a, must_differ=(n == 1) & ~fresh)
         proposal = torch.where(new[:, None], values, torch.where(out[:, None], d.by_site(d.x), a))
@@ -112,19 +115,15 @@ class SparseRS(budget.BudgetAttack):
         )
 
     def exchanged(self, age: Tensor, k: Tensor) -> Tensor:
-        """How many sites get new values: all k at the start, then a share of k that shrinks with age."""
+        """Return how many sites get new values: all k at the start, then a share of k that shrinks with age."""
         divisor = torch.ones_like(age)
         for first, more in self.drops:
             divisor = divisor + more * (age >= first)
         n = (self.initial_share / divisor.double() * k).long().clamp(min=1)
         return torch.where(age == 0, k, n).minimum(k)
 
-    def _draw_order(self, oracle: Oracle, i: Tensor) -> Tensor:
-        p = oracle.problem
-        return noise.bits(p.seed, p.ids, i, (oracle.domain.sites,)) >> 2
-
     def _draw_values(self, oracle: Oracle, i: Tensor, a: Tensor, must_differ: Tensor) -> Tensor:
-        """A random corner value for every feature; where it must differ from a, one of the other corners.
+        """Return a random corner value for every feature; where it must differ from a, one of the other corners.
 
         Where there are legal values between the corners, any of them.
         """
@@ -156,7 +155,7 @@ class InnerRS(SparseRS):
     name: str = "sparse-rs-inner"
 
     def _draw_values(self, oracle: Oracle, i: Tensor, a: Tensor, must_differ: Tensor) -> Tensor:
-        """A random value for every feature, which differs from a by itself."""
+        """Return a random value for every feature, which differs from a by itself."""
         d = oracle.domain
         if d.needs_exploring:
             return super()._draw_values(oracle, i, a, must_differ)

@@ -33,7 +33,7 @@ from sigmazero.core.parameters import Count, NotNegative, Positive, Range
 
 
 def rank_classes(logits: Tensor, y: Tensor, most: int | None) -> Tensor:
-    """The class of each row, then the others by decreasing logit: (N, classes), `most` of them at most."""
+    """Return the class of each row, then the others by decreasing logit, (N, classes), at most `most` of them."""
     others = logits.scatter(1, y[:, None], -torch.inf).argsort(1, descending=True)[:, :-1]
     return torch.cat([y[:, None], others[:, : None if most is None else most - 1]], 1)
 
@@ -41,7 +41,7 @@ def rank_classes(logits: Tensor, y: Tensor, most: int | None) -> Tensor:
 def deepfool(
     oracle: Oracle, rows: Tensor, start: Tensor, classes: Tensor, *, steps: int, overshoot: float, clipped: bool
 ) -> tuple[Tensor, Tensor]:
-    """A nearby point of another class for some of the rows, and that class.
+    """Return a nearby point of another class for some of the rows, and that class.
 
     As published (not `clipped`), steps may leave the box and are at least 1e-4 long, and the point tested lies
     `overshoot` further away than the point returned. With `clipped`, each step is longer by `overshoot` and ends
@@ -71,7 +71,7 @@ def deepfool(
 
 
 def _nearest(z: Tensor, slopes: Tensor, least: float) -> tuple[Tensor, Tensor]:
-    """The step to the nearest linearised boundary, and which: logits (N, K) and gradients (N, K, ...), own first."""
+    """Return the step to the nearest linearised boundary, and which; logits (N, K), slopes (N, K, ...), own first."""
     f, w = (z[:, 1:] - z[:, :1]).abs(), slopes[:, 1:] - slopes[:, :1]
     length = w.flatten(2).norm(dim=2)
     # A class whose gradient does not differ is never nearest; where none differs the point stays.
@@ -84,7 +84,7 @@ def _nearest(z: Tensor, slopes: Tensor, least: float) -> tuple[Tensor, Tensor]:
 
 
 def walk_to_plane(start: Tensor, normal: Tensor, through: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    """SparseFool's linear solver: move coordinates by decreasing |normal| until the plane is crossed. All (N, d).
+    """Move coordinates by decreasing |normal| until the plane is crossed, all (N, d): SparseFool's linear solver.
 
     Each goes 0.001 beyond the plane or as far as the box lets it, so all but the last one end at the box, and the
     sequence is a cumulative sum. Where the start lies beyond the plane already, the method pushes every coordinate,
@@ -152,7 +152,7 @@ class SparseFool(Attack):
         return State(x.clone(), x.clone(), oracle.logits(x), torch.zeros_like(oracle.incumbents.alive))
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
-        """DeepFool, normal, walk and test, for the rows that still search."""
+        """Run DeepFool, take the normal, walk and test, for the rows that still search."""
         rows = (oracle.incumbents.alive & ~s.done).nonzero().squeeze(1)
         if not len(rows):
             return s
@@ -189,7 +189,7 @@ class SparseFool(Attack):
         )
 
     def _normal(self, part: Oracle, at: Tensor, reached: Tensor, *, fixed: bool) -> Tensor:
-        """Unit gradient of the logit of another class minus that of the own one; zero where there is none."""
+        """Return the unit gradient of another class's logit minus that of the own one; zero where there is none."""
         y = part.goal.y[:, None]
 
         def lead(logits: Tensor) -> Tensor:

@@ -67,14 +67,15 @@ class SparsePGD(budget.BudgetAttack):
 
     asks: ClassVar[str] = "2 queries a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/2405.05075"
+    version: ClassVar[int] = 2
 
     @property
     def iterations(self) -> int:
-        """The starting point is evaluated too."""
+        """Return one step more than `steps`: the starting point is evaluated too."""
         return self.steps + 1
 
     def begin(self, oracle: Oracle, k: Tensor) -> State:
-        """Magnitude and mask are drawn in the first step."""
+        """Begin at the clean point; the first step draws magnitude and mask."""
         none = torch.zeros_like(oracle.domain.by_site(oracle.domain.x))
         return State(k=k, age=torch.zeros_like(k), p=none, u=none[:, 0], g_p=none, g_u=none[:, 0], idle=k * 0)
 
@@ -113,11 +114,11 @@ class SparsePGD(budget.BudgetAttack):
         )
 
     def largest(self, values: Tensor, room: Tensor, k: Tensor) -> Tensor:
-        """The k sites with the largest values, of those with room to change."""
+        """Return the k sites with the largest values, of those with room to change."""
         return ops.keep_largest(torch.where(room, values, -torch.inf), k) & room
 
     def _draw_magnitude(self, oracle: Oracle, i: Tensor) -> Tensor:
-        """Uniform within the width of the box around the clean value; the step clips it."""
+        """Draw uniformly within the width of the box around the clean value; the step clips it."""
         p, d = oracle.problem, oracle.domain
         u = noise.uniform(p.seed, p.ids, i, tuple(d.x.shape[1:]), dtype=d.x.dtype)
         return d.by_site((2 * u - 1) * (d.upper - d.lower))

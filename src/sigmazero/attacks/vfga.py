@@ -54,6 +54,7 @@ class VFGA(Attack):
 
     asks: ClassVar[str] = "2 × `samples` + 2 queries a step"
     paper: ClassVar[str] = "https://arxiv.org/abs/2011.12423"
+    version: ClassVar[int] = 2
     aliases: ClassVar[dict[str, str]] = {"n_samples": "samples"}
     keeps_own: ClassVar[bool] = True
     finite_box: ClassVar[bool] = True
@@ -64,7 +65,7 @@ class VFGA(Attack):
         return State(x, x, torch.zeros_like(oracle.incumbents.alive))
 
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
-        """Name two features, try amounts, keep the best point."""
+        """Choose two features, try amounts, keep the best point."""
         d = oracle.domain
         answer = oracle.value_and_grad(s.a, losses.named("probability", oracle.goal))
         up, down = self._features(s.a, -answer.grad, d)
@@ -82,23 +83,23 @@ class VFGA(Attack):
         return State(a, torch.where(ops.per_row(fooled, a), a, d.x), fooled | stuck | used_up)
 
     def _unused(self, a: Tensor, d: Domain) -> Tensor:
-        """Features that have their clean value and may change."""
+        """Return which features have their clean value and may change."""
         return (a == d.x) & (d.upper > d.lower)
 
     def _features(self, a: Tensor, G: Tensor, d: Domain) -> tuple[Tensor, Tensor]:
-        """Index of the unused feature to raise, and of the one to lower: (N, 1) each."""
+        """Return the index of the unused feature to raise, and of the one to lower, (N, 1) each."""
         unused = self._unused(a, d)
         up = torch.where(unused, (d.upper - a) * G, -torch.inf)
         down = torch.where(unused, (a - d.lower) * G, torch.inf)
         return up.flatten(1).argmax(1, keepdim=True), down.flatten(1).argmin(1, keepdim=True)
 
     def _draw(self, i: Tensor, oracle: Oracle) -> Tensor:
-        """Standard normal numbers (N, 2, samples): for the raised feature, for the lowered one."""
+        """Draw standard normal numbers (N, 2, samples): for the raised feature, for the lowered one."""
         p = oracle.problem
         return noise.normal(p.seed, p.ids, i, (2, self.samples), dtype=oracle.domain.x.dtype)
 
     def _best(self, points: Tensor, oracle: Oracle) -> tuple[Tensor, Tensor]:
-        """The point of lowest loss, adversarial ones before all others, and whether it is adversarial."""
+        """Return the point of lowest loss, adversarial ones before all others, and whether it is adversarial."""
         goal = oracle.goal
         answers = oracle.logits(points, copies=points.shape[1]).unbind(1)
         fooled = torch.stack([goal.fooled(logits) for logits in answers], 1)

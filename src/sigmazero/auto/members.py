@@ -51,7 +51,7 @@ class Cascade:
         return tuple(
             attack
             for attack in self.attacks
-            if (problem.domain.needs_exploring and not attack.spaces)
+            if (problem.domain.snaps and not attack.spaces)
             or (self.number and isinstance(attack, Corner) and attack.needed(problem) > attack.steps)
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import shutil
+import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -302,7 +303,7 @@ def evaluate(
     hardware     `sz.Hardware(precision=..., prepare=...)`: what makes the search faster, as for `Attack.run`
     double       attack the model in double precision: a float64 copy of it, and float64 inputs
     keep_inputs  keep inputs given as tensors in the store, up to 64 MB, so that reports can show them
-    progress     show a bar with speed and time left, on a terminal
+    progress     show a bar with speed and time left, and what the doctor saw of the model: accuracy, classes, gradients
     anew         replace stored results that the present model contradicts, instead of raising an error
     """
     hardware = Hardware() if hardware is None else hardware
@@ -375,6 +376,8 @@ def _run(
         report = execute(cells, store, loader, title=questions[0].model.name, progress=progress)
         keys = tuple(dict.fromkeys(cell.info.key for cell in cells))
         found = report_findings.errors(report_findings.findings(store, reported.load(store, keys)))
+    for line in report.seen if progress else ():
+        sys.stderr.write(f"{line}\n")
     for each in found:
         warn_caller(render([each]))
     for key, error in report.failed.items():

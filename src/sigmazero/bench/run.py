@@ -49,11 +49,15 @@ class NoWorkers(RuntimeError):
 
 @dataclass
 class RunSummary:
-    """The outcome of a run: rows stored, cells that failed (with the error's first line), whether it was stopped."""
+    """The outcome of a run: rows stored, cells that failed (with the error's first line), whether it was stopped.
+
+    seen  a line about each model and its rows: clean accuracy, classes, range of the values, gradients
+    """
 
     rows: int = 0
     failed: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
+    seen: list[str] = field(default_factory=list)
 
 
 def execute(
@@ -168,7 +172,6 @@ class _Run:
     workers: dict[int, _Worker] = field(default_factory=dict)
     futures: dict[Future[Any], _Worker] = field(default_factory=dict)
     runs: dict[str, int] = field(default_factory=dict)
-    seen: set[str] = field(default_factory=set)
 
     def run(self) -> RunSummary:
         """Go on until everything is stored or has failed, or Ctrl-C is pressed."""
@@ -378,8 +381,8 @@ class _Run:
     def _describe(self, job: _Job, result: UnitResult) -> None:
         """Say what the doctor saw of a model and its rows, once for all attacks."""
         line = f"{job.cell.info.model} on {job.cell.info.dataset}: {result.seen}"
-        if result.seen and line not in self.seen:
-            self.seen.add(line)
+        if result.seen and line not in self.summary.seen:
+            self.summary.seen.append(line)
             self.say(line)
 
     def _run_of(self, worker: _Worker, cell: Cell) -> int:

@@ -105,9 +105,9 @@ def add(
                 for name, place in places.items():
                     _begin(store, place, run, [*findings[name], *attacked[name][1], *stored])
                 done = [
-                    _merge(store, place, by, read_points(path, place.rows, None))
+                    _merge(store, place, by, points)
                     for path in stores
-                    for place in places.values()
+                    for place, points in _offered(path, list(places.values()), None)
                 ]
                 if version is not None:
                     done += [_merge(store, place, by, attacked[name][0]) for name, place in places.items()]
@@ -129,15 +129,9 @@ def submit(
         for slug in [board.find(entry)] if entry is not None else matching_entries(board, path):
             card = board.card(slug)
             network = load_network(card, board.entry(slug), loader)
+            places = [_Place(board, card, board.boards[name], network, loader) for name in card.boards]
             lowering: list[tuple[_Place, tuple[Change, Lowered]]] = []
-            for name in card.boards:
-                place = _Place(board, card, board.boards[name], network, loader)
-                try:
-                    offered = list(read_points(path, place.rows, None if entry is not None else card.sha256))
-                except BoardError:
-                    if name == card.boards[-1] and not lowering:
-                        raise  # it fits no board of the model
-                    continue
+            for place, offered in _offered(path, places, None if entry is not None else card.sha256):
                 if tool is not None:
                     offered = [replace(each, tool=tool) for each in offered]
                 with Store(board.entry(slug) / POINTS) as store:
@@ -157,6 +151,19 @@ def matching_entries(board: Leaderboard, path: Path) -> list[str]:
     if not found:
         names = ", ".join(board.card(slug).name for slug in board.slugs) or "none"
         raise BoardError(f"{path} does not say which model it is about; name one of {names}")
+    return found
+
+
+def _offered(path: Path, places: Sequence[_Place], sha256: str | None) -> list[tuple[_Place, list[Submission]]]:
+    """Read the points of a file for each board that they fit; refuse a file that fits none of them."""
+    found, wrong = [], None
+    for place in places:
+        try:
+            found.append((place, list(read_points(path, place.rows, sha256))))
+        except BoardError as error:
+            wrong = error
+    if wrong is not None and not found:
+        raise wrong
     return found
 
 

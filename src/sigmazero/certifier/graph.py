@@ -75,20 +75,29 @@ class Network:
             errors.append(layer.error(values[-1].abs(), UNIT, *given))
         return values, errors
 
-    def compare(self, logits: Tensor, points: Tensor) -> None:
-        """Refuse a model whose output at these points, of torch's shape, is not that of the layers."""
+    def expected(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the model's output at points of torch's shape, and how far the model may be from it."""
         values, errors = self.values(image(points.double()))
         ours, rounding = values[-1][:, 0, 0], errors[-1][:, 0, 0] / UNIT
         each, share = ROUNDED.get(points.device.type, COARSE)
         allowed = torch.minimum(each * rounding, share * ours.abs().max())
         if self.softmax:
             function = torch.log_softmax if self.softmax == "log_softmax" else torch.softmax
-            ours, allowed = function(ours, 1), 2 * allowed.amax(1, keepdim=True) + 2 * share * 1e-2
-        if not bool(((logits.double() - ours).abs() <= allowed).all()):
-            raise UnknownOperation(
-                "the model answers otherwise than its traced operations at a point of the box; "
-                "does its control flow depend on data, on the batch or on earlier calls?"
-            )
+            ours, allowed = function(ours, 1), (2 * allowed.amax(1, keepdim=True) + share / 50).expand_as(ours)
+        return ours, allowed
+
+    def compare(self, logits: Tensor, points: Tensor) -> None:
+        """Refuse a model whose output at these points is not that of the layers."""
+        check_output(logits, *self.expected(points))
+
+
+def check_output(output: Tensor, expected: Tensor, allowed: Tensor) -> None:
+    """Refuse a model whose output is not the expected one."""
+    if not bool(((output.double() - expected).abs() <= allowed).all()):
+        raise UnknownOperation(
+            "the model answers otherwise than its traced operations at a point of the box; "
+            "does its control flow depend on data, on the batch or on earlier calls?"
+        )
 
 
 def trace(model: nn.Module, x: Tensor) -> Network:

@@ -67,6 +67,7 @@ class Attack(ABC):
     keeps_own: ClassVar[bool] = False
     finite_box: ClassVar[bool] = False  # whether it needs finite ends: it moves features there, or draws between them
     spaces: ClassVar[bool] = True  # whether it works where the oracle asks about the nearest legal point
+    remembers: ClassVar[bool] = False  # whether it asks about no point of a row twice in a box; in a space all do so
     takes: ClassVar[frozenset[str]] = frozenset()  # which of `start` and `pool` it uses; others are refused
     unroll: ClassVar[int] = 5  # steps captured together: they share a launch and its copies
     asks: ClassVar[str] = ""  # how many queries a step costs, in words
@@ -129,7 +130,7 @@ class Attack(ABC):
         progress   show a bar with speed and time left, on a terminal
         margin     the least by which a success must hold in the logits
         start      a starting point per sample, for attacks that begin at one: bb, label-swap, swap-search
-        pool       inputs that bb may start from; all of x if None
+        pool       inputs that bb and label-swap may start from; all of x if None
         ids        a number for each sample, by which its random numbers are drawn; 0, 1, 2, … if None
         hardware   how to use the machine: `sz.Hardware(precision=..., prepare=..., capture=...)`
 
@@ -178,7 +179,7 @@ class Attack(ABC):
             raise ValueError(f"{self.name} searches within a fixed budget; pass budget=k")
         if self.finite_box and len(problem) and not problem.domain.bounded:
             raise ValueError(f"{self.name} moves features to the ends of the box: it needs finite bounds")
-        if not self.spaces and problem.domain.needs_exploring:
+        if not self.spaces and problem.domain.snaps:
             raise ValueError(
                 f"{self.name} cannot honour a space that is more than a box; use sigma-zero or sigma-swap instead"
             )

@@ -85,6 +85,11 @@ class Domain(ABC):
     # Reasons for an attack to act differently, whatever the kind of domain
 
     @property
+    def snaps(self) -> bool:
+        """Return whether a point inside the ends may be illegal: then the oracle asks about the nearest legal one."""
+        return self.needs_exploring
+
+    @property
     def weighted(self) -> bool:
         """Return whether some changes cost more than others: then a search looks for cheap points, not sparse ones."""
         return False
@@ -98,6 +103,16 @@ class Domain(ABC):
     def tied(self) -> bool:
         """Return whether rules tie features to each other."""
         return False
+
+    @property
+    def shrinks(self) -> bool:
+        """Return whether values that were found are to go back towards the clean ones (see run.smallest)."""
+        return False
+
+    @property
+    def finest(self) -> Tensor:
+        """Return by which part of their way the numbers of each site (S,) go back; infinite where it has none."""
+        return self.x.new_full((self.sites,), torch.inf)
 
     @property
     def several(self) -> Tensor | None:

@@ -36,7 +36,7 @@ def writable(path: Path) -> None:
 
 
 def target(path: Path) -> Path:
-    """Where a file of this name is written: the end of all links; what is there must be a file, or nothing yet."""
+    """Return where a file of this name is written: the end of all links, where there must be a file or nothing yet."""
     place = Path(os.path.realpath(path)) if path.is_symlink() else path
     try:
         mode = place.stat().st_mode
@@ -50,14 +50,14 @@ def target(path: Path) -> Path:
 
 
 def same_file(one: Path, other: Path) -> bool:
-    """Whether two names lead to the same file, through whatever links; also where it does not exist yet."""
+    """Return whether two names lead to the same file, through whatever links; also where it does not exist yet."""
     if one.exists() and other.exists():
         return one.samefile(other)
     return os.path.realpath(one) == os.path.realpath(other)
 
 
 def disguise(head: bytes) -> str | None:
-    """What a failed download left instead of the file, judging by its first bytes; None if nothing is amiss."""
+    """Describe what a failed download left instead of the file, by its first bytes; None if nothing is wrong."""
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     if not head:
         return "an empty file"
@@ -69,7 +69,7 @@ def disguise(head: bytes) -> str | None:
 
 
 def search(kind: str, given: str | os.PathLike[str] | None = None) -> list[Path]:
-    """Folders for "models" or "data": the given one, those of $SIGMAZERO_HOME, then the platform's cache.
+    """Return folders for "models" or "data": the given one, those of $SIGMAZERO_HOME, then the platform's cache.
 
     The first is the one to save to.
     """

@@ -113,6 +113,7 @@ def make_problem(
         seed=int(seed),
         start=None if start is None else _like(start, "start", x, x.shape),
         pool=x if pool is None else _like(pool, "pool", x, (len(pool), *x.shape[1:])),
+        pool_given=pool is not None,
     )
 
 

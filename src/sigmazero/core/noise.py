@@ -23,7 +23,8 @@ def _wrap(number: int) -> int:
     return (number + 2**63) % 2**64 - 2**63
 
 
-def _mix(z: Tensor) -> Tensor:
+def mix(z: Tensor) -> Tensor:
+    """Return 64 bits that depend on all bits of each number."""
     z = (z ^ _shift(z, 30)) * _MIX1
     z = (z ^ _shift(z, 27)) * _MIX2
     return z ^ _shift(z, 31)
@@ -34,17 +35,17 @@ def bits(seed: int, ids: Tensor, step: Tensor | int, shape: tuple[int, ...], str
 
     Several draws at the same step have different numbers of `stream`.
     """
-    key = _mix(ids.to(torch.int64) + _wrap(_GOLDEN * (seed + 1)))
-    key = _mix(key + _GOLDEN * (torch.as_tensor(step, device=ids.device) + 1))
-    key = _mix(key + _wrap(_GOLDEN * (stream + 1)))
+    key = mix(ids.to(torch.int64) + _wrap(_GOLDEN * (seed + 1)))
+    key = mix(key + _GOLDEN * (torch.as_tensor(step, device=ids.device) + 1))
+    key = mix(key + _wrap(_GOLDEN * (stream + 1)))
     position = torch.arange(math.prod(shape), device=ids.device)
-    return _shift(_mix(key[:, None] + _GOLDEN * (position + 1)), 1).view(-1, *shape)
+    return _shift(mix(key[:, None] + _GOLDEN * (position + 1)), 1).view(-1, *shape)
 
 
 def source(seed: int, ids: Tensor, stream: int = 0) -> Tensor:
     """Return the start of each sample's own sequence of random numbers, for `drawn`."""
-    key = _mix(ids.to(torch.int64) + _wrap(_GOLDEN * (seed + 1)))
-    return _mix(key + _wrap(_GOLDEN * (stream + 1)))
+    key = mix(ids.to(torch.int64) + _wrap(_GOLDEN * (seed + 1)))
+    return mix(key + _wrap(_GOLDEN * (stream + 1)))
 
 
 def drawn(source: Tensor, step: Tensor, n: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -54,7 +55,7 @@ def drawn(source: Tensor, step: Tensor, n: int, dtype: torch.dtype = torch.float
     """
     digits = 24 if dtype == torch.float32 else 53
     place = torch.arange(1, n + 1, device=source.device) + n * step
-    return _shift(_mix(source[:, None] + _GOLDEN * place), 64 - digits).to(dtype) * 2.0**-digits
+    return _shift(mix(source[:, None] + _GOLDEN * place), 64 - digits).to(dtype) * 2.0**-digits
 
 
 def uniform(

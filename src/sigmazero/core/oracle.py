@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from sigmazero.core.answers import Answers
 from sigmazero.core.domain import Domain
 from sigmazero.core.goal import Goal
 from sigmazero.core.incumbents import Incumbents
@@ -83,6 +84,7 @@ class Oracle:
         self._counted: tuple[Tensor, Tensor] | None = None
         self._open: tuple[Tensor, Tensor] | None = None
         self.look: Look | None = None
+        self.answers: Answers | None = None  # where no point of a row is asked about twice; on the host alone
 
     @property
     def domain(self) -> Domain:
@@ -99,6 +101,8 @@ class Oracle:
     def logits(self, x: Tensor, copies: int | None = None) -> Tensor:
         """Return logits at one point per sample, or at `copies` of them: x is (N, copies, ...), so is the answer."""
         x = self.domain.snap(x)
+        if self.answers is not None:
+            return self._remembered(x if copies is not None else x[:, None], self.answers, copies is None)
         if copies is None:
             logits = self.goal.aim(self._ask(self.domain.to_user(x)))
             self._count(forwards=1)
@@ -108,6 +112,24 @@ class Oracle:
         parts = [self._ask(part) for part in torch.split(points, self.chunk)]
         logits = self.goal.aim(torch.cat(parts).view(len(x), copies, -1))
         self._count(forwards=copies)
+        return self._weighed(x, logits)
+
+    def _remembered(self, x: Tensor, answers: Answers, alone: bool) -> Tensor:
+        """Ask about points (N, K, ...) that are new, and count these alone."""
+        new, hashes = answers.find(x)
+        rows, which = new.nonzero(as_tuple=True)
+        logits = x.new_zeros(0, 2)
+        if len(rows):
+            points = self.domain.take(rows).to_user(x[rows, which])
+            logits = torch.cat([self._ask(part) for part in torch.split(points, self.chunk)])
+        mine = self.incumbents
+        mine.forwards = mine.forwards + mine.alive * new.sum(1)
+        found = self._weighed(x, self.goal.aim(answers.fill(new, hashes, logits)))
+        return found[:, 0] if alone else found
+
+    def _weighed(self, x: Tensor, logits: Tensor) -> Tensor:
+        """Keep the best of several points per sample, and return what the attack sees of the answers."""
+        copies = x.shape[1]
         verdicts = [self._judge(x[:, k], logits[:, k]) for k in range(copies)]
         worth = [torch.where(v.valid, v.worth, self.domain.nothing) for v in verdicts]
         every, best = torch.arange(len(x), device=x.device), torch.stack(worth, 1).argmin(1)
@@ -203,6 +225,7 @@ class Oracle:
     def part(self, rows: Tensor) -> "Oracle":
         """Return an oracle about some of the rows (indices), for questions that only they have; see `absorb`."""
         part = copy(self)
+        part.answers = None
         part.take(rows)
         return part
 
@@ -212,6 +235,8 @@ class Oracle:
 
     def take(self, rows: Tensor) -> None:
         """Go on with some of the rows only."""
+        if self.answers is not None:
+            self.answers.take(rows)
         self.problem, self.incumbents, self._counted = self.problem.take(rows), take(self.incumbents, rows), None
 
     def forget(self) -> None:

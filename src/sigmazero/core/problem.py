@@ -20,8 +20,10 @@ class Problem:
     ids     random numbers depend on them, the seed and the step alone
     budget  stop a sample at the first success with at most this many changes; None for the fewest
     start   a starting point per sample, in the user's units
-    pool    inputs to look for a starting point in: all of the run's, so that it does not depend on the batch
+    pool    inputs to look for a starting point in: all of the run's, so that it does not depend on the batch, or
+            others if `pool_given`
     clean   how often the model is asked about a clean input: once in each kind of numbers that is used
+    closing how many queries of an attack's limit are left for the smallest values
     checks  how often it is asked to verify a point: twice where the caller's numbers are not strict
     """
 
@@ -32,8 +34,10 @@ class Problem:
     seed: int = 0
     start: Tensor | None = None
     pool: Tensor | None = None
+    pool_given: bool = False
     clean: int = 1
     checks: int = 1
+    closing: int = 0
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -61,12 +65,12 @@ class Problem:
 
     @property
     def reserve(self) -> int:
-        """Return the most queries that the verification of a sample takes."""
-        return RECORDS * self.checks
+        """Return the most queries of a sample that the verification takes, and the smallest values before it."""
+        return RECORDS * self.checks + self.closing
 
     @property
     def overhead(self) -> int:
-        """Return the most queries that the clean check and the verification of a sample take."""
+        """Return the most queries of a sample that are not the attack's own."""
         return self.clean + self.reserve
 
     def within_budget(self, changes: Tensor) -> Tensor:

@@ -150,7 +150,7 @@ def _from_archive(path: Path) -> tuple[str, bytes]:
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
 GREY = ("1", "L", "LA")  # Pillow's modes with one value per pixel, or one and its transparency
-DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")  # 16 bits of grey
+DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I", "F")  # 16 bits of grey, or real numbers from 0 to 1
 BRIGHTEST = 65535
 
 
@@ -167,7 +167,7 @@ def read_folder(folder: Path) -> Source:
     """Read a folder with one sub-folder of pictures per class: cats/1.png, cats/2.png, dogs/1.png.
 
     Rows are in the order of the names. All pictures must have one size. They are colour (3 channels) unless all are
-    grey. 16-bit grey keeps its levels, as float in [0, 1]. A picture is opened when its row is asked for.
+    grey. 16-bit grey and real numbers keep their levels, as float in [0, 1]. A picture is opened when its row is read.
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; name one with a sub-folder of pictures for each class")
@@ -202,10 +202,10 @@ def channels_first(picture: Any, grey: bool | None = None) -> Array:
     """
     grey = picture.mode in (*GREY, *DEEP) if grey is None else grey
     if picture.mode in DEEP:
-        levels = np.asarray(picture).astype(np.int64)
-        if not 0 <= levels.min() <= levels.max() <= BRIGHTEST:
-            raise ValueError(f"its grey goes from {levels.min()} to {levels.max()}, not 0 to {BRIGHTEST}")
-        values = (levels / BRIGHTEST).astype(np.float32)
+        levels, top = np.asarray(picture, dtype=np.float64), 1 if picture.mode == "F" else BRIGHTEST
+        if not 0 <= levels.min() <= levels.max() <= top:
+            raise ValueError(f"its grey goes from {levels.min():g} to {levels.max():g}, not 0 to {top}")
+        values = (levels / top).astype(np.float32)
         return values[None] if grey else np.repeat(values[None], 3, 0)
     values = np.asarray(picture.convert("L" if grey else "RGB"), dtype=np.uint8)
     return values[None] if grey else np.ascontiguousarray(values.transpose(2, 0, 1))

@@ -66,6 +66,8 @@ ENDINGS = (".csv", ".csv.gz", ".arff", ".arff.gz", ".parquet")
 EXACT = 1 << 24  # whole numbers up to here have a float32 of their own
 EXACT_DOUBLE = 1 << 53
 MAX_WORDS = 1000
+QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the different values of a number, that a search tries
+WIDE = 100  # whole numbers with a wider range have likely values
 FEW_WORDS = 50  # so many words are a category in the smallest table
 OPTIONS = ("kind", "lower", "upper", "around", "grid", "direction", "cost", "missing")
 UNITS = ("D", "s", "ms", "us", "ns")
@@ -345,6 +347,17 @@ class Table:
         }
 
     @cached_property
+    def _quantiles(self) -> dict[Any, list[float]]:
+        """Return values that the table shows of each number that has many: a search tries them."""
+        found = {}
+        for column in self.columns:
+            wide = column.kind == "real" or (column.kind == "integer" and column.upper - column.lower > WIDE)
+            if wide and not column.unit:
+                values = np.unique(_floats(self.frame[column.name].dropna()))
+                found[column.name] = np.quantile(values, QUANTILES, method="nearest").tolist()
+        return found
+
+    @cached_property
     def space(self) -> Space:
         """Return what may change: the space file beside the table, or everything within what the table shows."""
         return self.space_with() if self.beside is None else self.beside
@@ -354,6 +367,7 @@ class Table:
         table = self if change is None else replace(self, change=change)
         given: dict[str, Any] = {"kind": {}, "lower": {}, "upper": {}}
         one_hot, tied, rules = {}, dict[str, Any](), list(more.pop("rules", ()))
+        likely = {str(name): values for name, values in self._quantiles.items()} | more.pop("likely", {})
         for column in table.columns:
             key, names = str(column.name), list(column.features)
             flag = names.pop() if column.missing else None
@@ -376,7 +390,7 @@ class Table:
                 if free:
                     tied[key] = (names[0], flag)
         try:
-            return Space(names=table.features, one_hot=one_hot, tied=tied, rules=rules, **given, **more)
+            return Space(names=table.features, one_hot=one_hot, tied=tied, rules=rules, likely=likely, **given, **more)
         except ValueError as error:
             raise DataError(f"change: {error}") from None
 

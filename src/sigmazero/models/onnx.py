@@ -523,11 +523,11 @@ def _slice(x: Tensor, *inputs: Tensor | None, starts: Ints = None, ends: Ints = 
     first, last, along, by = (numbers(each) for each in given)
     along, by = along or list(range(len(first))), by or [1] * len(first)
     for start, end, axis, step in zip(first, last, along, by, strict=True):
-        if step < 1:
-            raise ValueError("a Slice goes backwards, which is not converted")
         places = range(x.shape[axis])[start:end:step]
-        x = x.narrow(axis, places.start, max(0, places.stop - places.start))
-        x = x if step == 1 else x.index_select(axis, torch.arange(0, x.shape[axis], step, device=x.device))
+        if step == 1:
+            x = x.narrow(axis, places.start, len(places))
+        else:
+            x = x.index_select(axis, torch.tensor(list(places), dtype=torch.int64, device=x.device))
     return x
 
 

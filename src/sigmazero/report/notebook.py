@@ -7,7 +7,6 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,8 +14,7 @@ from sigmazero.core.extras import require
 from sigmazero.core.metrics import Outcome
 from sigmazero.core.result import Result
 from sigmazero.report import spaces
-from sigmazero.report.figures import pictures, style
-from sigmazero.report.figures.curves import step
+from sigmazero.report.figures import curves, pictures, style
 from sigmazero.report.figures.pictures import choose, is_image
 from sigmazero.report.formats import headings, result_row
 from sigmazero.report.pages.render import render
@@ -43,20 +41,15 @@ def frame(result: Result) -> Any:
 def plot_curve(result: Result, axis: Any, label: str | None) -> Any:
     """Draw the share of all samples fooled with at most k changes, with its 95 % band."""
     axis = _axes() if axis is None else axis
-    changes = result.samples().changes
-    end = 1.05 * max(1.0, float(changes[np.isfinite(changes)].max(initial=0)))
     known = label is not None and label.split(",")[0] in style.COLOURS
     colour = style.NEUTRAL if label is None else style.colour(label.split(",")[0]) if known else None
     shade = 0.05 if axis.lines else 0.18  # bands upon each other would be a grey: the first is seen well
-    if len(changes):
-        step(axis, changes, end, shade=shade, label=label, color=colour, linewidth=2)
-    axis.set(ylim=(0, 101), xlim=(0, max(end, axis.get_xlim()[1] if label else 0.0)))
-    axis.set(xlabel=f"k, {result.unit}s changed at most", ylabel="attack success rate, %")
+    last = axis.get_xlim()[1] if label else 0.0
+    end = curves.draw_result(axis, result, shade=shade, label=label, color=colour)
+    axis.set(xlim=(0, max(end, last)))
     axis.set_title(f"{len(result)} samples, 95 % intervals", fontsize=9)
-    axis.xaxis.get_major_locator().set_params(integer=True)
     if label is not None:
         axis.legend(frameon=False, loc="lower right")
-    style.tidy(axis)
     return axis
 
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from sigmazero.core import faults
+from sigmazero.core.answers import Answers
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
 from sigmazero.core.findings import Finding
@@ -34,6 +35,7 @@ from sigmazero.run.precision import Numbers, turn
 from sigmazero.run.progress import Advance, bar, ignore
 from sigmazero.run.search import Found, search
 from sigmazero.run.search_model import Prepared
+from sigmazero.run.smallest import reserved, shrunk
 from sigmazero.run.verify import GUARD, Verifier, check_logits
 
 Part = TypeVar("Part")
@@ -134,7 +136,8 @@ class Session:
         self.prepared.compute_in(self._numbers)
         self._verifier = Verifier(self.model, self._numbers)
         checks = self._verifier.checks
-        return replace(problem, clean=checks + self.prepared.computes_otherwise(problem.x.device), checks=checks)
+        searched = checks + self.prepared.computes_otherwise(problem.x.device)
+        return replace(problem, clean=searched, checks=checks, closing=reserved(problem, self.attack))
 
     def _verified(self, problem: Problem, advance: Advance, known: Tensor | None) -> Iterator[Batch]:
         """Check the clean inputs, search the rows that need it, and search again in fp32 what a coarse search lost."""
@@ -211,8 +214,15 @@ class Session:
             phases = prepared.phases(self.attack, aimed, size, self.rows or len(aimed))
             oracle = prepared.oracle(part, size, self.attack.needs)
             oracle.look = look = FirstLook()
+            explores = part.domain.needs_exploring and self.attack.spaces
+            remembers = not part.x.is_cuda and (self.attack.remembers or explores)
+            oracle.answers = answers = Answers(part.domain.x, clean[rows]) if remembers else None
             with prepared.flags(problem.x.device):
                 found = search(phases, oracle, self.compact, advance)
+                if part.domain.shrinks:
+                    whole = prepared.oracle(part, size, "labels")
+                    whole.answers = None if answers is None else answers.whole()
+                    found = shrunk(found, whole, self.attack.limit)
             exact = self._verifier.checks == 1 and prepared.searches_strictly(problem.x.device)
             self._diagnostics.see(look, part.ids, clean[rows], exact)
             # Gradients show in passing whether a model answers at random; other attacks ask a second time.

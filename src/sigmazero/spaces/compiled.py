@@ -13,6 +13,7 @@ from itertools import product
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from sigmazero.core.domain import WHOLE as COMBINED
@@ -20,11 +21,12 @@ from sigmazero.core.domain import Accept
 from sigmazero.spaces.repair import Around, RuleRepair
 from sigmazero.spaces.space import SLACK, WHOLE, Columns, Floats, Space
 
-FINE = 100  # steps of a feature: with more of them its values are drawn as real ones are, at the ends
+FINE = 100  # steps of a feature: with more of them its values are drawn as real ones are
+INSIDE = 7  # values between the ends of such a feature that are tried as single changes
 MAX_VALUES = 4096  # legal values of a feature that are tried as single changes; of more the ends alone
 TIE = 2**-16  # part of the cheapest cost that each change costs more
 JOIN = 8  # features that are tried as the first to join where a change breaks a rule
-LOWER, UPPER, VALUE = 0, 1, 2  # kinds of values of a single change
+LOWER, UPPER, VALUE, SHARE = 0, 1, 2, 3  # kinds of values of a single change; a share of the way between the ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +76,8 @@ class CompiledSpace:
     shape     of one of the user's inputs; with `channels` above 1 so many channels of a position count once
     layout    groups as sites of several features; None where every feature is a site of its own
     discrete  features whose legal values are not all of the box; `few` those of them with at most FINE + 1
+    inner     features of rows with more values between finite ends, where some are drawn; of images none, whose ends
+              do as well. `likely` (features, most) are values to draw besides uniform ones, `likelies` how many
     stepped   features with values k · times / per; None where there is none
     at        features with a finite set, one row of `tables` each, padded with infinity
     prices    of a change of each site, in the user's unit; None where each is 1
@@ -88,6 +92,9 @@ class CompiledSpace:
     layout: SiteLayout | None
     discrete: Tensor
     few: Tensor
+    inner: Tensor
+    likely: Tensor
+    likelies: Tensor
     stepped: Tensor | None
     times: Tensor
     per: Tensor
@@ -112,15 +119,17 @@ class CompiledSpace:
         by_site = cost if layout is None else layout.sites(cost).amax(0)
         alike = bool((by_site == by_site[:1]).all())
         repair = RuleRepair.make(columns, shape, device)
-        if not (bool(stepped.any()) or columns.tables or layout is not None or not alike or space.accept or repair):
-            return None
-        most = max((len(table) for table in columns.tables.values()), default=0)
-        tables = np.full((len(columns.tables), most), np.inf)
-        for row, table in enumerate(columns.tables.values()):
-            tables[row, : len(table)] = table
-        at = torch.tensor(list(columns.tables), dtype=torch.int64, device=device)
         narrow = columns.upper - columns.lower <= FINE * columns.times / np.maximum(columns.per, 1)
-        few = torch.as_tensor((columns.per > 0) & narrow, device=device)
+        few = (columns.per > 0) & narrow
+        few[list(columns.tables)] = True
+        inner = ~few & np.isfinite(columns.upper - columns.lower) & (columns.lower < columns.upper) & (len(shape) == 1)
+        inner[[] if repair is None else list(columns.laws.at)] = False
+        more = bool(stepped.any()) or columns.tables or layout is not None or inner.any()
+        if not (more or not alike or space.accept or repair):
+            return None
+        tables, _ = _padded(list(columns.tables.values()))
+        at = torch.tensor(list(columns.tables), dtype=torch.int64, device=device)
+        likely, likelies = _padded(columns.likely)
         return cls(
             space=space,
             columns=columns,
@@ -128,7 +137,10 @@ class CompiledSpace:
             channels=pixels,
             layout=layout,
             discrete=stepped.index_fill(0, at, True),
-            few=few.index_fill(0, at, True),
+            few=torch.as_tensor(few, device=device),
+            inner=torch.as_tensor(inner, device=device),
+            likely=torch.as_tensor(likely, device=device).to(x.dtype),
+            likelies=torch.as_tensor(likelies, device=device),
             stepped=stepped if bool(stepped.any()) else None,
             times=torch.as_tensor(columns.times, device=device),
             per=torch.as_tensor(np.maximum(columns.per, 1), device=device),
@@ -148,6 +160,19 @@ class CompiledSpace:
     def accept(self) -> Accept | None:
         """Return the user's own judge, checked for what it returns."""
         return None if self.space.accept is None else self._accepted
+
+    @property
+    def derived(self) -> Tensor:
+        """Return which features follow from others."""
+        return torch.zeros_like(self.discrete) if self.repair is None else self.repair.derived
+
+    @property
+    def many(self) -> Tensor:
+        """Return which numbers of rows have more than two values."""
+        two = (
+            torch.as_tensor(self.columns.upper - self.columns.lower, device=self.per.device) * self.per / self.times < 2
+        )
+        return self.inner | (self.few & ~two)
 
     @property
     def sites(self) -> int:
@@ -195,7 +220,11 @@ class CompiledSpace:
         if choices is not None:
             return [([VALUE], [float(value)]) for value in choices]
         ends = product((LOWER, UPPER), repeat=n) if n <= COMBINED else [(end,) * n for end in (LOWER, UPPER)]
-        return [(list(end), [0.0] * n) for end in ends]
+        found = [(list(end), [0.0] * n) for end in ends]
+        if n == 1 and bool(self.inner[members[0]]):
+            found += [([SHARE], [share / (INSIDE + 1)]) for share in range(1, INSIDE + 1)]
+            found += [([VALUE], [float(value)]) for value in self.columns.likely[members[0]]]
+        return found
 
     def nearest(self, values: Tensor) -> Tensor:
         """The nearest legal values to (..., features), in float64 and whatever the ends and groups."""
@@ -326,6 +355,15 @@ class CompiledSpace:
             what = f"shape {tuple(answer.shape)} and dtype {answer.dtype}"
             raise ValueError(f"space: accept returned {what} for {len(points)} points; return one boolean per point")
         return answer
+
+
+def _padded(rows: list[Floats]) -> tuple[Floats, NDArray[np.int64]]:
+    """Rows of different lengths as one array, padded with infinity, and their lengths."""
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    found = np.full((len(rows), lengths.max(initial=0)), np.inf)
+    for at, row in enumerate(rows):
+        found[at, : len(row)] = row
+    return found, lengths
 
 
 def relative(prices: Tensor) -> Tensor:

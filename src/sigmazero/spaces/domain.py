@@ -30,8 +30,11 @@ from sigmazero.core.domain import (
     enclosed,
     scale,
 )
-from sigmazero.spaces.compiled import JOIN, LOWER, VALUE, CompiledSpace, within
+from sigmazero.spaces.compiled import JOIN, LOWER, SHARE, VALUE, CompiledSpace, within
 from sigmazero.spaces.space import Space
+
+WITHIN = 0.3  # share of values that are drawn between the ends, where there are many
+FINEST = 2.0**-10  # of the way: closer to the boundary rounding would decide
 
 
 def make_domain(space: Space, x: Tensor, unit: Unit, free: Tensor | None) -> Domain:
@@ -93,6 +96,18 @@ class SpaceDomain(Domain):
         )
 
     @property
+    def snaps(self) -> bool:
+        """Return whether the space is more than ends."""
+        space = self.compiled
+        return (
+            bool(space.discrete.any())
+            or space.layout is not None
+            or self.tied
+            or self.weighted
+            or self.accept is not None
+        )
+
+    @property
     def weighted(self) -> bool:
         """Return whether some changes cost more than others."""
         return self.compiled.costs is not None
@@ -106,6 +121,21 @@ class SpaceDomain(Domain):
     def tied(self) -> bool:
         """Return whether rules tie features to each other."""
         return self.compiled.repair is not None
+
+    @property
+    def shrinks(self) -> bool:
+        """Return what the space says; without a word rows of named features do so."""
+        space = self.compiled.space
+        usual = space.names is not None and len(self.compiled.shape) == 1
+        return usual if space.smallest is None else space.smallest
+
+    @property
+    def finest(self) -> Tensor:
+        """Return 0 for whole steps and finite sets, which end by themselves, and FINEST for real numbers."""
+        space = self.compiled
+        real = ~space.discrete & ~space.derived
+        some = [space.inside(v[None]).reshape(-1, self.sites).any(0) for v in (real, space.many & ~real)]
+        return torch.where(some[0], FINEST, torch.where(some[1], 0.0, torch.inf)).to(self.x)
 
     @property
     def accept(self) -> Accept | None:
@@ -170,20 +200,37 @@ class SpaceDomain(Domain):
         return torch.where(layout.one_hot & (lower < upper), category, end)
 
     def draw(self, u: Tensor) -> Tensor:
-        """Return a random legal point: any value where there are few, else an end."""
-        end = torch.where(u < 0.5, self.lower, self.upper)
-        between = self.lower + u * (self.upper - self.lower)
-        return self._snapped(torch.where(self.compiled.inside(self.compiled.few[None]), between, end))
+        """Return a random legal point: any value where there are few, else an end; of rows some values inside."""
+        space = self.compiled
+        end, room = torch.where(u < 0.5, self.lower, self.upper), self.upper - self.lower
+        found = torch.where(space.inside(space.few[None]), self.lower + u * room, end)
+        if bool(space.inner.any()):
+            known = space.inside((space.inner & (space.likelies > 0))[None])
+            v = (u - 1 + WITHIN) / WITHIN  # the rest is for the ends
+            between = self.lower + torch.where(known, 2 * v, v) * room
+            if space.likely.shape[1]:
+                between = torch.where(known & (v >= 0.5), self._likely(2 * v - 1), between)
+            within = torch.where(v >= 0, between, torch.where(2 * u < 1 - WITHIN, self.lower, self.upper))
+            found = torch.where(space.inside(space.inner[None]) & room.isfinite(), within, found)
+        return self._snapped(found)
+
+    def _likely(self, v: Tensor) -> Tensor:
+        """Return a likely value of each feature for numbers in [0, 1), in search coordinates."""
+        space = self.compiled
+        which = (space.outside(v, self.x.ndim).clamp(min=0) * space.likelies).long()
+        user = space.likely.expand(len(which), -1, -1).gather(2, which[..., None])[..., 0]
+        _, offset, width = self._flat()
+        return space.inside((user - offset) / width)
 
     def sample(self, u: Draw, ends: Tensor) -> Tensor:
-        """Replace the ends where a feature has few values."""
-        return torch.where(
-            self.by_site(self.compiled.inside(self.compiled.few[None])), self.by_site(self.draw(u())), ends
-        )
+        """Replace the ends where a feature has few values, or of rows some inside."""
+        space = self.compiled
+        drawn = space.inside((space.few | space.inner)[None])
+        return torch.where(self.by_site(drawn), self.by_site(self.draw(u())), ends)
 
     @property
     def several(self) -> Tensor | None:
-        """Return the sites of categories and finite sets with more than two values."""
+        """Return the sites of categories and finite sets with more than two values; of rows numbers too."""
         space, found = self.compiled, []
         if space.layout is not None and space.layout.one_hot is not None:
             found.append((space.layout.one_hot & ((~space.layout.pad).sum(0) > 2))[None])
@@ -191,6 +238,8 @@ class SpaceDomain(Domain):
             many = space.tables.isfinite().sum(1) > 2
             flat = torch.zeros_like(space.discrete).scatter(0, space.at, many)
             found.append(self.by_site(space.inside(flat[None])).any(1))
+        if len(space.shape) == 1:
+            found.append(self.by_site(space.inside(space.many[None])).any(1))
         return None if not found else reduce(torch.logical_or, found)
 
     @property
@@ -220,6 +269,7 @@ class SpaceDomain(Domain):
         _, offset, width = self._flat()
         offset, width = (self.by_site(self.compiled.inside(v)).gather(2, where) for v in (offset, width))
         inner = (value - offset.double()) / width.double().clamp(min=torch.finfo(torch.float64).tiny)
+        ends = torch.where(kind == SHARE, lower + value.to(ends.dtype) * (upper - lower), ends)
         value = torch.where(kind == VALUE, inner.to(ends.dtype), ends)
         return Moves(site, value, torch.tensor(partners, dtype=torch.int64, device=device))
 

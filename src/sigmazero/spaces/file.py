@@ -12,6 +12,7 @@
     [[rule]]                          a sum of features, and at_most, at_least or equals
     terms = {length = 1, host = -1}
     at_least = 0
+    when = {terms = {path = 1}, at_least = 1}   where this holds; always, where it is left out
 
     [derived.total]                   follows from others: a sum, and a constant
     terms = {host = 1, path = 1}
@@ -37,7 +38,8 @@ from sigmazero.core.toml import Table
 from sigmazero.spaces.rules import Formula, Rule
 from sigmazero.spaces.space import Columns, FeatureGroup, Space
 
-OPTIONS = ("kind", "values", "lower", "upper", "around", "grid", "direction", "cost")
+SETS = ("values", "likely")
+OPTIONS = ("kind", *SETS, "lower", "upper", "around", "grid", "direction", "cost")
 _USUAL: dict[str, Any] = {
     "kind": "real",
     "lower": 0.0,
@@ -57,6 +59,7 @@ class SpaceOptions(Table):
 
     kind: Any = None
     values: Any = None
+    likely: Any = None
     lower: Any = None
     upper: Any = None
     around: Any = None
@@ -90,6 +93,7 @@ class RuleTable(Table):
     at_most: Any = None
     at_least: Any = None
     equals: Any = None
+    when: "RuleTable | None" = None
 
     @model_validator(mode="after")
     def _one_sense(self) -> Self:
@@ -101,6 +105,7 @@ class RuleTable(Table):
 class SpaceFile(SpaceOptions):
     """The tables of a space file."""
 
+    smallest: bool | None = None
     feature: dict[str, SpaceOptions] = Field(default={})
     group: dict[str, GroupTable] = Field(default={})
     rule: list[RuleTable] = Field(default=[])
@@ -139,6 +144,7 @@ def build(held: SpaceFile) -> Space:
     for name, members in held.group.items():
         for kind in members.model_fields_set:
             given.setdefault(kind, {})[name] = getattr(members, kind)
+    given["smallest"] = held.smallest
     given["rules"] = [_rule(rule, named) for rule in held.rule]
     for name, formula in held.derived.items():
         place = next(iter(_terms({name: 1}, named)))
@@ -178,11 +184,11 @@ def written(space: Space) -> str:
     columns = space.columns((len(space.names),)) if space.names is not None else None
     if columns is not None and len(columns.rise) > 1:
         raise ValueError("space: a file cannot hold directions per sample; give one per feature")
-    lines: list[str] = []
+    lines = [] if space.smallest is None else [f"smallest = {str(space.smallest).lower()}", ""]
     if space.names is None:
-        if space.values:
+        if space.values or space.likely:
             raise ValueError("space: a file needs names for features with values; pass names=")
-        held = {name: _collapsed(getattr(space, name)) for name in OPTIONS if name != "values"}
+        held = {name: _collapsed(getattr(space, name)) for name in OPTIONS if name not in SETS}
         lines += [f"{name} = {_text(value)}" for name, value in held.items() if _said(name, value)]
     else:
         for place, name in enumerate(space.names):
@@ -250,7 +256,7 @@ def _feature(space: Space, columns: Columns, place: int) -> list[str]:
     """What is said of one feature."""
     lines, n = [], len(columns.kind)
     own = place in columns.tables or place in columns.laws.at  # whose ends are others where none are said
-    for option in OPTIONS[:1] + OPTIONS[2:]:
+    for option in (option for option in OPTIONS if option not in SETS):
         value = space._each(option, getattr(space, option), _USUAL[option], (n,))[place]
         ends = option in ("lower", "upper")
         if ends and columns.kind[place] == "binary":
@@ -258,8 +264,10 @@ def _feature(space: Space, columns: Columns, place: int) -> list[str]:
         said = space._given(getattr(space, option), _USUAL[option], place, n) if ends and own else _said(option, value)
         if said:
             lines.append(f"{option} = {_text(value)}")
-    sets = {space.place(feature, n): values for feature, values in space.values.items()}
-    return lines + ([f"values = {_text(list(sets[place]))}"] if place in sets else [])
+    for option in SETS:
+        sets = {space.place(feature, n): values for feature, values in getattr(space, option).items()}
+        lines += [f"{option} = {_text(list(sets[place]))}"] if place in sets else []
+    return lines
 
 
 def _refuse_functions(space: Space) -> None:
@@ -274,9 +282,10 @@ def _refuse_functions(space: Space) -> None:
 def _laws(space: Space) -> list[str]:
     """Rules and derived features."""
     lines: list[str] = []
-    said = {sense: word for word, sense in _SENSES.items()}
     for rule in space.rules:
-        lines += ["[[rule]]", f"terms = {_table(space, rule.terms)}", f"{said[rule.sense]} = {_text(rule.bound)}", ""]
+        lines += ["[[rule]]", *_rule_lines(space, rule)]
+        lines += [] if rule.when is None else [f"when = {{{', '.join(_rule_lines(space, rule.when))}}}"]
+        lines += [""]
     for name, how in space.derived.items():
         formula = how if isinstance(how, Formula) else Formula(cast(Mapping[Any, float], how))
         lines += [f"[derived.{_quoted(_key(space, name))}]", f"terms = {_table(space, formula.terms)}"]
@@ -284,10 +293,16 @@ def _laws(space: Space) -> list[str]:
     return lines
 
 
+def _rule_lines(space: Space, rule: Rule) -> list[str]:
+    word = next(word for word, sense in _SENSES.items() if sense == rule.sense)
+    return [f"terms = {_table(space, rule.terms)}", f"{word} = {_text(rule.bound)}"]
+
+
 def _rule(held: RuleTable, named: bool) -> Rule:
     """Return a rule as `Space` takes it."""
     word = next(word for word in _SENSES if word in held.model_fields_set)
-    return Rule(_terms(held.terms, named), _SENSES[word], _plain(getattr(held, word)))
+    when = None if held.when is None else _rule(held.when, named)
+    return Rule(_terms(held.terms, named), _SENSES[word], _plain(getattr(held, word)), when)
 
 
 def _terms(held: Mapping[str, Any], named: bool) -> Any:

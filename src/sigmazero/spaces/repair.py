@@ -2,8 +2,9 @@
 
 A point that breaks a rule is led back: changed features that take part in the rule give way, the smallest changes
 first, by as much as is needed and to legal values. What is unchanged stays so, unless an attack names features that
-may join in. Where that does not do, all that the rule ties together goes back to the clean values, which keep it.
-Derived features are computed anew after that.
+may join in, or nothing else keeps the rules. Rules may form a chain: what moved for one of them stays for the others,
+and where one order of the rules fails the reverse is tried. Where nothing does, all that the rule ties together goes
+back to the clean values, which keep it. Derived features are computed anew after that.
 
 Sums are in float64. A rule holds if it holds but for rounding: nothing for whole numbers, a last digit for other
 finite values, 16 of them, at the feature's range, for real values, which a search in other units rounds again.
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 DIGITS = 16.0  # last digits by which a real value may be off
 EXACT = 1e-12  # part of a sum's terms by which float64 may be off
+ROUNDS = 3  # times that features join in, in each order of the rules
 LATER = 2.0  # unchanged features join in after changed ones; keys of attacks are below this
 
 
@@ -48,6 +50,7 @@ class RuleRepair:
     rules, sums  rules and derived features as they were said; `ties` marks what goes back with each of them
     digits   by how many last digits the values of each feature may be off; `reach` is how large they are
     exact    which derived features are whole numbers
+    when     sums of the conditions, over features that are not derived; `when_shift` is what is to be added to them
     order    the place of each feature in the first rule that it takes part in, -1 where it is in none
     """
 
@@ -66,6 +69,10 @@ class RuleRepair:
     digits: Tensor
     reach: Tensor
     order: Tensor
+    when: Tensor
+    when_shift: Tensor
+    when_least: Tensor
+    when_most: Tensor
 
     @classmethod
     def make(cls, columns: Columns, shape: tuple[int, ...], device: torch.device) -> RuleRepair | None:
@@ -78,7 +85,7 @@ class RuleRepair:
         derived[list(laws.at)] = True
         for group in columns.groups:
             fixed[list(group.members)] |= group.one_hot
-        aims, shift = _substituted(laws)
+        aims, shift, when, when_shift = _substituted(laws)
         ends = np.stack([np.abs(columns.lower), np.abs(columns.upper)])
         reach = np.where(np.isfinite(ends), ends, 0).max(0)
         for row, k in enumerate(laws.at):
@@ -90,9 +97,11 @@ class RuleRepair:
             at = np.flatnonzero(row)
             order[at] = np.arange(len(at))
         arrays = (derived, ~(derived | fixed), aims, shift, laws.rules, laws.least, laws.most, laws.sums)
-        more = (_ties(columns, aims), np.where(whole, 0.0, np.where(some, 1.0, DIGITS)), reach, order)
-        exact = tuple(bool(whole[k]) for k in laws.at)
-        return cls(laws, shape, exact, *(torch.as_tensor(array, device=device) for array in (*arrays, *more)))
+        ties = _ties(columns, np.abs(aims) + np.concatenate([np.abs(when), np.zeros((len(laws.at), n))]))
+        more = (ties, np.where(whole, 0.0, np.where(some, 1.0, DIGITS)), reach, order)
+        conditions = (when, when_shift, laws.when_least, laws.when_most)
+        tensors = (torch.as_tensor(array, device=device) for array in (*arrays, *more, *conditions))
+        return cls(laws, shape, tuple(bool(whole[k]) for k in laws.at), *tensors)
 
     def derive(self, flat: Tensor, x: Tensor) -> Tensor:
         """Points (..., features) with derived features computed anew; what is as in the clean input has its bits."""
@@ -122,7 +131,7 @@ class RuleRepair:
         found = []
         if n:
             total, off = torch.inner(values, self.rules), self._slack(flat, self.rules)
-            found.append(~((total <= self.most + off) & (total >= self.least - off)))
+            found.append(~((total <= self.most + off) & (total >= self.least - off)) & self._applies(flat))
         for row, k in enumerate(self.laws.at):
             value, off = self._value(row, flat.detach())
             own, off = values[..., k], off + self._rounding(row, flat[..., k])
@@ -143,10 +152,17 @@ class RuleRepair:
         if host and not bool(self.broken(found, around, space).any()):
             return found
         if keys is not None:
-            flat = self._sweep(flat, around, space, keys, True)
+            flat = self._joined(flat, around, space, keys)
+        led = flat
         for outward in (False, True, False):  # back to the clean values first; beyond them only if that was not enough
-            flat = self._sweep(flat, around, space, None, outward)
-        found = self.derive(flat, around.x)
+            for row in range(len(self.aims)):
+                led = self._aim(row, led, around, space, None, outward)
+        found = self.derive(led, around.x)
+        bad = self.broken(found, around, space).any(-1, keepdim=True)
+        if not host or bool(bad.any()):
+            free = torch.where(space.touched(flat != around.x), torch.inf, torch.zeros_like(flat))
+            other = self.derive(self._joined(flat, around, space, free), around.x)
+            found = torch.where(bad & ~self.broken(other, around, space).any(-1, keepdim=True), other, found)
         back = self.broken(found, around, space).to(self.ties.dtype) @ self.ties > 0
         found = self.derive(torch.where(back, around.x, found), around.x)
         good = ~self.broken(found, around, space).any(-1, keepdim=True)
@@ -156,13 +172,31 @@ class RuleRepair:
         """How many features might join in where a change of some breaks a rule: of the rule that ties the most."""
         rows = (self.aims != 0) & self.loose
         mine = (self.aims[:, features] != 0).any(1)
+        mine[: len(self.when)] |= (self.when[:, features] != 0).any(1)
         return int((rows.sum(1) * mine).amax()) if bool(mine.any()) else 0
 
-    def _sweep(self, flat: Tensor, around: Around, space: CompiledSpace, keys: Tensor | None, outward: bool) -> Tensor:
-        """One rule after the other."""
-        for row in range(len(self.aims)):
-            flat = self._aim(row, flat, around, space, keys, outward)
-        return flat
+    def _joined(self, flat: Tensor, around: Around, space: CompiledSpace, keys: Tensor) -> Tensor:
+        """Let features join in, rule by rule; what moved for one rule stays for the others.
+
+        Where one order of the rules leaves some broken and the reverse does not, the reverse counts.
+        """
+        found, rules = [], range(len(self.aims))
+        for order in (rules, rules[::-1]):
+            moved, free = flat, keys
+            for _ in range(ROUNDS):
+                for row in order:
+                    before, moved = moved, self._aim(row, moved, around, space, free, True)
+                    free = torch.where(moved != before, torch.inf, free)
+            found.append(moved)
+        broken = [self.broken(self.derive(one, around.x), around, space).any(-1, keepdim=True) for one in found]
+        return torch.where(broken[0] & ~broken[1], found[1], found[0])
+
+    def _applies(self, flat: Tensor) -> Tensor:
+        """Which rules (..., rules) are to hold, by their conditions."""
+        if not bool(self.laws.when.any()):
+            return torch.ones((), dtype=torch.bool, device=flat.device)
+        total, off = torch.inner(flat.double(), self.when) + self.when_shift, self._slack(flat, self.when)
+        return (total <= self.when_most + off) & (total >= self.when_least - off)
 
     def _aim(
         self, row: int, flat: Tensor, around: Around, space: CompiledSpace, keys: Tensor | None, outward: bool
@@ -173,6 +207,8 @@ class RuleRepair:
         least, most = self._ends(row, around)
         over = (total - most).clamp(min=0) - (least - total).clamp(min=0)
         need = torch.where(over.abs() <= off, 0.0, over.abs())[..., None]
+        if row < len(self.laws.rules) and self.laws.when[row].any():
+            need = need * self._applies(flat)[..., row, None]
         if not flat.is_cuda and not bool(need.any()):
             return flat
         factor = self.aims[row] * over.sign()[..., None]
@@ -269,8 +305,10 @@ class RuleRepair:
             )
 
 
-def _substituted(laws: Laws) -> tuple[Floats, Floats]:
+def _substituted(laws: Laws) -> tuple[Floats, Floats, Floats, Floats]:
     """Rules and derived sums over features that are chosen: (rules and derived, features), and what is added to them.
+
+    The conditions of the rules follow, in the same way.
 
     What a function gives stays a feature of its own: nobody knows what it follows from.
     """
@@ -289,8 +327,10 @@ def _substituted(laws: Laws) -> tuple[Floats, Floats]:
             terms, constant = chosen(laws.sums[row])
             known[k] = terms, constant + float(laws.constants[row])
     derived = [known.get(k, (np.zeros(n), 0.0)) for k in laws.at]
-    both = [*(chosen(row) for row in laws.rules), *derived]
-    return np.array([terms for terms, _ in both]).reshape(-1, n), np.array([more for _, more in both])
+    both, when = [*(chosen(row) for row in laws.rules), *derived], [chosen(row) for row in laws.when]
+    sums = [np.array([terms for terms, _ in rows]).reshape(-1, n) for rows in (both, when)]
+    more = [np.array([more for _, more in rows], dtype=float) for rows in (both, when)]
+    return sums[0], more[0], sums[1], more[1]
 
 
 def _ties(columns: Columns, aims: Floats) -> Floats:

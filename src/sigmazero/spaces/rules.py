@@ -29,11 +29,15 @@ SENSES = ("<=", ">=", "=")
 
 @dataclass(frozen=True)
 class Rule:
-    """Keep a sum of terms, {feature: factor}, at most ("<="), at least (">=") or at ("=") a bound; experimental."""
+    """Keep a sum of terms, {feature: factor}, at most ("<="), at least (">=") or at ("=") a bound; experimental.
+
+    `when` is another rule: this one must hold only where that one does.
+    """
 
     terms: Mapping[Any, float]
     sense: str
     bound: float
+    when: Rule | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class Laws:
     """Rules and derived features of a space over its flat features; an empty one has neither.
 
     rules, least, most  the sums and their ends: (rules, features) and (rules,)
+    when, when_least, when_most  the same of the conditions; a rule without one has an empty sum without ends
     at       derived features, each after those that it follows from
     sums     what they follow from, (derived, features), nothing where there is a function
     constants, functions  the same for each of them; None where there is no function
@@ -57,6 +62,9 @@ class Laws:
     rules: Floats
     least: Floats
     most: Floats
+    when: Floats
+    when_least: Floats
+    when_most: Floats
     at: tuple[int, ...]
     sums: Floats
     constants: Floats
@@ -69,25 +77,27 @@ class Laws:
 
     def told(self, rule: int) -> str:
         """A rule as errors show it."""
-        row = self.rules[rule]
+        words = self._words(self.rules[rule], self.least[rule], self.most[rule])
+        if not self.when[rule].any():
+            return words
+        return f"if {self._words(self.when[rule], self.when_least[rule], self.when_most[rule])} then {words}"
+
+    def _words(self, row: Floats, least: float, most: float) -> str:
         terms = " + ".join(f"{row[k]:g}·{self.labels[k]}" for k in np.flatnonzero(row))
-        least, most = self.least[rule], self.most[rule]
         return f"{terms} {f'= {most:g}' if least == most else f'<= {most:g}' if most < math.inf else f'>= {least:g}'}"
 
 
 def laws(space: Space, n: int, labels: list[str]) -> Laws:
     """The rules and derived features of a space; what contradicts itself is named."""
-    rules = np.zeros((len(space.rules), n))
-    least, most = np.full(len(rules), -math.inf), np.full(len(rules), math.inf)
+    always = (np.zeros(n), -math.inf, math.inf)
+    said = [_rule(space, rule, n, f"rule {k}") for k, rule in enumerate(space.rules)]
+    conditions = [always if rule.when is None else _rule(space, rule.when, n, f"the condition of rule {k}")
+                  for k, rule in enumerate(space.rules)]  # fmt: skip
     for k, rule in enumerate(space.rules):
-        if not isinstance(rule, Rule):
-            raise TypeError(f"space: rule {k} is a {type(rule).__name__}; write Rule({{feature: factor}}, '<=', bound)")
-        if rule.sense not in SENSES:
-            raise ValueError(f"space: rule {k} has sense {rule.sense!r}, which is not one of {', '.join(SENSES)}")
-        rules[k] = _sum(space, rule.terms, n, f"rule {k}")
-        bound = _number(rule.bound, f"rule {k}: the bound")
-        least[k] = bound if rule.sense != "<=" else -math.inf
-        most[k] = bound if rule.sense != ">=" else math.inf
+        if rule.when is not None and rule.when.when is not None:
+            raise ValueError(f"space: the condition of rule {k} has a condition itself; write one rule for each")
+    rules, least, most = _stacked(said, n)
+    when, when_least, when_most = _stacked(conditions, n)
     given = {space.place(feature, n): _formula(how, space.label(space.place(feature, n)))
              for feature, how in space.derived.items()}  # fmt: skip
     sums = {k: _sum(space, how.terms, n, f"derived feature {labels[k]}")
@@ -98,12 +108,31 @@ def laws(space: Space, n: int, labels: list[str]) -> Laws:
         rules=rules,
         least=least,
         most=most,
+        when=when,
+        when_least=when_least,
+        when_most=when_most,
         at=tuple(at),
         sums=np.array([sums.get(k, np.zeros(n)) for k in at]).reshape(len(at), n),
         constants=np.array([one.constant if isinstance(one, Formula) else 0.0 for one in how]),
         functions=tuple(None if isinstance(one, Formula) else one for one in how),
         labels=labels,
     )
+
+
+def _rule(space: Space, rule: Any, n: int, what: str) -> tuple[Floats, float, float]:
+    """The sum of a rule and its ends."""
+    if not isinstance(rule, Rule):
+        raise TypeError(f"space: {what} is a {type(rule).__name__}; write Rule({{feature: factor}}, '<=', bound)")
+    if rule.sense not in SENSES:
+        raise ValueError(f"space: {what} has sense {rule.sense!r}, which is not one of {', '.join(SENSES)}")
+    bound = _number(rule.bound, f"{what}: the bound")
+    ends = (bound if rule.sense != "<=" else -math.inf, bound if rule.sense != ">=" else math.inf)
+    return _sum(space, rule.terms, n, what), *ends
+
+
+def _stacked(found: Sequence[tuple[Floats, float, float]], n: int) -> tuple[Floats, Floats, Floats]:
+    sums, least, most = zip(*found, strict=True) if found else ((), (), ())
+    return np.array(sums).reshape(-1, n), np.array(least, dtype=float), np.array(most, dtype=float)
 
 
 def _formula(how: Any, label: str) -> Formula | Derive:

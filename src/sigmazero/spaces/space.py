@@ -46,7 +46,8 @@ class Columns:
     """A space for inputs of a known shape: arrays over the flat features.
 
     A legal value of a stepped feature is k · times / per with a whole k (per is 0 where there are no steps); features
-    with a finite set of values have it in `tables`. `rise` and `fall` have one row for all samples, or one each.
+    with a finite set of values have it in `tables`; `likely` are values to try inside a range.
+    `rise` and `fall` have one row for all samples, or one each.
     """
 
     kind: list[str]
@@ -56,6 +57,7 @@ class Columns:
     times: Floats
     per: Floats
     tables: dict[int, Floats]
+    likely: list[Floats]
     rise: NDArray[np.bool_]
     fall: NDArray[np.bool_]
     cost: Floats
@@ -81,6 +83,10 @@ class Space:
     tied       {name: features} or a sequence of features: they count once together
     rules      linear rules between features: [Rule({"length": 1, "host": -1}, ">=", 0)]
     derived    {feature: Formula, mapping of terms, or function of points}: follows from others, is never counted
+    likely     values that searches try inside a range, besides random ones: {feature: [values]}, quantiles of the data
+               or thresholds of a model; others stay legal
+    smallest   whether values that were found go back towards the clean ones as far as the goal stays reached, with the
+               same changes; None does so for rows of named features
     names      of the features, in their order
     accept     a function of (points, clean inputs) that says which rows are legal; asked when a success is verified
     """
@@ -97,6 +103,8 @@ class Space:
     tied: Any = field(default_factory=dict)
     rules: Sequence[Rule] = ()
     derived: Mapping[Any, Formula | Mapping[Any, float] | Derive] = field(default_factory=dict)
+    likely: Mapping[Any, Sequence[float]] = field(default_factory=dict)
+    smallest: bool | None = None
     names: Sequence[str] | None = None
     accept: Accept | None = None
 
@@ -186,7 +194,8 @@ class Space:
         if self.names is not None and len(self.names) != n:
             raise ValueError(f"space: {len(self.names)} names for {n} features; name each feature once")
         labels = [self.label(k) for k in range(n)]
-        tables, tied = self._tables(n), laws(self, n, labels)
+        tables, tied = self._tables("values", n), laws(self, n, labels)
+        some = self._tables("likely", n)
         kind = [str(word) for word in self._each("kind", self.kind, "real", shape)]
         kind = ["values" if k in tables else word for k, word in enumerate(kind)]
         self._words("kind", kind, KINDS)
@@ -203,7 +212,9 @@ class Space:
         self._check_groups(groups, kind, cost, rise, fall, tied.at)
         alone = [group.members[0] for group in groups if group.one_hot and len(group.members) == 1]
         rise[:, alone] = fall[:, alone] = False  # a category of one word has no other
-        return Columns(kind, lower, upper, around, times, per, tables, rise, fall, cost, groups, labels, tied)
+        likely = [some.get(k, np.zeros(0)) for k in range(n)]
+        likely = [values[(values >= lower[k]) & (values <= upper[k])] for k, values in enumerate(likely)]
+        return Columns(kind, lower, upper, around, times, per, tables, likely, rise, fall, cost, groups, labels, tied)
 
     def place(self, feature: Any, features: int) -> int:
         """The index of a feature that is given by name or by index."""
@@ -255,16 +266,16 @@ class Space:
             if word not in known:
                 raise ValueError(f"space: {name}={word!r} of feature {self.label(k)} is not one of {', '.join(known)}")
 
-    def _tables(self, n: int) -> dict[int, Floats]:
+    def _tables(self, name: str, n: int) -> dict[int, Floats]:
         found = {}
-        for feature, values in self.values.items():
+        for feature, values in getattr(self, name).items():
             k = self.place(feature, n)
             try:
                 table = np.unique(np.asarray(values, dtype=np.float64))
             except (TypeError, ValueError):
                 table = np.array([math.nan])
             if not len(table) or not np.isfinite(table).all():
-                raise ValueError(f"space: values of feature {self.label(k)} must be one or more finite numbers")
+                raise ValueError(f"space: {name} of feature {self.label(k)} must be one or more finite numbers")
             found[k] = table
         return found
 
@@ -361,7 +372,9 @@ def _check_words(space: Space) -> None:
         wrong = [space.names] if isinstance(space.names, str) else [n for n in space.names if not isinstance(n, str)]
         if wrong:
             raise ValueError(f"space: names has {wrong[0]!r}; give a sequence of texts, one per feature")
-    for what in ("values", "derived"):
+    if space.smallest not in (None, True, False):
+        raise ValueError(f"space: smallest={space.smallest!r}; give True, False or None")
+    for what in ("values", "likely", "derived"):
         if not isinstance(given := getattr(space, what), Mapping):
             raise ValueError(f"space: {what} is {given!r}; write it by feature: {{feature: ...}}")
     named = {"one_hot": space.one_hot, "tied": space.tied if isinstance(space.tied, Mapping) else {}}

@@ -77,13 +77,14 @@ class BrendelBethge(Attack):
 
     asks: ClassVar[str] = "2 queries a step, and a start"
     paper: ClassVar[str] = "https://arxiv.org/abs/1907.01003"
+    version: ClassVar[int] = 2
     keeps_own: ClassVar[bool] = True
     finite_box: ClassVar[bool] = True
     takes: ClassVar[frozenset[str]] = frozenset({"start", "pool"})
 
     @cached_property
     def rates(self) -> Tensor:
-        """Per step: weight of the new gradient, trust radius per feature."""
+        """Return for each step the weight of the new gradient and the trust radius per feature."""
         every = max(1, self.steps // self.radius_decays)
         # The reference counts steps from 1 and shrinks before it uses the radius, in each step t whose t + 1 is a
         # multiple of `every`. By step i that is every multiple from 2 to i + 2; 1, where `every` is 1, does not count.

@@ -28,11 +28,11 @@ class Subproblem:
     r: Tensor
 
     def take(self, rows: Tensor) -> "Subproblem":
-        """The same for some of the rows."""
+        """Return the same for some of the rows."""
         return Subproblem(self.b[rows], self.d[rows], self.low[rows], self.high[rows], self.c[rows], self.r[rows])
 
     def pull(self, t: Tensor) -> Tensor:
-        """The point of the box nearest to −t b: where a site goes that is not made clean."""
+        """Return the point of the box nearest to −t b: where a site goes that is not made clean."""
         return torch.minimum(torch.maximum(-t * self.b, self.low), self.high)
 
 
@@ -45,7 +45,7 @@ class Step:
 
 
 def solve(x: Tensor, a: Tensor, b: Tensor, c: Tensor, r: Tensor, lower: Tensor, upper: Tensor) -> Step:
-    """The step of every row: x, a and b are (N, channels, sites), c and r are (N,), the bounds broadcast to a."""
+    """Return the step of every row: x, a, b are (N, channels, sites), c and r are (N,), the bounds broadcast to a."""
     wide = a.double()
     p = Subproblem(
         b.double(),
@@ -69,7 +69,7 @@ def solve(x: Tensor, a: Tensor, b: Tensor, c: Tensor, r: Tensor, lower: Tensor, 
 
 
 def _within_radius(p: Subproblem) -> Step:
-    """The answer where the radius matters: on the boundary if it is in reach, else as far towards it as possible."""
+    """Return the answer where the radius matters: on the boundary if in reach, else as far towards it as possible."""
     furthest = boundary_step(p)
     reachable = dot(p.b, furthest).abs() >= p.c.abs()
     within = trust_region(p)
@@ -77,22 +77,22 @@ def _within_radius(p: Subproblem) -> Step:
 
 
 def dot(v: Tensor, w: Tensor) -> Tensor:
-    """Inner product of each row, (N, 1, 1)."""
+    """Return the inner product of each row, (N, 1, 1)."""
     return (v * w).sum((1, 2), keepdim=True)
 
 
 def square(v: Tensor) -> Tensor:
-    """Squared length of each row, (N, 1, 1)."""
+    """Return the squared length of each row, (N, 1, 1)."""
     return dot(v, v)
 
 
 def _settled(now: Tensor, before: Tensor) -> bool:
-    """Whether another round would change nothing for any row; never on a device, where the host must not look."""
+    """Return whether another round would change no row; never true on a device, where the host must not look."""
     return not now.is_cuda and torch.equal(now, before)
 
 
 def boundary_step(p: Subproblem, iterations: int = 12) -> Tensor:
-    """The step inside box and radius that moves b·s furthest towards c: −t b cut off at the box, as long as r.
+    """Return the step inside box and radius that moves b·s furthest towards c: −t b cut off at the box, as long as r.
 
     Deviation: where c > 0 the reference ignores the radius and moves away from the boundary, an artefact of its
     solver; here both signs of c take the largest admissible step towards the boundary.
@@ -115,7 +115,7 @@ def boundary_step(p: Subproblem, iterations: int = 12) -> Tensor:
 
 
 def closed_form(p: Subproblem) -> Step:
-    """The exact answer without the radius: make everything clean, then push the most effective sites to the box.
+    """Return the exact answer without radius: make everything clean, then push the most effective sites to the box.
 
     The margin still missing is ρ = c − b·d; a site gains at most v by moving to its face in the direction of ρ.
     Sites are taken by decreasing v, the last one by the fraction that is missing.
@@ -131,7 +131,7 @@ def closed_form(p: Subproblem) -> Step:
 
 
 def trust_region(p: Subproblem, rounds: int = 12) -> Step:
-    """The answer with the radius, from the dual; needs one to exist (see `solve`).
+    """Return the answer with the radius, from the dual; there must be one (see `solve`).
 
     For a given t the two constraints weigh together as ‖s + t b‖² ≤ r² + 2 t c + t²‖b‖². A site costs nothing of
     that if it goes to `pull(t)` and q more if it becomes clean, so the sparsest point makes clean the sites of
@@ -162,7 +162,7 @@ def trust_region(p: Subproblem, rounds: int = 12) -> Step:
 
 
 def _better(p: Subproblem, best: Step, feasible: Tensor, other: Step) -> tuple[Step, Tensor]:
-    """The other step where it is sound, and sparser or the best so far is not sound."""
+    """Return the other step where it is sound and sparser, or where the best so far is not sound."""
     exact = (dot(p.b, other.s) - p.c).abs() <= 1e-9 * p.c.abs()
     sound = exact & (square(other.s) <= p.r**2)
     fewer = other.clean.sum((1, 2), keepdim=True) > best.clean.sum((1, 2), keepdim=True)
@@ -171,7 +171,7 @@ def _better(p: Subproblem, best: Step, feasible: Tensor, other: Step) -> tuple[S
 
 
 def _fill(p: Subproblem, clean: Tensor, iterations: int = 6) -> Step:
-    """The shortest step with b·s = c that makes these sites clean: −t b cut off at the box elsewhere.
+    """Return the shortest step with b·s = c that makes these sites clean: −t b cut off at the box elsewhere.
 
     b·s grows with −t and bends down as coordinates reach the box, so Newton's iterates from 0 end at the solution.
     """
@@ -197,7 +197,7 @@ class _Relaxed:
     excess: Tensor
 
     def if_(self, rows: Tensor, other: "_Relaxed") -> "_Relaxed":
-        """This one where `rows`, the other elsewhere."""
+        """Return this one where `rows`, the other elsewhere."""
         return _Relaxed(
             torch.where(rows, self.t, other.t),
             torch.where(rows, self.threshold, other.threshold),
@@ -205,14 +205,14 @@ class _Relaxed:
         )
 
     def step(self, p: Subproblem) -> Step:
-        """The step this stands for."""
+        """Return the step that this stands for."""
         o = p.pull(self.t)
         clean = (_price(p, o, self.t) <= self.threshold).expand_as(o)
         return Step(torch.where(clean, p.d, o), clean)
 
 
 def _price(p: Subproblem, o: Tensor, t: Tensor) -> Tensor:
-    """q: what it costs to make a site clean, (d + t b)² − (o + t b)² over its channels, without cancellation."""
+    """Return q, the cost of making a site clean: (d + t b)² − (o + t b)² over its channels, without cancellation."""
     return ((p.d - o) * (p.d + o + 2 * t * p.b)).sum(1, keepdim=True)
 
 
@@ -226,7 +226,7 @@ def _relaxed(p: Subproblem, t: Tensor) -> _Relaxed:
 
 
 def _affordable(q: Tensor, budget: Tensor, pivots: int = 8) -> Tensor:
-    """The largest threshold such that the q up to it sum to the budget at most; −1 if not even the smallest fits.
+    """Return the largest threshold up to which all q sum to the budget at most; −1 if not even the smallest fits.
 
     On a device by a sort, which is a few launches. On a CPU, where it is far slower, by halving around means; stopping
     early leaves the threshold too low, which is safe.
@@ -252,7 +252,7 @@ def _affordable(q: Tensor, budget: Tensor, pivots: int = 8) -> Tensor:
 
 
 def _affordable_by_sorting(q: Tensor, budget: Tensor) -> Tensor:
-    """The same for (N, sites) and (N, 1): of equal q either all are below the threshold or none."""
+    """Return the same for (N, sites) and (N, 1): of equal q either all are below the threshold or none."""
     ordered = q.sort(1).values
     fit = (ordered.cumsum(1) <= budget).sum(1, keepdim=True)
     first_too_many = torch.cat([ordered, torch.full_like(ordered[:, :1], torch.inf)], 1).gather(1, fit)

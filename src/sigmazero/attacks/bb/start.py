@@ -17,7 +17,7 @@ Candidates = Callable[[Problem, Tensor, range], Tensor]
 
 
 def ask(oracle: Oracle, rows: Tensor, points: Tensor) -> Tensor:
-    """Whether points (n, K, ...) of some rows (n,) are adversarial: (n, K). The other rows are left alone."""
+    """Return whether points (n, K, ...) of some rows (n,) are adversarial, (n, K); leave the other rows alone."""
     part = oracle.part(rows)
     logits = part.logits(points, copies=points.shape[1])
     oracle.absorb(part, rows)
@@ -26,7 +26,7 @@ def ask(oracle: Oracle, rows: Tensor, points: Tensor) -> Tensor:
 
 
 def first(oracle: Oracle, rows: Tensor, candidates: Candidates, blocks: Iterator[range]) -> tuple[Tensor, Tensor]:
-    """The first adversarial candidate of each of the rows (the clean input where none is), and whether one is."""
+    """Return the first adversarial candidate of each row (the clean input where none is), and whether one is."""
     found = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
     start = oracle.domain.x[rows]
     broken = oracle.incumbents.broken
@@ -46,7 +46,7 @@ def first(oracle: Oracle, rows: Tensor, candidates: Candidates, blocks: Iterator
 
 
 def doubling(total: int, most: int = 64) -> Iterator[range]:
-    """Blocks of 1, 1, 2, 4, ... numbers: few tries are paid for in vain, and few rounds are needed.
+    """Yield blocks of 1, 1, 2, 4, ... numbers, so that few tries are wasted and few rounds are needed.
 
     >>> [len(block) for block in doubling(10)]
     [1, 1, 2, 4, 2]
@@ -58,7 +58,7 @@ def doubling(total: int, most: int = 64) -> Iterator[range]:
 
 
 def from_noise(oracle: Oracle, directions: int, blends: int) -> tuple[Tensor, Tensor]:
-    """Uniform noise that is adversarial, blended with x as weakly as a grid of blends allows."""
+    """Return uniform noise that is adversarial, blended with x as weakly as a grid of blends allows."""
 
     def directions_of(p: Problem, _: Tensor, block: range) -> Tensor:
         d = p.domain
@@ -82,7 +82,7 @@ def from_noise(oracle: Oracle, directions: int, blends: int) -> tuple[Tensor, Te
 
 
 def from_pool(oracle: Oracle, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """For some rows the first input of the pool, in an order drawn per row, that reaches the goal."""
+    """Return for some rows the first input of the pool, in an order drawn per row, that reaches the goal."""
     p = oracle.problem.take(rows)
     pool = oracle.problem.x if p.pool is None else p.pool
     order = noise.uniform(p.seed, p.ids, 0, (len(pool),), stream=1, dtype=torch.float64).argsort(1)
@@ -97,7 +97,7 @@ def from_pool(oracle: Oracle, rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def towards_clean(oracle: Oracle, rows: Tensor, start: Tensor, halvings: int) -> Tensor:
-    """Binary search for the smallest level ε whose point is adversarial; the point of the upper end, for `rows`.
+    """Search by halving for the smallest level ε whose point is adversarial; the point of the upper end, for `rows`.
 
     The point of level ε takes from the start all sites that differ from x by less than ε of the box. A difference as
     wide as the box is never taken, so the result need not be adversarial; the reference does the same.

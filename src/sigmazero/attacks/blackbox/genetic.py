@@ -64,7 +64,7 @@ class Genetic(Attack):
 
     asks: ClassVar[str] = "`population` queries a step"
     paper: ClassVar[str] = "https://github.com/pralab/elsa-cybersecurity"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs: ClassVar[Ability] = "scores"
     finite_box: ClassVar[bool] = True
     unroll: ClassVar[int] = 1

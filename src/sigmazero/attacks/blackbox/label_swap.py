@@ -1,9 +1,11 @@
 r"""Label swap: few changes on a model that says no more than a class (docs/blackbox.md).
 
 It begins anywhere where the class is another one: a start that is given, the far ends of the box, or some tiles of the
-input at random ends. Then it goes back to the input as long as the class stays. A query puts back several changed sites
-at once, twice as many after a success, half as many after a failure. Where not even one can be put back, every other
-query exchanges a changed site for another: the number of changes stays, and others may have become needless by it.
+input at random ends. In a space, and where a pool is given, every other try is a row of the pool, as far as the space
+allows it: where bits may only be added, its union with the input. Then it goes back to the input as long as the class
+stays. A query puts back several changed sites at once, twice as many after a success, half as many after a failure.
+Where not even one can be put back, every other query exchanges a changed site for another: the number of changes stays,
+and others may have become needless by it.
 
     a    current point, which reaches the goal          b       how many sites the next query puts back
     need how often a site was put back in vain          begun   whether there is such a point yet
@@ -34,13 +36,15 @@ from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, Whole
 
 LEVELS = (4, 16, 64, 256)  # most tiles of a start; one start after the other takes the next number
+POOL, TRIES = 512, 32  # rows of the pool that are compared with each input, and those of them that are tried
 
 
 @dataclass
 class State:
-    """One row per sample; `need` is (rows, sites)."""
+    """One row per sample; `need` is (rows, sites), `starts` are rows of the pool (rows, tries, ...), if any."""
 
     a: Tensor
+    starts: Tensor
     begun: Tensor
     b: Tensor
     need: Tensor
@@ -60,10 +64,10 @@ class LabelSwap(Attack):
 
     asks: ClassVar[str] = "1 query a step"
     paper: ClassVar[str] = "docs/blackbox.md"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs: ClassVar[Ability] = "labels"
     finite_box: ClassVar[bool] = True
-    takes: ClassVar[frozenset[str]] = frozenset({"start"})
+    takes: ClassVar[frozenset[str]] = frozenset({"start", "pool"})
     unroll: ClassVar[int] = 1
 
     def init(self, oracle: Oracle) -> State:
@@ -72,6 +76,7 @@ class LabelSwap(Attack):
         zero = d.x.new_zeros(len(p))
         return State(
             a=d.x,
+            starts=_of_the_pool(oracle),
             begun=zero > 0,
             b=zero,
             need=d.x.new_zeros(len(p), d.sites),
@@ -93,6 +98,11 @@ class LabelSwap(Attack):
         new = self._new(d, box, changed, race, coins[:, 2] < 0.5) & exchange[:, None]
         point = torch.where(new[:, None], drawn, torch.where(back[:, None], box.x, a))
         point = torch.where(ops.per_row(s.begun, a), point, self._start(i, d, drawn, race)).view_as(d.x)
+        if (tries := s.starts.shape[1]) > 0:
+            turn = torch.div(i, 2, rounding_mode="floor")
+            given = s.starts.index_select(1, turn.clamp(max=tries - 1).view(1))[:, 0]
+            mine = ~s.begun & (i % 2 == (0 if oracle.problem.pool_given else 1)) & (turn < tries)
+            point = torch.where(ops.per_row(mine, point), given, point)
         if start is not None:
             point = torch.where(i == 0, d.clip(d.from_user(start)), point)
         point = d.snap(point)
@@ -103,6 +113,7 @@ class LabelSwap(Attack):
         need = s.need + vain / back.sum(1, keepdim=True).clamp(min=1)
         return State(
             a=a,
+            starts=s.starts,
             begun=s.begun | kept,
             b=self._next(s, kept, exchange, oracle.l0(a)),
             need=torch.where((kept & exchange)[:, None], 0.5 * need, need),
@@ -146,3 +157,24 @@ class LabelSwap(Attack):
         after = torch.where(kept, 2 * s.b, s.b / 2)
         b = torch.where(exchange, s.b, torch.where(s.begun, after, count / 2))
         return b.minimum(count / 2).clamp(min=1)
+
+
+def _of_the_pool(oracle: Oracle) -> Tensor:
+    """Rows of the pool as each sample may have them, (rows, tries, ...): the nearest and others in turn.
+
+    There are none in a box for which no pool was given.
+    """
+    p, d = oracle.problem, oracle.domain
+    if p.pool is None or not (d.needs_exploring or p.pool_given):
+        return d.x[:, None][:, :0]
+    luck = noise.bits(p.seed, p.ids, 0, (min(POOL, len(p.pool)),), stream=5)
+    some = luck.argsort(1) if len(p.pool) <= POOL else luck % len(p.pool)
+    found = []
+    for row in range(len(d)):  # one at a time: a pool may be large
+        alone = d.take(torch.full_like(some[row], row))
+        points = alone.allowed(alone.clip(alone.from_user(p.pool[some[row]])))
+        far = alone.l0(points)
+        near = torch.where(far > 0, far, d.sites + 1).argsort(stable=True)
+        both = torch.stack([near, torch.arange(len(near), device=near.device)], 1).flatten()
+        found.append(points[both[:TRIES]])
+    return torch.stack(found) if found else d.x[:, None][:, :0]

@@ -14,6 +14,7 @@ network is at hand that resembles the model, pass it as `surrogate`: the search 
 """
 
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Annotated, ClassVar
 
 import torch
@@ -21,18 +22,25 @@ from torch import Tensor
 
 from sigmazero.attacks.blackbox import slopes
 from sigmazero.attacks.blackbox import transfer as surrogates
+from sigmazero.attacks.blackbox.climb import WIDTH, Climb
+from sigmazero.attacks.blackbox.climb import State as Climbed
 from sigmazero.attacks.blackbox.slopes import Slopes
 from sigmazero.attacks.blackbox.transfer import HALVINGS, WAYS, Surrogate, Transfer
 from sigmazero.attacks.blackbox.transfer import State as Transferred
 from sigmazero.attacks.swap import search, sites
 from sigmazero.attacks.swap.search import CHECKS, Judged, SwapSearch
+from sigmazero.attacks.swap.sites import Ends
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
+from sigmazero.core.domain import Domain
 from sigmazero.core.model import Ability
 from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, NamedModel, Share, Whole
 from sigmazero.core.problem import Problem
 
+SINGLES = 0.5  # part of the queries that single changes of rows of features may take
+CLIMB = 0.6  # part of them for single changes and climbs
+MORE = 3  # steps are so many times those that the queries would fill: points that were asked about before cost none
 FIRST = 8  # sites of the first whole choice
 MANY = 16  # with so many queries for each tile they are asked about in spite of a surrogate
 
@@ -113,10 +121,15 @@ class Probe(Attack):
 
 @dataclass
 class SearchState(search.State):
-    """Swap search's, with what is known of the slopes, and the margin of the current point."""
+    """Swap search's, with what is known of the slopes, and the margin of the current point.
+
+    `value` is where each site goes by what single changes did, where that was `useful` (rows, sites).
+    """
 
     known: Slopes
     now: Tensor
+    value: Tensor
+    useful: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,13 +144,33 @@ class QuerySearch(SwapSearch):
         """Queries of a step."""
         return self.proposals
 
-    def follow(self, oracle: Oracle, before: ProbeState | Transferred) -> SearchState:  # type: ignore[override]
+    @cached_property
+    def rates(self) -> Tensor:
+        """Per step: heat, momentum, and how many sites a whole choice has; cold once the queries may be spent."""
+        planned = replace(self, steps=-(-self.steps // MORE))
+        own = super(QuerySearch, planned).rates
+        return own[torch.arange(self.steps).clamp(max=len(own) - 1)]
+
+    def follow(self, oracle: Oracle, before: ProbeState | Transferred | Climbed) -> SearchState:  # type: ignore[override]
         """Begin at the best point known, with what the first phase learnt."""
-        known = before.known
-        first = self._begin(oracle, known.g, torch.full_like(before.m, sites.USUAL * self.choices))
+        d = oracle.domain
+        if isinstance(before, Climbed):
+            value, gain = before.best_values(d)
+            z = value - d.by_site(d.x)
+            g = -z * (gain.clamp(min=0) / (z * z).sum(1).clamp(min=1e-30))[:, None]
+            known = replace(slopes.begin(d), g=g)
+        else:
+            known, value, gain = before.known, d.by_site(d.x), torch.zeros_like(before.known.g[:, 0])
+        first = self._begin(oracle, known.g, d.x.new_full((len(d),), sites.USUAL * self.choices))
         mine = {f.name: getattr(first, f.name) for f in fields(first)}
         oracle.retire(first.done)
-        return SearchState(**mine, known=known, now=torch.full_like(before.m, torch.inf))
+        return SearchState(**mine, known=known, now=torch.full_like(first.m, torch.inf), value=value, useful=gain > 0)
+
+    def _ends(self, s: SearchState, d: Domain) -> Ends:
+        """Return where each site best goes and what that promises, by the slopes; or by what single changes did."""
+        end = torch.where(s.useful[:, None], s.value, d.best_values(s.g))
+        gain = sites.total(s.g * (d.by_site(d.x) - end)).clamp(min=0) / d.costs
+        return Ends(end, gain / gain.amax(1, keepdim=True).clamp(min=1e-30))
 
     def step(self, i: Tensor, s: SearchState, oracle: Oracle) -> SearchState:  # type: ignore[override]
         """Make the proposals one after the other; each teaches something about the slopes."""
@@ -146,7 +179,7 @@ class QuerySearch(SwapSearch):
         u = noise.drawn(s.luck, i, d.sites + 2 * k + 2, d.x.dtype)
         wave, luck, fate, size, turn = torch.split(u, [d.sites, k, k, 1, 1], 1)
         s = replace(s, g=s.known.g)
-        ends = sites.ends(d, s.g)
+        ends = self._ends(s, d)
         draws = self._draw(s, ends, sites.either(oracle, i), wave, fate, oracle)
         slack = 1 - heat * s.stuck[:, None] * torch.log1p(-luck)
         chosen = self._chosen(s, turn[:, 0])
@@ -190,7 +223,8 @@ class QuerySwap(QuerySearch):
 
     asks: ClassVar[str] = "1 query a step"
     paper: ClassVar[str] = "docs/blackbox.md"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
+    remembers: ClassVar[bool] = True
 
     def check(self, problem: Problem) -> None:
         """Refuse a surrogate that cannot be asked, or that would leave no query."""
@@ -200,24 +234,41 @@ class QuerySwap(QuerySearch):
             raise ValueError(f"{self.name}: steps={self.steps} are too few with a surrogate; pass steps=2 or more")
 
     def phases(self, problem: Problem | None = None) -> tuple[Attack, ...]:
-        """A look at all sites, which also gets the queries that do not fill a step of the search; then the search."""
+        """A first look, which also gets the queries that do not fill a step of the search; then the search.
+
+        Of rows of features it is a climb, where every feature can be asked about alone.
+        """
         assert not isinstance(self.surrogate, NamedModel)  # as checked
         checks = CHECKS if problem is None else problem.overhead
         queries = self.steps if self.queries is None else self.queries - checks
-        most = max(16, int(self.share * queries))
-        tiles = (most + 1 if problem is None else slopes.probes(problem.domain, most)) - 1
-        look = 1 + tiles + self.openings
-        if self.surrogate is not None:
-            tiles = tiles if MANY * tiles <= queries else 0
-            look = 1 + WAYS + HALVINGS + tiles
-        searches = max(0, queries - look) // self.proposals
-        steps = queries - searches * self.proposals
-        first: Attack = Probe(steps=steps, most=most, jitter=self.jitter, queries=self.queries)
-        if self.surrogate is not None:
-            first = Transfer(
-                steps=steps - 1, tiles=tiles, jitter=self.jitter, queries=self.queries, surrogate=self.surrogate
+        limit = queries + checks
+        singles = int(SINGLES * queries)
+        first: Attack
+        if self.surrogate is None and problem is not None and problem.x.ndim == 2 and problem.sites <= singles:
+            first = Climb(
+                steps=MORE * int(CLIMB * queries) // WIDTH,
+                most=int(CLIMB * queries),
+                singles=singles,
+                changes=2 * queries,
+                queries=limit,
             )
+            searches = MORE * int((1 - CLIMB) * queries) // self.proposals
+        else:
+            most = max(16, int(self.share * queries))
+            tiles = (most + 1 if problem is None else slopes.probes(problem.domain, most)) - 1
+            look = 1 + tiles + self.openings
+            if self.surrogate is not None:
+                tiles = tiles if MANY * tiles <= queries else 0
+                look = 1 + WAYS + HALVINGS + tiles
+            searches = max(0, queries - look) // self.proposals
+            steps = queries - searches * self.proposals
+            first = Probe(steps=steps, most=most, jitter=self.jitter, queries=limit)
+            if self.surrogate is not None:
+                first = Transfer(
+                    steps=steps - 1, tiles=tiles, jitter=self.jitter, queries=limit, surrogate=self.surrogate
+                )
+            searches *= MORE
         if searches == 0:
             return (first,)
         mine = {f.name: getattr(self, f.name) for f in fields(QuerySearch) if f.name != "name"}
-        return first, QuerySearch(**mine | {"steps": searches})
+        return first, QuerySearch(**mine | {"steps": searches, "queries": limit})

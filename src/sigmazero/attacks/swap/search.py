@@ -129,7 +129,7 @@ class SwapSearch(Attack):
 
     asks: ClassVar[str] = "`proposals` + 1 queries a step"
     paper: ClassVar[str] = "docs/evidence/stronger.md"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     unroll: ClassVar[int] = 1
     finite_box: ClassVar[bool] = True
     takes: ClassVar[frozenset[str]] = frozenset({"start"})
@@ -254,7 +254,7 @@ class SwapSearch(Attack):
         left = fast.isfinite()
         new = torch.where(left, new, old)  # where no unchanged site is left
         known = (oracle.incumbents.best_l0 <= wave.shape[1])[:, None]
-        again = self._again(old, known, oracle)
+        again = self._again(old, oracle)
         if again is not None:
             new, left = torch.where(again, old, new), left | again
         credit = w.gather(2, new[:, None].expand(-1, PLACES, -1))
@@ -275,13 +275,13 @@ class SwapSearch(Attack):
             credit=credit / credit.sum(1, keepdim=True).clamp(min=1e-30),
         )
 
-    def _again(self, old: Tensor, known: Tensor, oracle: Oracle) -> Tensor | None:
+    def _again(self, old: Tensor, oracle: Oracle) -> Tensor | None:
         """Which proposals give a changed site another value: the first of a step, where it may have more than two."""
         several = oracle.domain.several
         if several is None or self.proposals == 1:
             return None
         first = torch.arange(self.proposals, device=old.device) == 0
-        return several.expand(len(old), -1).gather(1, old) & first & known
+        return several.expand(len(old), -1).gather(1, old) & first
 
     def _exchange(self, i: Tensor, j: int, draws: Draws, s: State, oracle: Oracle) -> Proposal:
         """The point with an old site put back and a new one changed.

@@ -60,7 +60,7 @@ class SigmaSwap(SwapSearch):
     first_hard: Annotated[SigmaZeroLike, "the σ-zero of the first phase of hard problems"] = FIRST_HARD
 
     asks: ClassVar[str] = "at most `queries`, or 2 × steps"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     paper: ClassVar[str] = "docs/evidence/stronger.md"
     takes: ClassVar[frozenset[str]] = frozenset()
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from sigmazero.core import metrics
 from sigmazero.core.metrics import Floats
+from sigmazero.core.result import Result
 from sigmazero.report.figures import style
 from sigmazero.report.figures.figure import Option, Request, figure
 from sigmazero.report.intervals import wilson
@@ -84,6 +85,18 @@ def step(axis: Any, changes: Floats, end: float, *, shade: float = 0.0, **look: 
     if shade:
         axis.fill_between(ks, low, high, step="post", color=line.get_color(), alpha=shade, linewidth=0)
     return line
+
+
+def draw_result(axis: Any, result: Result, **look: Any) -> float:
+    """Draw the curve of one result, and return where its samples are all fooled, or a little beyond."""
+    changes = result.samples().changes
+    end = 1.05 * max(1.0, float(changes[np.isfinite(changes)].max(initial=0)))
+    if len(changes):
+        step(axis, changes, end, linewidth=2, **look)
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.set(ylim=(0, 101), xlabel=f"k, {result.unit}s changed at most", ylabel="attack success rate, %")
+    style.tidy(axis)
+    return end
 
 
 def _points(axis: Any, runs: Sequence[Run]) -> None:

@@ -20,7 +20,7 @@ from sigmazero.core.messages import class_name
 from sigmazero.core.metrics import Floats
 from sigmazero.core.result import Result
 from sigmazero.report.figures import style
-from sigmazero.report.figures.curves import step
+from sigmazero.report.figures.curves import draw_result
 from sigmazero.report.figures.figure import Option, Request, figure
 from sigmazero.report.runs import Group, Run
 
@@ -139,19 +139,13 @@ def draw(
 
 def curve(axis: Any, result: Result, colour: str) -> None:
     """Draw the share of all samples fooled with at most k changes, and the median or the budget."""
-    changes = result.samples().changes
-    end = 1.05 * max(1.0, float(changes[np.isfinite(changes)].max(initial=0)))
-    if len(changes):
-        step(axis, changes, end, color=colour, linewidth=2)
+    end = draw_result(axis, result, color=colour)
     # With a budget a sample ends at the first point within it, so that the median says nothing.
     name, value = ("median", result.median_l0) if result.budget is None else ("budget", float(result.budget))
     if np.isfinite(value):
         axis.axvline(value, color=style.NEUTRAL, linestyle="--", linewidth=1.2, label=f"{name} {value:g}")
         axis.legend(loc="lower right", frameon=False)
-    axis.set(xlim=(0, end), ylim=(0, 101), title=f"robustness curve, n = {len(result)}")
-    axis.xaxis.get_major_locator().set_params(integer=True)
-    axis.set(xlabel=f"k, {result.unit}s changed at most", ylabel="attack success rate, %")
-    style.tidy(axis)
+    axis.set(xlim=(0, end), title=f"robustness curve, n = {len(result)}")
 
 
 # Several attacks ------------------------------------------------------------------------------------------------------

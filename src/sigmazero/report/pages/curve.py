@@ -15,12 +15,12 @@ import numpy as np
 from sigmazero.core import metrics
 from sigmazero.core.metrics import Floats
 from sigmazero.report.figures import style
+from sigmazero.report.figures.curves import BEST, PROVED
 from sigmazero.report.intervals import wilson
 from sigmazero.report.runs import COST, Group, band
 
 WIDTH = 1000  # places across a plot; jumps that share one are drawn as one
 READ = 400  # about so many places at which a reader sees numbers
-BEST, PROVED = "best of all", "at most, proved"
 INK, GREY = "var(--ink)", "var(--muted)"
 
 

@@ -26,7 +26,7 @@ from sigmazero.report.formats import number, percent
 from sigmazero.report.intervals import wilson
 from sigmazero.report.pages import samples
 from sigmazero.report.pages.curve import Series, axis, chart
-from sigmazero.report.pages.page import answer, list_findings
+from sigmazero.report.pages.page import answer, example, list_findings
 from sigmazero.report.pages.render import Cell, Column, PageTable, render, save_page
 from sigmazero.report.runs import (
     Best,
@@ -431,42 +431,33 @@ def _pictures(found: Sequence[Board], board: Board, entry: Entry, packed: sample
     if "images" not in packed.data["sets"][group["set"]]:
         return {"name": entry.name, "href": "", "strip": []}
     place = [each for each in found if entry.slug in {one.slug for one in each.entries}].index(board)
-    rows = [row for row in board.pictured if row in entry.best.facts.row]
-    facts = entry.best.facts.take(entry.best.places(np.array(rows, np.int64)))
-    classes = entry.best.info.about.get("classes")
+    href = f"models/{entry.slug}.html"
     strip = [
-        {
-            "row": row,
-            "link": f"models/{entry.slug}.html#sample-{place}-{row}",
-            "key": f"{at} {row} 0",
-            "before": class_name(classes, int(facts.clean_prediction[i])),
-            "after": class_name(classes, int(facts.prediction[i])),
-            "changes": number(entry.changes[entry.best.places(np.array([row]))[0]]),
-        }
-        for i, row in enumerate(map(int, rows))
+        example(entry.best, row, f"{href}#sample-{place}-{row}", f"{at} {row} 0")
+        for row in board.pictured.tolist()
+        if row in entry.best.facts.row
     ]
-    return {"name": entry.name, "href": f"models/{entry.slug}.html", "strip": strip}
+    return {"name": entry.name, "href": href, "strip": strip}
 
 
 def _chart(board: Board, entries: Sequence[Entry], name: str) -> dict[str, Any]:
     """Return robust accuracy over k, falling, as the table has it; of one entry also what is proved."""
-    colours = [style.OTHERS[place % len(style.OTHERS)] for place in range(len(entries))]
-    series = [
-        Series(entry.name, f"light-dark({light}, {style.DARK.get(light, light)})", entry.changes, shaded=place == 0)
-        for place, (entry, light) in enumerate(zip(entries, colours, strict=True))
-    ]
-    gap = (entries[0].changes, entries[0].lower) if len(entries) == 1 and entries[0].proved else None
-    gap = None if entries[0].unchecked else gap
-    whole = [replace(_group(board, entry), title="").end for entry in entries]
+    series = []
+    for place, entry in enumerate(entries):
+        light = style.OTHERS[place % len(style.OTHERS)]
+        colour = f"light-dark({light}, {style.DARK.get(light, light)})"
+        series.append(Series(entry.name, colour, entry.changes, shaded=place == 0))
+    first, alone = entries[0], len(entries) == 1
+    gap = (first.changes, first.lower) if alone and first.proved and not first.unchecked else None
     return chart(
         name,
         f"Robust accuracy: the share that nobody fooled with at most k changed {board.info.unit}s",
         series,
-        end=max(whole),
+        end=max(_group(board, entry).end for entry in entries),
         axis=axis(board.info.unit),
         gap=gap,
         falling=True,
-        note=f"The first {MAX_CURVES} models." if len(board.entries) > MAX_CURVES and len(entries) > 1 else "",
+        note=f"The first {MAX_CURVES} models." if len(board.entries) > MAX_CURVES and not alone else "",
     )
 
 

@@ -14,12 +14,13 @@ from sigmazero.core.findings import CODES
 from sigmazero.core.messages import class_name
 from sigmazero.report import analysis, spaces
 from sigmazero.report import table as tables
+from sigmazero.report.figures.curves import BEST, PROVED
 from sigmazero.report.findings import CellFindings, findings
 from sigmazero.report.formats import CAVEAT, ends_text, figure, interval, number, percent, to_csv, to_markdown
 from sigmazero.report.intervals import median_interval, wilson
 from sigmazero.report.latex import to_latex
 from sigmazero.report.pages import samples
-from sigmazero.report.pages.curve import BEST, PROVED, group_chart
+from sigmazero.report.pages.curve import group_chart
 from sigmazero.report.pages.render import Cell, Column, PageTable, render
 from sigmazero.report.runs import COST, Clean, Group, Run, by_cost, groups, load, proved_ks, table_ks
 from sigmazero.report.status import duration
@@ -170,18 +171,23 @@ def _examples(group: Group, place: int, packed: samples.Samples) -> dict[str, An
     many = min(STRIP if pictures else RECORDS, len(order))
     strip, records = [], []
     for at in order[np.linspace(0, len(order) - 1, many).round().astype(int)] if many else ():
-        row, winner = int(best.rows[at]), int(best.winner[at])
-        run = group.pool[winner]
-        facts = run.facts.take(run.places(np.array([row])))
-        classes = run.info.about.get("classes")
-        before, after = (class_name(classes, int(each[0])) for each in (facts.clean_prediction, facts.prediction))
-        one = {"row": row, "before": before, "after": after, "changes": number(best.changes[at])}
-        one |= {"link": f"#sample-{place}-{row}", "key": f"{place} {row} {group.runs.index(run)}"}
+        row, run = int(best.rows[at]), group.pool[int(best.winner[at])]
+        one = example(run, row, f"#sample-{place}-{row}", f"{place} {row} {group.runs.index(run)}")
         if pictures:
             strip.append(one)
         elif words := packed.words.get(run.info.key):
             records.append({**one, "fields": words[row]})
     return {"strip": strip, "records": records}
+
+
+def example(run: Run, row: int, link: str, key: str) -> dict[str, Any]:
+    """Return what stands below a picture: what the model takes a sample for, and how many changes that needed.
+
+    key  the places of its group, row and run among the samples of the page
+    """
+    at, classes = int(run.places(np.array([row]))[0]), run.info.about.get("classes")
+    before, after = (class_name(classes, int(each[at])) for each in (run.facts.clean_prediction, run.facts.prediction))
+    return {"row": row, "before": before, "after": after, "changes": number(run.changes[at]), "link": link, "key": key}
 
 
 # Tables and numbers ---------------------------------------------------------------------------------------------------
