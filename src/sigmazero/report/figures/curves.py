@@ -25,8 +25,8 @@ BEST, PROVED = "best of all", "at most, proved"
 @figure(
     "curves",
     "Success rate over the number of changes per model, as .pdf, .svg or .png.",
-    Option("log", "With --curves: a logarithmic k.", bool),
-    Option("until", "With --curves: the k at which the axis ends; by default where most attacks are seen well."),
+    Option("log", "A logarithmic k.", bool),
+    Option("until", "The k at which the axis ends; by default where most attacks are seen well."),
 )
 def draw_curves(request: Request) -> Any:
     """Draw the curves of a request."""

@@ -24,7 +24,7 @@ from sigmazero.report.figures.curves import draw_result
 from sigmazero.report.figures.figure import Option, Request, figure
 from sigmazero.report.runs import Group, Run
 
-ROWS = 6  # inputs side by side, unless --rows says otherwise
+ROWS = 6  # inputs side by side, unless the option says otherwise
 ACROSS = 56  # a mark is at least the image's longer side divided by this
 IMAGE = 1.15  # inches
 
@@ -154,7 +154,7 @@ def curve(axis: Any, result: Result, colour: str) -> None:
 @figure(
     "pictures",
     "Some inputs clean, adversarial and with their changes marked, per attack; as .pdf, .svg or .png.",
-    Option("rows", f"With --pictures: how many inputs; {ROWS} by default."),
+    Option("rows", f"How many inputs; {ROWS} by default."),
     inputs=True,
 )
 def draw_pictures(request: Request) -> dict[str, Any]:
