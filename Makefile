@@ -8,7 +8,7 @@ ifneq ($(filter C POSIX,$(LC_ALL)),)
 export LC_ALL := C.UTF-8
 endif
 
-.PHONY: help demo test lint types unit ring rest peers nightly first-hour format docs clean
+.PHONY: help demo test lint types unit ring rest peers nightly first-hour format docs dist lowest clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -79,5 +79,18 @@ docs: $(VENV)/.dev  ## build the documentation into build/docs; a link that lead
 	$(BIN)/sphinx-build --builder html --fail-on-warning --keep-going --nitpicky --quiet docs build/docs
 	@echo "wrote build/docs/index.html"
 
+dist: $(VENV)/.dev  ## build wheel and sdist, and try the wheel in an environment of its own
+	rm -rf dist build/wheel-venv
+	$(BIN)/python -m hatchling build
+	$(PYTHON) -m venv build/wheel-venv
+	build/wheel-venv/bin/pip install --quiet -c constraints.txt "$$(ls dist/*.whl)[plot]"
+	cd build && wheel-venv/bin/sigmazero --version && wheel-venv/bin/sigmazero demo --limit 5 --steps 20
+
+# What `pip install sigmazero` may resolve to at least; the newest versions are in constraints.txt.
+lowest:          ## the ring with the lower bounds of pyproject.toml
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/pip install --quiet -c constraints-lowest.txt -e '.[demo]' pytest pytest-xdist hypothesis
+	.venv-lowest/bin/pytest -q -n 2 --dist worksteal tests/contract tests/cli
+
 clean:           ## remove what make made
-	rm -rf $(VENV) $(PEERS) .pytest_cache .mypy_cache .ruff_cache demo build
+	rm -rf $(VENV) $(PEERS) .venv-lowest dist .pytest_cache .mypy_cache .ruff_cache demo build

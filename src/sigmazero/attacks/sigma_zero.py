@@ -2,7 +2,7 @@ r"""σ-zero (Cinà et al., ICLR 2025, https://arxiv.org/abs/2402.01879), as its 
 
 Gradient descent on the margin plus a smooth stand-in for the l0 norm, a gradient scaled to unit ∞-norm, and a
 threshold τ that prunes small changes and adapts to success. The paper's pseudo-code differs from the released
-code in several points; docs/adr/0002 lists each with what is done here.
+code in several points; docs/evidence/fidelity.md lists each with what is done here.
 
     a     current point, always inside the box          τ    pruning threshold, one per sample
     δ     a − x, the perturbation                        η    step size, annealed by a cosine to a tenth

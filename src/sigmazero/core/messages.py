@@ -78,18 +78,13 @@ def describe(error: BaseException) -> str:
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     text = " ".join(text.split("\n")).strip()
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [own in Path(frame.filename).parents for frame in frames]
-    inside = frames[ours.index(True) :] if any(ours) else []
-    foreign = [
-        frame
-        for frame in inside
-        if own not in Path(frame.filename).parents and not frame.filename.startswith((*installed, "<"))
-    ]
-    if foreign:
-        return f"{type(error).__name__}: {text} ({foreign[-1].filename}, line {foreign[-1].lineno})"
+    ours = [frame for frame in frames if own in Path(frame.filename).parents]
+    known = [frame for frame in frames if frame in ours or not frame.filename.startswith((*installed, "<"))]
+    if ours and known[-1] not in ours:
+        return f"{type(error).__name__}: {text} ({known[-1].filename}, line {known[-1].lineno})"
     if isinstance(error, OSError | MemoryError | ImportError):
         return text or type(error).__name__
-    if not frames or not ours[-1]:
+    if not known or frames[-1] is not known[-1]:  # raised by a library
         return f"{type(error).__name__}: {text}"
     if isinstance(error, ValueError | LookupError | TypeError | RuntimeError) and (frames[-1].line or "").startswith(
         "raise"

@@ -185,9 +185,9 @@ def sample_row(
     samples: Samples, budget: int | None = None, unit: str = "feature", ks: Sequence[float] | None = None
 ) -> dict[str, str]:
     """Return the figures of one run as texts; ks are as for `result_row`."""
-    asked = choose_ks([samples.changes]) if ks is None else sorted(ks)
+    wanted = choose_ks([samples.changes]) if ks is None else sorted(ks)
     row = {"samples": f"{len(samples)}"}
-    for each in metrics.asked("run", [*asked, math.inf] if budget is None else [budget]):
+    for each in metrics.asked("run", [*wanted, math.inf] if budget is None else [budget]):
         value = each.value(samples)
         if each.known(budget) and (not each.hidden or (each.seldom and value is not None)):
             counted = each.kind == "l0" or (each.k is not None and budget is not None)

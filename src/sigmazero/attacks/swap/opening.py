@@ -52,7 +52,7 @@ class Opening(Attack):
     name: str = "sigma-swap"
     steps: int
 
-    paper: ClassVar[str] = "docs/stronger.md"
+    paper: ClassVar[str] = "docs/evidence/stronger.md"
     unroll: ClassVar[int] = 1
 
     @property

@@ -4,7 +4,7 @@ r"""Swap search: makes an adversarial example sparser by exchanging the sites it
 to change. So the search holds a point with one change fewer than the best example known, and exchanges one changed
 site for another as long as that does not hurt. A success lowers the best by one, and the search goes on one below it.
 A new site always goes to an end of the box. A step makes a few proposals; the last one also asks for the gradient.
-docs/stronger.md says what each part is worth.
+docs/evidence/stronger.md says what each part is worth.
 
     a    current point, one change fewer than the best            m      its margin; ∞ before it is known
     g    running mean of the margin's gradient                    gain   what a site's better end promises by it
@@ -128,7 +128,7 @@ class SwapSearch(Attack):
     queries: Annotated[Annotated[int, Range(least=LEAST)] | None, "most that a sample may ask, both ways"] = None
 
     asks: ClassVar[str] = "`proposals` + 1 queries a step"
-    paper: ClassVar[str] = "docs/stronger.md"
+    paper: ClassVar[str] = "docs/evidence/stronger.md"
     version: ClassVar[int] = 3
     unroll: ClassVar[int] = 1
     finite_box: ClassVar[bool] = True

@@ -1,7 +1,7 @@
 r"""σ-swap: σ-zero with whole new choices, then a search that exchanges changed sites, within a hard limit of queries.
 
 The first phase finds a fair example soon (see opening), the second makes it sparser (see search). Measurements are in
-docs/stronger.md.
+docs/evidence/stronger.md.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -61,7 +61,7 @@ class SigmaSwap(SwapSearch):
 
     asks: ClassVar[str] = "at most `queries`, or 2 × steps"
     version: ClassVar[int] = 5
-    paper: ClassVar[str] = "docs/stronger.md"
+    paper: ClassVar[str] = "docs/evidence/stronger.md"
     takes: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from sigmazero.store.store import Store
 
 Attacks = Annotated[
-    list[str],
+    list[str] | None,
     options.about_attack(
         "--attack",
         metavar="NAME",
-        help="See: sigmazero list attacks; or of another library: foolbox:NAME (repeatable).",
+        help="By default by what the model allows; see: sigmazero list attacks; foolbox:NAME too (repeatable).",
     ),
 ]
 Setting = Annotated[
@@ -52,7 +52,7 @@ def attack(
     rows: options.RowNumbers = None,
     limit: options.Limit = None,
     shuffle: options.Shuffle = None,
-    names: Attacks = ["sigma-zero"],  # noqa: B006 - typer copies it
+    names: Attacks = None,
     steps: options.Steps = None,
     setting: Setting = None,
     budget: Budget = None,
@@ -82,6 +82,7 @@ def attack(
     """
     from sigmazero.bench.plan import BATCH_SIZE
 
+    names = names or (["sigma-zero"] if setting else [])
     methods = [inputs.attack(name, steps, setting or []) for name in names]
     codes, where = inputs.allowed_codes(allow), inputs.device(device)
     files = list(out or [])
@@ -100,7 +101,8 @@ def attack(
             done = sz.evaluate(
                 spec,
                 inputs.data_spec(data, rows, limit, shuffle),
-                methods,
+                methods or None,
+                steps=None if methods else steps,
                 store=store,
                 budgets=None if budget is None else [budget],
                 unit=unit,
