@@ -90,7 +90,9 @@ class SigmaSwap(SwapSearch):
         searches = int(left - share) // cost
         steps = (left - cost * searches) // 2
         if problem is not None and steps < FEWEST and not (problem.goal.narrow or binary or problem.domain.weighted):
-            return (Ladder(steps=steps, queries=self.limit),)
+            walker = replace(self.first, steps=steps)
+            assert isinstance(walker, Walker)  # as checked when this was made
+            return (Ladder(walker=walker, steps=steps, queries=self.limit),)
         walker = replace(self.first_hard if hard or binary else self.first, steps=steps)
         assert isinstance(walker, Walker)  # as checked when this was made
         opening = Opening(
