@@ -60,7 +60,7 @@ class SigmaSwap(SwapSearch):
     first_hard: Annotated[SigmaZeroLike, "the σ-zero of the first phase of hard problems"] = FIRST_HARD
 
     asks: ClassVar[str] = "at most `queries`, or 2 × steps"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     paper: ClassVar[str] = "docs/stronger.md"
     takes: ClassVar[frozenset[str]] = frozenset()
 
