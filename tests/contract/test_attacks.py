@@ -63,6 +63,7 @@ EIGHT_STEPS: dict[str, tuple[int, int]] = {
     "genetic": (401, 0),
     "pgd-l0": (41, 40),  # five restarts
     "pgd-l0-min": (2, 1),  # impossible with every feature: one try of a step says so
+    "query-swap": (8, 0),  # the first step is about the clean input, whose answer is known
     "sparse-rs-min": (2, 0),
     "sparsefool": (35, 40),
     "sparsefool-paper": (819, 1608),

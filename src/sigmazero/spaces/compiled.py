@@ -76,6 +76,7 @@ class CompiledSpace:
     shape     of one of the user's inputs; with `channels` above 1 so many channels of a position count once
     layout    groups as sites of several features; None where every feature is a site of its own
     discrete  features whose legal values are not all of the box; `few` those of them with at most FINE + 1
+    many      numbers with more than two values: those of few, and inner ones
     inner     features of rows with more values between finite ends, where some are drawn; of images none, whose ends
               do as well. `likely` (features, most) are values to draw besides uniform ones, `likelies` how many
     stepped   features with values k · times / per; None where there is none
@@ -92,7 +93,9 @@ class CompiledSpace:
     layout: SiteLayout | None
     discrete: Tensor
     few: Tensor
+    many: Tensor
     inner: Tensor
+    draws_inside: bool
     likely: Tensor
     likelies: Tensor
     stepped: Tensor | None
@@ -119,11 +122,14 @@ class CompiledSpace:
         by_site = cost if layout is None else layout.sites(cost).amax(0)
         alike = bool((by_site == by_site[:1]).all())
         repair = RuleRepair.make(columns, shape, device)
-        narrow = columns.upper - columns.lower <= FINE * columns.times / np.maximum(columns.per, 1)
-        few = (columns.per > 0) & narrow
+        wide = (columns.upper - columns.lower) * np.maximum(columns.per, 1) / columns.times  # in steps
+        few = (columns.per > 0) & (wide <= FINE)
         few[list(columns.tables)] = True
         inner = ~few & np.isfinite(columns.upper - columns.lower) & (columns.lower < columns.upper) & (len(shape) == 1)
         inner[[] if repair is None else list(columns.laws.at)] = False
+        many = inner | (few & (wide >= 2))
+        for k, table in columns.tables.items():
+            many[k] = len(table) > 2
         more = bool(stepped.any()) or columns.tables or layout is not None or inner.any()
         if not (more or not alike or space.accept or repair):
             return None
@@ -138,7 +144,9 @@ class CompiledSpace:
             layout=layout,
             discrete=stepped.index_fill(0, at, True),
             few=torch.as_tensor(few, device=device),
+            many=torch.as_tensor(many, device=device),
             inner=torch.as_tensor(inner, device=device),
+            draws_inside=bool(inner.any()),
             likely=torch.as_tensor(likely, device=device).to(x.dtype),
             likelies=torch.as_tensor(likelies, device=device),
             stepped=stepped if bool(stepped.any()) else None,
@@ -165,14 +173,6 @@ class CompiledSpace:
     def derived(self) -> Tensor:
         """Return which features follow from others."""
         return torch.zeros_like(self.discrete) if self.repair is None else self.repair.derived
-
-    @property
-    def many(self) -> Tensor:
-        """Return which numbers of rows have more than two values."""
-        two = (
-            torch.as_tensor(self.columns.upper - self.columns.lower, device=self.per.device) * self.per / self.times < 2
-        )
-        return self.inner | (self.few & ~two)
 
     @property
     def sites(self) -> int:

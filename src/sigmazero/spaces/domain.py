@@ -204,7 +204,7 @@ class SpaceDomain(Domain):
         space = self.compiled
         end, room = torch.where(u < 0.5, self.lower, self.upper), self.upper - self.lower
         found = torch.where(space.inside(space.few[None]), self.lower + u * room, end)
-        if bool(space.inner.any()):
+        if space.draws_inside:
             known = space.inside((space.inner & (space.likelies > 0))[None])
             v = (u - 1 + WITHIN) / WITHIN  # the rest is for the ends
             between = self.lower + torch.where(known, 2 * v, v) * room

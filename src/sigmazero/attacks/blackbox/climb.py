@@ -85,8 +85,8 @@ class Climb(Attack):
 
     @property
     def step_cost(self) -> int:
-        """Queries of a step."""
-        return WIDTH
+        """Queries of a step, the current point among them; where answers are remembered it costs nothing."""
+        return WIDTH + 1
 
     def init(self, oracle: Oracle) -> State:
         """List the single changes, ask nothing."""
