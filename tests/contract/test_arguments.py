@@ -10,7 +10,7 @@ import sigmazero as sz
 
 X = torch.rand(4, 6, generator=torch.Generator().manual_seed(0))
 Y = torch.zeros(4, dtype=torch.long)
-TAKE = {"start": {"bb", "bb-dataset", "label-swap", "swap-search"}, "pool": {"bb", "bb-dataset"}}
+TAKE = {"start": {"bb", "bb-dataset", "label-swap", "swap-search"}, "pool": {"bb", "bb-dataset", "label-swap"}}
 
 
 def never_asked(x):
