@@ -49,3 +49,8 @@ def test_a_model_without_weights_in_memory_is_named():
     model = torch.nn.Linear(6, 3, device="meta")
     with pytest.raises(ValueError, match=r"model is on meta.*inputs are on cpu"):
         sz.get("sigma-zero").run(model, X, Y)
+
+
+def test_a_run_counts_its_seconds():
+    model = torch.nn.Linear(6, 3).requires_grad_(False)
+    assert sz.get("fmn", steps=3).run(model, X, Y).seconds > 0

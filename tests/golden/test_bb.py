@@ -5,7 +5,7 @@ import torch
 
 import sigmazero as sz
 from tests.helpers.networks import TinyNet, linear_optimum, linear_problem
-from tests.helpers.traces import CORRECT, recorded, same, search, searches, uniform
+from tests.helpers.traces import CORRECT, Recording, recorded, same, search, searches, uniform
 
 RUNS = ["dataset_20", "dataset_60_lr0.1", "uniform_20", "uniform_60_lr0.1"]
 OUT_OF_BOX, OUT_OF_RADIUS, CLOSED, DUAL = range(4)  # which way the reference went
@@ -86,3 +86,26 @@ def test_near_the_optimum_of_linear_models_from_a_pool():
         found.append(result.l0[result.success])
         best.append(optimum[result.success])
     assert torch.cat(found).mean() <= 2 * torch.cat(best).mean()
+
+
+def test_a_step_that_cannot_reach_the_boundary_is_as_long_as_the_radius():
+    net, lengths = TinyNet("conv"), []
+    for radius in (1e-8, 3e-8):
+        asked = Recording(net)
+        attack = sz.get("bb", steps=3, radius=radius)
+        attack.run(asked, net.x[:1], net.y[:1], hardware=sz.Hardware(prepare="none"))
+        first, second = [call for call, slope in zip(asked.calls, asked.slopes, strict=True) if slope][:2]
+        lengths.append(float((second - first).norm()))
+    assert lengths[0] > 0
+    assert lengths[1] == pytest.approx(3 * lengths[0], rel=1e-3)
+
+
+def test_a_sample_without_a_start_where_the_model_answered_nan_is_not_finite():
+    net = TinyNet("conv")
+
+    def model(x):
+        clean = (x == net.x[:1]).flatten(1).all(1)
+        return torch.where(clean[:, None], net(x), torch.nan)
+
+    result = sz.get("bb", steps=2, directions=4, blends=4).run(model, net.x[:1], net.y[:1])
+    assert result.outcome.tolist() == [sz.Outcome.NON_FINITE]

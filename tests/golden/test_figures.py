@@ -284,6 +284,14 @@ def test_an_altered_store_is_refused_by_name(tmp_path):
     assert not done.stdout
 
 
+def test_a_file_without_tables_is_no_store(tmp_path):
+    path = tmp_path / "empty.db"
+    path.touch()
+    done = run_command("report", path)
+    assert (done.code, done.stdout) == (2, "")
+    assert "empty.db is empty" in done.stderr
+
+
 def test_merge_takes_every_row_and_says_how_many(stores, tmp_path):
     done = run_command("merge", stores["boxes"], "--out", tmp_path / "new.db")
     assert done.code == 0, done.stderr

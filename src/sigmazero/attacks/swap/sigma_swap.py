@@ -60,7 +60,7 @@ class SigmaSwap(SwapSearch):
     first_hard: Annotated[SigmaZeroLike, "the σ-zero of the first phase of hard problems"] = FIRST_HARD
 
     asks: ClassVar[str] = "at most `queries`, or 2 × steps"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     paper: ClassVar[str] = "docs/evidence/stronger.md"
     takes: ClassVar[frozenset[str]] = frozenset()
 
@@ -90,7 +90,9 @@ class SigmaSwap(SwapSearch):
         searches = int(left - share) // cost
         steps = (left - cost * searches) // 2
         if problem is not None and steps < FEWEST and not (problem.goal.narrow or binary or problem.domain.weighted):
-            return (Ladder(steps=steps, queries=self.limit),)
+            walker = replace(self.first, steps=steps)
+            assert isinstance(walker, Walker)  # as checked when this was made
+            return (Ladder(walker=walker, steps=steps, queries=self.limit),)
         walker = replace(self.first_hard if hard or binary else self.first, steps=steps)
         assert isinstance(walker, Walker)  # as checked when this was made
         opening = Opening(
