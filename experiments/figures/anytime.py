@@ -30,6 +30,9 @@ def draw(rows: list[dict[str, str]]) -> Any:
                 *zip(*points, strict=True), "o-", label=row["attack"], color=style.colour(row["attack"]), markersize=3
             )
         axis.set(xscale="log", yscale="log", xlabel="queries", ylabel="mean l0" if place == 0 else "")
+        asked = [int(name.removeprefix(MEAN)) for name in rows[0] if name.startswith(MEAN)]
+        axis.set_xticks(asked, [str(queries) for queries in asked])
+        axis.minorticks_off()
         axis.set_title(style.plain(network), fontsize=9)
         style.tidy(axis)
     made.axes[0].legend(fontsize=7, frameon=False)

@@ -72,8 +72,8 @@ class Certificates:
         lower = torch.zeros_like(flag, dtype=torch.int64) if lower is None else lower.to(x.device)
         proved = lower > up_to
         upper = torch.full_like(count, math.inf)
-        held = (lower.clone(), upper, x.clone(), lower > 0, proved, count, count.clone(), flag)
-        return Certificates(*held, up_to, unit)
+        fields = (lower.clone(), upper, x.clone(), lower > 0, proved, count, count.clone(), flag)
+        return Certificates(*fields, up_to, unit)
 
     def __len__(self) -> int:
         """Return the number of inputs."""

@@ -118,21 +118,21 @@ class Ablation:
     def copies(self, problem: Problem, rows: Tensor, draw: Tensor) -> Tensor:
         """Return one copy per row and number of the draw, which alone decide what is shown."""
         scores = noise.bits(problem.seed, problem.ids[rows], draw, (problem.sites,))
-        kept = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, scores.topk(self.keep, dim=1).indices, True)
+        shown = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, scores.topk(self.keep, dim=1).indices, True)
         x = problem.x[rows]
-        kept = kept.view(len(x), 1, *x.shape[2:]) if problem.domain.joined else kept.view_as(x)
-        return blanked(x, kept, self.blank, self.null)
+        shown = shown.view(len(x), 1, *x.shape[2:]) if problem.domain.joined else shown.view_as(x)
+        return blanked(x, shown, self.blank, self.null)
 
 
-def blanked(x: Tensor, kept: Tensor, blank: Blank = "value", null: float | Tensor = 0.0) -> Tensor:
+def blanked(x: Tensor, shown: Tensor, blank: Blank = "value", null: float | Tensor = 0.0) -> Tensor:
     """Blank what is not shown: `null` there; or values x and 1 − x side by side, and 0 twice for a blank.
 
     >>> blanked(torch.tensor([[0.25, 1.0]]), torch.tensor([[True, False]]), "doubled")
     tensor([[0.2500, 0.0000, 0.7500, 0.0000]])
     """
     if blank == "doubled":
-        return torch.cat([torch.where(kept, x, 0.0), torch.where(kept, 1 - x, 0.0)], 1)
-    return torch.where(kept, x, torch.as_tensor(null, dtype=x.dtype, device=x.device))
+        return torch.cat([torch.where(shown, x, 0.0), torch.where(shown, 1 - x, 0.0)], 1)
+    return torch.where(shown, x, torch.as_tensor(null, dtype=x.dtype, device=x.device))
 
 
 def smooth(
