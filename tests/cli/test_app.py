@@ -99,7 +99,7 @@ def test_errors_of_a_users_code_keep_their_kind_and_line(sigmazero, own, code, s
     assert done.exit_code == 2
     assert re.search(said, done.stderr), done.stderr
     assert "bug" not in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.count("error: ") == 1
 
 
 def test_a_bug_of_ours_does_not_look_like_wrong_input(sigmazero, own, monkeypatch):
