@@ -36,7 +36,8 @@ def whole(here, facts):
 @pytest.mark.parametrize("point", ["store.commit:8", "batch.done:5"])
 def test_a_killed_run_goes_on_after_the_last_stored_batch(whole, sigmazero, here, facts, point):
     wanted, doctor = whole
-    assert sigmazero(*RUN, "killed.db", SIGMAZERO_FAULT=point) == (-signal.SIGKILL, "", "")
+    code, out, err = sigmazero(*RUN, "killed.db", SIGMAZERO_FAULT=point)
+    assert (code, out, err.count("\n")) == (-signal.SIGKILL, "", 1)  # the line of the doctor
     asked()
     stored = len(facts("killed.db"))
     assert 0 < stored < ROWS
