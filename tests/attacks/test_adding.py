@@ -59,7 +59,8 @@ def test_the_checks_by_registration_cover_it(module, tmp_path):
     (tmp_path / "added.py").write_text(LINE)
     contract = ["tests/contract/test_attacks.py", "tests/contract/test_spaces.py", "tests/attacks/test_parameters.py"]
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "added", "-k", "greedy", *contract]
+    which = "greedy and not inside_a_range and not chain"  # as other attacks that go to the ends, it is not for these
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "added", "-k", which, *contract]
     done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     said = re.search(r"`(reach=1\.5 must[^`]*)`", PAGE.replace("\n", " "))

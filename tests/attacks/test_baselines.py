@@ -41,11 +41,11 @@ def test_features_added_to_a_linear_detector(name, steps, gap):
     assert result.l0.mean() <= (1 + gap) * optimum.double().mean()
 
 
-def test_saliency_asks_for_one_gradient_per_change_and_stops_with_the_first_example():
+def test_saliency_asks_twice_for_each_change_and_stops_with_the_first_example():
     model, x, y, optimum = detector()
     result = sz.get("saliency").run(model, x, y, space=ADD_ONLY)
     assert torch.equal(result.backwards, optimum + 1)  # the clean point's too
-    assert torch.equal(result.forwards, optimum + 3)  # and two checks
+    assert torch.equal(result.forwards, 2 * optimum + 4)  # values of each change, its gradient, and the checks
 
 
 def test_saliency_weighs_what_a_change_promises_by_what_it_costs():
@@ -70,14 +70,17 @@ def test_saliency_gives_up_where_nothing_promises_anything():
     model, x, y = linear([1.0, 2.0, -0.1], 3.0), torch.zeros(1, 3).double(), torch.tensor([1])
     result = sz.get("saliency").run(model, x, y, space=ADD_ONLY)
     assert not result.success.any()
-    assert int(result.forwards[0]) == 3  # the check, the clean point and the one change that serves
+    assert int(result.forwards[0]) == 5  # the check, the clean point, and the one change that serves with its values
 
 
 def test_genetic_asks_as_often_as_it_says():
     model, x, y, _ = detector()
-    result = sz.get("genetic", steps=7, population=11).run(model, x, y, space=ADD_ONLY)
-    assert torch.equal(result.forwards, torch.full_like(y, 7 * 11 + 1) + result.success)
+    genetic, most = sz.get("genetic", steps=7, population=11), torch.full_like(y, 7 * 11 + 1)
+    result = genetic.run(model, x, y)
+    assert torch.equal(result.forwards, most + 2 * result.success)  # a success is asked about twice more
     assert (result.backwards == 0).all()
+    result = genetic.run(model, x, y, space=ADD_ONLY)  # where no point is asked about twice
+    assert (result.forwards <= most + 2 * result.success).all()
 
 
 def test_a_price_on_changes_saves_some():

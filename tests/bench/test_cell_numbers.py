@@ -68,7 +68,6 @@ def test_a_cell_in_the_numbers_of_its_process(tmp_path):
         (info,) = store.cells()
         assert info.precision == "conv-tf32"
         assert info.provenance["numbers"] == "fp32 for matmul, tf32 for conv, tf32 for rnn, no autocast"
-        assert store.facts(info.key).given_up.sum() > 0
     assert done.verify().disagreements == []
     # Run again elsewhere, in the numbers of the cell.
     assert done._loader is not None

@@ -25,7 +25,7 @@ class Answers:
     def find(self, x: Tensor) -> tuple[Tensor, list[list[int]]]:
         """Return which points (N, K, ...) are new, each the first of its kind, and the hashes of all."""
         hashes = _hashes(x).tolist()
-        new = torch.zeros(x.shape[:2], dtype=torch.bool)
+        new = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
         for row, (known, keys) in enumerate(zip(self._places, hashes, strict=True)):
             here: set[int] = set()
             for k, key in enumerate(keys):
@@ -66,5 +66,5 @@ def _hashes(x: Tensor) -> Tensor:
     """Return a number for each point (N, K, ...) that depends on every bit."""
     flat = x.flatten(2) + 0.0  # no minus zero
     bits = flat.view(torch.int32 if flat.dtype == torch.float32 else torch.int64).to(torch.int64)
-    place = torch.arange(1, flat.shape[2] + 1)
+    place = torch.arange(1, flat.shape[2] + 1, device=x.device)
     return mix(bits + mix(place)).sum(2)

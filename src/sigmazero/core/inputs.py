@@ -35,7 +35,8 @@ def as_inputs(x: Array, model: object, bounds: Bounds = (0.0, 1.0)) -> Tensor:
     torch.float32
     """
     own = next((each.dtype for each in _tensors(model) if each.dtype in (torch.float32, torch.float64)), torch.float32)
-    scaled = not any(isinstance(end, Tensor) for end in bounds) and tuple(bounds) == (0, 1)
+    numbers = isinstance(bounds, Sequence) and not any(isinstance(end, Tensor) for end in bounds)
+    scaled = numbers and tuple(bounds) == (0, 1)
     if isinstance(x, Tensor):
         return x.to(own) if x.dtype == torch.uint8 and not scaled else x
     values = as_array(x, "inputs")

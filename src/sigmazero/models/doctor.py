@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from sigmazero.core.findings import LOOK_FOR, MANY, ROUNDING, STEADY, Finding, coded
 from sigmazero.core.inputs import Bounds, make_problem
-from sigmazero.core.model import ability_of, in_eval_mode, logits_in, looks_last
+from sigmazero.core.model import Stopped, ability_of, in_eval_mode, logits_in, looks_last
 from sigmazero.models.normalize import KNOWN, Normalize
 from sigmazero.models.wrapping import understood
 from sigmazero.spaces.space import Columns, Space
@@ -194,6 +194,8 @@ def _check_mode(exam: Exam) -> Iterator[Finding]:
 def _check_call(exam: Exam) -> Iterator[Finding]:
     try:
         exam.ask()
+    except Stopped:
+        raise  # a limit that the caller set
     except Exception as error:  # a user's model may raise anything
         yield _raised(error)
 

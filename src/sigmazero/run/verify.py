@@ -56,7 +56,8 @@ class Verifier:
         if self.checks > 1:
             with self.caller.applied():
                 answers.append(self._padded(self.model, x, pad, self._compiled))
-        self._digit = max(self._digit, *(torch.finfo(logits.dtype).eps for logits in answers))
+        kinds = [logits.dtype for logits in answers if isinstance(logits, Tensor) and logits.is_floating_point()]
+        self._digit = max([self._digit, *(torch.finfo(kind).eps for kind in kinds)])
         return answers
 
     def apart(self, answers: Tensor) -> Tensor:
