@@ -118,6 +118,7 @@ LEFT = {
     "run experiments/small.toml --engine processes --workers 4": "processes: tests/system",
     "report before.db after.db": "two runs of one plan: tests/judge",
     "report runs/minimum-norm-1000.db -o table.tex --compare paper": "hours of a plan of the paper: tests/report",
+    "export runs/loans.db --table loans.csv -o changes.csv": "a store of a table's rows: test_own_files",
     "view runs/small.db --open": "serves until it is interrupted: tests/system",
 }
 

@@ -3,7 +3,7 @@
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,26 +14,47 @@ Out = Annotated[
     typer.Option("--out", "-o", metavar="FILE", help="Ends in .csv, .jsonl, .parquet or .npz; - prints CSV."),
 ]
 Changes = Annotated[bool, typer.Option("--perturbations", help="Also which features changed, and what they became.")]
+Table = Annotated[
+    Path | None,
+    typer.Option(
+        "--table",
+        metavar="FILE",
+        help="The table that the samples are rows of; then a line per changed field: row, field, before, after, cost.",
+    ),
+]
 AttackName = Annotated[
     str | None, typer.Option("--attack", metavar="NAME", help="With .npz: the attack, where there are several.")
 ]
 
 
-def export(store: options.StoreFile, out: Out, perturbations: Changes = False, attack: AttackName = None) -> None:
+def export(
+    store: options.StoreFile,
+    out: Out,
+    perturbations: Changes = False,
+    attack: AttackName = None,
+    table: Table = None,
+) -> None:
     """Write samples to csv, jsonl, parquet or npz.
 
     An .npz file holds the result of one attack with its adversarial inputs, as `Result.save` writes it; the others hold
-    a line per sample.
+    a line per sample. With --table a .csv file holds a line per changed field of every row that was fooled.
 
     \b
     Example:
       sigmazero export runs/small.db -o small.csv
       sigmazero export runs/mine.db --attack sigma-zero -o mine.npz
+      sigmazero export runs/loans.db --table loans.csv -o changes.csv
     """
     import sigmazero as sz
     from sigmazero.store import export as formats
     from sigmazero.store.store import Store
 
+    if table is not None:
+        if out.suffix != ".csv" or perturbations or attack is not None:
+            raise ValueError(f"--table {table} goes with a file that ends in .csv and with no other option")
+        _fields(store, table).to_csv(out, index=False)
+        console.wrote(out)
+        return
     if out.suffix == ".npz":
         found = sz.Evaluation.load(store)
         if attack is None and len(found) != 1:
@@ -52,3 +73,25 @@ def export(store: options.StoreFile, out: Out, perturbations: Changes = False, a
             return
         formats.export(opened, out, formats.known(out.suffix.removeprefix(".") or "csv"), perturbations)
     console.wrote(out)
+
+
+def _fields(store: Path, path: Path) -> Any:
+    """Return a data frame with a line per changed field of the samples that were fooled, attack by attack."""
+    import pandas
+
+    import sigmazero as sz
+    from sigmazero.data.table import Table
+
+    table, rows = Table.read(path), sz.data.load(str(path))
+    places = {number: place for place, number in enumerate(rows.ids.tolist())}
+    frames, found = [], sz.Evaluation.load(store)
+    for name in found:
+        result = found[name]
+        fooled = result.take(result.success.nonzero().squeeze(1))
+        if unknown := [number for number in fooled.ids.tolist() if number not in places]:
+            raise ValueError(f"{path} has no row {unknown[0]}, which {store} holds; name the table that was attacked")
+        clean = rows.images[[places[number] for number in fooled.ids.tolist()]]
+        frame = table.changes(clean, fooled.x_adv, fooled.ids)
+        frame.insert(0, "attack", name)
+        frames.append(frame)
+    return pandas.concat(frames, ignore_index=True)
