@@ -175,7 +175,7 @@ def test_ctrl_c_stops_the_workers_and_keeps_what_is_stored(folder):
         store.append = once
         report = execute(cells, store, loader, engine=two(loader), say=said.append)
     assert report.interrupted
-    assert len(said) == 1
+    assert sum("Ctrl-C" in line for line in said) == 1
     assert 0 < report.rows <= 3 * 24
     run(BRIEF, "s.db", two)
     assert_same(contents("s.db"), contents("local.db"))

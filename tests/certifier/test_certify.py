@@ -2,6 +2,7 @@
 
 import math
 from itertools import combinations, product
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -299,3 +300,67 @@ def test_what_takes_long_waits_and_is_decided_all_the_same(monkeypatch):
     found = sz.certify(model, x, y, up_to=3, attack=None)
     assert found.lower.tolist() == known.lower.tolist()
     assert found.status == known.status
+
+
+class Spike(nn.Module):
+    """Logits that are constant but for a narrow spike at one value of the first feature, which `add` adds."""
+
+    def __init__(self, add) -> None:
+        super().__init__()
+        self.add = add
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = nn.functional.linear(x, torch.eye(6)[:1].expand(3, 6)) - 0.5625
+        spike = nn.functional.relu(-nn.functional.relu(first * 4096) - nn.functional.relu(first * -4096) + 1)
+        logits = nn.functional.linear(x, torch.zeros(3, 6), torch.tensor([1.0, 0.0, 0.0]))
+        return self.add(logits, spike * torch.tensor([-4.0, 2.0, 2.0]))
+
+
+def through_a_shared_array(logits: torch.Tensor, spike: torch.Tensor) -> torch.Tensor:
+    array = np.zeros(tuple(spike.shape), np.float32)
+    one, other = torch.from_numpy(array), torch.from_numpy(array)
+    one.add_(spike)
+    return logits + other
+
+
+def through_dlpack(logits: torch.Tensor, spike: torch.Tensor) -> torch.Tensor:
+    return logits + torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(spike))
+
+
+def without_torch_functions(logits: torch.Tensor, spike: torch.Tensor) -> torch.Tensor:
+    with torch._C.DisableTorchFunction():
+        logits.detach().add_(spike)
+    return logits * 1
+
+
+def in_script(logits: torch.Tensor, spike: torch.Tensor) -> torch.Tensor:
+    code = "def f(a: Tensor, b: Tensor):\n    a.detach().add_(b)\n    return a * 1.0\n"
+    return torch.jit.CompilationUnit(code).f(logits, spike)
+
+
+def in_a_thread(logits: torch.Tensor, spike: torch.Tensor) -> torch.Tensor:
+    thread = Thread(target=logits.add_, args=(spike,))
+    thread.start()
+    thread.join()
+    return logits
+
+
+@pytest.mark.parametrize(
+    ("add", "message"),
+    [
+        (lambda logits, spike: (logits.detach().add_(spike), logits)[1], "the model's answer reads"),
+        (lambda logits, spike: (logits.reshape(-1, 3).add_(spike), logits)[1], "the model's answer reads"),
+        (lambda logits, spike: (logits.view(-1, 3), logits.add_(spike))[0], "the model's answer reads"),
+        (through_a_shared_array, "another tensor shares"),
+        (through_dlpack, "came from elsewhere"),
+        (without_torch_functions, "cannot be followed"),
+        (in_script, "cannot be followed"),
+        (in_a_thread, "written into unseen"),
+    ],
+)
+def test_a_spike_that_a_trace_does_not_show_is_refused(add, message):
+    """The points at which the model is compared with its trace do not meet the spike, so these were false proofs."""
+    x, label = torch.full((1, 6), 0.25), torch.tensor([0])
+    with pytest.raises(ValueError, match=message):
+        sz.certify(Spike(add), x, label, attack=None)
+    assert sz.certify(Spike(torch.add), x, label, attack=None).status == ["exact"]

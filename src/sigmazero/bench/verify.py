@@ -24,7 +24,7 @@ from sigmazero.core.oracle import Model
 from sigmazero.core.problem import Problem, whole
 from sigmazero.core.result import Outcome
 from sigmazero.run.precision import Numbers, strictly
-from sigmazero.store.facts import ROUNDING, CellInfo, Facts, same_answers
+from sigmazero.store.facts import CellInfo, Facts, rounding_of, same_answers
 from sigmazero.store.store import Flaw, Store, StoreError
 from sigmazero.store.trace import Trace
 
@@ -211,7 +211,7 @@ def _check_trace(network: Model, problem: Problem, trace: Trace, batch_size: int
         logits = logits_in(network(torch.from_numpy(np.stack(points)).to(problem.x)))
         same = problem.take(torch.zeros(len(points), dtype=torch.int64, device=problem.x.device))
         stored = torch.from_numpy(trace.margin[start : start + batch_size]).to(logits)
-        if bool(((same.goal.margin(logits) - stored).abs() > _slack(logits)).any()):
+        if bool(((same.goal.margin(logits) - stored).abs() > rounding_of(logits)).any()):
             return "a margin of the trace is not the model's"
     return ""
 
@@ -248,7 +248,7 @@ def contradicted(network: Model, problem: Problem, facts: Facts, coarse: bool = 
     x_adv = facts.rebuild(problem.x)
     # A model may write to what it is given, and give the same memory again.
     clean, logits = logits_in(network(problem.x.clone())).clone(), logits_in(network(x_adv.clone()))
-    slack, found, margin = _slack(logits), facts.found, problem.goal.margin(logits)
+    slack, found, margin = rounding_of(logits), facts.found, problem.goal.margin(logits)
     counts = problem.domain.count(x_adv)
     l0, pixels = counts.l0.cpu().numpy(), counts.l0_pixel.cpu().numpy()
     within = problem.within_budget(torch.from_numpy(pixels if problem.unit == "pixel" else l0)).numpy()
@@ -291,11 +291,6 @@ def _illegal(problem: Problem, x_adv: Tensor, facts: Facts) -> Iterator[tuple[ND
         return
     cost = domain.count(x_adv).cost.double().cpu().numpy()
     yield ~np.isclose(facts.cost, np.where(facts.found, cost, np.inf), rtol=1e-5), wrong
-
-
-def _slack(logits: Tensor) -> Tensor:
-    """Return by how much rounding may change each row's logits."""
-    return ROUNDING * logits.abs().amax(1).clamp(min=1.0)
 
 
 def _gap(logits: Tensor) -> Tensor:

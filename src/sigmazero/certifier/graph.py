@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from sigmazero.certifier.layers import UNIT, Add, Conv, Input, Layer, MaxPool, Relu, Reshape, Scale
@@ -107,13 +108,19 @@ def trace(model: nn.Module, x: Tensor) -> Network:
     sample = x[:1].expand(ROWS, *x.shape[1:]).clone()
     with torch.no_grad():
         before = _state(model)
+        watch = _Watch(sample.clone())
         try:
-            with _Watch(sample.clone()) as watch:
-                model(watch.given)
+            with _Unseen(watch), watch:
+                answer = model(watch.given)
+            for tensor in tree_leaves(answer):
+                if isinstance(tensor, Tensor):
+                    watch._read(tensor, "the model's answer")
             program = make_fx(model, pre_dispatch=True)(sample)
         except UnknownOperation:
             raise
         except Exception as error:  # whatever a model may raise when its values are looked at
+            if watch.unseen:  # TorchScript raises another error in its place
+                raise UnknownOperation(watch.unseen) from error
             kinds = {p.dtype for p in model.parameters()} - {x.dtype}
             hint = f"; its weights are {kinds.pop()} and the inputs {x.dtype}, bring one to the other" if kinds else ""
             raise UnknownOperation(f"the model cannot be traced by torch.fx ({one_line(error)}){hint}") from error
@@ -531,6 +538,9 @@ class _Watch(TorchFunctionMode):
         self.computed: set[int] = set()  # memory with values that were computed from the input
         self.writers: dict[int, str] = {}  # memory that was written into, by which operation
         self.current: dict[int, set[int]] = {}  # the tensors that may still be read there
+        self.depth = 0  # of calls that are followed
+        self.unseen = ""  # what was written elsewhere
+        self.versions: dict[int, int] = {}  # of each tensor, when it was last seen
         self._note(given, computed=True)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -542,7 +552,11 @@ class _Watch(TorchFunctionMode):
         if any(tensor.is_inference() for tensor in tensors):  # it has no version
             raise UnknownOperation(f"{name} runs in inference mode, where writing in place goes unseen; use no_grad")
         versions = [tensor._version for tensor in tensors]
-        found = func(*args, **(kwargs or {}))
+        self.depth += 1
+        try:
+            found = func(*args, **(kwargs or {}))
+        finally:
+            self.depth -= 1
         untouched, written = set(), dict[int, set[int]]()
         for tensor, version in zip(tensors, versions, strict=True):
             if tensor._version == version:
@@ -550,6 +564,7 @@ class _Watch(TorchFunctionMode):
             else:
                 written.setdefault(_memory(tensor), set()).add(id(tensor))
                 self._note(tensor, computed)
+                self.versions[id(tensor)] = tensor._version
         for place, names in written.items():
             self.writers[place] = name
             self.current[place] = names if len(names) == 1 else set()  # of several names the one that is returned
@@ -558,6 +573,8 @@ class _Watch(TorchFunctionMode):
             # Some functions return their argument as it is, where the trace has a new tensor: Dropout in eval mode.
             tensor = tensor.detach() if id(tensor) in untouched else tensor
             self._note(tensor, computed)
+            if not tensor.is_inference():
+                self.versions[id(tensor)] = tensor._version
             return tensor
 
         return tree_map_only(Tensor, result, found)
@@ -583,10 +600,38 @@ class _Watch(TorchFunctionMode):
                 f"the model takes computed values out of torch by .{name}, which cannot be traced; "
                 "compute with tensors alone, with .detach().clone() for a copy without gradients"
             )
+        if place in self.computed and id(tensor) not in self.current[place]:
+            raise UnknownOperation(
+                f"{name} reads computed values through a tensor that came from elsewhere than torch's own operations "
+                "(DLPack, a shared array); compute with tensors alone, with x.clone() for a copy"
+            )
+        if not tensor.is_inference() and tensor._version != self.versions.setdefault(id(tensor), tensor._version):
+            raise UnknownOperation(
+                f"a tensor that {name} reads was written into unseen, as by another thread or an autograd.Function"
+            )
         self._note(tensor, computed=False)
         return place in self.computed
 
 
+class _Unseen(TorchDispatchMode):
+    """Refuse operations that `_Watch` does not see: those of TorchScript, or where torch functions are disabled."""
+
+    def __init__(self, watch: _Watch) -> None:
+        super().__init__()
+        self.watch = watch
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Refuse a write that is no part of a call that is followed, and call the function."""
+        if not self.watch.depth and func._schema.is_mutable:
+            self.watch.unseen = (
+                f"{func} writes in place inside of TorchScript, or where torch functions are disabled, which cannot be "
+                "followed; use the form that is not in place, and eager modules"
+            )
+            raise UnknownOperation(self.watch.unseen)
+        return func(*args, **(kwargs or {}))
+
+
 def _memory(tensor: Tensor) -> int:
     with torch._C.DisableTorchFunction():
-        return int(tensor.untyped_storage()._cdata)
+        storage = tensor.untyped_storage()
+        return int(storage.data_ptr() or storage._cdata)  # two storages may share an array, or memory by DLPack
