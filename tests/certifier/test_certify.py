@@ -324,7 +324,7 @@ def through_a_shared_array(logits: torch.Tensor, spike: torch.Tensor) -> torch.T
 
 
 def through_dlpack(logits: torch.Tensor, spike: torch.Tensor) -> torch.Tensor:
-    return logits + torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(spike))
+    return logits + torch.utils.dlpack.from_dlpack(spike.detach())
 
 
 def without_torch_functions(logits: torch.Tensor, spike: torch.Tensor) -> torch.Tensor:
@@ -352,7 +352,7 @@ def in_a_thread(logits: torch.Tensor, spike: torch.Tensor) -> torch.Tensor:
         (lambda logits, spike: (logits.reshape(-1, 3).add_(spike), logits)[1], "the model's answer reads"),
         (lambda logits, spike: (logits.view(-1, 3), logits.add_(spike))[0], "the model's answer reads"),
         (through_a_shared_array, "another tensor shares"),
-        (through_dlpack, "came from elsewhere"),
+        (through_dlpack, "out of torch by .__dlpack__"),
         (without_torch_functions, "cannot be followed"),
         (in_script, "cannot be followed"),
         (in_a_thread, "written into unseen"),

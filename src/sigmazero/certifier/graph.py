@@ -613,11 +613,11 @@ class _Watch(TorchFunctionMode):
         return place in self.computed
 
 
-class _Unseen(TorchDispatchMode):
+class _Unseen(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Refuse operations that `_Watch` does not see: those of TorchScript, or where torch functions are disabled."""
 
     def __init__(self, watch: _Watch) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.watch = watch
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
