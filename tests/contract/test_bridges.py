@@ -296,6 +296,16 @@ def test_an_attack_that_attackbench_stops_returns_what_it_found(asked, attack):
     assert not torch.equal(found, x)
 
 
+def test_a_foreign_attack_that_returns_its_inputs_is_a_finding(asked):
+    model, x, y, _ = asked
+    with pytest.warns(UserWarning, match="SZ022"):
+        idle = sz.foreign(lambda model, x, y: x).run(model, x, y)
+    assert [finding.code for finding in idle.findings] == ["SZ022"]
+    assert not idle.success.any()
+    busy = sz.foreign(lambda model, x, y: (x + 0.5) % 1).run(model, x, y)
+    assert "SZ022" not in [finding.code for finding in busy.findings]
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_frozen_script_is_attacked(asked):
     model, x, y, _ = asked

@@ -81,6 +81,7 @@ class Foreign(Attack):
 
     capturable: ClassVar[bool] = False
     keeps_own: ClassVar[bool] = True
+    borrowed: ClassVar[bool] = True
     finite_box: ClassVar[bool] = True
     needs: ClassVar[Ability] = "labels"  # only the attack knows whether it needs more, so it is tried
     paper: ClassVar[str] = "docs/bridges.md"

@@ -101,9 +101,14 @@ def describe_model(network: nn.Module, spec: ModelSpec | None = None) -> dict[st
     return {**known, "layers": digest([layers, *programs]), "sources": hash_sources(code)}
 
 
+def probed(count: int) -> Tensor:
+    """Return the places of up to 16 of so many inputs, evenly spread."""
+    return torch.linspace(0, count - 1, min(count, ROWS), device="cpu").round().long()
+
+
 def probe(network: Model, x: Tensor) -> Tensor:
-    """Return the network's logits for up to 16 of these inputs, evenly spread, in double precision on the CPU."""
-    rows = torch.linspace(0, len(x) - 1, min(len(x), ROWS), device="cpu").round().long().to(x.device)
+    """Return the network's logits for the inputs at these places, in double precision on the CPU."""
+    rows = probed(len(x)).to(x.device)
     # A network that draws numbers must not draw other ones afterwards because it was looked at.
     with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), strictly(network, x.device):
         # A copy, as some models give the same memory again each time.

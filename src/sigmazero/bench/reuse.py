@@ -18,11 +18,11 @@ import numpy as np
 import torch
 
 from sigmazero.bench.cells import Cell, Subject
-from sigmazero.bench.identity import ANEW, digest, is_random, probe
+from sigmazero.bench.identity import ANEW, digest, is_random, probe, probed
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.verify import coarse_numbers, contradicted
 from sigmazero.run.precision import strictly
-from sigmazero.store.facts import CellInfo, same_answers
+from sigmazero.store.facts import CellInfo, other_answers
 from sigmazero.store.store import Store
 
 POINTS = 16  # stored samples that a model is asked about
@@ -64,8 +64,11 @@ def _check_cell(store: Store, info: CellInfo, loader: Loader, count: int) -> int
     some = np.unique(np.linspace(0, len(positions) - 1, min(count, len(positions))).round().astype(int))
     subject, facts = Subject.of_store(store, info, loader), store.facts(info.key, positions=positions[some])
     answers = store.answers(info.key)
-    if answers is not None and not same_answers(answers, probe(subject.network, subject.problem.x)):
-        raise ModelChanged(store, info, None, "the logits of clean inputs differ")
+    if answers is not None:
+        other = other_answers(answers, probe(subject.network, subject.problem.x))
+        if len(other):
+            row = int(subject.rows.ids[probed(len(subject.rows))[other[0]]])
+            raise ModelChanged(store, info, row, "the logits of the clean input differ")
     with strictly(subject.network, loader.device):
         problem = subject.take(torch.from_numpy(positions[some]))
         wrong = contradicted(subject.network, problem, facts, coarse_numbers(info))

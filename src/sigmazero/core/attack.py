@@ -65,6 +65,7 @@ class Attack(ABC):
     needs: ClassVar[Ability] = "gradients"  # the least that a model must give it
     capturable: ClassVar[bool] = True
     keeps_own: ClassVar[bool] = False
+    borrowed: ClassVar[bool] = False  # whether it is another library's, which may fail without a word
     finite_box: ClassVar[bool] = False  # whether it needs finite ends: it moves features there, or draws between them
     spaces: ClassVar[bool] = True  # whether it works where the oracle asks about the nearest legal point
     remembers: ClassVar[bool] = False  # whether it asks about no point of a row twice in a box; in a space all do so

@@ -33,6 +33,7 @@ CODES: dict[str, str] = {
     "SZ019": "A feature's ends lie far beyond what the rows show: its units, or the ends, are probably wrong.",
     "SZ020": "Some costs are so far apart that the cheap changes cost next to nothing beside the dear ones.",
     "SZ021": "The channels look to come last: where pixels are counted, dimension 1 is taken for the channels.",
+    "SZ022": "The attack of another library returned every input unchanged: it found nothing, or did not run.",
     "SZ030": "The accuracy is far below what is claimed: the normalisation, the labels or the weights are not those.",
     "SZ031": "An attack does worse with more steps: its gradients mislead, and robustness is overstated.",
     "SZ032": "The gradients are tiny beside the margins: gradient attacks may stall.",

@@ -51,6 +51,11 @@ class Diagnostics:
     def __init__(self) -> None:
         self._counts: list[Tensor] = []
         self._apart: list[Tensor] = []
+        self._returned: list[Tensor] = []
+
+    def see_returned(self, changed: Tensor) -> None:
+        """Keep which points that another library's attack returned are not the inputs."""
+        self._returned.append(changed)
 
     def see(self, look: FirstLook, ids: Tensor, clean: Tensor, strict: bool) -> None:
         """Keep what a batch showed; `clean` has the earlier answers about the clean inputs.
@@ -72,7 +77,7 @@ class Diagnostics:
         missed.clear()
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return findings about random answers, and about gradients that are exactly zero in many rows."""
+        """Return findings about random answers, zero gradients in many rows, and attacks that return their inputs."""
         found = []
         if self._apart and float(torch.stack(self._apart).max()) > 1:
             found.append(coded("SZ003", "The same inputs were answered differently within one run.", STEADY))
@@ -80,4 +85,9 @@ class Diagnostics:
         if zero > MANY * asked:
             detail = f"{zero} of {asked} rows ({zero / asked:.0%}) had no gradient at all where the search began."
             found.append(coded("SZ004", detail, LOOK_FOR))
+        changed = torch.cat(self._returned) if self._returned else torch.ones(0)
+        if len(changed) > 1 and not bool(changed.any()):
+            detail = f"All {len(changed)} inputs that it was given came back as they were."
+            fix = "call the attack yourself on one input; check its budget, its steps and the range of the inputs"
+            found.append(coded("SZ022", detail, fix, "warning"))
         return tuple(found)

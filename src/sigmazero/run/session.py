@@ -223,6 +223,8 @@ class Session:
                     whole = prepared.oracle(part, size, "labels")
                     whole.answers = None if answers is None else answers.whole()
                     found = shrunk(found, whole, self.attack.limit)
+            if self.attack.borrowed and found.own is not None:
+                self._diagnostics.see_returned((found.own != part.domain.x).flatten(1).any(1))
             exact = self._verifier.checks == 1 and prepared.searches_strictly(problem.x.device)
             self._diagnostics.see(look, part.ids, clean[rows], exact)
             # Gradients show in passing whether a model answers at random; other attacks ask a second time.
