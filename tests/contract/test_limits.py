@@ -33,11 +33,6 @@ def tagged(dtype: torch.dtype = torch.float64, grid: bool = False):
     return model.to(dtype), x.to(dtype), model(x.to(dtype)).argmax(1), mask
 
 
-def known(issue: int) -> pytest.MarkDecorator:
-    """Mark a known defect that a later issue repairs."""
-    return pytest.mark.xfail(strict=True, reason=f"rebuild {issue}")
-
-
 def spent(counting: Counting) -> int:
     """The most that was asked for one sample."""
     return int((counting.forwards + counting.backwards).max())
@@ -136,7 +131,7 @@ def signs(model, x, y):
     return points
 
 
-@known(5)
+@pytest.mark.filterwarnings("ignore:SZ022")  # where it is stopped before it found anything
 @pytest.mark.parametrize("limit", [1, *LIMITS])
 def test_an_attack_of_another_library_keeps_its_limit(limit):
     model, x, y, mask = tagged()

@@ -75,7 +75,7 @@ def within(configured: Configured, limit: int) -> Configured:
     def stopped(model: Any, x: Tensor, y: Tensor, targeted: bool) -> Tensor:
         return attack.run(model, x, y, targeted=targeted, hardware=UNCOPIED, **inside).x_adv
 
-    return configured._replace(attack=foreign(stopped, name=attack.name, max_queries=most))
+    return configured._replace(attack=foreign(stopped, name=attack.name, max_queries=limit))
 
 
 def _made(attack: Attack) -> Any:

@@ -65,7 +65,7 @@ class Foreign(Attack):
     steps        its number of steps, if it has one (see `Caller.steps_of`)
     rows         inputs that it gets at once. One by one nothing depends on the batch, and every query belongs to its
                  sample. More is faster on a device; then a point belongs to the nearest input
-    max_queries  the most it may ask about a sample, forwards and backwards; then it is stopped
+    max_queries  the most that is asked about a sample, forwards, backwards and checks; then it is stopped
     """
 
     name: str
@@ -91,6 +91,11 @@ class Foreign(Attack):
         """Return 1: the whole attack is one step of ours."""
         return 1
 
+    @property
+    def limit(self) -> int | None:
+        """Return the most queries of a sample, forwards and backwards, checks included; None for no limit."""
+        return self.max_queries
+
     def parameters(self) -> dict[str, Any]:
         """Return what identifies it; a function of your own is known by the hash of its code (see `bench.identity`)."""
         return {name: value for name, value in super().parameters().items() if name not in ("caller", "objects")}
@@ -107,6 +112,12 @@ class Foreign(Attack):
     def check(self, problem: Problem) -> None:
         """Refuse a question that it does not answer."""
         super().check(problem)
+        least = problem.clean + _kept_back(problem) + 1
+        if self.max_queries is not None and self.max_queries < least:
+            raise ValueError(
+                f"max_queries={self.max_queries} are too few: {least - 1} may be spent on checking the clean input and "
+                f"what is found; pass max_queries={least} or more"
+            )
         caller = self._caller
         caller.check_goal(self.name, problem.goal.narrow)
         if caller.release != self.release:
@@ -131,7 +142,8 @@ class Foreign(Attack):
     def _attacked(self, oracle: Oracle, rows: Tensor) -> Tensor:
         problem = oracle.problem.take(rows)
         x = problem.domain.x
-        proxy = ProxyModel(oracle, rows, self.max_queries).eval()
+        most = None if self.max_queries is None else self.max_queries - _kept_back(problem)
+        proxy = ProxyModel(oracle, rows, most).eval()
         try:
             with _seeded(problem), torch.enable_grad():
                 options = {} if self._caller.made else dict(self.options if self.objects is None else self.objects)
@@ -153,6 +165,11 @@ class Foreign(Attack):
             shapes = f"{tuple(found.shape)}, expected {tuple(x.shape)}"
             raise ValueError(f"{self.name} returned inputs of shape {shapes}: one for each it was given")
         return proxy.returned(found.detach().to(x))
+
+
+def _kept_back(problem: Problem) -> int:
+    """Return the queries of a sample that come after the attack: the checks of what was found and of its own answer."""
+    return problem.reserve + problem.checks
 
 
 @contextmanager
@@ -187,7 +204,7 @@ def foreign(
                  (model, inputs, labels) -> inputs, or a tensor of points
     name         what reports call it
     rows         inputs that it gets at once; with more than 1 its results may depend on the batch
-    max_queries  the most it may ask about a sample; then it is stopped
+    max_queries  the most that is asked about a sample, forwards, backwards and checks; then it is stopped
     ids          of points: the numbers of their rows, if they are not 0, 1, 2, ...
     options      its options; an attack object has its own already
     """

@@ -23,7 +23,8 @@ class Enough(BaseException):
 class ProxyModel(nn.Module):
     """The model for the samples `rows` of an oracle's problem; inputs are in units of the box.
 
-    queries  the most points and gradients that a sample may ask for; None for no limit
+    queries  the most points and gradients that a sample may have been asked for, those before included; None for no
+             limit
     """
 
     def __init__(self, oracle: Oracle, rows: Tensor, queries: int | None = None) -> None:
@@ -32,7 +33,6 @@ class ProxyModel(nn.Module):
         self.clean = oracle.domain.x[rows]
         # Attacks ask a module's parameters where it is.
         self.place = nn.Parameter(self.clean.new_zeros(1), requires_grad=False)
-        self._before = self._asked()
         self.dead_end = False  # whether a gradient could have been asked for where the model has none
 
     def forward(self, points: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ class ProxyModel(nn.Module):
             raise ValueError(f"the attack asked about inputs of shape {shapes}")
         points = points.to(self.clean)
         rows = self.rows[self._whose(points.detach())]
-        self._stop(rows)
+        self._stop(rows, 2 if points.requires_grad else 1)
         return self._answer(points, rows)
 
     def _answer(self, points: Tensor, rows: Tensor) -> Tensor:
@@ -59,11 +59,14 @@ class ProxyModel(nn.Module):
     def returned(self, points: Tensor) -> Tensor:
         """Return the legal points nearest to those that an attack returned, one per sample.
 
-        The model is asked about those that are not the best known already, as the attack may not have asked.
+        The model is asked about those that are not the best known already, as the attack may not have asked, where a
+        query is left.
         """
         domain = self.oracle.domain.take(self.rows)
         points = domain.allowed(points)
         new = (domain.l0(points) > 0) & (points != self.oracle.incumbents.best[self.rows]).flatten(1).any(1)
+        if self.queries is not None:
+            new = new & (self._asked() < self.queries)
         if bool(new.any()):
             with torch.no_grad():
                 self._answer(points[new], self.rows[new])
@@ -91,15 +94,18 @@ class ProxyModel(nn.Module):
         """Return the queries of each sample so far."""
         return (self.oracle.incumbents.forwards + self.oracle.incumbents.backwards)[self.rows]
 
-    def _stop(self, rows: Tensor) -> None:
-        """Stop where every sample has points within the budget, or where one has too few queries left."""
+    def _stop(self, rows: Tensor, each: int) -> None:
+        """Stop where every sample has points within the budget, or where one has too few queries left.
+
+        each  queries of a point: its gradient, where one may be asked for, is another
+        """
         problem, incumbents = self.oracle.problem, self.oracle.incumbents
         enough = -1 if problem.budget is None else min(problem.budget, problem.sites)
         if bool((incumbents.best_l0[self.rows] <= enough).all()):
             raise Enough
         if self.queries is not None:
-            wanted = (rows[:, None] == self.rows).sum(0)
-            if bool((self._asked() - self._before + wanted > self.queries).any()):
+            wanted = each * (rows[:, None] == self.rows).sum(0)
+            if bool((self._asked() + wanted > self.queries).any()):
                 raise Enough
 
 

@@ -133,10 +133,15 @@ class Verifier:
         claims = torch.where((claims == 0) & (incumbents.best_l0 > 0), problem.sites + 1, claims)
         unknown = torch.full_like(claims, -1)  # the step that found it
         mine = replace(
-            incumbents, points=found.own[:, None], counts=claims[:, None], step_found=unknown[:, None], worth=claims
+            incumbents,
+            points=found.own[:, None],
+            counts=claims[:, None],
+            step_found=unknown[:, None],
+            worth=claims,
+            forwards=best.forwards,
         )
         own = self._report(problem, mine, clean, again=again, records=False)
-        spent: dict[str, Any] = {"forwards": best.forwards + own.forwards - incumbents.forwards}
+        spent: dict[str, Any] = {"forwards": own.forwards}
         if best.judged is not None and own.judged is not None:
             spent["judged"] = best.judged + own.judged
         return replace(best, **spent, own=replace(own, **spent))
