@@ -197,14 +197,18 @@ class SparseAutoAttack:
         self._result = self._run(cascade, problem, batch_size, findings, path, stop, progress, names)
         return self._result
 
-    def examine(self, x: Tensor, y: Tensor, claimed: float | None = None) -> list[Finding]:
+    def examine(
+        self, x: Tensor, y: Tensor, claimed: float | None = None, say: Callable[[str], object] | None = None
+    ) -> list[Finding]:
         """Return what the doctor finds wrong with the model on these rows, as far as it matters to these attacks.
 
         claimed  the accuracy, in percent, that the model is known to have
+        say      takes a line about the rows and the model: range of the values, classes, accuracy, gradients
         """
         problem = self.pose(x, y)
         box = self.allowed
-        found = examine(self.model, problem.x, problem.y, bounds=box.bounds, space=box.space, claimed=claimed)
+        about: dict[str, Any] = {"bounds": box.bounds, "space": box.space, "claimed": claimed, "say": say}
+        found = examine(self.model, problem.x, problem.y, **about)
         return self._cascade(problem).relevant(found)
 
     def most(self, x: Tensor, y: Tensor) -> dict[str, int]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -127,7 +128,8 @@ def gate(
     auto = SparseAutoAttack(found, "L0", eps, seed, version=version, verbose=False, **how)
     known = identify(auto.model, name or _name(model), spec)
     least = None if proofs is None else recall_bounds(Path(proofs), auto, rows, spec)
-    findings = auto.examine(rows.images, rows.labels, claimed) if doctor else []
+    say = (lambda line: sys.stderr.write(f"{known.name} on {rows.name}: {line}\n")) if progress else None
+    findings = auto.examine(rows.images, rows.labels, claimed, say) if doctor else []
     conditions: Any = {"at_least": at_least, "lower_end": lower_end, "allow": allow, "least": least}
     more: Any = {"complete": complete, "batch_size": batch_size, "store": store, "progress": progress}
     return judge(auto, rows, known, findings, **conditions, **more)
