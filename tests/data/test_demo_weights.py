@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,4 +51,5 @@ def test_the_bundled_table_is_a_part_of_the_published_one(shared_data: Path) -> 
     assert torch.equal(rows.images, held.images)
     assert torch.equal(rows.labels, held.labels)
     assert rows.space is not None
-    assert rows.space.to_toml() == whole.space.to_toml()  # and the same may change in both
+    # The same may change in both. The values a search tries first are quantiles of the rows at hand.
+    assert replace(rows.space, likely={}).to_toml() == replace(whole.space, likely={}).to_toml()
