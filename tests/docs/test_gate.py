@@ -64,7 +64,7 @@ def test_pytest(monkeypatch):
 
 
 def test_the_page_shows_commands_that_exist():
-    text = (ROOT / "docs" / "gate.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "auto.md").read_text(encoding="utf-8")
     commands = re.findall(r"^sigmazero auto .*$", text.replace("\\\n", ""), re.MULTILINE)
     assert len(commands) >= 3
     for command in commands:

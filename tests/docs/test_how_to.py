@@ -16,7 +16,7 @@ from tests.helpers.networks import linear_problem
 pytestmark = pytest.mark.slow
 
 MADE_UP = {"adding-a-command.md", "adding-to-reports.md"}  # their commands are for the reader to add
-PAGES = ["own-model.md", "adding-a-defence.md", "which-attack.md"]
+PAGES = ["own-model.md", "adding-a-defence.md", "which-attack.md", "blackbox.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -29,11 +29,25 @@ def test_the_page_runs(page, tmp_path, monkeypatch):
 
 def test_our_side_of_other_libraries(tmp_path, monkeypatch, capsys):
     model, x, y = linear_problem((1, 4, 4), 3)
-    follow("coming-from.md", tmp_path, monkeypatch, names={"sz": sz, "model": model, "x": x.float(), "y": y})
+    follow("bridges.md", tmp_path, monkeypatch, names={"sz": sz, "model": model, "x": x.float(), "y": y})
     for library in ("foolbox", "torchattacks", "ART", "AutoAttack and RobustBench", "adv-lib"):
-        under = [block.language for block in blocks("coming-from.md") if block.heading == library]
+        under = [block.language for block in blocks("bridges.md") if block.heading == library]
         assert under == ["text", "python"], library
     assert torch.isfinite(torch.tensor(float(capsys.readouterr().out.split()[0])))
+
+
+@pytest.mark.parametrize("page", ["auto.md", "truth.md"])
+def test_python_about_a_model_at_hand_runs(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 4)).requires_grad_(False).eval()
+    x = torch.rand(3, 1, 8, 8)
+    known: dict[str, Any] = {"sz": sz, "model": model, "x": x, "y": model(x).argmax(1)}
+    for block in blocks(page):
+        if block.language == "python":
+            exec(compile(block.text, page, "exec"), known)
+    assert known["verdict"].exit_code in (0, 1) if page == "auto.md" else known["found"].curve()
+    assert capsys.readouterr().out
 
 
 @pytest.mark.parametrize("page", sorted({path.name for path in DOCS.glob("*.md")} - MADE_UP))

@@ -38,10 +38,10 @@ def test_a_notebook_that_shows_something_else_is_noticed():
     assert notebooks.texts(notebooks.run({"cells": [{**cell, "source": ["print('two')"]}]})) == ["two\n"]
 
 
-def test_all_notebooks_and_pictures_are_on_their_pages():
-    page = (DOCS / "notebooks.md").read_text(encoding="utf-8")
+def test_all_notebooks_and_pictures_are_on_the_page():
+    page = (DOCS / "examples.md").read_text(encoding="utf-8")
     assert len(NOTEBOOKS) >= 3
     assert all(path.name in page for path in NOTEBOOKS)
-    shown = set(re.findall(r"\]\(gallery/(\w+)\.png\)", (DOCS / "gallery.md").read_text(encoding="utf-8")))
+    shown = set(re.findall(r"\]\(gallery/(\w+)\.png\)", page))
     assert shown == {path.stem for path in gallery.FOLDER.glob("*.png")}
     assert all(path.stat().st_size < 60_000 for path in gallery.FOLDER.glob("*.png"))
