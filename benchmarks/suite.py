@@ -1,4 +1,4 @@
-"""Every attack on the exact suite: the table of docs/evidence/exact-suite.md.
+"""Every attack on the exact suite: the table of docs/evidence/proofs.md.
 
     python -m benchmarks.suite --queries 1000 --json benchmarks/results/suite-cpu.jsonl
     python -m benchmarks.suite --table benchmarks/results/suite-cpu.jsonl

@@ -15,7 +15,7 @@ import io
 import json
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -34,56 +34,6 @@ from sigmazero.store import Store
 
 FOLDER = Path(__file__).parents[1] / "docs" / "evidence"
 FILES = ("mnist.csv",)
-# The second page: heading, what it shows, the file that it is made from.
-MEASURED = (
-    (
-        "A default process and a strict one",
-        "Mean l0 in a process with torch's defaults (convolutions in TF32) and in one with TF32 off, and the "
-        "difference in percent with the "
-        "95 % bootstrap interval, paired by sample, of the mean over seeds. The first 1,000 rows of MNIST, 512 "
-        "(ResNet-20) and 256 "
-        "(PreActResNet-18) of CIFAR-10, the 49 photos that the ResNet-50 gets right. All samples were fooled but for "
-        "M2 with 50 queries, where version 3 of σ-swap missed 3 % in both processes and the means are of the others; "
-        "version 5 misses none of 300. "
-        "σ-zero has queries / 2 steps and asks for its checks besides.",
-        "formats.csv",
-    ),
-    (
-        "Copies of a network",
-        "Milliseconds of a forward and a backward pass, captured: as it is, with batch norms folded, with channels "
-        "last, with both. "
-        "Random weights but for SmallCNN. With batch norms left channels last can be slower; folded it is the "
-        "fastest in TF32 and bf16, and "
-        "slower in strict fp32 on the larger networks; where there is nothing to fold it makes no difference. That "
-        "is the rule "
-        "(`run.search_model`): channels last where norms were folded and products are not strict.",
-        "copies.csv",
-    ),
-    (
-        "Whole calls at 224 × 224",
-        "σ-zero, seconds of the first and the second call and peak memory; networks of torchvision with random "
-        "weights whose batch norms have seen the "
-        "data. \"adv-lib's step\" is a plain loop that does what adv-lib's σ-zero does in a step. ViT-B/16 spends "
-        "its time in products "
-        "of matrices, which torch computes in fp32 by default for both: there nothing can be gained but by bf16.",
-        "calls.csv",
-    ),
-    (
-        "ImageNet, few queries",
-        "The ResNet-50 on the 49 photos it gets right, default process, one seed. Ladders are whole choices by "
-        "halves; up to 60 queries σ-swap is "
-        "the ladder with momentum 0.8 since.",
-        "imagenet-few-queries.csv",
-    ),
-    (
-        "Small inputs, few queries",
-        "`python -m benchmarks.few_queries`, strict fp32 on a processor, σ-swap at version 3; a sample that was not "
-        "fooled counts as all its "
-        "features. The area is that under the curve of mean l0 over the logarithm of the queries. "
-        "![Mean l0 over queries](few-queries.png)",
-        "few-queries.csv",
-    ),
-)
 Row = dict[str, str]
 KS = (10, 24, 50)
 COLUMNS = (
@@ -110,14 +60,13 @@ TABLES = {  # by label: number and plan
 RETURNED = ("ead", "sparsefool")  # the paper has the points that these return by their own rule
 POINTS, FEATURES = 3.0, 2.0  # larger differences need a cause
 CAUSES = {
-    "pdpgd": "adv-lib 0.2.8 itself gives our figure on the same rows; what is printed is not what that code computes",
+    "pdpgd": "adv-lib 0.2.8 gives our figure on the same rows; that code does not compute what is printed",
     "ead": "the reference ends a round for the whole batch by the summed loss; here each sample ends its own",
-    "vfga": "it changes one more feature a step, so 100 steps change at most 100; what is printed for 100 steps is the "
-    "success of 1000, and on M1 the ASR24 of M2",
-    "sparsefool": "torchattacks 3.5.1 itself gives our figure on the same rows",
-    "bb": "the published runs lost whole batches: one sample without a starting point ended the other 31. "
-    "Here it ends alone. Besides, foolbox's solver leaves the trust region where the boundary lies beyond it",
-    "bb-dataset": "as for bb; besides, the published runs looked for starting points in the current batch alone",
+    "vfga": "100 steps change at most 100 features; the paper prints the success of 1000, and on M1 the ASR24 of M2",
+    "sparsefool": "torchattacks 3.5.1 gives our figure on the same rows",
+    "bb": "in the published runs one sample without a starting point ended the other 31 of its batch; here it ends "
+    "alone. Besides, foolbox's solver leaves the trust region where the boundary lies beyond it",
+    "bb-dataset": "as for bb; besides, the published runs looked for starting points in the current batch only",
     "spgd-projected": "the released code counts the idle steps of a whole batch, so a restart depends on the batch",
     "spgd-unprojected": "the released code counts the idle steps of a whole batch, so a restart depends on the batch",
 }
@@ -278,15 +227,17 @@ def page() -> str:
     own = [each for each in every if each.printed["model"] in ("M1", "M2")]
     waiting = sum(each.line is None for each in every if each not in own)
     numbers = sorted({each.table for each in here}, key=int)
+    counts = ", ".join(f"{n:,}" for n in sorted({int(row["samples"]) for row in found}))
+    devices = "; ".join(sorted({f"{row['device']}, torch {row['torch']}" for row in found}))
     parts = [
         "# The paper's tables, ours beside them\n",
-        f"{len(here)} of {len(every)} printed rows (table × model × attack × budget) are compared below; {len(own)} "
-        "need "
-        f"M1 and M2 alone, and {waiting} wait for weights or pictures that are not everybody's "
-        "([which](../models.md)). Figures are ours / the paper's. A success rate is a share of all samples, and "
-        "queries (q, in thousands) and seconds are per sample; ours count the clean check and the verification, and "
-        "seconds and memory are those of another device.\n",
-        _samples(found),
+        f"{len(here)} of {len(every)} printed rows (table × model × attack × budget) are compared. {len(own)} rows "
+        f"need M1 and M2 alone; {waiting} wait for weights or pictures that not everybody has "
+        "([which](../models.md)).\n",
+        f"Figures are ours / the paper's, on {counts} of MNIST's 10,000 test images, measured on {devices}. Queries "
+        "(q, in thousands) and seconds (s) are per sample. Ours count the clean check and the verification; seconds "
+        f"and memory are those of another device. Made from {' and '.join(f'[{name}]({name})' for name in FILES)}, "
+        "which has the key of every cell, by `python -m experiments.evidence page`.\n",
     ]
     for number in numbers:
         some = [each for each in here if each.table == number]
@@ -298,39 +249,6 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def measured() -> str:
-    """Return docs/evidence/numbers.md."""
-    parts = [
-        "# Number formats, copies, few queries\n",
-        "Measured on one NVIDIA H200, torch 2.11, each table in one run (`commit` where a table has two). This page "
-        "is made from the CSV "
-        "files beside it by `python -m experiments.evidence page`.\n",
-    ]
-    for heading, text, name in MEASURED:
-        rows = [{k: v or "–" for k, v in row.items()} for row in read(FOLDER / name)]
-        parts += [f"## {heading}\n", f"{text} ([{name}]({name}))\n", markdown(rows) + "\n"]
-    return "\n".join(parts)
-
-
-PAGES = {"paper.md": page, "numbers.md": measured}
-
-
-def _samples(found: Sequence[Row]) -> str:
-    if not found:
-        return "Nothing is measured yet.\n"
-    counts = sorted({int(row["samples"]) for row in found})
-    devices = sorted({f"{row['device']}, torch {row['torch']}" for row in found})
-    listed = ", ".join(f"{n:,}" for n in counts)
-    return (
-        f"Each line says how many of MNIST's 10,000 test images it rests on (n: {listed}); fewer than all are the "
-        "sample "
-        f"of every class that `--limit` takes. Measured on {'; '.join(devices)}. The figures are in "
-        f"{' and '.join(f'[{name}]({name})' for name in FILES)}, with the key of every cell; this page is made from "
-        "them by "
-        "`python -m experiments.evidence page`.\n"
-    )
-
-
 def _command(some: Sequence[Compared], plan: str) -> str:
     models = " ".join(f"--model {name}" for name in sorted({each.printed["model"] for each in some}))
     counts = {int(each.line["samples"]) for each in some if each.line}
@@ -339,14 +257,16 @@ def _command(some: Sequence[Compared], plan: str) -> str:
 
 
 def _table(some: Sequence[Compared]) -> str:
-    return markdown([_shown(each) for each in some]) + "\n"
+    counts = {each.line["samples"] for each in some if each.line}
+    n = [{"n": f"{int(each.line['samples']):,}"} if each.line and len(counts) > 1 else {} for each in some]
+    return markdown([_shown(each) | count for each, count in zip(some, n, strict=True)]) + "\n"
 
 
 def _shown(each: Compared) -> Row:
     line, row = each.line, each.printed
     assert line is not None
     budget = {"k": row["budget"]} if "budget" in row else {}
-    shown = {"model": row["model"], "attack": row["attack"], **budget, "n": f"{int(line['samples']):,}"}
+    shown = {"model": row["model"], "attack": row["attack"], **budget}
     for name, ours, theirs in each.figures():
         digits = 0 if name == "median" else 1
         shown[name] = f"{_text(ours, digits)} / {_text(theirs, digits)}"
@@ -371,6 +291,7 @@ def _less(ours: float, theirs: float, digits: int) -> str:
 
 
 def _differences(here: Sequence[Compared]) -> list[str]:
+    far = [each for each in here if each.far()]
     rows = [
         {
             "table": each.table,
@@ -378,17 +299,20 @@ def _differences(here: Sequence[Compared]) -> list[str]:
             "attack": each.printed["attack"],
             "k": each.printed.get("budget", ""),
             "figures": ", ".join(each.far()),
-            "cause": each.cause() or "**not known**",
         }
-        for each in here
-        if each.far()
+        for each in far
     ]
-    close = len(here) - len(rows)
+    causes: dict[str, list[str]] = {}
+    for each in far:
+        names = causes.setdefault(each.cause() or "**not known**", [])
+        names += [each.printed["attack"]] if each.printed["attack"] not in names else []
     return [
         "## Differences and their causes\n",
-        f"{close} of {len(here)} rows are within {POINTS:g} points and {FEATURES:g} features of what is printed. "
-        "The others:\n",
+        f"{len(here) - len(far)} of {len(here)} rows are within {POINTS:g} points and {FEATURES:g} features of what is "
+        "printed. The others:\n",
         markdown(rows) + "\n" if rows else "",
+        *(f"- {', '.join(names)}: {cause}." for cause, names in causes.items()),
+        "",
     ]
 
 
@@ -419,9 +343,7 @@ def _components(found: Sequence[Row]) -> list[str]:
     return [
         "## Table 2, on M1 and M2\n",
         "`sigmazero run experiments/ablation-components.toml --model M1 --model M2 --precision tf32`\n\n"
-        "ASR10 / ASR50 / median. The paper has C3 and C4 (printed as C10 and C5), whose weights these runs did not "
-        "have; "
-        "M1 and M2 stand in for them.\n",
+        "ASR10 / ASR50 / median. The paper has C3 and C4 (printed as C10 and C5); M1 and M2 stand in for them.\n",
         markdown(made) + "\n",
     ]
 
@@ -464,13 +386,112 @@ def _algorithm(found: Sequence[Row]) -> list[str]:
         more.append(f"{mine['model']} {100 * (float(mine['mean_l0']) / float(theirs['mean_l0']) - 1):.0f} %")
     return [
         "## Algorithm 1 as printed\n",
-        "`sigmazero run experiments/algorithm-1.toml --precision tf32`\n\n"
-        "The paper prints the algorithm without Adam, and projects with the initial threshold first "
-        '(`order="paper", optimizer="sgd"`). The authors\' released code, which `sigma-zero` is, uses Adam; the '
-        "published "
-        f"figures are those of the released code. As printed it needs more changes on the mean: {', '.join(more)}.\n",
+        "`sigmazero run experiments/algorithm-1.toml --precision tf32`\n\nThe paper prints the algorithm without "
+        "Adam, and projects with the initial threshold first "
+        '(`order="paper", optimizer="sgd"`). The released code, which made the published figures and which '
+        "`sigma-zero` "
+        f"is, uses Adam. As printed the algorithm needs more changes on the mean: {', '.join(more)}.\n",
         markdown(rows) + "\n",
     ]
+
+
+# The second page ------------------------------------------------------------------------------------------------------
+
+
+def measured() -> str:
+    """Return docs/evidence/numbers.md."""
+    parts = [
+        "# Number formats, copies, few queries\n",
+        "Measured on one NVIDIA H200 with torch 2.11. Made from the CSV files beside it by "
+        "`python -m experiments.evidence page`.\n",
+    ]
+    for heading, name, shape, text in MEASURED:
+        parts += [f"## {heading}\n", f"{text} ([{name}]({name}))\n", markdown(shape(read(FOLDER / name))) + "\n"]
+    return "\n".join(parts)
+
+
+def _plain(found: Sequence[Row], without: Sequence[str] = ("commit", "area", "rows")) -> list[Row]:
+    return [{name: value or "–" for name, value in row.items() if name not in without} for row in found]
+
+
+def _calls(found: Sequence[Row]) -> list[Row]:
+    return _plain(found, ("commit",))
+
+
+def _formats(found: Sequence[Row]) -> list[Row]:
+    """Return a line per network and number of queries."""
+    there = {(row["network"], int(row["queries"]), row["attack"]): row for row in found}
+    made = []
+    for network, queries in sorted({key[:2] for key in there}):
+        line = {"network": network, "queries": str(queries)}
+        for attack, name in (("sigma-swap", "σ-swap"), ("sigma-zero", "σ-zero")):
+            row = there.get((network, queries, attack))
+            line[f"{name} strict"], line[f"{name} default"] = (row["strict"], row["default"]) if row else ("–", "–")
+            line[f"{name} %"] = f"{row['percent']} [{row['low']}, {row['high']}]" if row else "–"
+        made.append(line)
+    return made
+
+
+def _by_queries(found: Sequence[Row]) -> list[Row]:
+    """Return a line per attack, with the mean, the median and the samples lost at each number of queries."""
+    queries = sorted({row["queries"] for row in found}, key=int)
+    shown = {(row["attack"], row["queries"]): _means(row) for row in found}
+    return [
+        {"attack": name} | {q: shown.get((name, q), "–") for q in queries}
+        for name in sorted({row["attack"] for row in found})
+    ]
+
+
+def _means(row: Row) -> str:
+    lost = f" ({row['lost']} lost)" if row["lost"] != "0" else ""
+    return f"{row['mean']} / {row['median']}{lost}"
+
+
+# Heading, file, how its lines become those of the table, and what is shown.
+MEASURED: tuple[tuple[str, str, Callable[[Sequence[Row]], list[Row]], str], ...] = (
+    (
+        "A default process and a strict one",
+        "formats.csv",
+        _formats,
+        "Mean l0 with TF32 off (strict) and with torch's defaults (convolutions in TF32), and the difference in "
+        "percent with the 95 % bootstrap interval, paired by sample. σ-swap: mean over three seeds (ResNet-50: one); "
+        "σ-zero: one seed, queries / 2 steps and its checks besides. The first 1,000 rows of MNIST, 512 (ResNet-20) "
+        "and 256 (PreActResNet-18) of CIFAR-10, 49 photos that the ResNet-50 classifies correctly.",
+    ),
+    (
+        "Copies of a network",
+        "copies.csv",
+        _calls,
+        "Milliseconds of a captured forward and backward pass: as it is, with batch norms folded, with channels "
+        "last, with both; random weights except SmallCNN. Folded with channels last is the fastest in TF32 and bf16, "
+        "and slower in strict fp32 on large networks; with batch norms left channels last can be slower. So channels "
+        "last are used where norms were folded and products are not strict (`run.search_model`).",
+    ),
+    (
+        "Whole calls at 224 × 224",
+        "calls.csv",
+        _calls,
+        "σ-zero: seconds of the first and the second call, peak memory and forward passes; torchvision's networks with "
+        "random weights. \"adv-lib's step\" is a plain loop that does what a step of adv-lib's σ-zero does. ViT-B/16 "
+        "spends its time in matrix products, which torch computes in fp32 by default.",
+    ),
+    (
+        "ImageNet, few queries",
+        "imagenet-few-queries.csv",
+        _by_queries,
+        "Mean / median l0 by number of queries: ResNet-50, the 49 photos that it classifies correctly, default "
+        "process, one seed. A ladder makes whole choices, their number by bisection; the one with momentum 0.8 is "
+        "σ-swap up to 60 queries. Photos that were not fooled are lost, and left out of a mean.",
+    ),
+    (
+        "Small inputs, few queries",
+        "few-queries.csv",
+        _plain,
+        "`python -m benchmarks.few_queries`, strict fp32 on a processor, 32 rows (ResNet-20) and 50, version 3 of "
+        "σ-swap. A sample that was not fooled counts as all its features. ![Mean l0 over queries](few-queries.png)",
+    ),
+)
+PAGES = {"paper.md": page, "numbers.md": measured}
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -48,7 +48,7 @@ class Ladder(Attack):
     name: str = "sigma-swap"
     steps: int
 
-    paper: ClassVar[str] = "docs/evidence/sigma-swap.md"
+    paper: ClassVar[str] = "docs/evidence/stronger.md"
     unroll: ClassVar[int] = 1
 
     @property
