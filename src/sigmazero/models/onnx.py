@@ -10,7 +10,7 @@ import inspect
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,13 +59,14 @@ class OnnxNetwork(KnownModel):
     """Compute the nodes of an ONNX file one after the other.
 
     Floating-point constants are parameters, so that they move and change format with the network. Whole numbers, which
-    say shapes and places, stay on the processor. `at_once` is the number of rows that the file insists on, if it does.
+    say shapes and places, stay on the processor. `rows` is the number of rows that the file insists on, if it does: one
+    that was made for a single row is mapped over the rows.
     """
 
     def __init__(self, nodes: list[Node], constants: dict[str, Tensor], given: str, result: str) -> None:
         super().__init__()
         self.nodes, self.given, self.result = nodes, given, result
-        self.at_once: int | None = None
+        self.rows: int | None = None
         self.digest = self.title = ""
         self.integers = {name: value for name, value in constants.items() if not value.is_floating_point()}
         self.places: dict[str, str] = {}
@@ -77,21 +78,20 @@ class OnnxNetwork(KnownModel):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits."""
-        if self.at_once is None:
+        if self.rows is None:
             return self._run(x)
-        return in_fixed_batches(self._run, x, self.at_once)
+        if self.rows == 1:
+            logits: Tensor = torch.vmap(lambda row: self._run(row[None])[0])(x)
+            return logits
+        return in_fixed_batches(self._run, x, self.rows)
 
     def _run(self, x: Tensor) -> Tensor:
-        values = self.start(x)
+        weights = {name: getattr(self, place) for name, place in self.places.items()}
+        values = {"": None, **self.integers, **weights, self.given: x}
         for node in self.nodes:
             node.compute(values)
         answer: Tensor = values[self.result]
         return answer
-
-    def start(self, x: Tensor) -> dict[str, Any]:
-        """Return the values that are there before the first node."""
-        weights = {name: getattr(self, place) for name, place in self.places.items()}
-        return {"": None, **self.integers, **weights, self.given: x}
 
     def content(self) -> str:
         """Return the hash of the file."""
@@ -114,7 +114,7 @@ def load_onnx(path: Path) -> nn.Module:
             model = require("onnx.inliner", "onnx", "functions in a file").inline_local_functions(model)
         network = _network(model, library)
         network.title, network.digest = path.name, _digest(path, network)
-        _compare(network, model, library)
+        _compare(network.eval(), model, library)
     except UnknownOperator as error:
         raise UnknownOperator(f"{path}: {error}; {INSTEAD}") from None
     except Exception as error:  # damaged files fail in as many ways as there are bytes
@@ -189,34 +189,31 @@ def _attribute(value: Any, library: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
-# The comparison with the reference, and any number of rows
+# The comparison with the reference
 
 
 def _compare(network: OnnxNetwork, model: Any, library: Any) -> None:
-    """Compare a network with ONNX's reference implementation, then let it take any number of rows."""
+    """Compare a network with ONNX's reference implementation, and find out how it takes any number of rows."""
     kind = next(each for each in model.graph.input if each.name == network.given).type.tensor_type
     sizes = [each.dim_value if each.HasField("dim_value") else None for each in kind.shape.dim]
     if not sizes:
         raise ValueError("its input has no rows")
     inner = [OPEN_SIZE if size is None else size for size in sizes[1:]]
     form = torch.from_numpy(np.empty(0, library.helper.tensor_dtype_to_np_dtype(kind.elem_type))).dtype
-    tolerance, network = TOLERANCE.get(form, SINGLE), network.eval()
     # A file may leave the number of rows open and take one all the same.
     for rows in [sizes[0]] if sizes[0] else [2, 1]:
         x = torch.rand(rows + 1, *inner, generator=torch.Generator().manual_seed(0))
         x = x.double() if form == torch.float64 else x
         try:
-            with torch.no_grad():
-                own, wanted = network(x[:rows]), _reference(network, model, x[:rows].to(form))
+            answer, wanted = network(x[:rows]), _reference(network, model, x[:rows].to(form))
         except Exception as error:
             failure = error
             continue
-        if not _close(own, wanted, tolerance):
-            apart = float((own.double() - wanted.double()).abs().max()) if own.shape == wanted.shape else math.inf
+        if not _close(answer, wanted, tolerance := TOLERANCE.get(form, SINGLE)):
+            apart = float((answer.double() - wanted).abs().max()) if answer.shape == wanted.shape else math.inf
             raise ValueError(f"its logits are {apart:.2g} away from those of ONNX's reference implementation")
-        if rows != 2 or sizes[0]:
-            with torch.no_grad():
-                network.at_once = None if _takes_more(network, x, own, tolerance) else rows
+        if rows == 1 or sizes[0]:
+            network.rows = _way(network, x, answer, tolerance)
         return
     if None not in sizes[1:]:
         raise failure
@@ -237,77 +234,16 @@ def _close(one: Tensor, other: Tensor, tolerance: float) -> bool:
     return bool(((one.double() - other.double()).abs() <= tolerance * other.double().abs().max() + 1e-6).all())
 
 
-def _takes_more(network: OnnxNetwork, x: Tensor, own: Tensor, tolerance: float) -> bool:
-    """Rewrite the shapes that name the number of rows; tell whether each row then has its own answer."""
-    rows, nodes, integers = len(own), network.nodes, dict(network.integers)
+def _way(network: OnnxNetwork, x: Tensor, answer: Tensor, tolerance: float) -> int | None:
+    """Return None where a network made for a fixed number of rows takes one more, else that number."""
+    rows = len(answer)
     try:
-        _free_shapes(network, x[:rows], x)
         more = network(x)
-        if _close(more[:rows], own, tolerance) and _close(more[1:], network(x[1:]), tolerance):
-            return True
+        if _close(more[:rows], answer, tolerance) and _close(more[1:], network(x[1:]), tolerance):
+            return None
     except (RuntimeError, ValueError, IndexError) as error:
         log.info("%s takes %d rows at a time (%s)", network.title, rows, one_line(error))
-    network.nodes, network.integers = nodes, integers
-    return False
-
-
-def _free_shapes(network: OnnxNetwork, few: Tensor, many: Tensor) -> None:
-    """Compute a network for two numbers of rows side by side, and let shapes keep the rows where they would be lost."""
-    small, large, nodes = network.start(few), network.start(many), []
-    for node in network.nodes:
-        freed = node
-        if node.kind in ("Reshape", "Expand") and node.inputs[1] in network.integers:
-            freed = _with_free_shape(network, node, small, large)
-        elif node.kind == "Concat":
-            freed = replace(node, kind="Concat of rows")
-        freed.compute(small)
-        freed.compute(large)
-        nodes.append(freed)
-    network.nodes = nodes
-
-
-def _with_free_shape(network: OnnxNetwork, node: Node, small: dict[str, Any], large: dict[str, Any]) -> Node:
-    """Return a Reshape or Expand whose constant shape does not name the number of rows."""
-    before, more = small[node.inputs[0]].shape, large[node.inputs[0]].shape
-    at = next((k for k, (a, b) in enumerate(zip(before, more, strict=True)) if a != b), None)
-    if at is None:  # the value does not depend on the rows
-        return node
-    node.compute(small)
-    after = small[node.outputs[0]].shape
-    if node.kind == "Expand":
-        free = [1 if k == at + len(after) - len(before) else size for k, size in enumerate(after)]
-    else:
-        place = _place_of_rows(before, at, after, len(small[network.given]))
-        free = [-1 if k == place else size for k, size in enumerate(after)]
-    name = f"shape of {node.outputs[0]}"
-    for values in (network.integers, small, large):
-        values[name] = torch.tensor(free, device="cpu")
-    return replace(node, inputs=(node.inputs[0], name))
-
-
-def _place_of_rows(before: Sequence[int], at: int, after: Sequence[int], rows: int) -> int:
-    """Return the dimension that holds the rows after a Reshape; the order of values stays, and so does their place.
-
-    >>> _place_of_rows((17, 1, 32), 1, (17, 4, 8), 1), _place_of_rows((17, 1, 4, 8), 1, (17, 32), 1)
-    (1, 0)
-    """
-    ahead, inside = math.prod(before[:at]), math.prod(before[at + 1 :])
-    prefix = [math.prod(after[:k]) for k in range(len(after) + 1)]
-    last = ahead * before[at] // rows  # the rows may be the inner part of a dimension
-    for k, size in enumerate(after):
-        if size == rows and ahead <= prefix[k] <= last:
-            return k
-    place = next(k for k in range(len(after)) if prefix[k] == ahead or prefix[k + 1] > ahead)
-    # Where all of a row is one dimension, the rows are part of the one before it.
-    return place - 1 if place and 1 < inside == after[place] else place
-
-
-def _concatenate_rows(*parts: Tensor, axis: int) -> Tensor:
-    """Join parts; one that was made for a single row, such as a class token, serves all of them."""
-    rank = parts[0].ndim
-    sizes = [max(part.shape[k] for part in parts) for k in range(rank)]
-    fitting = [part.expand([part.shape[k] if k == axis % rank else sizes[k] for k in range(rank)]) for part in parts]
-    return _concatenate(*fitting, axis=axis)
+    return rows
 
 
 # Operators
@@ -588,7 +524,6 @@ OPERATORS: dict[str, Operator] = {
     "Celu": lambda x, *, alpha=1.0: F.celu(x, alpha),
     "Clip": _clip,
     "Concat": _concatenate,
-    "Concat of rows": _concatenate_rows,
     "Constant": lambda *, value=None, value_float=None, value_floats=None, value_int=None, value_ints=None: _constant(
         value, value_float, value_floats, value_int, value_ints
     ),
