@@ -64,11 +64,11 @@ def test_failed_calls_are_made_again(waits):
     assert torch.allclose(model(X), X @ torch.from_numpy(W))
     assert waits == [0.5, 1.0]
     assert (model.queries.asked, model.queries.calls, model.queries.retried) == (8, 2, 2)
-    with pytest.raises(ScorerFailed, match=r"retries=0 \(ConnectionError: the line is dead\)$"):
+    with pytest.raises(ScorerFailed, match=r"1 calls .*retries=0 \(ConnectionError: the line is dead\)$"):
         sz.limit(Service(fails={1}))(X)
     with pytest.raises(ValueError, match="matmul"):  # a mistake is shown as it is
         sz.limit(Service())(X[:, :4])
-    with pytest.raises(ScorerFailed, match="3 times"):
+    with pytest.raises(ScorerFailed, match="3 calls"):
         sz.limit(Service(fails={1, 2, 3}), retries=2)(X)
 
 
@@ -103,8 +103,8 @@ def test_questions_to_predict_count():
     ("terms", "fails", "said"),
     [
         ({"max_queries": 60}, (), "max_queries=60"),
-        ({"retries": 1}, range(21, 99), "2 times"),
-        ({}, range(21, 99), "once"),
+        ({"retries": 1}, range(21, 99), "2 calls"),
+        ({}, range(21, 99), "1 calls"),
     ],
 )
 def test_a_run_keeps_the_rows_that_are_done(terms, fails, said):

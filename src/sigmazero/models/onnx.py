@@ -36,10 +36,6 @@ OPEN_SIZE = 64  # of an image whose size the file leaves open, for the compariso
 INSTEAD = 'sz.wrap(path, kind="onnxruntime") asks it through ONNX Runtime, without gradients'
 
 
-class UnknownOperator(ValueError):
-    """An ONNX file uses an operator or an attribute that is not converted here."""
-
-
 @dataclass(frozen=True)
 class Node:
     """One operator of a network: its name, the names of inputs ("" for one left out) and outputs, its attributes."""
@@ -115,8 +111,6 @@ def load_onnx(path: Path) -> nn.Module:
         network = _network(model, library)
         network.title, network.digest = path.name, _digest(path, network)
         _compare(network.eval(), model, library)
-    except UnknownOperator as error:
-        raise UnknownOperator(f"{path}: {error}; {INSTEAD}") from None
     except Exception as error:  # damaged files fail in as many ways as there are bytes
         raise ValueError(f"{path} is no ONNX network that can be converted ({one_line(error)}); {INSTEAD}") from error
     return network
@@ -156,14 +150,14 @@ def _node(proto: Any, version: int, library: Any) -> Node:
     kind = proto.op_type if proto.domain in ("", "ai.onnx") else f"{proto.domain}.{proto.op_type}"
     kind = f"{kind} before 13" if version < 13 and f"{kind} before 13" in OPERATORS else kind
     if kind not in OPERATORS:
-        raise UnknownOperator(f"the network uses {shown(kind)}, which is not converted here")
+        raise ValueError(f"the network uses {shown(kind)}, which is not converted here")
     found = {each.name: library.helper.get_attribute_value(each) for each in proto.attribute}
     attributes = {name: _attribute(value, library) for name, value in found.items()}
     if kind == "Split":
         attributes["outputs"] = len(proto.output)
     if unknown := sorted(attributes.keys() - _keywords(OPERATORS[kind])):
         value = shown(attributes[unknown[0]])
-        raise UnknownOperator(f"{kind} has {unknown[0]}={value}, which is not converted here")
+        raise ValueError(f"{kind} has {unknown[0]}={value}, which is not converted here")
     return Node(kind, tuple(proto.input), tuple(proto.output), attributes)
 
 
@@ -308,44 +302,35 @@ def _convolution(
     return found
 
 
-def _max_pool(
-    x: Tensor,
-    *,
-    kernel_shape: Sequence[int],
-    strides: Ints = None,
-    dilations: Ints = None,
-    pads: Ints = None,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    storage_order: int = 0,
-) -> Tensor:
-    function: Operator = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}[len(kernel_shape)]
-    window = _window(x, kernel_shape, strides, dilations, pads, auto_pad)
-    x, ceil = window.pad(x, -math.inf), bool(ceil_mode)
-    found: Tensor = function(x, list(kernel_shape), window.strides, 0, window.dilations, ceil_mode=ceil)
-    return found
+def _pool(name: str, edge: float) -> Operator:
+    """Return an operator that takes the maximum or the mean of windows; `edge` is what is added around an image."""
 
+    def pooled(
+        x: Tensor,
+        *,
+        kernel_shape: Sequence[int],
+        strides: Ints = None,
+        dilations: Ints = None,
+        pads: Ints = None,
+        auto_pad: str = "NOTSET",
+        ceil_mode: int = 0,
+        storage_order: int = 0,
+        count_include_pad: int = 0,
+    ) -> Tensor:
+        function: Operator = getattr(F, f"{name}_pool{len(kernel_shape)}d")
+        window = _window(x, kernel_shape, strides, dilations, pads, auto_pad)
+        how: dict[str, Any] = {"stride": window.strides, "ceil_mode": bool(ceil_mode)}
+        if name == "max":
+            how["dilation"] = window.dilations
+        elif any(each != 1 for each in window.dilations):
+            raise ValueError(f"AveragePool has dilations={window.dilations}, which is not converted here")
+        found: Tensor = function(window.pad(x, edge), list(kernel_shape), **how)
+        if name == "max" or count_include_pad or not any((*window.before, *window.after)):
+            return found
+        inside: Tensor = function(window.pad(torch.ones_like(x[:1, :1]), 0.0), list(kernel_shape), **how)
+        return found / inside  # the mean of what lies inside the image alone
 
-def _average_pool(
-    x: Tensor,
-    *,
-    kernel_shape: Sequence[int],
-    strides: Ints = None,
-    dilations: Ints = None,
-    pads: Ints = None,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    count_include_pad: int = 0,
-) -> Tensor:
-    if any(each != 1 for each in dilations or ()):
-        raise UnknownOperator(f"AveragePool has dilations={numbers(dilations)}, which is not converted here")
-    function: Operator = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}[len(kernel_shape)]
-    window, kernel, ceil = _window(x, kernel_shape, strides, None, pads, auto_pad), list(kernel_shape), bool(ceil_mode)
-    found: Tensor = function(window.pad(x, 0.0), kernel, window.strides, ceil_mode=ceil)
-    if count_include_pad or not any((*window.before, *window.after)):
-        return found
-    inside: Tensor = function(window.pad(torch.ones_like(x[:1, :1]), 0.0), kernel, window.strides, ceil_mode=ceil)
-    return found / inside  # the mean of what lies inside the image alone
+    return pooled
 
 
 def _gemm(
@@ -494,7 +479,7 @@ _FORMS = {1: torch.float32, 6: torch.int32, 7: torch.int64, 9: torch.bool, 10: t
 
 def _cast(x: Tensor, *, to: int, saturate: int = 1) -> Tensor:
     if to not in _FORMS:
-        raise UnknownOperator(f"a Cast goes to type {to}, which is not converted here")
+        raise ValueError(f"a Cast goes to type {to}, which is not converted here")
     # Between floating-point numbers the network's own format stays.
     return x if _FORMS[to].is_floating_point and x.is_floating_point() else x.to(_FORMS[to])
 
@@ -517,7 +502,7 @@ OPERATORS: dict[str, Operator] = {
     "Abs": torch.abs,
     "Add": torch.add,
     "And": torch.logical_and,
-    "AveragePool": _average_pool,
+    "AveragePool": _pool("avg", 0.0),
     "BatchNormalization": _batch_norm,
     "Cast": _cast,
     "Ceil": torch.ceil,
@@ -565,7 +550,7 @@ OPERATORS: dict[str, Operator] = {
     "LogSoftmax before 13": lambda x, *, axis=1: _softmax_of_all(x, axis=axis).log(),
     "MatMul": torch.matmul,
     "Max": lambda *x: reduce(torch.maximum, x),
-    "MaxPool": _max_pool,
+    "MaxPool": _pool("max", -math.inf),
     "Min": lambda *x: reduce(torch.minimum, x),
     "Mish": F.mish,
     "Mod": lambda a, b, *, fmod=0: torch.fmod(a, b) if fmod else torch.remainder(a, b),
