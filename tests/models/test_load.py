@@ -79,11 +79,8 @@ def test_code_in_a_file(code, tmp_path):
         load(f"{code}:function", weights=tmp_path / "w.pt")
 
 
-def test_a_sibling_that_is_imported_when_the_model_is_asked(code):
+def test_a_sibling_that_is_imported_when_the_model_is_asked(code, monkeypatch):
     assert load(f"{code}:Late")(torch.rand(2, 1, 2, 2)).shape == (2, 2)
-
-
-def test_code_in_a_module(code, monkeypatch):
     monkeypatch.chdir(code.parent)
     assert load("network:build")(torch.rand(2, 1, 2, 2)).shape == (2, 3)
 
@@ -140,18 +137,6 @@ def test_a_pickle_runs_only_where_it_is_trusted(tmp_path):
     assert model(torch.from_numpy(x)).argmax(1).tolist() == y.tolist()
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "other.joblib", trust_code=True)
-
-
-def test_bundled_weights(tmp_path, monkeypatch):
-    entry = zoo.parse(
-        '[demo]\ntitle = "d"\narchitecture = "smallcnn"\ndataset = "mnist"\nthreat_model = "none"\n'
-        'input_size = [1, 28, 28]\nsource = "this package"\nbundled = "demo-test.pt"\n'
-    )
-    monkeypatch.setattr(zoo, "entries", lambda: entry)
-    monkeypatch.setattr("sigmazero.models.weights.__file__", str(tmp_path / "weights.py"))
-    (tmp_path / "weights").mkdir()
-    torch.save(build("smallcnn").state_dict(), tmp_path / "weights" / "demo-test.pt")
-    assert load("Demo")(torch.rand(1, 1, 28, 28)).shape == (1, 10)
 
 
 @pytest.mark.shared
