@@ -269,18 +269,18 @@ def _by_type(attack: Any) -> Caller:
     return Caller(attack, "", getattr(attack, "__name__", type(attack).__name__))
 
 
-def plain(value: Any) -> Any:
+def as_setting(value: Any) -> Any:
     """Return a setting as a store can hold it: a number, a text, or a text that describes it.
 
-    >>> plain({"norm": np.float64(0), "names": ["a"]})
+    >>> as_setting({"norm": np.float64(0), "names": ["a"]})
     (('names', ('a',)), ('norm', 0.0))
     """
     if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, np.generic)):
         return value
     if isinstance(value, list | tuple):
-        return tuple(plain(each) for each in value)
+        return tuple(as_setting(each) for each in value)
     if isinstance(value, dict):
-        return tuple(sorted((str(key), plain(each)) for key, each in value.items()))
+        return tuple(sorted((str(key), as_setting(each)) for key, each in value.items()))
     if isinstance(value, np.generic | np.ndarray | Tensor):
-        return plain(value.tolist())
+        return as_setting(value.tolist())
     return f"{type(value).__module__}.{type(value).__qualname__} {vars(value) if hasattr(value, '__dict__') else ''}"

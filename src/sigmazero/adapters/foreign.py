@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sigmazero.adapters._callers import Caller, find, plain, recognise
+from sigmazero.adapters._callers import Caller, as_setting, find, recognise
 from sigmazero.adapters._callers import is_foreign as is_foreign  # plans and the command line ask it too
 from sigmazero.adapters.points import Points
 from sigmazero.adapters.proxy_model import Enough, ProxyModel
@@ -214,7 +214,7 @@ def foreign(
         return Points.of(attack, ids, name or "points")
     caller, given = recognise(attack, options)
     steps = caller.steps_of(given)
-    texts = {key: plain(value) for key, value in (caller.settings() if caller.made else given).items()}
+    texts = {key: as_setting(value) for key, value in (caller.settings() if caller.made else given).items()}
     return Foreign(
         name=name or caller.title,
         steps=steps,

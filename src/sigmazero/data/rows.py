@@ -184,23 +184,6 @@ class Rows:
         """Return at most `n` rows, in their order: a sample with every class, or with a seed a random choice."""
         return self.select(take(list(range(len(self))), n, seed, self.labels.cpu().numpy()))
 
-    def matched(self, classes: Sequence[Any]) -> Rows:
-        """Number the labels as a model does that calls its classes so; a class of the data that it lacks is named.
-
-        >>> rows = Rows(torch.zeros(2, 1), torch.tensor([0, 1]), torch.arange(2), "pets", classes=("cat", "dog"))
-        >>> rows.matched(["dog", "cat", "cow"]).labels
-        tensor([1, 0])
-        """
-        if self.classes is None:
-            raise DataError(f"{self.name} does not name its classes; number its labels as the model does")
-        wanted, places = tuple(map(str, classes)), class_places(classes, self.classes)
-        if places is None:
-            lacking = next(name for name in self.classes if name not in wanted)
-            some = ", ".join(map(shown, wanted[:8])) + (", ..." if len(wanted) > 8 else "")
-            raise DataError(f"class {shown(lacking)!r} of {self.name} is none of the model's ({some}); rename it")
-        labels = torch.tensor(places, dtype=torch.int64, device=self.labels.device)[self.labels]
-        return replace(self, labels=labels, classes=wanted)
-
 
 def class_places(model: Sequence[Any], data: Sequence[str]) -> list[int] | None:
     """Return where a model has each class of the data, by name; None where one of them has no name there.

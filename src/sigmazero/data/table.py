@@ -198,7 +198,7 @@ class Table:
     parts: Array | None = field(default=None, repr=False)
     part: str | None = None
     left_out: int = 0
-    beside: Space | None = field(default=None, repr=False)
+    space_file: Space | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse what is said about columns that are not there."""
@@ -275,7 +275,7 @@ class Table:
         space = space_beside(place)
         if space is not None and table.change:
             raise DataError(f"{about}: has change, and there is a space file too; say it in one place")
-        return replace(table, beside=space)
+        return replace(table, space_file=space)
 
     def __len__(self) -> int:
         """Count the rows."""
@@ -324,34 +324,30 @@ class Table:
         }
 
     @cached_property
-    def _quantiles(self) -> dict[Any, list[float]]:
+    def _likely(self) -> dict[str, list[float]]:
         """Return values that the table shows of each number that has many: a search tries them."""
         found = {}
         for column in self.columns:
             wide = column.kind == "real" or (column.kind == "integer" and column.upper - column.lower > WIDE)
             if wide and not column.unit:
                 values = np.unique(_numbers(self.frame[column.name].dropna()))
-                found[column.name] = np.quantile(values, QUANTILES, method="nearest").tolist()
+                found[str(column.name)] = np.quantile(values, QUANTILES, method="nearest").tolist()
         return found
 
     @cached_property
     def space(self) -> Space:
         """Return what may change: the space file beside the table, or everything within what the table shows."""
-        return self.space_with() if self.beside is None else self.beside
-
-    def space_with(self, change: Mapping[str, Mapping[str, Any]] | None = None, **more: Any) -> Space:
-        """Make a space of kinds and ends as the table has them, changed by column; `more` goes to the Space."""
-        table = self if change is None else replace(self, change=change)
+        if self.space_file is not None:
+            return self.space_file
         given: dict[str, Any] = {"kind": {}, "lower": {}, "upper": {}}
-        one_hot, tied, rules = {}, dict[str, Any](), list(more.pop("rules", ()))
-        likely = {str(name): values for name, values in self._quantiles.items()} | more.pop("likely", {})
-        for column in table.columns:
+        one_hot, tied, rules = {}, dict[str, Any](), list[Rule]()
+        for column in self.columns:
             key, names = str(column.name), list(column.features)
             flag = names.pop() if column.missing else None
-            options = table._options(column)
+            options = self._options(column)
             for option, value in options.items():
                 given.setdefault(option, {}).update(dict.fromkeys(names, _whole(value)))
-            free = table._may_go(column)
+            free = self._may_go(column)
             if column.kind == "category":
                 one_hot[key] = (*names, flag) if flag and free else tuple(names)
             if flag is None:
@@ -367,7 +363,7 @@ class Table:
                 if free:
                     tied[key] = (names[0], flag)
         try:
-            return Space(names=table.features, one_hot=one_hot, tied=tied, rules=rules, likely=likely, **given, **more)
+            return Space(names=self.features, one_hot=one_hot, tied=tied, rules=rules, likely=self._likely, **given)
         except ValueError as error:
             raise DataError(f"change: {error}") from None
 

@@ -3,6 +3,7 @@
 import inspect
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MethodType
 from typing import Any, Literal, get_args
@@ -180,9 +181,13 @@ def by_names(rows: Rows, model: Any) -> Rows:
     tensor([1, 0])
     """
     names = getattr(model, "classes", None) if isinstance(model, nn.Module) else model
-    if rows.classes is None or not isinstance(names, list | tuple) or class_places(names, rows.classes) is None:
+    if rows.classes is None or not isinstance(names, list | tuple) or tuple(map(str, names)) == rows.classes:
         return rows
-    return rows if tuple(map(str, names)) == rows.classes else rows.matched(names)
+    places = class_places(names, rows.classes)
+    if places is None:
+        return rows
+    labels = torch.tensor(places, dtype=torch.int64, device=rows.labels.device)[rows.labels]
+    return replace(rows, labels=labels, classes=tuple(map(str, names)))
 
 
 def _loaded(name: str | os.PathLike[str], device: str | torch.device = "cpu") -> nn.Module:
