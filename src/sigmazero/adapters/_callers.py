@@ -5,7 +5,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -26,6 +26,9 @@ class Caller:
 
     peer  its library, "" for a function of your own
     """
+
+    extra: ClassVar[tuple[str, ...]] = ()  # further options, which its call takes
+    refuses_itself: ClassVar[bool] = False  # whether the attack alone knows if it has a targeted form
 
     thing: Any
     peer: str = ""
@@ -59,11 +62,6 @@ class Caller:
             return {}
         found = inspect.signature(self.thing).parameters.values()
         return {p.name: p.default for p in found if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
-
-    @property
-    def extra(self) -> tuple[str, ...]:
-        """Return further options, which its call takes."""
-        return ()
 
     @property
     def _steps(self) -> str | None:
@@ -104,7 +102,7 @@ class Caller:
 
     def check_goal(self, name: str, targeted: bool) -> None:
         """Refuse a goal that it does not have."""
-        if targeted and "targeted" not in self.accepts:
+        if targeted and not self.refuses_itself and "targeted" not in self.accepts:
             raise ValueError(f"{name} has no targeted form: the function takes no argument 'targeted'")
 
     def call(self, model: nn.Module, x: Tensor, y: Tensor, targeted: bool, options: dict[str, Any]) -> Any:
@@ -133,13 +131,7 @@ class Caller:
 class FoolboxCaller(Caller):
     """foolbox: an attack object, a model with bounds, a criterion, epsilons."""
 
-    @property
-    def extra(self) -> tuple[str, ...]:
-        """Return the size of a perturbation, which is given with the call."""
-        return ("epsilons",)
-
-    def check_goal(self, name: str, targeted: bool) -> None:
-        """Leave it to the attack, which alone knows whether it has a targeted form."""
+    extra, refuses_itself = ("epsilons",), True
 
     def call(self, model: nn.Module, x: Tensor, y: Tensor, targeted: bool, options: dict[str, Any]) -> Any:
         """Return the clipped points of the last epsilon; without epsilons those of smallest size."""
@@ -155,8 +147,7 @@ class FoolboxCaller(Caller):
 class TorchattacksCaller(Caller):
     """torchattacks: an object that knows its model, and modes for targets."""
 
-    def check_goal(self, name: str, targeted: bool) -> None:
-        """Leave it to the attack, which alone knows whether it has a targeted form."""
+    refuses_itself = True
 
     def call(self, model: nn.Module, x: Tensor, y: Tensor, targeted: bool, options: dict[str, Any]) -> Any:
         """Attack in [0, 1], without the normalisation that an attack object may have."""

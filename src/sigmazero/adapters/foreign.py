@@ -120,10 +120,6 @@ class Foreign(Attack):
             )
         caller = self._caller
         caller.check_goal(self.name, problem.goal.narrow)
-        if caller.release != self.release:
-            raise ValueError(
-                f"{self.name} is that of {self.peer} {self.release}, and {caller.release} is installed here"
-            )
         if caller.made and caller.steps_of({}) != self.steps:
             raise ValueError(f"{self.name} was made already; give steps={self.steps} when you make it")
 

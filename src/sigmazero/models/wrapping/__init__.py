@@ -2,13 +2,12 @@
 
 from sigmazero.models.wrapping.base import ArrayModel
 from sigmazero.models.wrapping.choose import by_names, for_data, on_table, understood, wrap
-from sigmazero.models.wrapping.limits import LimitedModel, OutOfQueries, Queries, ScorerFailed, limit
+from sigmazero.models.wrapping.limits import LimitedModel, OutOfQueries, ScorerFailed, limit
 
 __all__ = [
     "ArrayModel",
     "LimitedModel",
     "OutOfQueries",
-    "Queries",
     "ScorerFailed",
     "by_names",
     "for_data",
