@@ -90,7 +90,7 @@ def test_8_bit_values_are_scaled_unless_the_bounds_say_otherwise(given):
         (3, "a int; give"),
         ((np.array(["a", "b"]), Y), "inputs: a ndarray that holds no numbers"),
         (DataLoader(Stream()), "the loader has no batches"),
-        (DataLoader(X), "batch 0 of the loader is a Tensor, not a pair"),  # type: ignore[arg-type]
+        (DataLoader(X), "batch 0 of the loader is a Tensor, not a pair"),
         ((X.long(), Y), "inputs have dtype torch.int64"),
         ((X, Y.float()), "labels have dtype .*y.long"),
         ((X, torch.eye(4)[Y]), r"labels have dtype .*y.argmax\(1\)"),
