@@ -1,4 +1,4 @@
-"""Any model: make one that attacks can ask of what is no network of torch, and limit how it is asked."""
+"""Models of any kind: wrap what is no network of torch, and limit how a model is called."""
 
 from sigmazero.models.wrapping.base import ArrayModel
 from sigmazero.models.wrapping.choose import by_names, for_data, on_table, understood, wrap

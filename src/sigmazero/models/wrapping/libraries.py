@@ -1,4 +1,4 @@
-"""One class for each library whose models can be asked. None of these libraries is imported before an object of it."""
+"""One class for each library whose models can be wrapped; a library is imported when an object of it is."""
 
 import importlib
 import json
@@ -142,7 +142,7 @@ class SklearnModel(ArrayModel):
 
     @property
     def title(self) -> str:
-        """Say what it is and how it is asked."""
+        """Say what it is and which method is called."""
         return f"{type(self.model).__name__}.{self.method}" + (f" on {self.table.name}" if self.table else "")
 
 

@@ -1,4 +1,4 @@
-"""`sz.limit`: a model that is asked in batches it can take, not too fast, again where a call fails, and counted."""
+"""`sz.limit`: call a model in batches that it takes, at a limited rate, with retries, and count its queries."""
 
 import hashlib
 import time
@@ -19,7 +19,7 @@ MAX_WAIT = 60.0  # seconds between two attempts, however often a call failed
 
 
 class OutOfQueries(Stopped):
-    """`max_queries` rows were asked: the model is asked no more."""
+    """The model has answered `max_queries` rows, and is called no more."""
 
 
 class ScorerFailed(Stopped):
@@ -47,7 +47,7 @@ class Queries:
 
 
 class LimitedModel(KnownModel):
-    """A model that is asked within limits; `limit` makes one and explains them.
+    """A model that is called within limits; `limit` makes one and explains them.
 
     ability     what it shows of the model: "gradients", "scores" or "labels"
     queries     how many rows were asked, answered from the cache, and so on
@@ -169,14 +169,14 @@ def limit(
     wait: float = 1.0,
     cache: bool = False,
 ) -> LimitedModel:
-    """Return a model that is asked within limits; `queries` counts. Any model will do: a network, a service, a forest.
+    """Return a model that is called within limits and counts its queries: a network, a service, a forest.
 
     ability      show less than there is: "scores" or "labels"
     max_batch    the most rows in one call
     max_queries  the most rows in all; then `OutOfQueries` ends a run, which keeps the batches that are done
     rate         the most calls a second
     retries      how often a failed call is made again, after `wait` seconds, then twice as many, at most a minute
-    cache        answer rows that were asked before from memory
+    cache        answer rows that came before from memory
 
     >>> model = limit(torch.nn.Linear(4, 2), max_queries=3)
     >>> model(torch.rand(2, 4)).shape, str(model.queries)
