@@ -15,7 +15,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 import sigmazero as sz
-from sigmazero.bench.plan import parse_plan
 from sigmazero.data import DataError, MissingData, Table, load
 from sigmazero.data.table import draft
 
@@ -67,15 +66,12 @@ def test_decoded_rows_are_the_original_frame(change):
     assert (table.rows().labels.numpy() == (frame["y"] == "yes")).all()
 
 
-def test_decimals_and_large_numbers_keep_their_digits():
-    frame = pd.DataFrame({"rate": [0.1, 0.7], "income": [16_777_217, 20_000_000], "y": [0, 1]})
+def test_numbers_keep_their_digits():
+    frame = pd.DataFrame({"rate": [0.1, 0.123456789012], "income": [16_777_217, 20_000_000], "y": [0, 1]})
     table = Table.from_frame(frame, "y")
-    assert table.decode(table.encode(frame)).to_dict("list") == {"rate": [0.1, 0.7], "income": [16_777_217, 20_000_000]}
-
-
-def test_a_float32_stands_for_the_value_of_the_table_or_the_shortest_decimal():
-    table = Table.from_frame(pd.DataFrame({"rate": [0.1, 0.123456789012], "y": [0, 1]}), "y")
-    x = torch.tensor([[0.1], [0.123456789012], [0.3]])
+    assert table.decode(table.encode(frame)).equals(frame.drop(columns="y"))
+    # A float32 stands for the value of the table, else for the shortest decimal.
+    x = torch.tensor([[0.1, 2], [0.123456789012, 2], [0.3, 2]])
     assert table.decode(x)["rate"].tolist() == [0.1, 0.123456789012, 0.3]
 
 
@@ -98,23 +94,19 @@ def test_texts_of_which_there_are_too_many_stay_as_they_are():
         assert not columns.rise[0][table.features.index(name)]
 
 
-def test_missing_values_stay_missing_unless_allowed():
+@pytest.mark.parametrize("change", [{}, {"age": {"missing": True}, "job": {"missing": True}}])
+def test_missing_values_stay_missing_unless_allowed(change):
     frame = pd.DataFrame({"age": [20, 40, np.nan, 60] * 5, "job": ["a", "b", "b", None] * 5, "y": [0, 1, 1, 0] * 5})
-    fixed = Table.from_frame(frame, "y")
+    table = Table.from_frame(frame, "y", change=change)
+    rows = table.rows()
+    assert table.features == ("age", "age=<missing>", "job=a", "job=b", "job=<missing>")
 
     def model(x):
         return torch.stack([0 * x[:, 0], x[:, 0] - 30 + 50 * x[:, 3]], 1)
 
-    for change, same in (({}, True), ({"age": {"missing": True}, "job": {"missing": True}}, False)):
-        table = Table.from_frame(frame, "y", change=change)
-        rows = table.rows()
-        result = sz.get("sparse-rs-min", steps=100).run(model, rows.images, rows.labels, space=rows.space)
-        before, after = table.decode(rows.images), table.decode(result.x_adv)
-        gaps = (before.isna() == after.isna()).all(axis=None)
-        assert bool(gaps) or not same
-    assert fixed.features == ("age", "age=<missing>", "job=a", "job=b", "job=<missing>")
-    free = Table.from_frame(frame, "y", change={"age": {"missing": True}, "job": {"missing": True}})
-    assert len(free.space.domain(free.rows().images).user_costs.flatten()) <= 5
+    result = sz.get("sparse-rs-min", steps=100).run(model, rows.images, rows.labels, space=rows.space)
+    before, after = table.decode(rows.images), table.decode(result.x_adv)
+    assert change or (before.isna() == after.isna()).all(axis=None)
     with pytest.raises(DataError, match="row 0, column 'age': 'nan' is missing"):
         Table.from_frame(frame.dropna(), "y").encode(pd.DataFrame({"age": [np.nan], "job": ["a"]}))
 
@@ -152,9 +144,12 @@ def test_a_scaler_and_a_float32_network():
     assert layer(table.rows().images).dtype == torch.float32
 
 
-def test_saved_columns_take_the_place_of_new_ones(tmp_path):
-    frame = some_frame().drop(columns=["mixed", "stamp", 7])
-    table = Table.from_frame(frame, "y")
+def test_parquet_keeps_dtypes_and_saved_columns_take_the_place_of_new_ones(tmp_path):
+    frame = some_frame().drop(columns=["mixed", 7])
+    frame.columns = frame.columns.astype("str")
+    frame.to_parquet(tmp_path / "own.parquet")
+    table = Table.read(tmp_path / "own.parquet", label="y")
+    pd.testing.assert_frame_equal(table.decode(table.rows().images), features_of(frame))
     table.save(tmp_path / "own.json")
     frame.iloc[:9].to_parquet(tmp_path / "own.parquet")
     (tmp_path / "own.toml").write_text('label = "y"\nschema = "own.json"\n')
@@ -207,8 +202,9 @@ def put(folder, text, notes=NOTES, name="own.csv"):
     return path
 
 
-@pytest.mark.parametrize("name", ["own.csv", "own.csv.gz", "own.CSV"])
-@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize(
+    ("name", "separator"), [("own.csv", ","), ("own.csv.gz", ";"), ("own.CSV", "\t"), ("own.csv", "|")]
+)
 def test_csv(tmp_path, name, separator):
     rows = load(put(tmp_path, CSV.replace(",", separator), name=name))
     assert rows.names == ("age", "job=clerk", "job=cook", "job=nurse", "job=?", "sex=F", "sex=M")
@@ -219,14 +215,20 @@ def test_csv(tmp_path, name, separator):
     assert load(tmp_path / name, rows=[2, 0]).ids.tolist() == [4, 2]
 
 
-def test_decimal_commas(tmp_path):
-    path = put(tmp_path, "rate;place;y\n0,5;São\xa0Paulo;0\n1,25;+5 years;1\n", None)
-    assert Table.read(path, label="y").rows().images.tolist() == [[0.5, 0, 1], [1.25, 1, 0]]
+@pytest.mark.parametrize(
+    ("text", "features"),
+    [
+        ("rate;place;y\n0,5;São\xa0Paulo;0\n1,25;+5 years;1\n", ("rate", "place=+5 years", "place=São\xa0Paulo")),
+        ("rate, place, y\n0.5, a b, 0\n1.25, c, 1\n", ("rate", "place=a b", "place=c")),
+    ],
+)
+def test_decimal_commas_and_blanks_after_commas(tmp_path, text, features):
+    table = Table.read(put(tmp_path, text, None), label="y")
+    assert table.features == features
+    assert table.rows().images[:, 0].tolist() == [0.5, 1.25]
 
 
-def test_blanks_after_commas_and_other_encodings(tmp_path):
-    path = put(tmp_path, "rate, place, y\n0.5, a b, no\n1.5, c, yes\n", None)
-    assert Table.read(path, label="y").features == ("rate", "place=a b", "place=c")
+def test_other_encodings(tmp_path):
     path = put(tmp_path, "place,y\nM\xfcller,0\nb,1\n".encode("latin-1"), None)
     with pytest.raises(DataError, match=r"encoding = .latin-1."):
         Table.read(path, label="y")
@@ -264,14 +266,6 @@ def test_arff(tmp_path, name):
     assert rows.names == ("age", "age=<missing>", "job=clerk", "job=nurse", "job=<missing>")
     assert rows.images.tolist() == [[30, 0, 1, 0, 0], [30, 1, 0, 1, 0], [41, 0, 1, 0, 1]]
     assert (rows.labels.tolist(), rows.classes) == ([0, 1, 1], ("0", "1"))
-
-
-def test_parquet_keeps_dtypes(tmp_path):
-    frame = some_frame().drop(columns=[7, "mixed"])
-    frame.columns = frame.columns.astype("str")
-    frame.to_parquet(tmp_path / "own.parquet")
-    table = Table.read(tmp_path / "own.parquet", label="y")
-    pd.testing.assert_frame_equal(table.decode(table.rows().images), features_of(frame))
 
 
 def test_a_draft_loads_and_says_what_the_table_shows(tmp_path):
@@ -324,22 +318,15 @@ def test_notes_that_cannot_be_right(tmp_path, notes, words):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a,b,a\n1,2,3\n", "'a'"),
         ("a,loan\n", "no rows"),
         ("a,loan\n1,2,3\n", "cannot be read"),
         (b"a,loan\n\xff\xfe,2\n", "cannot be read"),
-        ("<html>404</html>", "web page"),
         ("", "empty"),
     ],
 )
 def test_damaged_tables(tmp_path, text, words):
     with pytest.raises(DataError, match=rf"own.csv.*{words}"):
         load(put(tmp_path, text))
-
-
-def test_a_plan_may_name_a_table():
-    text = '[[grid]]\nmodels = ["adult-mlp"]\ndata = ["own.csv"]\nattacks = ["corner"]\n'
-    assert parse_plan(text).questions[0].data.source == "own.csv"
 
 
 # Pipelines
@@ -407,12 +394,9 @@ def test_rows_that_a_model_does_not_take_are_left_out_and_counted(tmp_path):
 
 def test_a_model_that_was_fitted_on_an_array_is_asked_with_one():
     frame = pd.DataFrame({"a": range(12), "b": np.linspace(0, 1, 12), "y": [0, 1] * 6})
-    model = LogisticRegression().fit(frame[["a", "b"]].to_numpy(), frame["y"])
-    table = Table.from_frame(frame, "y")
-    assert (
-        sz.wrap(model, table=table)(table.rows().images).argmax(1).numpy()
-        == model.predict(frame[["a", "b"]].to_numpy())
-    ).all()
+    array, table = frame[["a", "b"]].to_numpy(), Table.from_frame(frame, "y")
+    model = LogisticRegression().fit(array, frame["y"])
+    assert (sz.wrap(model, table=table)(table.rows().images).argmax(1).numpy() == model.predict(array)).all()
 
 
 def test_classes_of_a_model_are_matched_by_name():

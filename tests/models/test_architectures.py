@@ -8,7 +8,7 @@ from sigmazero.models import zoo
 from sigmazero.models.architectures import build
 from sigmazero.models.architectures.blocks import Names, Padding, PreActBlock
 from sigmazero.models.architectures.resnet import ChenEnsemble
-from sigmazero.models.architectures.wide_resnet import DMWideResNet, WideResNet
+from sigmazero.models.architectures.wide_resnet import WideResNet
 from tests.models.conftest import LAYOUT_OF, index, layout
 
 OURS = [code for code, entry in zoo.entries().items() if entry.architecture not in ("timm", "robustbench")]
@@ -17,10 +17,6 @@ LISTED = [code for code in OURS if code in LAYOUT_OF]
 
 def entries_of(network: nn.Module):
     return {key: (tuple(value.shape), value.dtype) for key, value in network.state_dict().items()}
-
-
-def parameters_of(network: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in network.parameters())
 
 
 @pytest.mark.parametrize("code", LISTED)
@@ -35,15 +31,11 @@ def test_state_dict_has_exactly_the_published_entries(code):
         assert entries_of(zoo.get(code).build()) == wanted
 
 
-@pytest.mark.parametrize("network", [WideResNet(10, 1, sub_block1=True), DMWideResNet(10, 1)])
-def test_wide_networks_on_the_processor_at_a_small_width(network):
-    assert network.eval()(torch.rand(2, 3, 32, 32)).isfinite().all()
-
-
 def test_unused_block_group_takes_no_part():
     network = WideResNet(10, 1, sub_block1=True).eval()
     x = torch.rand(1, 3, 32, 32)
     before = network(x)
+    assert before.isfinite().all()
     for parameter in network.sub_block1.parameters():
         nn.init.constant_(parameter, math.nan)
     assert torch.equal(network(x), before)
@@ -85,22 +77,13 @@ def test_padding_shortcut_subsamples_and_pads_both_sides():
 
 
 def test_ensemble_returns_the_logarithm_of_the_mean_probability():
-    class Constant(nn.Module):
-        def __init__(self, logits):
-            super().__init__()
-            self.logits = torch.tensor([logits])
-
-        def forward(self, x):
-            return self.logits
-
     with torch.device("meta"):
         ensemble = ChenEnsemble()
-    branches = [Constant(values) for values in ([0.0, 1.0, 2.0], [3.0, 0.0, 1.0], [0.5, 0.5, 0.0])]
+    branches, x = [nn.Linear(4, 3) for _ in range(3)], torch.rand(5, 4)
     for i, branch in enumerate(branches):
         ensemble.add_module(f"branch{i + 1}", branch)
-    mean = torch.stack([branch(None).softmax(1) for branch in branches]).mean(0)
-    assert torch.allclose(ensemble(torch.zeros(1)), mean.log())
-    assert torch.allclose(ensemble(torch.zeros(1)).exp().sum(), torch.tensor(1.0))
+    mean = torch.stack([branch(x).softmax(1) for branch in branches]).mean(0)
+    assert torch.allclose(ensemble(x), mean.log(), atol=1e-6)
 
 
 def test_wrong_names_are_refused_with_the_known_ones():

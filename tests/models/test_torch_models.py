@@ -48,9 +48,6 @@ def test_outputs_that_hold_the_logits(twist):
 def test_outputs_without_logits_show_the_fix():
     with pytest.raises(TypeError, match=r"keys a, b .*sz\.wrap\(lambda x"):
         sz.get("sigma-zero").run(lambda x: {"a": x, "b": x}, torch.rand(2, 6), torch.zeros(2).long())
-
-
-def test_a_transformer_as_hugging_face_has_it():
     kind = type("Classifier", (Odd,), {"__module__": "transformers.models.tiny"})
     model, x = kind(lambda z: ModelOutput(logits=z)), torch.rand(2, 6)
     assert torch.equal(sz.wrap(model)(x), model.inner(x))
@@ -86,15 +83,11 @@ def test_one_output_needs_a_word():
     assert torch.equal(sz.wrap(net[0], gives="scores")(x).argmax(1), (net[0](x)[:, 0] > 0).long())
 
 
-def program(network: nn.Module, x: torch.Tensor, **options: Any) -> Any:
-    return torch.export.export(network.eval(), (x,), **options)
-
-
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_an_exported_program_takes_any_number_of_rows(dynamic, tmp_path):
     network, x = nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), torch.rand(5, 1, 2, 2)
     shapes = {"dynamic_shapes": ({0: torch.export.Dim("batch", min=1, max=64)},)} if dynamic else {}
-    made = program(network, x[:2], **shapes)
+    made = torch.export.export(network.eval(), (x[:2],), **shapes)
     torch.export.save(made, tmp_path / "m.pt2")
     for model in (sz.wrap(made), sz.models.load(tmp_path / "m.pt2")):
         assert torch.allclose(model(x), network(x), atol=1e-6)

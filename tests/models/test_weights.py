@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from sigmazero.core.files import search
@@ -65,11 +66,6 @@ def save(entry: ZooEntry, folder: Path, data) -> None:
         torch.save(data, path)
 
 
-def small(path: Path, **options) -> Path:
-    torch.save(build("smallcnn").state_dict(), path, **options)
-    return path
-
-
 @pytest.mark.parametrize("code", PUBLISHED)
 def test_round_trip_through_a_file_in_the_published_layout(code, tmp_path):
     entry = zoo.get(code)
@@ -87,11 +83,12 @@ def test_round_trip_through_a_file_in_the_published_layout(code, tmp_path):
             assert torch.equal(loaded[part + key], value), key
 
 
-def test_old_files_without_batch_counters(tmp_path):
-    network = zoo.get("resnet20").build()
+@pytest.mark.parametrize("modern", [True, False])
+def test_old_files_without_batch_counters(modern, tmp_path):
+    network, other = zoo.get("resnet20").build(), zoo.get("resnet20").build()
     state = {k: v for k, v in network.state_dict().items() if not k.endswith("num_batches_tracked")}
-    torch.save({"best_prec1": 91.7, "state_dict": wrapped(state, "module.")}, tmp_path / "r.th")
-    other = zoo.get("resnet20").build()
+    data = {"best_prec1": 91.7, "state_dict": wrapped(state, "module.")}
+    torch.save(data, tmp_path / "r.th", _use_new_zipfile_serialization=modern)
     weights.load_file(other, tmp_path / "r.th", zoo.get("resnet20"))
     assert all(torch.equal(value, other.state_dict()[key]) for key, value in state.items())
 
@@ -115,27 +112,24 @@ def test_a_file_with_all_branches_of_the_ensemble(tmp_path):
     assert set(weights.tidy(weights.read(tmp_path / "whole.pt"), own)) == set(own)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_other_precisions_become_single(dtype, tmp_path):
-    torch.save({key: value.to(dtype) for key, value in build("smallcnn").state_dict().items()}, tmp_path / "h.pt")
-    assert {value.dtype for value in weights.read(tmp_path / "h.pt").values()} == {torch.float32}
+def test_what_is_beside_the_weights_and_their_precision_do_not_matter(tmp_path):
+    state = {
+        "part": torch.arange(24.0).reshape(4, 6)[1:3, ::2],
+        "repeated": torch.ones(1).expand(3, 3),
+        **{str(kind): torch.rand(3).to(kind) for kind in (torch.float16, torch.bfloat16, torch.float64)},
+    }
+    whole = {"model": state, "optimizer": {"state": {0: {"lr": 0.1}}}, "epoch": 3}
+    whole["network"] = whole  # it may hold itself
+    torch.save(whole, tmp_path / "w.pt")
+    save_file({key: value.contiguous() for key, value in state.items()}, tmp_path / "w.safetensors")
+    for name in ("w.pt", "w.safetensors"):
+        read = weights.read(tmp_path / name)
+        assert all(torch.equal(read[key], value.float()) for key, value in state.items())
 
 
-def test_safetensors(tmp_path):
-    save_file = pytest.importorskip("safetensors.torch").save_file
-    state = build("smallcnn").state_dict()
-    save_file(state, tmp_path / "m.safetensors")
-    read = weights.read(tmp_path / "m.safetensors")
-    assert all(torch.equal(read[key], value) for key, value in state.items())
-    (tmp_path / "m.safetensors").write_bytes((tmp_path / "m.safetensors").read_bytes()[:300])
-    with pytest.raises(WeightsError, match="damaged, incomplete"):
-        weights.read(tmp_path / "m.safetensors")
-
-
-def test_a_whole_module_is_refused_with_the_remedy(tmp_path):
-    torch.save(nn.Linear(2, 2), tmp_path / "module.pt")
-    with pytest.raises(WeightsError, match=r"torch\.nn\.modules\.linear\.Linear.*save model\.state_dict\(\)"):
-        weights.read(tmp_path / "module.pt")
+PLAIN, OLD = io.BytesIO(), io.BytesIO()
+torch.save(build("smallcnn").state_dict(), PLAIN)
+torch.save(build("smallcnn").state_dict(), OLD, _use_new_zipfile_serialization=False)
 
 
 @pytest.mark.parametrize(
@@ -146,22 +140,19 @@ def test_a_whole_module_is_refused_with_the_remedy(tmp_path):
         (b"", "an empty file"),
         (b"just some text that is no checkpoint", "not a checkpoint"),
         (bytes(range(200, 256)) * 8, "not a checkpoint"),
+        *(
+            (whole.getvalue()[: int(share * len(whole.getvalue()))], "damaged, incomplete, or not a checkpoint")
+            for whole in (PLAIN, OLD)
+            for share in (0.0001, 0.01, 0.5, 0.999)
+        ),
     ],
 )
-def test_files_that_are_no_weights(content, message, tmp_path):
-    (tmp_path / "w.pt").write_bytes(content)
+@pytest.mark.parametrize("name", ["w.pt", "w.safetensors"])
+def test_files_that_are_no_weights(name, content, message, tmp_path):
+    (tmp_path / name).write_bytes(content)
     with pytest.raises(WeightsError, match=message) as error:
-        weights.read(tmp_path / "w.pt")
+        weights.read(tmp_path / name)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("modern", [True, False])
-@pytest.mark.parametrize("fraction", [0.0001, 0.01, 0.5, 0.999])
-def test_truncated_files(modern, fraction, tmp_path):
-    path = small(tmp_path / "w.pt", _use_new_zipfile_serialization=modern)
-    path.write_bytes(path.read_bytes()[: int(fraction * path.stat().st_size)])
-    with pytest.raises(WeightsError, match="damaged, incomplete, or not a checkpoint"):
-        weights.read(path)
 
 
 def test_an_altered_number_is_noticed(tmp_path):
@@ -186,30 +177,14 @@ def test_an_altered_number_is_noticed(tmp_path):
         ({"epoch": 3, "optimizer": {}}, "a dictionary with epoch, optimizer, not a state dict"),
         (torch.zeros(3), "a Tensor, not a state dict"),
         ({}, "a dictionary with nothing, not a state dict"),
-        ({0: torch.zeros(1)}, "named 0, not by texts"),
-        ({"a": torch.eye(3).to_sparse()}, "a is sparse"),
-        ({"a": torch.ones(3, device="meta")}, "without values"),
-        ([torch.zeros(1)], "holds a list"),
+        ({0: torch.zeros(1)}, "a dictionary with 0"),
+        (nn.Linear(2, 2), r"torch\.nn\.modules\.linear\.Linear.*save model\.state_dict\(\)"),
     ],
 )
 def test_checkpoints_without_a_state_dict(data, message, tmp_path):
     torch.save(data, tmp_path / "w.pt")
     with pytest.raises(WeightsError, match=message):
         weights.read(tmp_path / "w.pt")
-
-
-def test_what_is_beside_the_weights_does_not_matter(tmp_path):
-    base = torch.arange(24.0).reshape(4, 6)
-    state = {
-        "part": base[1:3, ::2],
-        "repeated": torch.ones(1).expand(3, 3),
-        "large": torch.rand(3, dtype=torch.float64),
-    }
-    held = {"model": state, "optimizer": {"state": {0: {"lr": 0.1}}}, "epoch": 3}
-    held["network"] = held  # it may hold itself
-    torch.save(held, tmp_path / "w.pt")
-    read = weights.read(tmp_path / "w.pt")
-    assert all(torch.equal(read[key], value.float()) for key, value in state.items())
 
 
 def test_prefixes_the_network_itself_uses_are_kept(tmp_path):
@@ -279,18 +254,22 @@ def published(monkeypatch):
         yield publish
 
 
-@pytest.mark.parametrize("known", [f', sha256 = "{SHA}"', f', sha256 = "{SHA[:8]}"', f', blob = "{BLOB}"'])
+@pytest.mark.parametrize("known", [f', sha256 = "{SHA}"', f', sha256 = "{SHA[:8]}"', f', blob = "{BLOB}"', ""])
 def test_a_download_ends_in_place(published, known, tmp_path, monkeypatch):
     server = published(known)
     monkeypatch.setenv("SIGMAZERO_HOME", str(tmp_path))
-    path = fetch("x1")
-    assert path == tmp_path / "models" / "deep" / "x1.pt"
-    assert path.read_bytes() == BYTES
-    assert fetch("X1") == path
-    assert server.asked == 1  # the right file is not downloaded again
-    path.write_bytes(b"wrong")
-    assert fetch("X1").read_bytes() == BYTES
-    assert [each.name for each in path.parent.iterdir()] == ["x1.pt"]
+    target = tmp_path / "models" / "deep" / "x1.pt"
+    if not known:
+        with pytest.warns(UncheckedDownload, match=SHA):
+            assert fetch("x1") == target
+    else:
+        assert fetch("x1") == target
+        target.write_bytes(b"wrong")
+        assert fetch("X1") == target
+    assert target.read_bytes() == BYTES
+    assert fetch("X1") == target
+    assert server.asked == (2 if known else 1)  # the right file is not downloaded again
+    assert [each.name for each in target.parent.iterdir()] == ["x1.pt"]
 
 
 @pytest.mark.parametrize("known", ["", f', blob = "{BLOB}"', f', sha256 = "{SHA}"'])
@@ -310,12 +289,6 @@ def test_a_wrong_file_leaves_nothing(published, known, fault, tmp_path):
     with pytest.raises(DownloadError, match="the page of X1"):
         fetch("X1", tmp_path)
     assert not list((tmp_path / "deep").iterdir())
-
-
-def test_a_file_without_a_known_hash_says_so(published, tmp_path):
-    published("")
-    with pytest.warns(UncheckedDownload, match=SHA):
-        assert fetch("X1", tmp_path).read_bytes() == BYTES
 
 
 def test_what_cannot_be_downloaded_names_the_page_and_the_place(tmp_path):

@@ -21,44 +21,24 @@ def test_known_traps():
     assert i3.threat_model == "corruptions"
     assert "logarithm" in zoo.get("C8").note
     assert zoo.get("I5").input_size == (3, 288, 288)
-
-
-def test_files_are_unique_and_hashes_whole_where_we_have_the_file():
-    files = [weight.file for entry in zoo.entries().values() for weight in entry.weights]
-    assert len(files) == len(set(files))
-    for code in ("M1", "M2", "prn18-linf", "resnet20"):
-        assert len(zoo.get(code).weights[0].sha256 or "") == 64
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ('colour = "red"', "unknown key 'colour'"),
-        ("meen = [0.5]", r"unknown key 'meen'; did you mean 'mean'\?"),
-        ("mean = [0.5]", "mean and std come together"),
-        ("mean = [0.5]\nstd = [0.0]", "std must be positive"),
-        ("mean = 0.5\nstd = 0.5", "mean = 0.5"),
-        ('parameters = "many"', "parameters = 'many'"),
-        ("clean_accuracy = [1]", r"clean_accuracy = \[1\]"),
-        ("drop = [1]", "drop.0 = 1"),
-        ('bundled = "demo.pt"', "either weights .* or bundled"),
-    ],
-)
-def test_wrong_tables_are_refused(change, message):
-    with pytest.raises(ValueError, match=message):
-        zoo.parse(MINIMAL + change + "\n")
+    assert all(len(zoo.get(code).weights[0].sha256 or "") == 64 for code in ("M1", "M2", "prn18-linf", "resnet20"))
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
+        ("[X1]", '[X1]\ncolour = "red"', "unknown key 'colour'"),
+        ("[X1]", "[X1]\nmeen = [0.5]", r"unknown key 'meen'; did you mean 'mean'\?"),
+        ("[X1]", "[X1]\nmean = [0.5]", "mean and std come together"),
+        ("[X1]", "[X1]\nmean = [0.5]\nstd = [0.0]", "std must be positive"),
+        ("[X1]", '[X1]\nparameters = "many"', "parameters = 'many'"),
+        ("[X1]", '[X1]\nbundled = "demo.pt"', "either weights .* or bundled"),
         ('dataset = "mnist"', 'dataset = "svhn"', "dataset = 'svhn'"),
         ('architecture = "smallcnn"', 'architecture = "vgg"', "architecture is one of"),
         ("[1, 28, 28]", "[28, 28]", "input_size"),
         ('source = "nowhere"\n', "", "source is missing"),
         ('"x1.pt"', '"../x1.pt"', r"file = '\.\./x1\.pt'"),
         ('"x1.pt"', '"x1.pt", sha256 = "XYZ"', "sha256 = 'XYZ'"),
-        ('"x1.pt"', '"x1.pt", hash = "0"', "unknown key 'hash'"),
         ("[X1]", "X2 = 1\n[X1]", "zoo.toml:2: X2 = 1"),
     ],
 )

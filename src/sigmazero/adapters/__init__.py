@@ -1,4 +1,4 @@
-"""Bridges to other libraries, one module each, imported when somebody asks for it (docs/bridges.md).
+"""Bridges to other libraries, one module each, imported when it is first used (docs/bridges.md).
 
 Into them, all attacks of the registry as natives:
 

@@ -5,7 +5,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -26,6 +26,9 @@ class Caller:
 
     peer  its library, "" for a function of your own
     """
+
+    extra: ClassVar[tuple[str, ...]] = ()  # further options, which its call takes
+    refuses_itself: ClassVar[bool] = False  # whether the attack alone knows if it has a targeted form
 
     thing: Any
     peer: str = ""
@@ -59,11 +62,6 @@ class Caller:
             return {}
         found = inspect.signature(self.thing).parameters.values()
         return {p.name: p.default for p in found if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
-
-    @property
-    def extra(self) -> tuple[str, ...]:
-        """Return further options, which its call takes."""
-        return ()
 
     @property
     def _steps(self) -> str | None:
@@ -104,7 +102,7 @@ class Caller:
 
     def check_goal(self, name: str, targeted: bool) -> None:
         """Refuse a goal that it does not have."""
-        if targeted and "targeted" not in self.accepts:
+        if targeted and not self.refuses_itself and "targeted" not in self.accepts:
             raise ValueError(f"{name} has no targeted form: the function takes no argument 'targeted'")
 
     def call(self, model: nn.Module, x: Tensor, y: Tensor, targeted: bool, options: dict[str, Any]) -> Any:
@@ -133,13 +131,7 @@ class Caller:
 class FoolboxCaller(Caller):
     """foolbox: an attack object, a model with bounds, a criterion, epsilons."""
 
-    @property
-    def extra(self) -> tuple[str, ...]:
-        """Return the size of a perturbation, which is given with the call."""
-        return ("epsilons",)
-
-    def check_goal(self, name: str, targeted: bool) -> None:
-        """Leave it to the attack, which alone knows whether it has a targeted form."""
+    extra, refuses_itself = ("epsilons",), True
 
     def call(self, model: nn.Module, x: Tensor, y: Tensor, targeted: bool, options: dict[str, Any]) -> Any:
         """Return the clipped points of the last epsilon; without epsilons those of smallest size."""
@@ -155,8 +147,7 @@ class FoolboxCaller(Caller):
 class TorchattacksCaller(Caller):
     """torchattacks: an object that knows its model, and modes for targets."""
 
-    def check_goal(self, name: str, targeted: bool) -> None:
-        """Leave it to the attack, which alone knows whether it has a targeted form."""
+    refuses_itself = True
 
     def call(self, model: nn.Module, x: Tensor, y: Tensor, targeted: bool, options: dict[str, Any]) -> Any:
         """Attack in [0, 1], without the normalisation that an attack object may have."""
@@ -269,18 +260,18 @@ def _by_type(attack: Any) -> Caller:
     return Caller(attack, "", getattr(attack, "__name__", type(attack).__name__))
 
 
-def plain(value: Any) -> Any:
+def as_setting(value: Any) -> Any:
     """Return a setting as a store can hold it: a number, a text, or a text that describes it.
 
-    >>> plain({"norm": np.float64(0), "names": ["a"]})
+    >>> as_setting({"norm": np.float64(0), "names": ["a"]})
     (('names', ('a',)), ('norm', 0.0))
     """
     if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, np.generic)):
         return value
     if isinstance(value, list | tuple):
-        return tuple(plain(each) for each in value)
+        return tuple(as_setting(each) for each in value)
     if isinstance(value, dict):
-        return tuple(sorted((str(key), plain(each)) for key, each in value.items()))
+        return tuple(sorted((str(key), as_setting(each)) for key, each in value.items()))
     if isinstance(value, np.generic | np.ndarray | Tensor):
-        return plain(value.tolist())
+        return as_setting(value.tolist())
     return f"{type(value).__module__}.{type(value).__qualname__} {vars(value) if hasattr(value, '__dict__') else ''}"

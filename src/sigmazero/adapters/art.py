@@ -1,9 +1,9 @@
 """Our attacks as ART's: `SigmaZero(classifier, steps=100).generate(x, y)`, arrays in and arrays out.
 
-A `PyTorchClassifier` is asked with gradients, its preprocessing included where that is differentiable; any other
+A `PyTorchClassifier` gives gradients, its preprocessing included where that is differentiable; any other
 classifier answers scores, for attacks that need no more. `clip_values` are the bounds (none: no bounds). With
-`targeted=True` y has the classes to reach, as indices or one-hot; without y the classifier's own answers are what is to
-be left. A `mask` may be given to `generate`: 0 where a feature may not change.
+`targeted=True` y has the classes to reach, as indices or one-hot; without y the attack leaves the classes that the
+classifier predicts. A `mask` may be given to `generate`: 0 where a feature may not change.
 """
 
 from typing import Any
@@ -63,7 +63,7 @@ def _bounds(classifier: Any, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _model(classifier: Any) -> tuple[Any, torch.device]:
-    """Return the model that is asked, and its device."""
+    """Return the model to attack, and its device."""
     torch_kind = PEERS["art"].load("estimators.classification").PyTorchClassifier
     if isinstance(classifier, torch_kind) and _differentiable(classifier):
 
@@ -91,7 +91,7 @@ class Scores:
         self.classifier = classifier
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Ask with an array."""
+        """Return the scores of a batch."""
         return torch.as_tensor(np.asarray(self.classifier.predict(x.detach().cpu().numpy())), dtype=x.dtype)
 
 

@@ -6,7 +6,7 @@
     sz.foreign(x_adv)                                       points found elsewhere, by the numbers of their rows
 
 It runs wherever an attack of ours does: `run`, `sz.evaluate`, plans. A proxy model counts its queries (see
-`adapters.proxy_model`). The result is the best point that it asked about, `result.own` the one that it returned; both
+`adapters.proxy_model`). The result is the best point that the attack tried, `result.own` the one that it returned; both
 are verified.
 
 >>> import torch, sigmazero as sz
@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sigmazero.adapters._callers import Caller, find, plain, recognise
+from sigmazero.adapters._callers import Caller, as_setting, find, recognise
 from sigmazero.adapters._callers import is_foreign as is_foreign  # plans and the command line ask it too
 from sigmazero.adapters.points import Points
 from sigmazero.adapters.proxy_model import Enough, ProxyModel
@@ -65,7 +65,7 @@ class Foreign(Attack):
     steps        its number of steps, if it has one (see `Caller.steps_of`)
     rows         inputs that it gets at once. One by one nothing depends on the batch, and every query belongs to its
                  sample. More is faster on a device; then a point belongs to the nearest input
-    max_queries  the most that is asked about a sample, forwards, backwards and checks; then it is stopped
+    max_queries  the most queries of a sample, forwards, backwards and checks; then it is stopped
     """
 
     name: str
@@ -112,7 +112,7 @@ class Foreign(Attack):
     def check(self, problem: Problem) -> None:
         """Refuse a question that it does not answer."""
         super().check(problem)
-        least = problem.clean + _kept_back(problem) + 1
+        least = problem.clean + _reserved(problem) + 1
         if self.max_queries is not None and self.max_queries < least:
             raise ValueError(
                 f"max_queries={self.max_queries} are too few: {least - 1} may be spent on checking the clean input and "
@@ -120,10 +120,6 @@ class Foreign(Attack):
             )
         caller = self._caller
         caller.check_goal(self.name, problem.goal.narrow)
-        if caller.release != self.release:
-            raise ValueError(
-                f"{self.name} is that of {self.peer} {self.release}, and {caller.release} is installed here"
-            )
         if caller.made and caller.steps_of({}) != self.steps:
             raise ValueError(f"{self.name} was made already; give steps={self.steps} when you make it")
 
@@ -142,7 +138,7 @@ class Foreign(Attack):
     def _attacked(self, oracle: Oracle, rows: Tensor) -> Tensor:
         problem = oracle.problem.take(rows)
         x = problem.domain.x
-        most = None if self.max_queries is None else self.max_queries - _kept_back(problem)
+        most = None if self.max_queries is None else self.max_queries - _reserved(problem)
         proxy = ProxyModel(oracle, rows, most).eval()
         try:
             with _seeded(problem), torch.enable_grad():
@@ -167,7 +163,7 @@ class Foreign(Attack):
         return proxy.returned(found.detach().to(x))
 
 
-def _kept_back(problem: Problem) -> int:
+def _reserved(problem: Problem) -> int:
     """Return the queries of a sample that come after the attack: the checks of what was found and of its own answer."""
     return problem.reserve + problem.checks
 
@@ -204,7 +200,7 @@ def foreign(
                  (model, inputs, labels) -> inputs, or a tensor of points
     name         what reports call it
     rows         inputs that it gets at once; with more than 1 its results may depend on the batch
-    max_queries  the most that is asked about a sample, forwards, backwards and checks; then it is stopped
+    max_queries  the most queries of a sample, forwards, backwards and checks; then it is stopped
     ids          of points: the numbers of their rows, if they are not 0, 1, 2, ...
     options      its options; an attack object has its own already
     """
@@ -214,7 +210,7 @@ def foreign(
         return Points.of(attack, ids, name or "points")
     caller, given = recognise(attack, options)
     steps = caller.steps_of(given)
-    texts = {key: plain(value) for key, value in (caller.settings() if caller.made else given).items()}
+    texts = {key: as_setting(value) for key, value in (caller.settings() if caller.made else given).items()}
     return Foreign(
         name=name or caller.title,
         steps=steps,

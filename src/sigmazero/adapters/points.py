@@ -1,4 +1,4 @@
-"""Points that were found elsewhere, beside attacks in the benchmark: nothing is searched, everything is verified."""
+"""Points found elsewhere as an attack in the benchmark: nothing is searched, and every point is verified."""
 
 import hashlib
 from collections.abc import Sequence

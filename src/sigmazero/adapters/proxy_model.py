@@ -1,7 +1,7 @@
 """A model for attacks that are not ours: it answers as the oracle's model does, and counts every query.
 
-Such an attack asks when and as often as it likes, in chunks of any size, with gradients or without. Every row that goes
-through, forwards or backwards, is counted for the sample it belongs to, and the best point is remembered.
+Such an attack queries the model when and as often as it likes, in chunks of any size, with gradients or without. Every
+row, forwards or backwards, is counted for the sample it belongs to, and the best point is remembered.
 """
 
 from typing import Any
@@ -23,8 +23,7 @@ class Enough(BaseException):
 class ProxyModel(nn.Module):
     """The model for the samples `rows` of an oracle's problem; inputs are in units of the box.
 
-    queries  the most points and gradients that a sample may have been asked for, those before included; None for no
-             limit
+    queries  the most queries of a sample, forwards and backwards, those before included; None for no limit
     """
 
     def __init__(self, oracle: Oracle, rows: Tensor, queries: int | None = None) -> None:
@@ -41,14 +40,14 @@ class ProxyModel(nn.Module):
             shapes = f"{tuple(points.shape)}, expected (any number, {', '.join(map(str, self.clean.shape[1:]))})"
             raise ValueError(f"the attack asked about inputs of shape {shapes}")
         points = points.to(self.clean)
-        rows = self.rows[self._whose(points.detach())]
+        rows = self.rows[self._samples_of(points.detach())]
         self._stop(rows, 2 if points.requires_grad else 1)
         return self._answer(points, rows)
 
     def _answer(self, points: Tensor, rows: Tensor) -> Tensor:
         problem = self.oracle.problem.take(rows)
-        asked = _to_user(points, problem.domain)
-        parts = [self.oracle.model(part) for part in torch.split(asked, self.oracle.chunk)]
+        inputs = _to_user(points, problem.domain)
+        parts = [self.oracle.model(part) for part in torch.split(inputs, self.oracle.chunk)]
         logits = problem.goal.aim(widened(torch.cat(parts) if len(parts) > 1 else parts[0].clone(), points))
         self.oracle.note(rows, problem.domain.allowed(points.detach()), logits.detach())
         self.dead_end = self.dead_end or (points.requires_grad and not logits.requires_grad)
@@ -66,7 +65,7 @@ class ProxyModel(nn.Module):
         points = domain.allowed(points)
         new = (domain.l0(points) > 0) & (points != self.oracle.incumbents.best[self.rows]).flatten(1).any(1)
         if self.queries is not None:
-            new = new & (self._asked() < self.queries)
+            new = new & (self._spent() < self.queries)
         if bool(new.any()):
             with torch.no_grad():
                 self._answer(points[new], self.rows[new])
@@ -76,7 +75,7 @@ class ProxyModel(nn.Module):
         """Return the same object: some libraries copy the model they get, and queries of a copy count as well."""
         return self
 
-    def _whose(self, points: Tensor) -> Tensor:
+    def _samples_of(self, points: Tensor) -> Tensor:
         """Return the sample that each point belongs to.
 
         As many points as samples come in their order. Otherwise, as when an attack goes on with some of them or cuts
@@ -90,7 +89,7 @@ class ProxyModel(nn.Module):
         apart = [(point != self.clean).flatten(1).sum(1).argmin() for point in points]
         return torch.stack(apart) if apart else torch.zeros(0, dtype=torch.int64, device=points.device)
 
-    def _asked(self) -> Tensor:
+    def _spent(self) -> Tensor:
         """Return the queries of each sample so far."""
         return (self.oracle.incumbents.forwards + self.oracle.incumbents.backwards)[self.rows]
 
@@ -105,7 +104,7 @@ class ProxyModel(nn.Module):
             raise Enough
         if self.queries is not None:
             wanted = each * (rows[:, None] == self.rows).sum(0)
-            if bool((self._asked() + wanted > self.queries).any()):
+            if bool((self._spent() + wanted > self.queries).any()):
                 raise Enough
 
 

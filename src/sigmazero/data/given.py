@@ -84,23 +84,15 @@ def from_torch(
     if not chosen:
         raise DataError(f"{type(dataset).__name__} has no rows to take; name at least one")
     pairs = [_item(dataset, row) for row in chosen]
-    first = pairs[0][0]
-    for row, (sample, _) in zip(chosen, pairs, strict=True):
-        if sample.shape != first.shape:
-            raise DataError(
-                f"row {row} has shape {tuple(sample.shape)} but row {chosen[0]} {tuple(first.shape)}; "
-                "resize them to one shape in the data set's transform"
-            )
-    labels = torch.tensor([label for _, label in pairs], dtype=torch.int64, device="cpu")
+    labels = torch.stack([label for _, label in pairs])
+    try:
+        inputs = torch.stack([_float(sample, bounds) for sample, _ in pairs])
+    except RuntimeError as error:
+        raise DataError(f"the samples differ in shape ({error}); resize them in the data set's transform") from None
     scaled = scales(bounds) and any(sample.dtype == torch.uint8 for sample, _ in pairs)
-    return Rows(
-        torch.stack([_float(sample, bounds) for sample, _ in pairs]),
-        labels,
-        torch.tensor(chosen, dtype=torch.int64, device="cpu"),
-        name or type(dataset).__name__,
-        classes=_class_names(dataset, labels),
-        scaled=scaled,
-    )
+    ids = torch.tensor(chosen, dtype=torch.int64, device="cpu")
+    title, classes = name or type(dataset).__name__, _class_names(dataset, labels)
+    return Rows(inputs, labels, ids, title, classes=classes, scaled=scaled)
 
 
 def _float(values: Tensor, bounds: tuple[Any, Any] | None) -> Tensor:
@@ -132,27 +124,17 @@ def _class_names(dataset: Any, labels: Tensor) -> tuple[str, ...] | None:
     return names if fits else None
 
 
-def _item(dataset: Any, row: int) -> tuple[Tensor, int]:
+def _item(dataset: Any, row: int) -> tuple[Tensor, Tensor]:
     item = dataset[row]
     if not isinstance(item, tuple | list) or len(item) != 2:
         raise DataError(f"row {row} is a {type(item).__name__}, not a pair (sample, label)")
     sample, label = item
     if type(sample).__module__.partition(".")[0] == "PIL":
         sample = channels_first(sample)
-    if isinstance(sample, np.ndarray):
-        sample = torch.from_numpy(sample)
-    if not isinstance(sample, Tensor):
-        raise DataError(
-            f"the sample of row {row} is a {type(sample).__name__}; give the data set a transform that makes tensors"
-        )
-    if not (sample.is_floating_point() or sample.dtype == torch.uint8):
-        raise DataError(f"the sample of row {row} is {sample.dtype}; make it uint8 in 0..255 or float")
-    number = label
-    if isinstance(label, np.generic) or (isinstance(label, Tensor | np.ndarray) and label.shape in ((), (1,))):
-        number = label.item()
-    if isinstance(number, bool) or not isinstance(number, int):
+    number = _tensor(label, f"label of row {row}")
+    if number.numel() != 1 or number.is_floating_point() or number.dtype == torch.bool:
         raise DataError(f"the label of row {row} is {label!r}; it must be one whole number, the class")
-    return sample.detach(), number
+    return _tensor(sample, f"sample of row {row}"), number.reshape(()).long()
 
 
 def _pair(x: Any, y: Any, name: str, bounds: tuple[Any, Any] | None, classes: tuple[str, ...] | None = None) -> Rows:
@@ -175,7 +157,7 @@ def _tensor(values: Any, what: str) -> Tensor:
             raise TypeError(f"{array.dtype}")
         return torch.from_numpy(np.ascontiguousarray(array))
     except (TypeError, ValueError) as error:
-        raise DataError(f"the {what} are a {type(values).__name__} that holds no numbers ({error}); {WAYS}") from None
+        raise DataError(f"{what}: a {type(values).__name__} that holds no numbers ({error}); {WAYS}") from None
 
 
 def _loaded(loader: DataLoader[Any], limit: int | None, name: str | None, bounds: tuple[Any, Any] | None) -> Rows:
@@ -192,7 +174,7 @@ def _loaded(loader: DataLoader[Any], limit: int | None, name: str | None, bounds
         if not isinstance(batch, tuple | list) or len(batch) != 2:
             raise DataError(f"batch {number} of the loader is a {type(batch).__name__}, not a pair (inputs, labels)")
         for some, part in zip((inputs, labels), batch, strict=True):
-            some.append(_tensor(part, "batches"))
+            some.append(_tensor(part, f"batch {number}"))
         if limit is not None and sum(map(len, inputs)) >= limit:
             break
     if not inputs:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import io
-import math
 import pickle
 import re
 import struct
 import tarfile
-import warnings
-import zlib
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -20,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from sigmazero.core.extras import MissingExtra, require
-from sigmazero.core.messages import one_line
 from sigmazero.data.registry import DATASETS, Dataset, first_match
-from sigmazero.data.rows import Array, DataError, Source, in_memory, refuse_disguise
+from sigmazero.data.rows import Array, DataError, Source, in_memory, reading
 
 # MNIST and Fashion-MNIST
 
@@ -51,26 +47,17 @@ def find_idx(dataset: Dataset, folders: list[Path]) -> Source | None:
 
 def read_idx(path: Path, rank: int) -> Array:
     """Read the bytes of an idx file with this many dimensions."""
-    data = path.read_bytes()
-    if data[:2] == b"\x1f\x8b":  # the content decides, not the name: some browsers unpack .gz and keep the name
-        try:
+    with reading(path):
+        data = path.read_bytes()
+        if data[:2] == b"\x1f\x8b":  # the content decides: some browsers unpack .gz and keep the name
             data = gzip.decompress(data)
-        except (EOFError, OSError, zlib.error) as error:
-            raise DataError(f"{path}: cannot be unpacked ({one_line(error)}); it is cut short or damaged") from error
-    refuse_disguise(data[:64], path)
-    start, expected = 4 + 4 * rank, bytes([0, 0, 8, rank])
-    if data[:4] != expected or len(data) < start:
-        raise DataError(
-            f"{path}: begins with {data[:4].hex()} instead of {expected.hex()}; it is no idx file of bytes with {rank} "
-            "dimensions, so check that images and labels are not swapped"
-        )
-    shape = struct.unpack(f">{rank}I", data[4:start])
-    if math.prod(shape) != len(data) - start:
-        raise DataError(
-            f"{path}: promises {math.prod(shape)} bytes for shape {shape} but holds {len(data) - start}; "
-            "the file is cut short or damaged, download it again"
-        )
-    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+        start, expected = 4 + 4 * rank, bytes([0, 0, 8, rank])
+        if data[:4] != expected:
+            raise DataError(
+                f"{path}: begins with {data[:4].hex()} instead of {expected.hex()}; it is no idx file of bytes with "
+                f"{rank} dimensions, so check that images and labels are not swapped"
+            )
+        return np.frombuffer(data, np.uint8, offset=start).reshape(struct.unpack(f">{rank}I", data[4:start]))
 
 
 # CIFAR-10
@@ -81,7 +68,6 @@ ARCHIVES = ("cifar-10-python.tar.gz", "cifar-10-binary.tar.gz", "cifar-10-python
 # What the published batches ask for; none of it can be altered by a pickle, and none of it runs anything.
 ALLOWED = {("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
 ALLOWED |= {(f"numpy.{core}.multiarray", "_reconstruct") for core in ("core", "_core")}
-FROM_BUFFER = {(f"numpy.{core}.numeric", "_frombuffer") for core in ("core", "_core")}
 
 
 class _Unpickler(pickle.Unpickler):
@@ -89,8 +75,6 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         """Return what the published batches name."""
-        if (module, name) in FROM_BUFFER:  # of protocol 5; a new function, as a pickle could alter numpy's own
-            return lambda buffer, dtype, shape, order: np.frombuffer(buffer, dtype).reshape(shape, order=order)
         if (module, name) not in ALLOWED:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which a CIFAR-10 batch never does: refused")
         return super().find_class(module, name)
@@ -103,46 +87,24 @@ def find_cifar(_: Dataset, folders: list[Path]) -> Source | None:
     path = first_match([*folders, *nested], (*LOOSE, *ARCHIVES))
     if path is None:
         return None
-    member, data = (path.name, path.read_bytes()) if path.name in LOOSE else _from_archive(path)
-    refuse_disguise(data[:64], path)
-    pixels, labels = (_binary if member.endswith(".bin") else _pickled)(data, path)
-    if labels.size and not 0 <= labels.min() <= labels.max() <= 9:
-        raise DataError(f"{path}: label {labels.max()} is not one of 0 to 9; the file is damaged")
-    return in_memory(pixels.reshape(-1, 3, 32, 32), labels, path)
-
-
-def _binary(data: bytes, path: Path) -> tuple[Array, Array]:
-    if len(data) % RECORD:
-        raise DataError(f"{path}: {len(data)} bytes are no whole number of {RECORD}-byte records; it is cut short")
-    records = np.frombuffer(data, dtype=np.uint8).reshape(-1, RECORD)
-    return records[:, 1:], records[:, 0]
-
-
-def _pickled(data: bytes, path: Path) -> tuple[Array, Array]:
-    try:
-        batch = _Unpickler(io.BytesIO(data), encoding="latin-1").load()
-        batch = {key.decode() if isinstance(key, bytes) else key: value for key, value in batch.items()}
-        pixels, labels = np.asarray(batch["data"]), np.asarray(batch["labels"])
-    except Exception as error:  # damaged files fail in as many ways as there are bytes
-        raise DataError(f"{path}: is no batch of CIFAR-10 ({one_line(error)}); download it again") from error
-    if pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != RECORD - 1:
-        raise DataError(f"{path}: pixels are {pixels.dtype} {pixels.shape}, not bytes (rows, {RECORD - 1})")
-    if labels.dtype.kind not in "iu" or labels.ndim != 1:
-        raise DataError(f"{path}: labels are {labels.dtype} {labels.shape}, not whole numbers; the file is damaged")
-    return pixels, labels
+    with reading(path):
+        member, data = (path.name, path.read_bytes()) if path.name in LOOSE else _from_archive(path)
+        if member.endswith(".bin"):
+            records = np.frombuffer(data, dtype=np.uint8).reshape(-1, RECORD)
+            labels, pixels = records[:, 0], records[:, 1:]
+        else:
+            batch = _Unpickler(io.BytesIO(data), encoding="latin-1").load()
+            batch = {key.decode() if isinstance(key, bytes) else key: value for key, value in batch.items()}
+            labels, pixels = np.asarray(batch["labels"]), np.asarray(batch["data"], np.uint8)
+        return in_memory(pixels.reshape(-1, 3, 32, 32), labels, path)
 
 
 def _from_archive(path: Path) -> tuple[str, bytes]:
-    with path.open("rb") as file:
-        refuse_disguise(file.read(64), path)
-    try:
-        with tarfile.open(path) as archive:
-            for entry in archive:
-                member = entry.name.rsplit("/", 1)[-1]
-                if member in LOOSE and (content := archive.extractfile(entry)) is not None:
-                    return member, content.read()
-    except Exception as error:  # damaged files fail in as many ways as there are bytes
-        raise DataError(f"{path}: cannot be unpacked ({one_line(error)}); download it again") from error
+    with tarfile.open(path) as archive:
+        for entry in archive:
+            member = entry.name.rsplit("/", 1)[-1]
+            if member in LOOSE and (content := archive.extractfile(entry)) is not None:
+                return member, content.read()
     raise DataError(f"{path}: contains neither test_batch nor test_batch.bin; is this the CIFAR-10 archive?")
 
 
@@ -167,7 +129,8 @@ def read_folder(folder: Path) -> Source:
     """Read a folder with one sub-folder of pictures per class: cats/1.png, cats/2.png, dogs/1.png.
 
     Rows are in the order of the names. All pictures must have one size. They are colour (3 channels) unless all are
-    grey. 16-bit grey and real numbers keep their levels, as float in [0, 1]. A picture is opened when its row is read.
+    grey. 16-bit grey and real numbers keep their levels, as float in [0, 1]. A picture is opened when its row is read,
+    and turned as its camera says.
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; name one with a sub-folder of pictures for each class")
@@ -176,19 +139,12 @@ def read_folder(folder: Path) -> Source:
     files = [path for some in by_kind for path in some]
     if not files:
         raise DataError(f"{folder}: has no sub-folders with pictures; make one for each class ({', '.join(ENDINGS)})")
-    heads = [_head(path) for path in files]
-    size = heads[0][0]
-    for path, (other, _) in zip(files, heads, strict=True):
-        if other != size:
-            raise DataError(
-                f"{path}: has {other[0]}×{other[1]} pixels but {files[0].name} {size[0]}×{size[1]}; "
-                "resize all to the size that the model takes"
-            )
-    grey = all(mode in (*GREY, *DEEP) for _, mode in heads)
-    deep = any(mode in DEEP for _, mode in heads)
+    modes = {_read(path, lambda picture: picture.mode) for path in files}
+    grey, deep = modes <= {*GREY, *DEEP}, bool(modes & {*DEEP})
+    turned = require("PIL.ImageOps", "data", "reading pictures").exif_transpose
 
     def read(path: Path) -> Array:
-        values = _pixels(path, lambda picture: channels_first(picture, grey))
+        values: Array = _read(path, lambda picture: channels_first(turned(picture), grey))
         return values if values.dtype == np.float32 or not deep else values.astype(np.float32) / np.float32(255)
 
     labels = np.repeat(np.arange(len(kinds)), [len(some) for some in by_kind])
@@ -211,33 +167,25 @@ def channels_first(picture: Any, grey: bool | None = None) -> Array:
     return values[None] if grey else np.ascontiguousarray(values.transpose(2, 0, 1))
 
 
-def _head(path: Path) -> tuple[tuple[int, int], str]:
-    with _open(path) as file:
-        return file.size, file.mode
-
-
-def _pixels(path: Path, turn: Callable[[Any], Array]) -> Array:
-    with _open(path) as file:
-        try:
-            return turn(file)
-        except (OSError, ValueError, SyntaxError) as error:
-            raise DataError(f"{path}: is not a whole picture ({one_line(error)}); get it again") from error
-
-
-def _open(path: Path) -> Any:
+def _read(path: Path, take: Callable[[Any], Any]) -> Any:
     pillow = require("PIL.Image", "data", "reading pictures")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pillow.DecompressionBombWarning)
-            return pillow.open(path)
-    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
-        with path.open("rb") as head:
-            refuse_disguise(head.read(64), path)
-        raise DataError(f"{path}: is not a readable picture ({one_line(error)}); remove or replace it") from error
+    with reading(path), pillow.open(path) as picture:
+        return take(picture)
 
 
 def _opened(files: Sequence[Path], labels: Array, read: Callable[[Path], Array], **more: Any) -> Source:
-    return Source(labels.astype(np.int64), lambda rows: np.stack([read(files[row]) for row in rows]), **more)
+    def fetch(rows: list[int]) -> Array:
+        pictures = [read(files[row]) for row in rows]
+        for row, picture in zip(rows, pictures, strict=True):
+            if picture.shape != pictures[0].shape:
+                (_, high, wide), (_, other_high, other_wide) = picture.shape, pictures[0].shape
+                raise DataError(
+                    f"{files[row]}: has {wide}×{high} pixels but {files[rows[0]].name} {other_wide}×{other_high}; "
+                    "resize all to the size that the model takes"
+                )
+        return np.stack(pictures)
+
+    return Source(labels.astype(np.int64), fetch, **more)
 
 
 # ImageNet
@@ -278,50 +226,42 @@ def photograph(path: Path, straight: bool = False) -> Array:
             picture = picture.crop((left, top, left + SIDE, top + SIDE))
         return np.asarray(picture, dtype=np.uint8).transpose(2, 0, 1)
 
-    return _pixels(path, turn)
+    values: Array = _read(path, turn)
+    return values
 
 
 def _class_folders(folder: Path, classes: list[Path]) -> tuple[list[Path], list[int]]:
     """List pictures by class, then name; the label is the class's place among all 1,000."""
-    place = next((path for path in (folder / "synsets.txt", folder.parent / "synsets.txt") if path.is_file()), None)
-    text = "" if place is None else place.read_text(encoding="utf-8-sig")
-    names = [line.split()[0] for line in text.splitlines() if line.strip()] or [path.name for path in classes]
+    lines = _lines(folder, "synsets.txt")
+    names = [line.split()[0] for line in lines] or [path.name for path in classes]
     # With some classes absent, counting folders would silently shift the labels of all the others.
-    if len(names) != CLASSES:
+    if len(names) != CLASSES or not {path.name for path in classes} <= set(names):
         raise DataError(
-            f"{folder}: has {len(names)} classes instead of {CLASSES}, so labels cannot be counted; add synsets.txt "
-            "with all class names (n01440764, ...), one a line, in label order"
+            f"{folder}: has {len(classes)} classes, and {len(lines)} in synsets.txt, instead of {CLASSES}; write all "
+            "class names (n01440764, ...) into synsets.txt, one a line, in label order"
         )
-    if unknown := [path.name for path in classes if path.name not in names]:
-        raise DataError(f"{folder}: class {unknown[0]} is not in synsets.txt; complete the list")
-    pairs = [
-        (picture, names.index(path.name))
-        for path in classes
-        for picture in sorted(path.iterdir())
-        if picture.suffix.lower() in (".jpeg", ".jpg", ".png")
-    ]
-    if not pairs:
-        raise DataError(f"{folder}: the class folders hold no .JPEG files; unpack the validation archive into them")
-    return [picture for picture, _ in pairs], [label for _, label in pairs]
+    pictures = [picture for path in classes for picture in sorted(path.iterdir()) if picture.suffix.lower() in ENDINGS]
+    if not pictures:
+        raise DataError(f"{folder}: the class folders hold no pictures; unpack the validation archive into them")
+    return pictures, [names.index(picture.parent.name) for picture in pictures]
 
 
 def _listed(folder: Path, pictures: list[Path]) -> list[int]:
     """Read val.txt: lines of file name and label, counted from 0 in the usual class order."""
-    path = next((path for path in (folder / "val.txt", folder.parent / "val.txt") if path.is_file()), None)
-    if path is None:
-        raise DataError(f"{folder}: has pictures but no labels; put val.txt beside them (file name and label a line)")
-    labels: dict[str, int] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
-        match line.split():
-            case []:
-                continue
-            case [name, label] if label.isdigit() and int(label) < CLASSES:
-                labels[Path(name).stem] = int(label)
-            case _:
-                raise DataError(f"{path}, line {number}: {line!r} is not a file name and a label from 0 to 999")
-    if absent := [picture.stem for picture in pictures if picture.stem not in labels]:
-        raise DataError(f"{path}: has no label for {absent[0]}; get the complete file")
+    found = [re.fullmatch(r"(\S+)\s+(\d+)", line.strip()) for line in _lines(folder, "val.txt")]
+    labels = {Path(match[1]).stem: int(match[2]) for match in found if match}
+    if wrong := [picture for picture in pictures if not 0 <= labels.get(picture.stem, -1) < CLASSES]:
+        raise DataError(
+            f"{folder}: val.txt has no label from 0 to {CLASSES - 1} for {wrong[0].name}; put it beside the pictures, "
+            "with a file name and a label in each line"
+        )
     return [labels[picture.stem] for picture in pictures]
+
+
+def _lines(folder: Path, name: str) -> list[str]:
+    place = next((path for path in (folder / name, folder.parent / name) if path.is_file()), None)
+    text = "" if place is None else place.read_text(encoding="utf-8-sig")
+    return [line for line in text.splitlines() if line.strip()]
 
 
 # Pictures inside packages

@@ -75,17 +75,9 @@ def load(
     if scaled:
         tensor /= 255
     ids = np.array(chosen, dtype=np.int64) if source.ids is None else source.ids[chosen].astype(np.int64)
-    return Rows(
-        tensor,
-        torch.from_numpy(source.labels[chosen]),
-        torch.from_numpy(ids),
-        title,
-        source.space,
-        source.names,
-        source.classes,
-        scaled,
-        source.table,
-    )
+    about: dict[str, Any] = {"space": source.space, "names": source.names, "classes": source.classes}
+    labels = torch.from_numpy(source.labels[chosen])
+    return Rows(tensor, labels, torch.from_numpy(ids), title, **about, scaled=scaled, table=source.table)
 
 
 def scales(bounds: tuple[Any, Any] | None) -> bool:
@@ -130,10 +122,9 @@ def _find(dataset: Dataset, data_dir: str | Path | None) -> Source:
 
 
 def _check(dataset: Dataset, source: Source, values: Array) -> None:
-    fix = "the files are another data set's, so load them by path or move them"
-    if values.shape[1:] != dataset.shape:
-        raise DataError(f"the images of {dataset.name} have shape {values.shape[1:]}, not {dataset.shape}; {fix}")
-    if source.labels.max() >= dataset.classes:
-        raise DataError(
-            f"the labels of {dataset.name} reach {source.labels.max()} but it has {dataset.classes} classes; {fix}"
-        )
+    if values.shape[1:] == dataset.shape and source.labels.max() < dataset.classes:
+        return
+    raise DataError(
+        f"{dataset.name} has images of shape {dataset.shape} and labels to {dataset.classes - 1}, not "
+        f"{values.shape[1:]} and to {source.labels.max()}; the files are another data set's: load them by path"
+    )

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from sigmazero.core.messages import one_line, shown
-from sigmazero.data.rows import Array, DataError, MissingData, Source, in_memory, refuse_disguise
+from sigmazero.core.messages import shown
+from sigmazero.data.rows import Array, DataError, MissingData, Source, in_memory, reading
 from sigmazero.data.table import EXACT, space_beside
 
 CHANNELS = (1, 3, 4)
@@ -31,30 +31,24 @@ def read(path: Path, bounds: tuple[Any, Any] | None = None) -> Source:
     """Read images and labels of one `.npz` file; `bounds` are those of the values, [0, 1] unless given."""
     if not path.is_file():
         raise MissingData(f"{path}: no such file; check the path, or give one of the names in sigmazero.data.DATASETS")
-    with path.open("rb") as file:
-        head = file.read(64)
-    refuse_disguise(head, path)
-    if not head.startswith(b"PK"):
-        raise DataError(f"{path}: begins with {head[:4].hex()}; it is not an .npz file (numpy.savez)")
-    try:
+    with reading(path, "save it again with numpy.savez, without objects"):
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             found, arrays = list(file.files), {name: file[name] for name in file.files if name in WANTED}
-    except Exception as error:  # damaged files fail in as many ways as there are bytes
-        fix = "save it again with numpy.savez, without objects"
-        raise DataError(f"{path}: cannot be read ({one_line(error)}); {fix}") from error
-    pair = next(((x, y) for x, y in PAIRS if x in arrays and y in arrays), None)
-    if pair is None:
-        some = ", ".join(map(shown, sorted(found)[:20])) or "nothing"
-        raise DataError(f"{path}: holds {some}; it needs the arrays images and labels")
-    names, classes = (_words(arrays.get(word), word, path) for word in ("names", "classes"))
-    images, labels = arrays[pair[0]], _labels(arrays[pair[1]], path)
-    _check_images(images, path, names is not None, bounds)
-    layout = str(arrays["layout"]) if "layout" in arrays else None
-    images = arrange(images, layout, path)
-    if names is not None:
-        whole = images.dtype.kind in "biu" and np.abs(images.astype(np.float64)).max(initial=0) > EXACT
-        images = images.astype(np.float64 if whole else np.float32)
-    return in_memory(images, labels, path, names=names, classes=classes, space=space_beside(path))
+        pair = next(((x, y) for x, y in PAIRS if x in arrays and y in arrays), None)
+        if pair is None:
+            some = ", ".join(map(shown, sorted(found)[:20])) or "nothing"
+            raise DataError(f"{path}: holds {some}; it needs the arrays images and labels")
+        names, classes = (_words(arrays.get(word), word, path) for word in ("names", "classes"))
+        images = arrange(arrays[pair[0]], str(arrays["layout"]) if "layout" in arrays else None, path)
+        if names is not None:
+            whole = images.dtype.kind in "biu" and np.abs(images.astype(np.float64)).max(initial=0) > EXACT
+            images = images.astype(np.float64 if whole else np.float32)
+        if not np.isfinite(images).all():
+            raise DataError(f"{path}: images hold NaN or Inf; clean the data first")
+        if names is None and images.dtype != np.uint8:
+            _check_images(images, path, bounds)
+        labels = _labels(arrays[pair[1]], path)
+        return in_memory(images, labels, path, names=names, classes=classes, space=space_beside(path))
 
 
 def arrange(images: Array, layout: str | None, path: Path) -> Array:
@@ -91,28 +85,14 @@ def _words(words: Array | None, entry: str, path: Path) -> tuple[str, ...] | Non
     return tuple(words.astype(str).tolist())
 
 
-def _check_images(images: Array, path: Path, table: bool, bounds: tuple[Any, Any] | None) -> None:
-    if images.ndim < 2:
-        raise DataError(f"{path}: images have shape {images.shape}; they need one row per image")
-    if table and images.dtype.kind not in "biuf":
-        raise DataError(f"{path}: the table is of {images.dtype}; store numbers, a category as columns of 0 and 1")
-    if not table and images.dtype != np.uint8 and images.dtype.kind != "f":
+def _check_images(images: Array, path: Path, bounds: tuple[Any, Any] | None) -> None:
+    if images.dtype.kind != "f":
         raise DataError(f"{path}: images are {images.dtype}; store uint8 in 0..255, or float")
-    if 0 in images.shape[1:]:
-        raise DataError(f"{path}: images have shape {images.shape}, so they hold no values; store some")
-    finite = np.isfinite(images).all(tuple(range(1, images.ndim)))
-    if not finite.all():
-        raise DataError(f"{path}: image {int((~finite).argmax())} holds NaN or Inf; clean the data first")
-    if not table and len(images) and images.dtype != np.uint8:
-        check_range(float(images.min()), float(images.max()), str(path), bounds)
-
-
-def check_range(low: float, high: float, where: str, bounds: tuple[Any, Any] | None) -> None:
-    """Refuse float images outside [0, 1] where nobody gave the bounds of the values."""
+    low, high = float(images.min(initial=0)), float(images.max(initial=0))
     if bounds is None and not (low >= 0 and high <= 1):
         raise DataError(
-            f"{where}: float images range from {low:g} to {high:g}; give the bounds of the values, such as "
-            f"bounds=({min(0.0, low):g}, {high:g}), or store them in [0, 1]"
+            f"{path}: float images range from {images.min():g} to {images.max():g}; give the bounds of the values, "
+            f"such as bounds=({low:g}, {high:g}), or store them in [0, 1]"
         )
 
 
@@ -120,7 +100,4 @@ def _labels(labels: Array, path: Path) -> Array:
     flat = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if flat.ndim != 1 or flat.dtype.kind not in "iu":
         raise DataError(f"{path}: labels are {labels.dtype} {labels.shape}; store one whole number per image")
-    if flat.size and not 0 <= int(flat.min()) <= int(flat.max()) <= np.iinfo(np.int32).max:
-        wrong = int(flat.min()) if int(flat.min()) < 0 else int(flat.max())
-        raise DataError(f"{path}: label {wrong} is no class; number the classes from 0")
-    return flat.astype(np.int64)
+    return flat

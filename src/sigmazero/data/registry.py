@@ -27,8 +27,8 @@ class Dataset:
     size: int
     shape: tuple[int, ...]
     classes: int
-    needs: str
     published: str
+    needs: str = ""
     folders: tuple[str, ...] = ()
     system_folders: tuple[str, ...] = ()
     arrays: tuple[str, ...] = ()
@@ -42,8 +42,8 @@ _ALL = (
         10_000,
         (1, 28, 28),
         10,
-        needs=_IDX,
-        published="https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        _IDX,
         folders=("mnist", "MNIST/raw"),
         arrays=("mnist.npz", "mnist_test.npz", "mnist_test*.npz"),
         first_labels=(7, 2, 1, 0, 4, 1, 4, 9),
@@ -54,8 +54,8 @@ _ALL = (
         10_000,
         (1, 28, 28),
         10,
-        needs=_IDX,
-        published="https://github.com/zalandoresearch/fashion-mnist or Debian's package dataset-fashion-mnist",
+        "https://github.com/zalandoresearch/fashion-mnist or Debian's package dataset-fashion-mnist",
+        _IDX,
         folders=("fashion-mnist", "FashionMNIST/raw"),
         system_folders=("/usr/share/dataset-fashion-mnist",),
         arrays=("fashion-mnist.npz", "fashion-mnist_test*.npz", "fashion_mnist*.npz"),
@@ -67,8 +67,8 @@ _ALL = (
         10_000,
         (3, 32, 32),
         10,
-        needs="cifar-10-python.tar.gz or cifar-10-binary.tar.gz, or test_batch or test_batch.bin out of them",
-        published="https://www.cs.toronto.edu/~kriz/cifar.html",
+        "https://www.cs.toronto.edu/~kriz/cifar.html",
+        "cifar-10-python.tar.gz or cifar-10-binary.tar.gz, or test_batch or test_batch.bin out of them",
         folders=("cifar10", "cifar-10-batches-py", "cifar-10-batches-bin"),
         arrays=("cifar10.npz", "cifar10_test.npz", "cifar10_test*.npz"),
     ),
@@ -78,8 +78,8 @@ _ALL = (
         50_000,
         (3, 224, 224),
         1000,
-        needs=_VALIDATION,
-        published="https://image-net.org/download.php (ILSVRC2012, after registration)",
+        "https://image-net.org/download.php (ILSVRC2012, after registration)",
+        _VALIDATION,
         folders=("imagenet", "imagenet/val", "val"),
         arrays=("imagenet.npz", "imagenet_val*.npz"),
     ),
@@ -89,46 +89,28 @@ _ALL = (
         50_000,
         (3, 224, 224),
         1000,
-        needs=_VALIDATION,
-        published="https://image-net.org/download.php (ILSVRC2012, after registration)",
+        "https://image-net.org/download.php (ILSVRC2012, after registration)",
+        _VALIDATION,
         folders=("imagenet", "imagenet/val", "val"),
         arrays=("imagenet-resized.npz",),
     ),
-    Dataset(
-        "mnist-5k",
-        "5,000 handwritten digits, 500 of each class, sorted by class",
-        5_000,
-        (1, 28, 28),
-        10,
-        needs="",
-        published=_EXTRA,
-    ),
+    Dataset("mnist-5k", "5,000 handwritten digits, 500 of each class, sorted by class", 5_000, (1, 28, 28), 10, _EXTRA),
     Dataset(
         "mnist-5k-heldout",
         "the 1,000 digits of mnist-5k the demo model was not trained on",
         1_000,
         (1, 28, 28),
         10,
-        needs="",
-        published=_EXTRA,
+        _EXTRA,
     ),
-    Dataset(
-        "digits-8x8",
-        "tiny handwritten digits of scikit-learn",
-        1_797,
-        (1, 8, 8),
-        10,
-        needs="",
-        published=_EXTRA,
-    ),
+    Dataset("digits-8x8", "tiny handwritten digits of scikit-learn", 1_797, (1, 8, 8), 10, _EXTRA),
     Dataset(
         "adult-sample",
         "people of the census table Adult, with what may change about them",
         600,
         (102,),
         2,
-        needs="",
-        published="comes with the package (UCI, CC BY 4.0); reading it needs pip install 'sigmazero[data]'",
+        "comes with the package (UCI, CC BY 4.0); reading it needs pip install 'sigmazero[data]'",
     ),
     Dataset(
         "imagenet-20",
@@ -136,8 +118,7 @@ _ALL = (
         20,
         (3, 224, 224),
         1000,
-        needs="",
-        published="inside the package foolbox: pip install 'sigmazero[foolbox]'",
+        "inside the package foolbox: pip install 'sigmazero[foolbox]'",
     ),
 )
 

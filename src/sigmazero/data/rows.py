@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor
 
 from sigmazero.core.files import disguise
-from sigmazero.core.messages import shown
+from sigmazero.core.messages import one_line, shown
 from sigmazero.spaces.space import Space
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -40,15 +41,10 @@ class MissingData(DataError, FileNotFoundError):
 class MissingNotes(MissingData):
     """A table has no file beside it that describes its columns."""
 
-    table = notes = ""
-
-    @classmethod
-    def of(cls, table: str, notes: str) -> MissingNotes:
-        """Make the error about a table."""
+    def __init__(self, table: str, notes: str) -> None:
         draft = "sigmazero.data.table.draft(path) writes a first one"
-        error = cls(f"{table}: needs {notes} beside it, which says what its columns are; {draft}")
-        error.table, error.notes = table, notes
-        return error
+        super().__init__(f"{table}: needs {notes} beside it, which says what its columns are; {draft}")
+        self.table, self.notes = table, notes
 
 
 @dataclass(frozen=True)
@@ -76,10 +72,18 @@ def in_memory(images: Array, labels: Array, where: object, **more: Any) -> Sourc
     return Source(labels.astype(np.int64), lambda rows: np.ascontiguousarray(images[rows]), **more)
 
 
-def refuse_disguise(head: bytes, path: Path) -> None:
-    """Raise when a download left something else in place of data, such as a web page."""
-    if found := disguise(head):
-        raise DataError(f"{path}: is {found}; the download went wrong, get the file again")
+@contextmanager
+def reading(path: Path, fix: str = "the file is damaged, get it again") -> Iterator[None]:
+    """Turn whatever a damaged file makes its reader raise into one line that names the file and the fix."""
+    with path.open("rb") as file:
+        if found := disguise(file.read(64)):
+            raise DataError(f"{path}: is {found}; the download went wrong, get the file again")
+    try:
+        yield
+    except (DataError, ImportError):
+        raise
+    except Exception as error:  # damaged files fail in as many ways as there are bytes
+        raise DataError(f"{path}: cannot be read ({one_line(error)}); {fix}") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,23 +183,6 @@ class Rows:
     def limit(self, n: int, seed: int | None = None) -> Rows:
         """Return at most `n` rows, in their order: a sample with every class, or with a seed a random choice."""
         return self.select(take(list(range(len(self))), n, seed, self.labels.cpu().numpy()))
-
-    def matched(self, classes: Sequence[Any]) -> Rows:
-        """Number the labels as a model does that calls its classes so; a class of the data that it lacks is named.
-
-        >>> rows = Rows(torch.zeros(2, 1), torch.tensor([0, 1]), torch.arange(2), "pets", classes=("cat", "dog"))
-        >>> rows.matched(["dog", "cat", "cow"]).labels
-        tensor([1, 0])
-        """
-        if self.classes is None:
-            raise DataError(f"{self.name} does not name its classes; number its labels as the model does")
-        wanted, places = tuple(map(str, classes)), class_places(classes, self.classes)
-        if places is None:
-            lacking = next(name for name in self.classes if name not in wanted)
-            some = ", ".join(map(shown, wanted[:8])) + (", ..." if len(wanted) > 8 else "")
-            raise DataError(f"class {shown(lacking)!r} of {self.name} is none of the model's ({some}); rename it")
-        labels = torch.tensor(places, dtype=torch.int64, device=self.labels.device)[self.labels]
-        return replace(self, labels=labels, classes=wanted)
 
 
 def class_places(model: Sequence[Any], data: Sequence[str]) -> list[int] | None:

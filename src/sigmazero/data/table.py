@@ -11,39 +11,19 @@ float64. `decode` gives a DataFrame with the original columns and dtypes, so any
 >>> table.decode(table.rows().images).equals(frame.drop(columns="loan"))
 True
 
-What is said about a file stands in a TOML file beside it: `adult.toml` for `adult.csv.gz`.
-
-    label = "income"                          the column with the classes
-    classes = ["<=50K", ">50K"]               in the order of their numbers; those of the table unless said
-    drop = ["fnlwgt"]                         columns that the model does not see
-    missing = "?"                             a text that stands for a missing value, besides an empty cell
-    keep_missing = false                      leave out rows with a missing value; else they are kept as they are
-    schema = "adult.schema.json"              columns saved by `Table.save`, in place of those of this file
-
-    [read]                                    options of pandas.read_csv: sep, decimal, encoding, skipinitialspace
-    [split]
-    column = "split"                          says which part a row belongs to
-    part = "test"                             the part that is loaded
-    fit = "train"                             the part that gives means and deviations
-
-    [categories]                              the order of a category's words; or a list of columns
-    sex = ["Female", "Male"]
-
-    [change.age]                              what may change, by column: direction, around, cost, lower, upper, grid
-    direction = "up"
-
-What `change` does not name may change within what the table shows; a missing value stays missing unless it says
-`missing = true`. The space of the encoded features in `adult.space.toml` ([spaces](spaces.md)) takes its place.
+A file needs notes beside it that say what its columns are, `adult.toml` for `adult.csv.gz`; the fields of `TableNotes`
+are their words. What `change` does not name may change within what the table shows; a missing value stays missing
+unless it says `missing = true`. The space of the encoded features in `adult.space.toml` takes its place
+([tables](tables.md)).
 """
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -58,7 +38,7 @@ from sigmazero.core import toml
 from sigmazero.core.extras import require
 from sigmazero.core.files import replacing
 from sigmazero.core.messages import one_line, shown, warn_caller
-from sigmazero.data.rows import Array, DataError, MissingData, MissingNotes, Rows, Source, class_places, refuse_disguise
+from sigmazero.data.rows import Array, DataError, MissingData, MissingNotes, Rows, Source, class_places, reading
 from sigmazero.spaces.rules import Rule
 from sigmazero.spaces.space import Space
 
@@ -72,6 +52,7 @@ FEW_WORDS = 50  # so many words are a category in the smallest table
 OPTIONS = ("kind", "lower", "upper", "around", "grid", "direction", "cost", "missing")
 UNITS = ("D", "s", "ms", "us", "ns")
 FORMAT = "sigmazero table 1"
+FIX = 'correct it, or write under [read] in its notes how pandas is to read it, such as encoding = "latin-1"'
 MISSING = "<missing>"
 
 
@@ -132,12 +113,11 @@ class Column:
             made = np.eye(len(self.words))[places]
             made[absent] = 0.0 if may_go else np.eye(len(self.words))[0]
         else:
-            numbers = self._numbers(values)
-            if not np.isfinite(numbers[~absent]).all():
-                raise _wrong(values, ~absent & ~np.isfinite(numbers), self.name, where, "is no finite number")
-            if self.kind == "integer" and (numbers[~absent] != np.rint(numbers[~absent])).any():
-                odd = ~absent & (numbers != np.rint(numbers))
-                raise _wrong(values, odd, self.name, where, "is no whole number, as the others are")
+            numbers = _numbers(values, self.unit)
+            odd = ~absent & (~np.isfinite(numbers) | ((self.kind == "integer") & (numbers != np.rint(numbers))))
+            if odd.any():
+                kind = "whole" if self.kind == "integer" else "finite"
+                raise _wrong(values, odd, self.name, where, f"is no {kind} number, as the others are")
             made = np.where(absent, self.lower, numbers)[:, None]
         return np.concatenate([made, absent[:, None].astype(np.float64)], 1) if self.missing else made
 
@@ -182,9 +162,6 @@ class Column:
             raise _wrong(values, found < 0, self.name, where, f"is not one of {some}")
         return found.astype(np.int64)
 
-    def _numbers(self, values: Any) -> Array:
-        return _times(values, self.unit) if self.unit else _floats(values)
-
     def to_json(self) -> dict[str, Any]:
         """Return what `Table.save` writes."""
         fields = {**asdict(self), "dtype": str(self.dtype), "ordered": bool(getattr(self.dtype, "ordered", False))}
@@ -221,7 +198,7 @@ class Table:
     parts: Array | None = field(default=None, repr=False)
     part: str | None = None
     left_out: int = 0
-    beside: Space | None = field(default=None, repr=False)
+    space_file: Space | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse what is said about columns that are not there."""
@@ -289,7 +266,7 @@ class Table:
         if not place.is_file():
             raise MissingData(f"{place}: no such file; check the path")
         if not has_text(about) and "label" not in options:
-            raise MissingNotes.of(str(place), about.name)
+            raise MissingNotes(str(place), about.name)
         arguments = {**(read_notes(about) if has_text(about) else {}), **options}
         frame = read_frame(place, arguments.pop("missing", None), arguments.pop("read", {}))
         schema = arguments.pop("schema", None)
@@ -298,7 +275,7 @@ class Table:
         space = space_beside(place)
         if space is not None and table.change:
             raise DataError(f"{about}: has change, and there is a space file too; say it in one place")
-        return replace(table, beside=space)
+        return replace(table, space_file=space)
 
     def __len__(self) -> int:
         """Count the rows."""
@@ -341,40 +318,36 @@ class Table:
     @cached_property
     def _exact(self) -> dict[Any, Array]:
         return {
-            column.name: np.unique(_floats(self.frame[column.name].dropna()))
+            column.name: np.unique(_numbers(self.frame[column.name].dropna()))
             for column in self.columns
             if column.kind == "real"
         }
 
     @cached_property
-    def _quantiles(self) -> dict[Any, list[float]]:
+    def _likely(self) -> dict[str, list[float]]:
         """Return values that the table shows of each number that has many: a search tries them."""
         found = {}
         for column in self.columns:
             wide = column.kind == "real" or (column.kind == "integer" and column.upper - column.lower > WIDE)
             if wide and not column.unit:
-                values = np.unique(_floats(self.frame[column.name].dropna()))
-                found[column.name] = np.quantile(values, QUANTILES, method="nearest").tolist()
+                values = np.unique(_numbers(self.frame[column.name].dropna()))
+                found[str(column.name)] = np.quantile(values, QUANTILES, method="nearest").tolist()
         return found
 
     @cached_property
     def space(self) -> Space:
         """Return what may change: the space file beside the table, or everything within what the table shows."""
-        return self.space_with() if self.beside is None else self.beside
-
-    def space_with(self, change: Mapping[str, Mapping[str, Any]] | None = None, **more: Any) -> Space:
-        """Make a space of kinds and ends as the table has them, changed by column; `more` goes to the Space."""
-        table = self if change is None else replace(self, change=change)
+        if self.space_file is not None:
+            return self.space_file
         given: dict[str, Any] = {"kind": {}, "lower": {}, "upper": {}}
-        one_hot, tied, rules = {}, dict[str, Any](), list(more.pop("rules", ()))
-        likely = {str(name): values for name, values in self._quantiles.items()} | more.pop("likely", {})
-        for column in table.columns:
+        one_hot, tied, rules = {}, dict[str, Any](), list[Rule]()
+        for column in self.columns:
             key, names = str(column.name), list(column.features)
             flag = names.pop() if column.missing else None
-            options = table._options(column)
+            options = self._options(column)
             for option, value in options.items():
                 given.setdefault(option, {}).update(dict.fromkeys(names, _whole(value)))
-            free = table._may_go(column)
+            free = self._may_go(column)
             if column.kind == "category":
                 one_hot[key] = (*names, flag) if flag and free else tuple(names)
             if flag is None:
@@ -390,7 +363,7 @@ class Table:
                 if free:
                     tied[key] = (names[0], flag)
         try:
-            return Space(names=table.features, one_hot=one_hot, tied=tied, rules=rules, likely=likely, **given, **more)
+            return Space(names=self.features, one_hot=one_hot, tied=tied, rules=rules, likely=self._likely, **given)
         except ValueError as error:
             raise DataError(f"change: {error}") from None
 
@@ -443,16 +416,6 @@ class Table:
         frame, left = self.frame.loc[keep], self.left_out + int((~keep).sum())
         some: dict[str, Any] = {"frame": frame, "labels": self.labels[keep], "ids": self.ids[keep], "parts": parts}
         return replace(self, **some, columns=columns, left_out=left)
-
-    def suits(self, ask: Callable[[Any], Any]) -> bool:
-        """Tell whether a model can be asked about the missing values of the table, if it has some."""
-        gaps = self.frame.loc[self.frame.isna().any(axis=1).to_numpy()].head(8)
-        if len(gaps):
-            try:
-                ask(gaps)
-            except (ValueError, TypeError):
-                return False
-        return True
 
     def places(self, model: Sequence[Any]) -> list[int]:
         """Return the columns of a model's answer in the order of the classes here; further classes follow.
@@ -527,7 +490,7 @@ def _fitted(values: Any, is_category: bool, words: Sequence[Any] | None, fitted:
     timed = types.is_datetime64_any_dtype(values) or types.is_timedelta64_dtype(values)
     if not is_category and (timed or types.is_numeric_dtype(values) or types.is_bool_dtype(values)):
         unit = _unit(values) if timed else ""
-        numbers = _times(values, unit) if unit else _floats(values)
+        numbers = _numbers(values, unit)
         present, some = numbers[~absent], numbers[fitted & ~absent]
         if not np.isfinite(present).all():
             raise _wrong(values, ~absent & ~np.isfinite(numbers), values.name, where, "is no finite number; correct it")
@@ -580,9 +543,14 @@ def _classes(values: Any, classes: Sequence[Any] | None, where: str) -> tuple[tu
     return tuple(names), labels.astype(np.int64)
 
 
-def _floats(values: Any) -> Array:
-    made: Array = values.to_numpy(dtype=np.float64, na_value=np.nan)
-    return made
+def _numbers(values: Any, unit: str = "") -> Array:
+    """Return a Series as float64, NaN where it is missing; dates and spans of time in a unit since 1970."""
+    if not unit:
+        made: Array = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        return made
+    times = _naive(values)
+    whole = times.astype(f"{times.dtype.name.partition('[')[0]}[{unit}]").astype(np.int64).astype(np.float64)
+    return np.where(np.isnat(times), np.nan, whole)
 
 
 def _naive(values: Any) -> Array:
@@ -595,12 +563,6 @@ def _unit(values: Any) -> str:
     times = _naive(values.dropna())
     sort = times.dtype.name.partition("[")[0]
     return next(unit for unit in UNITS if (times.astype(f"{sort}[{unit}]").astype(times.dtype) == times).all())
-
-
-def _times(values: Any, unit: str) -> Array:
-    times = _naive(values)
-    made = times.astype(f"{times.dtype.name.partition('[')[0]}[{unit}]").astype(np.int64).astype(np.float64)
-    return np.where(np.isnat(times), np.nan, made)
 
 
 def _widened(values: Array, exact: Array) -> Array:
@@ -695,47 +657,30 @@ def read_frame(path: Path, missing: str | None = None, options: Mapping[str, Any
     options  of pandas.read_csv
     """
     pandas, name = _pandas(), path.name.lower()
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"  # the content decides, not the name
-    with gzip.open(path) if packed else path.open("rb") as file:
-        try:
-            head = file.read(1 << 16)
-        except (OSError, EOFError) as error:
-            raise DataError(f"{path}: cannot be unpacked ({one_line(error)}); get it again") from error
-    refuse_disguise(head[:64], path)
-    try:
+    packed = name.endswith(".gz")
+    with reading(path, FIX):
         if name.endswith(".parquet"):
-            require("pyarrow", "data", f"the table {path.name}", ", or save it as CSV")
             frame = pandas.read_parquet(path)
         elif name.removesuffix(".gz").endswith(".arff"):
             frame = _arff(path, packed)
         else:
-            given = {**_csv_options(head, path), "compression": "gzip" if packed else None, **(options or {})}
+            with gzip.open(path) if packed else path.open("rb") as file:
+                given = {**_csv_options(file.read(1 << 16)), **(options or {})}
             given |= {} if missing is None else {"na_values": [missing]}
             with warnings.catch_warnings():
                 warnings.simplefilter("error", pandas.errors.ParserWarning)  # lines longer than the header
                 frame = pandas.read_csv(path, index_col=False, low_memory=False, **given)
-    except (DataError, ImportError):
-        raise
-    except UnicodeDecodeError as error:
-        fix = 'write encoding = "latin-1", or its own, under [read] in the notes, or save it as UTF-8'
-        raise DataError(f"{path}: cannot be read as UTF-8 ({one_line(error)}); {fix}") from error
-    except Exception as error:  # damaged files fail in as many ways as there are bytes
-        raise DataError(f"{path}: cannot be read ({one_line(error)}); correct it, or get it again") from error
     if not len(frame):
         raise DataError(f"{path}: holds no rows under its header; choose another file")
     return frame if missing is None else frame.mask(frame == missing)
 
 
-def _csv_options(head: bytes, path: Path) -> dict[str, Any]:
+def _csv_options(head: bytes) -> dict[str, Any]:
     """Find the separator of a CSV file, whether blanks follow it, and whether a comma stands for the decimal point."""
     lines = head.decode("utf-8-sig", errors="replace").splitlines()
     first = next((line for line in lines if line.strip()), "")
     bare = re.sub(r'"[^"]*"', "", first)
     separator = max(",;\t|", key=bare.count)
-    names = next(csv.reader([first], delimiter=separator, skipinitialspace=True), [])
-    if twice := [name for k, name in enumerate(names) if name in names[:k]]:
-        raise DataError(f"{path}: two columns are called {shown(twice[0])!r}; rename one of them")
     cells = [cell.strip('" ') for line in lines[1:100] for cell in line.split(separator)]
     commas = separator != "," and any(re.fullmatch(r"[+-]?\d+,\d+", cell) for cell in cells)
     points = any(re.fullmatch(r"[+-]?\d+\.\d+", cell) for cell in cells)
@@ -755,7 +700,7 @@ def _arff(path: Path, packed: bool) -> Any:
 
 
 class Split(toml.Table):
-    """Say which rows are loaded, and which give means and deviations."""
+    """Say which column names a row's part, which part is loaded, and which gives means and deviations."""
 
     column: toml.Text
     part: toml.Text
@@ -763,7 +708,18 @@ class Split(toml.Table):
 
 
 class TableNotes(toml.Table):
-    """Hold what the file beside a table says; the head of this module explains each word."""
+    """Hold what the file beside a table says.
+
+    label         the column with the classes
+    classes       in the order of their numbers; those of the table unless said
+    drop          columns that the model does not see
+    missing       a text that stands for a missing value, besides an empty cell
+    keep_missing  false leaves out rows with a missing value; else they are kept as they are
+    schema        columns saved by `Table.save`, in place of those of this file
+    read          options of pandas.read_csv: sep, decimal, encoding, skipinitialspace
+    categories    the words of a category in their order, by column; or a list of columns
+    change        what may change, by column: direction, around, cost, lower, upper, grid, kind, missing
+    """
 
     label: toml.Text
     classes: list[str | int | float | bool] | None = None

@@ -48,7 +48,7 @@ def check(last: bool = False) -> Callable[[Check], Check]:
 
 
 class Exam:
-    """A model and some rows, with its answers to them, each asked for once."""
+    """A model and some rows, with its answers to them."""
 
     def __init__(
         self, model: object, images: Tensor, labels: Tensor, bounds: Bounds, space: Space | None, claimed: float | None
@@ -62,10 +62,10 @@ class Exam:
         self.given = self.x.clone()
         self.first: Any = None
         self.second: Any = None
-        self.flows: bool | None = None  # whether gradients reach the inputs; None where they were not asked for
+        self.flows: bool | None = None  # whether gradients reach the inputs; None where that was not checked
 
     def ask(self) -> None:
-        """Ask about the rows twice."""
+        """Call the model twice with the rows."""
         with torch.no_grad():
             self.first, self.second = (_answer(self.model(x)) for x in (self.given, self.x.clone()))
 
@@ -77,7 +77,7 @@ class Exam:
 
     @property
     def has_gradients(self) -> bool:
-        """Tell whether the model may be asked for gradients, and for what is only suspected."""
+        """Tell whether the model gives gradients, and costs nothing to query."""
         return ability_of(self.model) == "gradients"
 
     def summary(self) -> str:
@@ -150,7 +150,7 @@ def _at_least(k: int, n: int, share: float) -> float:
     return float(sum(math.comb(n, i) * share**i * (1 - share) ** (n - i) for i in range(k, n + 1)))
 
 
-# What is seen before the model is asked
+# Checks that need no answer of the model
 
 
 @check()

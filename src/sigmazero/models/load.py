@@ -110,8 +110,6 @@ def _finished(model: nn.Module, weights: Any, normalize: str | Statistics | None
 
 
 def _module(model: Any, name: str) -> nn.Module:
-    if not callable(model) and owner(model) is None and not isinstance(model, torch.export.ExportedProgram):
-        raise TypeError(f"{name} is a {type(model).__name__}, neither a torch module nor a callable; {KINDS}")
     found = understood(model)
     return found if isinstance(found, nn.Module) else TorchFunction(found, name)
 

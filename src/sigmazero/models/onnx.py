@@ -10,7 +10,7 @@ import inspect
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,10 +36,6 @@ OPEN_SIZE = 64  # of an image whose size the file leaves open, for the compariso
 INSTEAD = 'sz.wrap(path, kind="onnxruntime") asks it through ONNX Runtime, without gradients'
 
 
-class UnknownOperator(ValueError):
-    """An ONNX file uses an operator or an attribute that is not converted here."""
-
-
 @dataclass(frozen=True)
 class Node:
     """One operator of a network: its name, the names of inputs ("" for one left out) and outputs, its attributes."""
@@ -59,13 +55,14 @@ class OnnxNetwork(KnownModel):
     """Compute the nodes of an ONNX file one after the other.
 
     Floating-point constants are parameters, so that they move and change format with the network. Whole numbers, which
-    say shapes and places, stay on the processor. `at_once` is the number of rows that the file insists on, if it does.
+    say shapes and places, stay on the processor. `rows` is the number of rows that the file insists on, if it does: one
+    that was made for a single row is mapped over the rows.
     """
 
     def __init__(self, nodes: list[Node], constants: dict[str, Tensor], given: str, result: str) -> None:
         super().__init__()
         self.nodes, self.given, self.result = nodes, given, result
-        self.at_once: int | None = None
+        self.rows: int | None = None
         self.digest = self.title = ""
         self.integers = {name: value for name, value in constants.items() if not value.is_floating_point()}
         self.places: dict[str, str] = {}
@@ -77,21 +74,20 @@ class OnnxNetwork(KnownModel):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits."""
-        if self.at_once is None:
+        if self.rows is None:
             return self._run(x)
-        return in_fixed_batches(self._run, x, self.at_once)
+        if self.rows == 1:
+            logits: Tensor = torch.vmap(lambda row: self._run(row[None])[0])(x)
+            return logits
+        return in_fixed_batches(self._run, x, self.rows)
 
     def _run(self, x: Tensor) -> Tensor:
-        values = self.start(x)
+        weights = {name: getattr(self, place) for name, place in self.places.items()}
+        values = {"": None, **self.integers, **weights, self.given: x}
         for node in self.nodes:
             node.compute(values)
         answer: Tensor = values[self.result]
         return answer
-
-    def start(self, x: Tensor) -> dict[str, Any]:
-        """Return the values that are there before the first node."""
-        weights = {name: getattr(self, place) for name, place in self.places.items()}
-        return {"": None, **self.integers, **weights, self.given: x}
 
     def content(self) -> str:
         """Return the hash of the file."""
@@ -114,9 +110,7 @@ def load_onnx(path: Path) -> nn.Module:
             model = require("onnx.inliner", "onnx", "functions in a file").inline_local_functions(model)
         network = _network(model, library)
         network.title, network.digest = path.name, _digest(path, network)
-        _compare(network, model, library)
-    except UnknownOperator as error:
-        raise UnknownOperator(f"{path}: {error}; {INSTEAD}") from None
+        _compare(network.eval(), model, library)
     except Exception as error:  # damaged files fail in as many ways as there are bytes
         raise ValueError(f"{path} is no ONNX network that can be converted ({one_line(error)}); {INSTEAD}") from error
     return network
@@ -156,14 +150,14 @@ def _node(proto: Any, version: int, library: Any) -> Node:
     kind = proto.op_type if proto.domain in ("", "ai.onnx") else f"{proto.domain}.{proto.op_type}"
     kind = f"{kind} before 13" if version < 13 and f"{kind} before 13" in OPERATORS else kind
     if kind not in OPERATORS:
-        raise UnknownOperator(f"the network uses {shown(kind)}, which is not converted here")
+        raise ValueError(f"the network uses {shown(kind)}, which is not converted here")
     found = {each.name: library.helper.get_attribute_value(each) for each in proto.attribute}
     attributes = {name: _attribute(value, library) for name, value in found.items()}
     if kind == "Split":
         attributes["outputs"] = len(proto.output)
     if unknown := sorted(attributes.keys() - _keywords(OPERATORS[kind])):
         value = shown(attributes[unknown[0]])
-        raise UnknownOperator(f"{kind} has {unknown[0]}={value}, which is not converted here")
+        raise ValueError(f"{kind} has {unknown[0]}={value}, which is not converted here")
     return Node(kind, tuple(proto.input), tuple(proto.output), attributes)
 
 
@@ -189,34 +183,31 @@ def _attribute(value: Any, library: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
-# The comparison with the reference, and any number of rows
+# The comparison with the reference
 
 
 def _compare(network: OnnxNetwork, model: Any, library: Any) -> None:
-    """Compare a network with ONNX's reference implementation, then let it take any number of rows."""
+    """Compare a network with ONNX's reference implementation, and find out how it takes any number of rows."""
     kind = next(each for each in model.graph.input if each.name == network.given).type.tensor_type
     sizes = [each.dim_value if each.HasField("dim_value") else None for each in kind.shape.dim]
     if not sizes:
         raise ValueError("its input has no rows")
     inner = [OPEN_SIZE if size is None else size for size in sizes[1:]]
     form = torch.from_numpy(np.empty(0, library.helper.tensor_dtype_to_np_dtype(kind.elem_type))).dtype
-    tolerance, network = TOLERANCE.get(form, SINGLE), network.eval()
     # A file may leave the number of rows open and take one all the same.
     for rows in [sizes[0]] if sizes[0] else [2, 1]:
         x = torch.rand(rows + 1, *inner, generator=torch.Generator().manual_seed(0))
         x = x.double() if form == torch.float64 else x
         try:
-            with torch.no_grad():
-                own, wanted = network(x[:rows]), _reference(network, model, x[:rows].to(form))
+            answer, wanted = network(x[:rows]), _reference(network, model, x[:rows].to(form))
         except Exception as error:
             failure = error
             continue
-        if not _close(own, wanted, tolerance):
-            apart = float((own.double() - wanted.double()).abs().max()) if own.shape == wanted.shape else math.inf
+        if not _close(answer, wanted, tolerance := TOLERANCE.get(form, SINGLE)):
+            apart = float((answer.double() - wanted).abs().max()) if answer.shape == wanted.shape else math.inf
             raise ValueError(f"its logits are {apart:.2g} away from those of ONNX's reference implementation")
-        if rows != 2 or sizes[0]:
-            with torch.no_grad():
-                network.at_once = None if _takes_more(network, x, own, tolerance) else rows
+        if rows == 1 or sizes[0]:
+            network.rows = _way(network, x, answer, tolerance)
         return
     if None not in sizes[1:]:
         raise failure
@@ -237,77 +228,16 @@ def _close(one: Tensor, other: Tensor, tolerance: float) -> bool:
     return bool(((one.double() - other.double()).abs() <= tolerance * other.double().abs().max() + 1e-6).all())
 
 
-def _takes_more(network: OnnxNetwork, x: Tensor, own: Tensor, tolerance: float) -> bool:
-    """Rewrite the shapes that name the number of rows; tell whether each row then has its own answer."""
-    rows, nodes, integers = len(own), network.nodes, dict(network.integers)
+def _way(network: OnnxNetwork, x: Tensor, answer: Tensor, tolerance: float) -> int | None:
+    """Return None where a network made for a fixed number of rows takes one more, else that number."""
+    rows = len(answer)
     try:
-        _free_shapes(network, x[:rows], x)
         more = network(x)
-        if _close(more[:rows], own, tolerance) and _close(more[1:], network(x[1:]), tolerance):
-            return True
+        if _close(more[:rows], answer, tolerance) and _close(more[1:], network(x[1:]), tolerance):
+            return None
     except (RuntimeError, ValueError, IndexError) as error:
         log.info("%s takes %d rows at a time (%s)", network.title, rows, one_line(error))
-    network.nodes, network.integers = nodes, integers
-    return False
-
-
-def _free_shapes(network: OnnxNetwork, few: Tensor, many: Tensor) -> None:
-    """Compute a network for two numbers of rows side by side, and let shapes keep the rows where they would be lost."""
-    small, large, nodes = network.start(few), network.start(many), []
-    for node in network.nodes:
-        freed = node
-        if node.kind in ("Reshape", "Expand") and node.inputs[1] in network.integers:
-            freed = _with_free_shape(network, node, small, large)
-        elif node.kind == "Concat":
-            freed = replace(node, kind="Concat of rows")
-        freed.compute(small)
-        freed.compute(large)
-        nodes.append(freed)
-    network.nodes = nodes
-
-
-def _with_free_shape(network: OnnxNetwork, node: Node, small: dict[str, Any], large: dict[str, Any]) -> Node:
-    """Return a Reshape or Expand whose constant shape does not name the number of rows."""
-    before, more = small[node.inputs[0]].shape, large[node.inputs[0]].shape
-    at = next((k for k, (a, b) in enumerate(zip(before, more, strict=True)) if a != b), None)
-    if at is None:  # the value does not depend on the rows
-        return node
-    node.compute(small)
-    after = small[node.outputs[0]].shape
-    if node.kind == "Expand":
-        free = [1 if k == at + len(after) - len(before) else size for k, size in enumerate(after)]
-    else:
-        place = _place_of_rows(before, at, after, len(small[network.given]))
-        free = [-1 if k == place else size for k, size in enumerate(after)]
-    name = f"shape of {node.outputs[0]}"
-    for values in (network.integers, small, large):
-        values[name] = torch.tensor(free, device="cpu")
-    return replace(node, inputs=(node.inputs[0], name))
-
-
-def _place_of_rows(before: Sequence[int], at: int, after: Sequence[int], rows: int) -> int:
-    """Return the dimension that holds the rows after a Reshape; the order of values stays, and so does their place.
-
-    >>> _place_of_rows((17, 1, 32), 1, (17, 4, 8), 1), _place_of_rows((17, 1, 4, 8), 1, (17, 32), 1)
-    (1, 0)
-    """
-    ahead, inside = math.prod(before[:at]), math.prod(before[at + 1 :])
-    prefix = [math.prod(after[:k]) for k in range(len(after) + 1)]
-    last = ahead * before[at] // rows  # the rows may be the inner part of a dimension
-    for k, size in enumerate(after):
-        if size == rows and ahead <= prefix[k] <= last:
-            return k
-    place = next(k for k in range(len(after)) if prefix[k] == ahead or prefix[k + 1] > ahead)
-    # Where all of a row is one dimension, the rows are part of the one before it.
-    return place - 1 if place and 1 < inside == after[place] else place
-
-
-def _concatenate_rows(*parts: Tensor, axis: int) -> Tensor:
-    """Join parts; one that was made for a single row, such as a class token, serves all of them."""
-    rank = parts[0].ndim
-    sizes = [max(part.shape[k] for part in parts) for k in range(rank)]
-    fitting = [part.expand([part.shape[k] if k == axis % rank else sizes[k] for k in range(rank)]) for part in parts]
-    return _concatenate(*fitting, axis=axis)
+    return rows
 
 
 # Operators
@@ -372,44 +302,35 @@ def _convolution(
     return found
 
 
-def _max_pool(
-    x: Tensor,
-    *,
-    kernel_shape: Sequence[int],
-    strides: Ints = None,
-    dilations: Ints = None,
-    pads: Ints = None,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    storage_order: int = 0,
-) -> Tensor:
-    function: Operator = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}[len(kernel_shape)]
-    window = _window(x, kernel_shape, strides, dilations, pads, auto_pad)
-    x, ceil = window.pad(x, -math.inf), bool(ceil_mode)
-    found: Tensor = function(x, list(kernel_shape), window.strides, 0, window.dilations, ceil_mode=ceil)
-    return found
+def _pool(name: str, edge: float) -> Operator:
+    """Return an operator that takes the maximum or the mean of windows; `edge` is what is added around an image."""
 
+    def pooled(
+        x: Tensor,
+        *,
+        kernel_shape: Sequence[int],
+        strides: Ints = None,
+        dilations: Ints = None,
+        pads: Ints = None,
+        auto_pad: str = "NOTSET",
+        ceil_mode: int = 0,
+        storage_order: int = 0,
+        count_include_pad: int = 0,
+    ) -> Tensor:
+        function: Operator = getattr(F, f"{name}_pool{len(kernel_shape)}d")
+        window = _window(x, kernel_shape, strides, dilations, pads, auto_pad)
+        how: dict[str, Any] = {"stride": window.strides, "ceil_mode": bool(ceil_mode)}
+        if name == "max":
+            how["dilation"] = window.dilations
+        elif any(each != 1 for each in window.dilations):
+            raise ValueError(f"AveragePool has dilations={window.dilations}, which is not converted here")
+        found: Tensor = function(window.pad(x, edge), list(kernel_shape), **how)
+        if name == "max" or count_include_pad or not any((*window.before, *window.after)):
+            return found
+        inside: Tensor = function(window.pad(torch.ones_like(x[:1, :1]), 0.0), list(kernel_shape), **how)
+        return found / inside  # the mean of what lies inside the image alone
 
-def _average_pool(
-    x: Tensor,
-    *,
-    kernel_shape: Sequence[int],
-    strides: Ints = None,
-    dilations: Ints = None,
-    pads: Ints = None,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    count_include_pad: int = 0,
-) -> Tensor:
-    if any(each != 1 for each in dilations or ()):
-        raise UnknownOperator(f"AveragePool has dilations={numbers(dilations)}, which is not converted here")
-    function: Operator = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}[len(kernel_shape)]
-    window, kernel, ceil = _window(x, kernel_shape, strides, None, pads, auto_pad), list(kernel_shape), bool(ceil_mode)
-    found: Tensor = function(window.pad(x, 0.0), kernel, window.strides, ceil_mode=ceil)
-    if count_include_pad or not any((*window.before, *window.after)):
-        return found
-    inside: Tensor = function(window.pad(torch.ones_like(x[:1, :1]), 0.0), kernel, window.strides, ceil_mode=ceil)
-    return found / inside  # the mean of what lies inside the image alone
+    return pooled
 
 
 def _gemm(
@@ -558,7 +479,7 @@ _FORMS = {1: torch.float32, 6: torch.int32, 7: torch.int64, 9: torch.bool, 10: t
 
 def _cast(x: Tensor, *, to: int, saturate: int = 1) -> Tensor:
     if to not in _FORMS:
-        raise UnknownOperator(f"a Cast goes to type {to}, which is not converted here")
+        raise ValueError(f"a Cast goes to type {to}, which is not converted here")
     # Between floating-point numbers the network's own format stays.
     return x if _FORMS[to].is_floating_point and x.is_floating_point() else x.to(_FORMS[to])
 
@@ -576,35 +497,33 @@ def _reduction(function: Operator) -> Operator:
     return reduced
 
 
+# Operators that torch has under the same names.
+SAME = ["Abs", "Add", "Ceil", "Cos", "Erf", "Exp", "Floor", "Log", "MatMul", "Mul", "Neg", "Pow", "Reciprocal", "Round"]
+SAME += ["Sigmoid", "Sign", "Sin", "Sqrt", "Sub", "Tanh"]
+SAME_OF_LAYERS = ["HardSwish", "Mish", "Relu", "Softplus", "Softsign"]
 # The keyword arguments of each are the attributes that it knows; those of torch's own functions have none.
 OPERATORS: dict[str, Operator] = {
-    "Abs": torch.abs,
-    "Add": torch.add,
+    **{name: getattr(torch, name.lower()) for name in SAME},
+    **{name: getattr(F, name.lower()) for name in SAME_OF_LAYERS},
     "And": torch.logical_and,
-    "AveragePool": _average_pool,
+    "AveragePool": _pool("avg", 0.0),
     "BatchNormalization": _batch_norm,
     "Cast": _cast,
-    "Ceil": torch.ceil,
     "Celu": lambda x, *, alpha=1.0: F.celu(x, alpha),
     "Clip": _clip,
     "Concat": _concatenate,
-    "Concat of rows": _concatenate_rows,
     "Constant": lambda *, value=None, value_float=None, value_floats=None, value_int=None, value_ints=None: _constant(
         value, value_float, value_floats, value_int, value_ints
     ),
     "ConstantOfShape": lambda shape, *, value=None: (torch.zeros(1) if value is None else value).expand(numbers(shape)),
     "Conv": _convolution,
-    "Cos": torch.cos,
     "Div": lambda a, b: a / b if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc"),
     "Dropout": lambda x, *_, ratio=0.5, seed=0: x,  # a network that is asked is not trained
     "Einsum": lambda *inputs, equation: torch.einsum(equation, *inputs),
     "Elu": lambda x, *, alpha=1.0: F.elu(x, alpha),
     "Equal": torch.eq,
-    "Erf": torch.erf,
-    "Exp": torch.exp,
     "Expand": lambda x, shape: x.expand(np.broadcast_shapes(x.shape, tuple(numbers(shape)))),
     "Flatten": _flatten,
-    "Floor": torch.floor,
     "Gather": _gather,
     "Gelu": lambda x, *, approximate="none": F.gelu(x, approximate=approximate),
     "Gemm": _gemm,
@@ -613,7 +532,6 @@ OPERATORS: dict[str, Operator] = {
     "Greater": torch.gt,
     "GreaterOrEqual": torch.ge,
     "HardSigmoid": lambda x, *, alpha=0.2, beta=0.5: (x * float(alpha) + float(beta)).clamp(0, 1),
-    "HardSwish": F.hardswish,
     "Identity": lambda x: x,
     "InstanceNormalization": lambda x, scale, bias, *, epsilon=1e-5: F.instance_norm(
         x, weight=scale, bias=bias, eps=epsilon
@@ -625,48 +543,31 @@ OPERATORS: dict[str, Operator] = {
     "LeakyRelu": lambda x, *, alpha=0.01: F.leaky_relu(x, alpha),
     "Less": torch.lt,
     "LessOrEqual": torch.le,
-    "Log": torch.log,
     "LogSoftmax": lambda x, *, axis=-1: F.log_softmax(x, axis),
     "LogSoftmax before 13": lambda x, *, axis=1: _softmax_of_all(x, axis=axis).log(),
-    "MatMul": torch.matmul,
     "Max": lambda *x: reduce(torch.maximum, x),
-    "MaxPool": _max_pool,
+    "MaxPool": _pool("max", -math.inf),
     "Min": lambda *x: reduce(torch.minimum, x),
-    "Mish": F.mish,
     "Mod": lambda a, b, *, fmod=0: torch.fmod(a, b) if fmod else torch.remainder(a, b),
-    "Mul": torch.mul,
-    "Neg": torch.neg,
     "Not": torch.logical_not,
     "Or": torch.logical_or,
     "PRelu": lambda x, slope: torch.where(x < 0, x * slope, x),
     "Pad": _pad,
-    "Pow": torch.pow,
     "Range": lambda start, end, by: torch.arange(start.item(), end.item(), by.item(), dtype=start.dtype),
-    "Reciprocal": torch.reciprocal,
     "ReduceL2": _reduction(torch.linalg.vector_norm),
     "ReduceMax": _reduction(torch.amax),
     "ReduceMean": _reduction(torch.mean),
     "ReduceMin": _reduction(torch.amin),
     "ReduceSum": _reduction(torch.sum),
-    "Relu": F.relu,
     "Reshape": _reshape,
-    "Round": torch.round,
     "Selu": lambda x, *, alpha=1.6732632423543772, gamma=1.0507009873554805: F.elu(x, alpha) * float(gamma),
     "Shape": lambda x, *, start=0, end=None: torch.tensor(x.shape[start:end], dtype=torch.int64, device="cpu"),
-    "Sigmoid": torch.sigmoid,
-    "Sign": torch.sign,
-    "Sin": torch.sin,
     "Slice": _slice,
     "Softmax": lambda x, *, axis=-1: F.softmax(x, axis),
     "Softmax before 13": _softmax_of_all,
-    "Softplus": F.softplus,
-    "Softsign": F.softsign,
     "Split": _split,
-    "Sqrt": torch.sqrt,
     "Squeeze": _squeeze,
-    "Sub": torch.sub,
     "Sum": lambda *x: sum(x[1:], x[0]),
-    "Tanh": torch.tanh,
     "Tile": lambda x, repeats: x.repeat(numbers(repeats)),
     "Transpose": lambda x, *, perm=None: x.permute(perm or list(reversed(range(x.ndim)))),
     "Unsqueeze": _unsqueeze,

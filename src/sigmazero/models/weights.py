@@ -10,14 +10,15 @@ import os
 import pickle
 import re
 import sys
-import urllib.error
 import warnings
 import zipfile
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file as load_safetensors
 from torch import Tensor, nn
 
 from sigmazero.core.files import disguise, replacing, search
@@ -30,8 +31,7 @@ CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "network", "para
 PREFIXES = ("module.", "model.")
 SUFFIXES = (".pt", ".pth", ".th", ".ckpt", ".safetensors")
 MAX_NAMES = 5  # in a message
-MAX_DEPTH = 10  # of containers inside containers: a checkpoint may hold itself
-BLOCK = 1 << 20
+MAX_TEXT = 800  # characters of torch's list of entries that do not fit
 
 
 class MissingWeights(FileNotFoundError):
@@ -85,10 +85,11 @@ def _locate(entry: ZooEntry, weight: WeightFile, places: list[Path]) -> Path:
 def verify(path: Path, weight: WeightFile) -> None:
     """Compare a file with the hash that is known of it: its SHA-256 or the first digits of it, or its id in git."""
     if weight.sha256:
-        with path.open("rb") as file:
-            name, found, wanted = "sha256", hashlib.file_digest(file, "sha256").hexdigest(), weight.sha256
+        name, wanted, found = "sha256", weight.sha256, _sha256(path)
     elif weight.blob:
-        name, found, wanted = "git blob id", _blob_id(path), weight.blob
+        data = path.read_bytes()
+        name, wanted = "git blob id", weight.blob
+        found = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
     else:
         return
     if not found.startswith(wanted):
@@ -97,13 +98,9 @@ def verify(path: Path, weight: WeightFile) -> None:
         )
 
 
-def _blob_id(path: Path) -> str:
-    """Return the id that git gives to a file: the SHA-1 of its size and its bytes."""
-    digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+def _sha256(path: Path) -> str:
     with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # Download
@@ -126,8 +123,10 @@ def fetch(code: str, directory: str | os.PathLike[str] | None = None, progress: 
 
 
 def _fetch(entry: ZooEntry, weight: WeightFile, target: Path, bar: bool) -> Path:
-    if target.is_file() and _is_right(target, weight):
-        return target
+    if target.is_file():
+        with suppress(WeightsError):
+            verify(target, weight)
+            return target
     if weight.url is None:
         raise DownloadError(
             f"{entry.code} cannot be downloaded automatically. Published at: {entry.source}\n"
@@ -136,43 +135,21 @@ def _fetch(entry: ZooEntry, weight: WeightFile, target: Path, bar: bool) -> Path
     try:
         with replacing(target) as part:
             torch.hub.download_url_to_file(weight.url, str(part), progress=bar)
-            _check(entry, weight, part)
-    except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
+            verify(part, weight)
+            if not (weight.sha256 or weight.blob):
+                read(part)
+                warnings.warn(
+                    f"no hash is known for {weight.file}: it can be read, and its sha256 is {_sha256(part)}; compare "
+                    f"it with what {entry.source} says",
+                    UncheckedDownload,
+                    stacklevel=4,
+                )
+    except (OSError, http.client.HTTPException, WeightsError) as error:
         raise DownloadError(
             f"downloading {entry.code} from {weight.url} failed ({one_line(error)}); try again, or get the file by "
             f"hand from {entry.source} and save it as {target}"
         ) from error
-    except WeightsError as error:
-        why = str(error).partition("; ")[0]
-        raise DownloadError(
-            f"{weight.url} sent a wrong file ({why}); get it by hand from {entry.source} and save it as {target}"
-        ) from error
     return target
-
-
-def _is_right(path: Path, weight: WeightFile) -> bool:
-    try:
-        verify(path, weight)
-    except WeightsError:
-        return False
-    return True
-
-
-def _check(entry: ZooEntry, weight: WeightFile, part: Path) -> None:
-    with part.open("rb") as file:
-        if found := disguise(file.read(512)):
-            raise WeightsError(f"{part} is {found}")
-        file.seek(0)
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    verify(part, weight)
-    if not (weight.sha256 or weight.blob):
-        read(part)
-        warnings.warn(
-            f"no hash is known for {weight.file}: it can be read, and its sha256 is {sha256}; compare it with what "
-            f"{entry.source} says",
-            UncheckedDownload,
-            stacklevel=5,
-        )
 
 
 # Read
@@ -181,80 +158,56 @@ def _check(entry: ZooEntry, weight: WeightFile, part: Path) -> None:
 def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     """Read a state dict (.pt, .pth, .th, .ckpt, .safetensors) onto the CPU, real numbers in single precision."""
     path = Path(path)
-    if path.exists() and not path.is_file():  # a device or a pipe may never end
-        raise WeightsError(f"{path} is no regular file; name a file of weights")
     with path.open("rb") as file:
         if found := disguise(file.read(512)):
             raise WeightsError(f"{path} is {found}; download it again, in a browser if need be")
-    state = _state_dict(path, _safetensors(path) if path.suffix == ".safetensors" else _checkpoint(path))
-    for key, value in state.items():
-        if value.layout != torch.strided or value.is_quantized or value.is_meta:
-            raise WeightsError(f"{path}: {shown(key)} is sparse, quantised or without values; save a plain state dict")
-    return {key: value.float() if value.is_floating_point() else value for key, value in state.items()}
-
-
-def _safetensors(path: Path) -> dict[str, Tensor]:
-    from safetensors.torch import load_file
-
     try:
-        return load_file(path, device="cpu")
+        data = load_safetensors(path) if path.suffix == ".safetensors" else _checkpoint(path)
     except Exception as error:  # damaged files fail in as many ways as there are bytes
-        raise _damaged(path, error) from error
+        named = re.search(r"GLOBAL (\S+)", str(error)) if isinstance(error, pickle.UnpicklingError) else None
+        if named is not None:
+            raise WeightsError(
+                f"{path} is refused: it holds Python objects besides tensors ({shown(named[1])}), and loading them "
+                "would run code from the file. If you trust it, load it yourself and save model.state_dict() to a new "
+                "file"
+            ) from None
+        raise WeightsError(
+            f"{path} is damaged, incomplete, or not a checkpoint ({one_line(error)}); download it again, or save "
+            "model.state_dict()"
+        ) from error
+    return {key: value.float() if value.is_floating_point() else value for key, value in _state_dict(path, data)}
 
 
 def _checkpoint(path: Path) -> Any:
-    try:
-        _check_sums(path)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of formats that torch no longer writes
-            return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        named = re.search(r"GLOBAL (\S+)", str(error))
-        if named is None:
-            raise _damaged(path, "not a checkpoint of torch") from error
-        raise WeightsError(
-            f"{path} is refused: it holds Python objects besides tensors ({shown(named[1])}), and loading them would "
-            "run code from the file. If you trust it, load it yourself and save model.state_dict() to a new file"
-        ) from None
-    except Exception as error:
-        raise _damaged(path, error) from error
-
-
-def _check_sums(path: Path) -> None:
-    """Read every entry of an archive, since torch does not compare checksums; it can be told to write none."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
-            for info in archive.infolist():
-                if info.CRC:
-                    with archive.open(info) as entry:
-                        while entry.read(BLOCK):
-                            pass
+            for entry in archive.infolist():
+                if entry.CRC:  # which torch does not compare, and may be told not to write
+                    archive.read(entry)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of formats that torch no longer writes
+        return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def _damaged(path: Path, error: object) -> WeightsError:
-    why = one_line(error) if isinstance(error, Exception) else error
-    return WeightsError(
-        f"{path} is damaged, incomplete, or not a checkpoint ({why}); download it again, or save model.state_dict()"
-    )
-
-
-def _state_dict(path: Path, data: Any) -> dict[str, Tensor]:
+def _state_dict(path: Path, data: Any) -> Collection[tuple[str, Tensor]]:
     """Descend into containers such as {"state_dict": ...} until all values are tensors."""
-    for _ in range(MAX_DEPTH):
+    for _ in CONTAINERS:  # no deeper: a checkpoint may hold itself
         inner = [data[name] for name in CONTAINERS if name in data] if isinstance(data, Mapping) else []
-        inner = [each for each in inner if isinstance(each, Mapping)]
-        if not inner:
-            break
-        data = inner[0]
-    if isinstance(data, Mapping) and data and all(isinstance(value, Tensor) for value in data.values()):
-        if wrong := [key for key in data if not isinstance(key, str)]:
-            raise WeightsError(f"{path}: its weights are named {_some(wrong)}, not by texts; save model.state_dict()")
-        return dict(data)
-    some = (_some(data) or "nothing") if isinstance(data, Mapping) else ""
-    keys = f"a dictionary with {some}" if isinstance(data, Mapping) else f"a {type(data).__name__}"
+        data = next((each for each in inner if isinstance(each, Mapping)), data)
+    if not isinstance(data, Mapping):
+        seen = f"a {type(data).__name__}"
+    elif data and all(isinstance(key, str) and isinstance(value, Tensor) for key, value in data.items()):
+        return data.items()
+    else:
+        seen = f"a dictionary with {_some(data) or 'nothing'}"
     raise WeightsError(
-        f"{path} holds {keys}, not a state dict; save model.state_dict(), bare or under one of {', '.join(CONTAINERS)}"
+        f"{path} holds {seen}, not a state dict; save model.state_dict(), bare or under one of {', '.join(CONTAINERS)}"
     )
+
+
+def _some(keys: Collection[Any]) -> str:
+    words = ", ".join(shown(key) for key in list(keys)[:MAX_NAMES])
+    return f"{words}, ..." if len(keys) > MAX_NAMES else words
 
 
 # Fit into a network
@@ -289,29 +242,13 @@ def install(network: nn.Module, state: Mapping[str, Tensor], origin: str, *, opt
     Batch counters are always optional: old checkpoints have none, and evaluation does not use them.
     """
     own = network.state_dict()
-    optional_keys = {key for key in own if key in optional or key.endswith("num_batches_tracked")}
-    shared = [(key, state[key], value) for key, value in own.items() if key in state]
-    problems = {
-        "missing": [key for key in own if key not in state and key not in optional_keys],
-        "unexpected": [key for key in state if key not in own],
-        "of another shape": [
-            f"{key} {tuple(new.shape)} for {tuple(old.shape)}" for key, new, old in shared if new.shape != old.shape
-        ],
-        "of another type (save real weights in floating point)": [
-            f"{key} {new.dtype} for {old.dtype}"
-            for key, new, old in shared
-            if old.is_floating_point() and not new.is_floating_point()
-        ],
-    }
-    if any(problems.values()):
-        why = "; ".join(f"{len(keys)} {what}: {_some(keys)}" for what, keys in problems.items() if keys)
-        raise WeightsError(f"{origin} does not fit the network {type(network).__name__}: {why}")
-    network.load_state_dict({**{key: own[key] for key in optional_keys}, **state}, strict=True)
-
-
-def _some(keys: Collection[Any]) -> str:
-    words = ", ".join(shown(key) for key in list(keys)[:MAX_NAMES])
-    return f"{words}, ..." if len(keys) > MAX_NAMES else words
+    omitted = {key: own[key] for key in own if key in optional or key.endswith("num_batches_tracked")}
+    try:
+        network.load_state_dict({**omitted, **state})
+    except RuntimeError as error:  # which names every entry that is missing, unexpected or of another shape
+        why = " ".join(str(error).split()).partition(": ")[2]
+        why = why if len(why) <= MAX_TEXT else f"{why[:MAX_TEXT]}..."
+        raise WeightsError(f"{origin} does not fit the network {type(network).__name__}: {why}") from None
 
 
 def load_file(network: nn.Module, path: str | os.PathLike[str], entry: ZooEntry | None = None) -> None:

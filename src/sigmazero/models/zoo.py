@@ -1,7 +1,6 @@
 """The table of known models: facts in zoo.toml, checked when read."""
 
-import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -11,6 +10,7 @@ from pydantic import Field
 from torch import nn
 
 from sigmazero.core import toml
+from sigmazero.core.inputs import hint
 from sigmazero.models.architectures import ARCHITECTURES, build
 from sigmazero.models.normalize import Normalize, check_statistics
 
@@ -105,15 +105,6 @@ def entries() -> Mapping[str, ZooEntry]:
     return parse(resources.files("sigmazero.models").joinpath("zoo.toml").read_text("utf-8"))
 
 
-def names() -> Iterator[str]:
-    """List every name that `find` understands."""
-    for entry in entries().values():
-        yield entry.code
-        if entry.robustbench:
-            yield entry.robustbench
-            yield f"{entry.dataset}/{entry.robustbench}"
-
-
 def find(name: str) -> ZooEntry | None:
     """Look a model up by code or RobustBench name, whatever the case; None if there is no such model.
 
@@ -128,15 +119,12 @@ def find(name: str) -> ZooEntry | None:
     """
     wanted = name.strip().casefold()
     published = wanted.removeprefix("robustbench:")
+    found = []
     for entry in entries().values():
         if entry.code.casefold() == wanted:
             return entry
-    found = [
-        entry
-        for entry in entries().values()
-        if entry.robustbench
-        and published in (entry.robustbench.casefold(), f"{entry.dataset}/{entry.robustbench}".casefold())
-    ]
+        if (known := (entry.robustbench or "").casefold()) and published in (known, f"{entry.dataset}/{known}"):
+            found.append(entry)
     if len(found) > 1:
         codes = " or ".join(f"{entry.code} ({entry.dataset})" for entry in found)
         raise ValueError(f"the model name {name!r} is ambiguous: use {codes}")
@@ -153,7 +141,5 @@ def get(name: str) -> ZooEntry:
 
 def unknown(name: str) -> str:
     """Say that a model is not known, and which names are near."""
-    lower = {known.casefold(): known for known in names()}
-    near = [lower[match] for match in difflib.get_close_matches(name.casefold(), lower, 4, 0.5)]
-    advice = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(entries())}"
-    return f"unknown model {name!r}: {advice}"
+    published = [entry.robustbench for entry in entries().values() if entry.robustbench]
+    return f"unknown model {name!r}: {hint(name, [*entries(), *published])}"

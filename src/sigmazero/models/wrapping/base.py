@@ -1,8 +1,8 @@
 """The base class of models that compute with arrays, and how their answers become scores.
 
-A subclass asks its object as the user would. On the first batch, once for each object and process, the class that its
-own `predict` names is compared with the highest score. Where they differ, the class that `predict` names is raised to
-the top from then on, so that a success is one for the user's own call.
+A subclass calls its object as the user would. On the first batch, once for each object and process, the class with the
+highest score is compared with the answer of the object's own `predict`. Where they differ, the class that `predict`
+returns is raised to the top from then on, so that a success is one for the user's own call.
 """
 
 import copy
@@ -22,24 +22,25 @@ Array = NDArray[Any]
 Gives = Literal["scores", "probabilities", "labels"]
 Back = Callable[[Array], Any]  # from a gradient with respect to the answer to one with respect to the input
 LEAST = float(torch.finfo(torch.float32).tiny)  # smaller probabilities count as this: the logarithm of 0 is no number
-NOTES = {"probabilities": "logarithms of its probabilities", "labels": "1 for the class it names"}
+NOTES = {"probabilities": "logarithms of its probabilities", "labels": "1 for the class it predicts"}
 
-# Whether `predict` must be followed, by object and by the way in which it is asked.
+# Whether `predict` must be followed, by object and method.
 _COMPARED: WeakKeyDictionary[Any, dict[Any, bool]] = WeakKeyDictionary()
 
 
 class ArrayModel(KnownModel):
-    """A model of another library, asked with tensors and answering with scores, one column per class.
+    """A model of another library that takes tensors and returns scores, one column per class.
 
     ability   "gradients", "scores" or "labels": what it gives
     classes   the names of the classes by column, where they are known; `index` finds labels in them
-    asked     how many rows its object was asked about, those of the comparison included
+    asked     how many rows its object has answered, the comparison included
     """
 
+    differentiable: bool = False  # whether it has `ask_with_gradients`
     flat: bool = False  # whether it takes (N, D) alone
-    form: type[np.floating[Any]] | None = None  # the number format that it takes; None for what comes
-    at_once: int | None = None  # the number of rows that it insists on
-    way: Any = None  # how it is asked, where there are several ways
+    form: type[np.floating[Any]] | None = None  # the number format that it takes; None for any
+    at_once: int | None = None  # the only number of rows that it takes
+    way: Any = None  # which of several methods is called
 
     def __init__(
         self,
@@ -48,26 +49,25 @@ class ArrayModel(KnownModel):
         gives: Gives | None = None,
         classes: Sequence[Any] | None = None,
         channels: str = "first",
-        gradients: bool = False,
     ) -> None:
         super().__init__()
         self._model = (model,)  # hidden from torch
         self.gives, self.channels, self.asked = gives, channels, 0
         self.classes = None if classes is None else tuple(classes)
-        self.ability: Ability = "labels" if gives == "labels" else "gradients" if gradients else "scores"
+        self.ability: Ability = "labels" if gives == "labels" else "gradients" if self.differentiable else "scores"
         # None before the comparison; there is nothing to compare where the object has no `predict`.
-        self._follows: bool | None = False if type(self).named is ArrayModel.named else None
+        self._follows: bool | None = False if type(self).predicted is ArrayModel.predicted else None
         if gives == "labels" and classes is None:
             raise ValueError(f"{self.title} answers with labels: say how many classes, sz.wrap(model, classes=10)")
 
-    # What a subclass says.
+    # What a subclass defines.
 
     def ask(self, rows: Any) -> Any:
         """Return the object's own answer."""
         raise NotImplementedError
 
-    def named(self, rows: Any) -> Any:
-        """Return the classes that the object's own `predict` names; None where it has none."""
+    def predicted(self, rows: Any) -> Any:
+        """Return the classes that the object's own `predict` returns; None where it has none."""
         del rows
 
     def ask_with_gradients(self, x: Array) -> tuple[Any, Back]:
@@ -87,7 +87,7 @@ class ArrayModel(KnownModel):
         """Say what it is."""
         return type(self.model).__name__
 
-    # What attacks ask.
+    # What attacks use.
 
     @property
     def model(self) -> Any:
@@ -96,7 +96,7 @@ class ArrayModel(KnownModel):
 
     @property
     def cost(self) -> int:
-        """Return how often the object is asked about each row of the next call."""
+        """Return how many queries of the object each row of the next call takes."""
         return 1 if self.gives == "labels" or self._decided() is False else 2
 
     def forward(self, x: Tensor) -> Tensor:
@@ -110,7 +110,7 @@ class ArrayModel(KnownModel):
         parts = [values[k : k + most] for k in range(0, max(len(x), 1), most)]
         if self.at_once is not None:  # the last rows are filled up with the first of them
             parts = [np.concatenate([part, np.repeat(part[:1], most - len(part), 0)]) for part in parts]
-        return torch.cat([self._asked(part) for part in parts])[: len(x)].to(x.device)
+        return torch.cat([self._answer(part) for part in parts])[: len(x)].to(x.device)
 
     def index(self, labels: Sequence[Any]) -> Tensor:
         """Return the columns of some labels."""
@@ -118,7 +118,7 @@ class ArrayModel(KnownModel):
             raise ValueError("the model does not name its classes; pass classes=[...] to sz.wrap")
         return torch.from_numpy(one_hot(labels, self.classes).argmax(1))
 
-    def _asked(self, x: Array) -> Tensor:
+    def _answer(self, x: Array) -> Tensor:
         rows = self.rows(x)
         answer = self.ask(rows)
         self.asked += len(x)
@@ -150,7 +150,7 @@ class ArrayModel(KnownModel):
             return self._follows
 
     def decide(self, follows: bool) -> None:
-        """Take note of whether `predict` must be followed, for this object and the way it is asked."""
+        """Note whether `predict` must be followed, for this object and method."""
         self._follows = follows
         try:
             _COMPARED.setdefault(self.model, {})[type(self), self.way] = follows
@@ -158,10 +158,10 @@ class ArrayModel(KnownModel):
             return
 
     def _compared(self, found: Tensor, rows: Any) -> Tensor:
-        """Return scores in which the class that `predict` names is the highest, if only by a hair."""
-        first, named = self._decided() is None, self.named(rows)
+        """Return scores in which the class that `predict` returns is the highest, if only by the smallest step."""
+        first, predicted = self._decided() is None, self.predicted(rows)
         self.asked += len(found)
-        top = torch.from_numpy(one_hot(named, self.classes or range(found.shape[1])).argmax(1))
+        top = torch.from_numpy(one_hot(predicted, self.classes or range(found.shape[1])).argmax(1))
         other = (found.argmax(1) != top).nonzero().squeeze(1)
         if first and len(found):
             self.decide(bool(len(other)))
@@ -233,7 +233,7 @@ def scores(answer: Tensor, gives: Gives) -> Tensor:
     if gives == "probabilities":
         answer = answer.double()
         return _logarithm(torch.stack([1 - answer, answer], 1) if answer.ndim == 1 else answer)
-    # Halves: their difference is the number itself, and where that is 0 class 0 is named, as `predict` does.
+    # Halves: their difference is the score itself, and a score of 0 means class 0, as in `predict`.
     return torch.stack([-answer / 2, answer / 2], 1) if answer.ndim == 1 else answer
 
 
@@ -247,7 +247,7 @@ def _logarithm(probabilities: Tensor) -> Tensor:
 
 
 def one_hot(labels: Any, classes: Sequence[Any]) -> NDArray[np.float64]:
-    """Return 1 for the class that was named and 0 for the others; `classes` are the names in the order of the columns.
+    """Return 1 for the predicted class and 0 for the others; `classes` are the names in the order of the columns.
 
     >>> one_hot(np.array(["b", "a"]), ["a", "b"])
     array([[0., 1.],
@@ -259,6 +259,6 @@ def one_hot(labels: Any, classes: Sequence[Any]) -> NDArray[np.float64]:
     except KeyError as error:
         some = ", ".join(map(repr, list(classes)[:5])) + (", ..." if len(classes) > 5 else "")
         raise ValueError(
-            f"the model named the class {error.args[0]!r}, which is not among {some}; pass classes=[...]"
+            f"the model predicted the class {error.args[0]!r}, which is not among {some}; pass classes=[...]"
         ) from None
     return np.eye(len(classes))[columns]

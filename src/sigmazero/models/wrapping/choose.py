@@ -1,8 +1,9 @@
-"""`sz.wrap`: any model as one that attacks can ask, chosen by the package that its type comes from."""
+"""`sz.wrap`: make a model of any library one that attacks can call; the package of its type decides how."""
 
 import inspect
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MethodType
 from typing import Any, Literal, get_args
@@ -40,15 +41,15 @@ def wrap(
     normalize: str | Statistics | bool | None = None,
     channels: Literal["first", "last"] | None = None,
 ) -> nn.Module:
-    """Return a module that attacks can ask, of a model from anywhere; printed, it says what was understood.
+    """Return a module that attacks can call, made of a model from anywhere; printed, it says how the model is called.
 
     model      a network of torch, Hugging Face, timm or Keras; an estimator or pipeline of scikit-learn, XGBoost or
                LightGBM; a function; a session of ONNX Runtime; a name or a file as `models.load` takes it
-    kind       how it is asked, where its type does not tell: "numpy", "torch", "jax" or "tensorflow" for a function;
+    kind       how it is called, where its type does not tell: "numpy", "torch", "jax" or "tensorflow" for a function;
                "onnxruntime" for an .onnx file, which then has no gradients
     gives      what it answers, where that cannot be told: "scores", "probabilities" or "labels"
     classes    how many classes, or their names in the order of the columns; needed where it answers with labels
-    method     how an estimator is asked: "decision_function", "predict_proba" or "predict"
+    method     of an estimator: "decision_function", "predict_proba" or "predict"
     vjp        for a NumPy function with gradients: vjp(x, slope) is the gradient of the input
     table      the `Table` whose rows are asked about: an estimator gets them decoded, as a DataFrame
     normalize  (mean, std) or "MEAN,STD", put in front of a network; False for none where timm publishes one
@@ -63,7 +64,7 @@ def wrap(
     elif isinstance(model, torch.export.ExportedProgram):
         model = exported(model)
     if isinstance(model, MethodType) and model.__name__ in METHODS and kind is None:
-        model, method = model.__self__, method or model.__name__  # forest.predict_proba: the forest, asked so
+        model, method = model.__self__, method or model.__name__  # forest.predict_proba: the forest, by this method
     if isinstance(model, SklearnModel):
         model = model.model
     found = kind or ("numpy" if vjp is not None else owner(model) or annotated(model)) or "torch"
@@ -144,7 +145,7 @@ def for_data(model: Any, data: Any) -> tuple[Any, Any]:
 
 
 def on_table(model: nn.Module, path: str | Path) -> nn.Module:
-    """Return an estimator as it is asked about the rows of a table file; any other model as it is."""
+    """Return an estimator wrapped for the rows of a table file; any other model as it is."""
     inner = _estimator(model)
     if inner is None:
         return model
@@ -158,8 +159,12 @@ def on_table(model: nn.Module, path: str | Path) -> nn.Module:
 
 
 def _takes(estimator: Any, table: Table) -> bool:
-    """Tell whether an estimator can be asked about all rows of a table, those with missing values included."""
-    return table.suits(lambda frame: estimator.predict(as_fitted(estimator, frame)))
+    """Tell whether an estimator can be asked about the missing values of a table, if it has some."""
+    gaps = table.frame.loc[table.frame.isna().any(axis=1).to_numpy()].head(8)
+    try:
+        return not len(gaps) or estimator.predict(as_fitted(estimator, gaps)) is not None
+    except (ValueError, TypeError):
+        return False
 
 
 def _estimator(model: Any) -> Any:
@@ -176,9 +181,13 @@ def by_names(rows: Rows, model: Any) -> Rows:
     tensor([1, 0])
     """
     names = getattr(model, "classes", None) if isinstance(model, nn.Module) else model
-    if rows.classes is None or not isinstance(names, list | tuple) or class_places(names, rows.classes) is None:
+    if rows.classes is None or not isinstance(names, list | tuple) or tuple(map(str, names)) == rows.classes:
         return rows
-    return rows if tuple(map(str, names)) == rows.classes else rows.matched(names)
+    places = class_places(names, rows.classes)
+    if places is None:
+        return rows
+    labels = torch.tensor(places, dtype=torch.int64, device=rows.labels.device)[rows.labels]
+    return replace(rows, labels=labels, classes=tuple(map(str, names)))
 
 
 def _loaded(name: str | os.PathLike[str], device: str | torch.device = "cpu") -> nn.Module:

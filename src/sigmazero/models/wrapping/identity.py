@@ -1,4 +1,4 @@
-"""What tells one model from another, in every process, as the weights of a network do."""
+"""Identify a model in every process, as its weights identify a network."""
 
 import hashlib
 import inspect
@@ -39,7 +39,7 @@ class KnownModel(nn.Module):
 
 
 def hash_object(thing: Any) -> str:
-    """Return a hash of all that an object holds; one that cannot be pickled is known in this process alone.
+    """Return a hash of all that an object holds; an object without a pickle gets an id of this process.
 
     The round trip makes equal parts one object, as they are after loading.
     """

@@ -1,4 +1,4 @@
-"""One class for each library whose models can be asked. None of these libraries is imported before an object of it."""
+"""One class for each library whose models can be wrapped; a library is imported when an object of it is."""
 
 import importlib
 import json
@@ -116,8 +116,8 @@ class SklearnModel(ArrayModel):
         """Return the answer of the method."""
         return getattr(self.model, self.method)(rows)
 
-    def named(self, rows: Any) -> Any:
-        """Return what `predict` names."""
+    def predicted(self, rows: Any) -> Any:
+        """Return what `predict` returns."""
         return self.model.predict(rows)
 
     def rows(self, x: Array) -> Any:
@@ -142,7 +142,7 @@ class SklearnModel(ArrayModel):
 
     @property
     def title(self) -> str:
-        """Say what it is and how it is asked."""
+        """Say what it is and which method is called."""
         return f"{type(self.model).__name__}.{self.method}" + (f" on {self.table.name}" if self.table else "")
 
 
@@ -155,8 +155,8 @@ class XGBoostModel(SklearnModel):
         """Return margins."""
         return super().answer(rows) if self.method != MARGIN else self._predict(rows, output_margin=True)
 
-    def named(self, rows: Any) -> Any:
-        """Return what `predict` names; a Booster gives probabilities or classes."""
+    def predicted(self, rows: Any) -> Any:
+        """Return what `predict` returns; a Booster gives probabilities or classes."""
         return self._predict(rows) if self._is_classifier else _largest(self._predict(rows))
 
     def content(self) -> str:
@@ -189,8 +189,8 @@ class LightGBMModel(SklearnModel):
         """Return raw scores."""
         return super().answer(rows) if self.method != MARGIN else self.model.predict(rows, raw_score=True)
 
-    def named(self, rows: Any) -> Any:
-        """Return what `predict` names; a Booster gives probabilities."""
+    def predicted(self, rows: Any) -> Any:
+        """Return what `predict` returns; a Booster gives probabilities."""
         found = self.model.predict(rows)
         return found if hasattr(self.model, "fit") else _largest(found)
 
@@ -258,7 +258,8 @@ class NumpyModel(FunctionModel):
     library = "NumPy"
 
     def __init__(self, model: Callable[..., Any], *, vjp: Callable[..., Any] | None = None, **options: Any) -> None:
-        super().__init__(model, gradients=vjp is not None, **options)
+        self.differentiable = vjp is not None
+        super().__init__(model, **options)
         self._vjp = (vjp,)
 
     def ask_with_gradients(self, x: Array) -> tuple[Any, Back]:
@@ -271,10 +272,7 @@ class NumpyModel(FunctionModel):
 class JaxModel(FunctionModel):
     """A function of JAX, compiled or not."""
 
-    library = "JAX"
-
-    def __init__(self, model: Callable[..., Any], **options: Any) -> None:
-        super().__init__(model, gradients=True, **options)
+    library, differentiable = "JAX", True
 
     def array(self, x: Array) -> Any:
         """Return rows as an array of JAX."""
@@ -288,10 +286,7 @@ class JaxModel(FunctionModel):
 class TensorFlowModel(FunctionModel):
     """A function of TensorFlow."""
 
-    library, inside = "TensorFlow", "python_function"
-
-    def __init__(self, model: Callable[..., Any], **options: Any) -> None:
-        super().__init__(model, gradients=True, **options)
+    library, inside, differentiable = "TensorFlow", "python_function", True
 
     def array(self, x: Array) -> Any:
         """Return rows as a tensor of TensorFlow."""
@@ -352,14 +347,15 @@ class KerasModel(ArrayModel):
         self.shape = shape[1:] if isinstance(shape, tuple) else ()
         last = len(self.shape) > 2 and library.config.image_data_format() == "channels_last"
         channels = channels or ("last" if last else "first")
-        super().__init__(model, channels=channels, gradients=self.backend in self.backends, **options)
+        self.differentiable = self.backend in self.backends
+        super().__init__(model, channels=channels, **options)
 
     def ask(self, rows: Any) -> Any:
         """Call the model as it answers, not as it is trained."""
         answer = self._call(rows)
         return answer.detach().cpu() if isinstance(answer, torch.Tensor) else answer
 
-    def named(self, rows: Any) -> Any:
+    def predicted(self, rows: Any) -> Any:
         """Return the class of the highest answer of `predict`; of one column the half that the answer means."""
         return _largest(self.model.predict(rows, verbose=0), 0.5 if self.gives == "probabilities" else 0.0)
 
@@ -423,7 +419,7 @@ class OnnxRuntimeModel(ArrayModel):
         self.classes = self.classes or tuple(names)
         return np.array([[row[name] for name in names] for row in answer])
 
-    def named(self, rows: Any) -> Any:
+    def predicted(self, rows: Any) -> Any:
         """Return the labels that the session gives beside its scores."""
         return self.model.run([self.label], {self.given: rows})[0]
 

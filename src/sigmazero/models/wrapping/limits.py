@@ -1,4 +1,4 @@
-"""`sz.limit`: a model that is asked in batches it can take, not too fast, again where a call fails, and counted."""
+"""`sz.limit`: call a model in batches that it takes, at a limited rate, with retries, and count its queries."""
 
 import hashlib
 import time
@@ -19,7 +19,7 @@ MAX_WAIT = 60.0  # seconds between two attempts, however often a call failed
 
 
 class OutOfQueries(Stopped):
-    """`max_queries` rows were asked: the model is asked no more."""
+    """The model has answered `max_queries` rows, and is called no more."""
 
 
 class ScorerFailed(Stopped):
@@ -46,43 +46,31 @@ class Queries:
         return ", ".join(f"{getattr(self, each.name)} {each.name}" for each in fields(self))
 
 
-@dataclass(frozen=True)
-class Limits:
-    """How a model may be asked; see `limit`."""
-
-    max_batch: int | None = None
-    max_queries: int | None = None
-    rate: float | None = None
-    retries: int = 0
-    wait: float = 1.0
-    cache: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse values that make no sense."""
-        for name, least in (("max_batch", 1), ("max_queries", 0), ("retries", 0)):
-            given = getattr(self, name)
-            if given is not None and not (integer(given) and given >= least):
-                raise ValueError(f"{name}={given!r} must be a whole number, {least} or more")
-        if self.rate is not None and not self.rate > 0:
-            raise ValueError(f"rate={self.rate!r} must be more than 0 calls a second (None for no limit)")
-        if not self.wait >= 0:
-            raise ValueError(f"wait={self.wait!r} must be 0 seconds or more")
-
-
 class LimitedModel(KnownModel):
-    """A model that is asked within limits.
+    """A model that is called within limits; `limit` makes one and explains them.
 
     ability     what it shows of the model: "gradients", "scores" or "labels"
     queries     how many rows were asked, answered from the cache, and so on
     batch_size  of a run, if the user does not say: what is lost when the model stops answering is one batch
     """
 
-    def __init__(self, model: Model, limits: Limits, ability: Ability) -> None:
+    def __init__(
+        self,
+        model: Model,
+        ability: Ability,
+        max_batch: int | None = None,
+        max_queries: int | None = None,
+        rate: float | None = None,
+        retries: int = 0,
+        wait: float = 1.0,
+        cache: bool = False,
+    ) -> None:
         super().__init__()
         self._model = (model,)  # hidden from torch: a copy of it would not be counted
-        self.limits, self.ability, self.batch_size = limits, ability, limits.max_batch
+        self.ability, self.batch_size, self.max_queries = ability, max_batch, max_queries
+        self.rate, self.retries, self.wait = rate, retries, wait
         self.queries, self.classes = Queries(), getattr(model, "classes", None)
-        self._known: dict[bytes, Tensor] = {}
+        self._known: dict[bytes, Tensor] | None = {} if cache else None
         self._next = 0.0  # the earliest moment of the next call
 
     @property
@@ -97,46 +85,51 @@ class LimitedModel(KnownModel):
         if self.ability == "gradients" and torch.is_grad_enabled() and x.requires_grad:
             return self._in_parts(x)
         with torch.no_grad():
-            found = self._cached(x) if self.limits.cache else self._in_parts(x)
+            found = self._in_parts(x) if self._known is None else self._cached(x, self._known)
         if self.ability != "labels":
             return found
         return torch.zeros_like(found, dtype=torch.float64).scatter(1, found.argmax(1, keepdim=True), 1.0)
 
-    def _cached(self, x: Tensor) -> Tensor:
+    def _cached(self, x: Tensor, known: dict[bytes, Tensor]) -> Tensor:
         rows = x.detach().cpu().contiguous()
         head = f"{x.dtype} {tuple(x.shape[1:])} ".encode()
         keys = [hashlib.sha256(head + row.numpy().tobytes()).digest() for row in rows]
-        first = {key: place for place, key in reversed(list(enumerate(keys))) if key not in self._known}
+        first = {key: place for place, key in reversed(list(enumerate(keys))) if key not in known}
         if new := sorted(first.values()):
-            self._known |= {keys[place]: answer for place, answer in zip(new, self._in_parts(x[new]), strict=True)}
+            known |= {keys[place]: answer for place, answer in zip(new, self._in_parts(x[new]), strict=True)}
         self.queries.cached += len(x) - len(new)
-        return torch.stack([self._known[key] for key in keys]).to(x.device)
+        return torch.stack([known[key] for key in keys]).to(x.device)
 
     def _in_parts(self, x: Tensor) -> Tensor:
-        parts = [self._call(part) for part in torch.split(x, self.limits.max_batch or max(len(x), 1))]
+        parts = [self._call(part) for part in torch.split(x, self.batch_size or max(len(x), 1))]
         return torch.cat(parts) if len(parts) > 1 else parts[0]
 
     def _call(self, x: Tensor) -> Tensor:
         """Make one call: wait for the rate limit, repeat it when it fails, count it when it succeeds."""
-        limits, queries = self.limits, self.queries
-        cost = len(x) * getattr(self.model, "cost", 1)
-        if limits.max_queries is not None and queries.asked + cost > limits.max_queries:
+        cost, attempt = len(x) * getattr(self.model, "cost", 1), 1
+        if self.max_queries is not None and self.queries.asked + cost > self.max_queries:
             raise OutOfQueries(
-                f"max_queries={limits.max_queries}: {queries.asked} were asked, and {cost} more are not allowed"
+                f"max_queries={self.max_queries}: {self.queries.asked} were asked, and {cost} more are not allowed"
             )
-        for attempt in range(limits.retries + 1):
+        while True:
             self._wait_for_turn()
             try:
                 found = self._answer(x)
+                break
             except Exception as error:  # whatever a service, or the code before it, makes of a call
-                self._check_attempts(attempt, error)
-                queries.retried += 1
-                time.sleep(min(limits.wait * 2**attempt, MAX_WAIT))
-            else:
-                queries.asked += cost
-                queries.calls += 1
-                return found
-        raise AssertionError("a call is answered or raises")
+                if not self.retries and not isinstance(error, OSError):
+                    raise  # a mistake in a function
+                if attempt > self.retries:
+                    why = f"{type(error).__name__}: {one_line(error)}"
+                    raise ScorerFailed(
+                        f"{attempt} calls of the model failed, retries={self.retries} ({why})"
+                    ) from error
+                self.queries.retried += 1
+                time.sleep(min(self.wait * 2 ** (attempt - 1), MAX_WAIT))
+                attempt += 1
+        self.queries.asked += cost
+        self.queries.calls += 1
+        return found
 
     def _answer(self, x: Tensor) -> Tensor:
         parameter = next(self.model.parameters(), None) if isinstance(self.model, nn.Module) else None
@@ -144,22 +137,12 @@ class LimitedModel(KnownModel):
             found = logits_in(self.model(x if parameter is None else x.to(parameter.device)))
         return found.to(x.device)
 
-    def _check_attempts(self, attempt: int, error: Exception) -> None:
-        """Raise after the last attempt; without repetitions a mistake in a function is shown as it is."""
-        if attempt < self.limits.retries:
-            return
-        if not attempt and not isinstance(error, OSError):
-            raise error
-        often = f"{attempt + 1} times in a row" if attempt else "once, and retries=0"
-        raise ScorerFailed(f"the model failed {often} ({type(error).__name__}: {one_line(error)})") from error
-
     def _wait_for_turn(self) -> None:
-        if self.limits.rate is None:
-            return
-        now = time.monotonic()
-        if now < self._next:
-            time.sleep(self._next - now)
-        self._next = max(now, self._next) + 1 / self.limits.rate
+        if self.rate is not None:
+            now = time.monotonic()
+            if now < self._next:
+                time.sleep(self._next - now)
+            self._next = max(now, self._next) + 1 / self.rate
 
     def content(self) -> str:
         """Return the ability and the model inside."""
@@ -186,14 +169,14 @@ def limit(
     wait: float = 1.0,
     cache: bool = False,
 ) -> LimitedModel:
-    """Return a model that is asked within limits; `queries` counts. Any model will do: a network, a service, a forest.
+    """Return a model that is called within limits and counts its queries: a network, a service, a forest.
 
     ability      show less than there is: "scores" or "labels"
     max_batch    the most rows in one call
     max_queries  the most rows in all; then `OutOfQueries` ends a run, which keeps the batches that are done
     rate         the most calls a second
     retries      how often a failed call is made again, after `wait` seconds, then twice as many, at most a minute
-    cache        answer rows that were asked before from memory
+    cache        answer rows that came before from memory
 
     >>> model = limit(torch.nn.Linear(4, 2), max_queries=3)
     >>> model(torch.rand(2, 4)).shape, str(model.queries)
@@ -201,10 +184,17 @@ def limit(
     """
     from sigmazero.models.wrapping.choose import understood
 
-    limits, made = Limits(max_batch, max_queries, rate, retries, wait, cache), understood(model)
+    for name, value, least in (("max_batch", max_batch, 1), ("max_queries", max_queries, 0), ("retries", retries, 0)):
+        if value is not None and not (integer(value) and value >= least):
+            raise ValueError(f"{name}={value!r} must be a whole number, {least} or more")
+    if rate is not None and not rate > 0:
+        raise ValueError(f"rate={rate!r} must be more than 0 calls a second (None for no limit)")
+    if not wait >= 0:
+        raise ValueError(f"wait={wait!r} must be 0 seconds or more")
+    made = understood(model)
     has = ability_of(made)
     if ability is not None and ability not in ABILITIES:
         raise ValueError(f"ability={ability!r} is not allowed; {hint(str(ability), ABILITIES)}")
     if ability is not None and not suffices(has, ability):
         raise ValueError(f"ability={ability!r}: the model gives {has} alone; leave it out, or give it a vjp in sz.wrap")
-    return LimitedModel(made, limits, ability or has)
+    return LimitedModel(made, ability or has, max_batch, max_queries, rate, retries, wait, cache)
