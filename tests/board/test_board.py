@@ -24,21 +24,24 @@ from sigmazero.board.entry import describe, known
 from sigmazero.board.folder import BoardError, new_board
 from sigmazero.board.pages import read_boards
 from sigmazero.core import faults
-from sigmazero.report.runs import merge
 from sigmazero.store.store import Store, StoreBusy
 from tests.board.conftest import ROWS, Made, card, network, worse
 
 
-def best(made: Made, name: str = "small"):
+def entry(made: Made, name: str = "small"):
     board = made.board
     with Store(board.entry("mine") / "points.db") as store:
         return known(store, board.boards[name])
 
 
+def best(made: Made, name: str = "small"):
+    return entry(made, name)[1]
+
+
 def finders(made: Made, name: str = "small") -> list[tuple[str, str]]:
     """Return who found the best point of each sample, and with what."""
-    runs = best(made, name).runs
-    whose = [runs[at].info if at >= 0 else runs[0].info for at in merge(runs).winner]
+    runs, found = entry(made, name)
+    whose = [runs[at].info if at >= 0 else runs[0].info for at in found.winner]
     return [(info.parameters["by"], info.attack) for info in whose]
 
 

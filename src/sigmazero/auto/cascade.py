@@ -15,17 +15,18 @@ from contextlib import ExitStack
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from sigmazero.auto.members import Cascade, cascade_of, most_queries
-from sigmazero.auto.progress import Progress, shown
+from sigmazero.auto.progress import Progress
 from sigmazero.auto.random import Averaged, confirmed
 from sigmazero.auto.result import CascadeResult
 from sigmazero.auto.stored import StoredRuns, stored
 from sigmazero.bench.constraints import Allowed
+from sigmazero.bench.progress import shown
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Unit
 from sigmazero.core.files import writable
@@ -113,27 +114,6 @@ class SparseAutoAttack:
             raise RuntimeError("nothing was evaluated yet; call run_standard_evaluation(x, y) first")
         return self._result
 
-    @overload
-    def run_standard_evaluation(
-        self,
-        x_orig: Tensor,
-        y_orig: Tensor,
-        bs: int = BATCH_SIZE,
-        return_labels: Literal[False] = False,
-        state_path: str | PathLike[str] | None = None,
-    ) -> Tensor: ...
-
-    @overload
-    def run_standard_evaluation(
-        self,
-        x_orig: Tensor,
-        y_orig: Tensor,
-        bs: int = BATCH_SIZE,
-        *,
-        return_labels: Literal[True],
-        state_path: str | PathLike[str] | None = None,
-    ) -> tuple[Tensor, Tensor]: ...
-
     def run_standard_evaluation(
         self,
         x_orig: Tensor,
@@ -141,7 +121,7 @@ class SparseAutoAttack:
         bs: int = BATCH_SIZE,
         return_labels: bool = False,
         state_path: str | PathLike[str] | None = None,
-    ) -> Tensor | tuple[Tensor, Tensor]:
+    ) -> Any:
         """Return adversarial inputs, clean ones where none was found; with `return_labels` also the predictions.
 
         bs is the number of inputs at a time. `state_path` keeps the evaluation in a store, batch by batch, and the same
@@ -258,7 +238,9 @@ class SparseAutoAttack:
             if path is not None:
                 how: Any = {"names": names, "findings": findings, "precision": self.precision, "batch_size": size}
                 saved = stack.enter_context(stored(path, attacks, problem, self.allowed, model, **how))
-            self._attack(found, model, size, saved, stop, stack.enter_context(shown(found, progress)))
+            moved: Any = Progress(found)  # it is shown as the progress of a benchmark
+            moved.update = stack.enter_context(shown(moved, f"SparseAutoAttack {cascade}", progress, _report))
+            self._attack(found, model, size, saved, stop, moved)
         if found.exact:
             self._say(found.exact)
         return found.finished(findings)
@@ -302,6 +284,11 @@ class SparseAutoAttack:
                 file.write(f"{line}\n")
 
 
+def _report(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
 def _fitting(cascade: Cascade, problem: Problem) -> list[Attack]:
     """Return the attacks that can be run on a problem."""
     out = cascade.left_out(problem)
@@ -340,7 +327,7 @@ def _batches(
         yield some, result
 
 
-def _returned(found: CascadeResult, x: Tensor, y: Tensor, labels: bool) -> Tensor | tuple[Tensor, Tensor]:
+def _returned(found: CascadeResult, x: Tensor, y: Tensor, labels: bool) -> Any:
     """Return what AutoAttack returns, where the inputs are."""
     x_adv = found.best.x_adv.to(x.device)
     return (x_adv, found.best.prediction.to(y)) if labels else x_adv

@@ -171,21 +171,6 @@ class CascadeResult:
         return tuple(run.attack.name for run in self.runs)
 
     @property
-    def l0(self) -> Tensor:
-        """Return the changes that each attack needed: one row per attack, one column per sample."""
-        return torch.stack([run.l0 for run in self.runs])
-
-    @property
-    def queries(self) -> Tensor:
-        """Return the queries in the same form."""
-        return torch.stack([run.queries for run in self.runs])
-
-    @property
-    def attacked(self) -> Tensor:
-        """Return whether each attack ran on each sample, in the same form."""
-        return torch.stack([run.attacked for run in self.runs])
-
-    @property
     def right(self) -> Tensor:
         """Return which clean inputs the model classifies correctly, with finite logits."""
         return (self.best.outcome != Outcome.ALREADY) & (self.best.outcome != Outcome.NON_FINITE)

@@ -19,7 +19,7 @@ from sigmazero.bench.identity import RANDOM, hash_weights
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.provenance import provenance
 from sigmazero.board.card import ModelCard, read_card
-from sigmazero.board.entry import CLEAN, Known, describe, known, load_network, on_device
+from sigmazero.board.entry import CLEAN, describe, known, load_network, on_device
 from sigmazero.board.folder import CARD, POINTS, BoardError, BoardRules, Leaderboard, slug_of
 from sigmazero.board.points import Submission, model_hashes, read_points, store_findings
 from sigmazero.core.findings import CODES, Finding, gating
@@ -28,6 +28,7 @@ from sigmazero.core.result import Outcome, Result
 from sigmazero.data import Rows
 from sigmazero.models import find
 from sigmazero.models.doctor import examine
+from sigmazero.report.runs import Best
 from sigmazero.run.check import check
 from sigmazero.store.facts import Facts
 from sigmazero.store.store import Store
@@ -135,7 +136,7 @@ def submit(
                 if tool is not None:
                     offered = [replace(each, tool=tool) for each in offered]
                 with Store(board.entry(slug) / POINTS) as store:
-                    lowering.append((place, _replay(place, known(store, place.rules), offered)))
+                    lowering.append((place, _replay(place, known(store, place.rules)[1], offered)))
             done += [change for _, (change, _) in lowering]
             if any(parts for _, (_, parts) in lowering):
                 with board.rewriting(slug) as folder, Store(folder / POINTS, write=True) as store:
@@ -248,7 +249,7 @@ def _facts(place: _Place, result: Result, at: NDArray[np.int64]) -> Facts:
     return Facts.from_result(result, part.labels, None, part.images.to(result.x_adv.device), priced=priced)
 
 
-def _replay(place: _Place, now: Known, offered: Iterable[Submission]) -> tuple[Change, Lowered]:
+def _replay(place: _Place, now: Best, offered: Iterable[Submission]) -> tuple[Change, Lowered]:
     """Ask the model about points and return what becomes of the board, with the best point of each lowered sample."""
     best, winner = now.changes.copy(), np.full(len(now.changes), -1)
     replayed: list[tuple[str, NDArray[np.int64], Facts]] = []
@@ -282,7 +283,7 @@ def _write(store: Store, place: _Place, by: str, lowered: Lowered) -> None:
     """Add a cell for each tool that lowered samples."""
     if not lowered:
         return
-    turn = 1 + max(int(run.info.parameters["turn"]) for run in known(store, place.rules).runs)
+    turn = 1 + max(int(run.info.parameters["turn"]) for run in known(store, place.rules)[0])
     run, where = store.begin(provenance(place.loader.device)), {int(row): at for at, row in enumerate(place.rows.ids)}
     for tool, facts in lowered.items():
         ability = ability_of(place.network)
@@ -292,6 +293,6 @@ def _write(store: Store, place: _Place, by: str, lowered: Lowered) -> None:
 
 
 def _merge(store: Store, place: _Place, by: str, offered: Iterable[Submission]) -> Change:
-    change, lowered = _replay(place, known(store, place.rules), offered)
+    change, lowered = _replay(place, known(store, place.rules)[1], offered)
     _write(store, place, by, lowered)
     return change

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import Tensor, nn
 
 from sigmazero import models
@@ -19,8 +17,8 @@ from sigmazero.board.card import ModelCard
 from sigmazero.board.folder import BoardError, BoardRules
 from sigmazero.core.model import Ability
 from sigmazero.data import Rows
-from sigmazero.report.runs import Run, merge
-from sigmazero.store.facts import CellInfo, Floats
+from sigmazero.report.runs import Best, Run, merge
+from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 
 CLEAN = "clean answers"  # the cell that every entry begins with: what the model says of the rows as they are
@@ -96,31 +94,20 @@ def origin_of(card: ModelCard, rules: BoardRules) -> dict[str, Any]:
     return {"model": asdict(card.spec), "data": asdict(rules.data), "target": None}
 
 
-@dataclass(frozen=True)
-class Known:
-    """The best of each sample of an entry on a board, in the order of the rows.
+def known(store: Store, rules: BoardRules) -> tuple[list[Run], Best]:
+    """Return the runs of an entry on a board, the clean answers first, and the best of each sample.
 
-    runs     the clean answers first, then submissions in the order in which they came
-    changes  0 for a sample that is wrong already, infinite for one that nobody fooled
-    lower    changes that are needed: what is proved, otherwise 1, or 0 for a sample that is wrong already
+    Of equals the one that came first counts.
     """
-
-    runs: Sequence[Run]
-    changes: Floats
-    lower: Floats
-
-
-def known(store: Store, rules: BoardRules) -> Known:
-    """Return the best of each sample; of equals the one that came first."""
     cells = [info for info in store.cells() if info.dataset == rules.name and info.unit == rules.unit]
     cells.sort(key=lambda info: (int(info.parameters.get("turn", 0)), info.attack))
     if not cells or cells[0].attack != CLEAN or not store.stored(cells[0].key).all():
         raise BoardError(f"{store.path}: the model's clean answers on board {rules.name} are missing; add it again")
-    runs = [Run(info, store.facts(info.key, perturbations=False), unit=info.unit) for info in cells]
-    changes = merge(runs).changes
-    least = store.proved(cells[0].key)
-    lower = np.maximum(1, 0 if least is None else least)
-    return Known(runs, changes, np.where(changes == 0, 0.0, lower))
+    facts = [store.facts(info.key, perturbations=False) for info in cells]
+    runs = [
+        Run(info, each, store.proved(info.key), info.unit, info.attack) for info, each in zip(cells, facts, strict=True)
+    ]
+    return runs, merge(runs)
 
 
 def on_device(rows: Rows, loader: Loader) -> tuple[Tensor, Tensor]:

@@ -70,8 +70,8 @@ def _prove(
         raise BoardError(f"board {name}: what may change there is no box, and nothing is proved in other spaces yet")
     digests = row_digests(rows.images, rows.labels)
     with Store(board.entry(slug) / POINTS) as store:
-        before = known(store, rules)
-        own = ProofKey.of_cell(before.runs[0].info)
+        runs, before = known(store, rules)
+        own = ProofKey.of_cell(runs[0].info)
         assert own is not None  # cells of a board have an identity
         checked = {row: one.least for row, one in store.proofs(own).items() if not one.method.endswith(UNCHECKED)}
     bound = np.maximum([checked.get(row, 0) for row in digests], before.changes > 0)
@@ -91,7 +91,7 @@ def _prove(
     with board.rewriting(slug) as folder, Store(folder / POINTS, write=True) as store:
         store.keep_digests(rows.content_hash, digests)
         store.prove(own, made)
-        after = known(store, rules)
+        _, after = known(store, rules)
     raised = rows.ids.numpy()[after.lower > before.lower].tolist()
     return RaisedBounds(name, raised, int((after.lower == after.changes).sum()), len(rows))
 
@@ -125,7 +125,7 @@ def unproved(
     """Prove every bound of an entry on a board again; yield a line for each that does not come out in time."""
     rules, rows = board.boards[name], board.rows(name, loader)
     with Store(board.entry(slug) / POINTS) as store:
-        least = store.proved(known(store, rules).runs[0].info.key)
+        least = store.proved(known(store, rules)[0][0].info.key)
     for bound in sorted(set() if least is None else {int(each) for each in least if each > 1}):
         places = np.flatnonzero(least == bound)
         how = {"up_to": bound - 1, "time_limit": seconds}

@@ -7,7 +7,7 @@ model: its tables, curves and pages compare them. `load` makes the runs, `groups
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Protocol
@@ -67,6 +67,11 @@ class Run:
     def budget(self) -> int | None:
         """Return the number of changes that the run was limited to."""
         return self.info.budget
+
+    @property
+    def title(self) -> str:
+        """Return the name of the run, with its budget."""
+        return self.name if self.budget is None else f"{self.name} within {self.budget}"
 
     @property
     def code(self) -> str:
@@ -149,17 +154,10 @@ def by_cost(runs: Iterable[Run]) -> list[Run]:
 
 
 def names(infos: Sequence[CellInfo]) -> list[str]:
-    """Return what to call each run: its attack, and what tells it from others of that attack and budget.
-
-    >>> names([])
-    []
-    """
-    found = []
-    for info in infos:
-        same = [other for other in infos if (other.attack, other.budget) == (info.attack, info.budget)]
-        differ = [name for name in VARYING if len({getattr(other, name) for other in same}) > 1]
-        found.append(", ".join([info.attack, *(f"{name} {getattr(info, name)}" for name in differ)]))
-    return found
+    """Return what to call each run: its attack, and what tells it from others of that attack and budget."""
+    parts = [{name: str(getattr(info, name)) for name in VARYING} for info in infos]
+    differ = differences([(info.attack, info.budget) for info in infos], parts)
+    return [info.attack + more for info, more in zip(infos, differ, strict=True)]
 
 
 def merge(runs: Sequence[Run]) -> Best:
@@ -169,13 +167,21 @@ def merge(runs: Sequence[Run]) -> Best:
     """
     every = np.concatenate([run.facts.row for run in runs])
     rows = every[np.sort(np.unique(every, return_index=True)[1])]
-    found = np.full((len(runs), len(rows)), np.inf)
+    found, least = np.full((len(runs), len(rows)), np.inf), np.ones(len(rows))
     for at, run in enumerate(runs):
         here = np.isin(rows, run.facts.row)
-        changes = np.where(run.facts.outcome == Outcome.NON_FINITE, 0.0, run.changes)
-        found[at, here] = changes[run.places(rows[here])]
+        places = run.places(rows[here])
+        found[at, here] = np.where(run.facts.outcome == Outcome.NON_FINITE, 0.0, run.changes)[places]
+        if run.least is not None:
+            least[here] = np.maximum(least[here], run.least[places])
+    return _best(rows, found, least)
+
+
+def _best(rows: Integers, found: Floats, least: Floats) -> Best:
+    """Return the best of each row, given what each run found, and what it needs if it is not wrong already."""
     fewest = found.min(axis=0)
-    return Best(rows, fewest, np.where(np.isfinite(fewest), found.argmin(axis=0), -1))
+    winner = np.where(np.isfinite(fewest), found.argmin(axis=0), -1)
+    return Best(rows, fewest, winner, np.where(fewest == 0, 0.0, least))
 
 
 # Groups ---------------------------------------------------------------------------------------------------------------
@@ -183,11 +189,17 @@ def merge(runs: Sequence[Run]) -> Best:
 
 @dataclass(frozen=True)
 class Best:
-    """The best of a pool of runs for each row: its changes, and the place of the run that found it (−1: none)."""
+    """The best of a pool of runs for each row.
+
+    changes  the fewest that fool it, infinite where no run did
+    winner   the place of the run that found them, −1 for none
+    lower    the changes that it needs at least: without a proof 1, and 0 where it is wrong already
+    """
 
     rows: Integers
     changes: Floats
     winner: Integers
+    lower: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,16 +250,16 @@ class Group:
 
     @cached_property
     def best(self) -> Best:
-        """Return the fewest changes that the pool found for each of `rows`."""
-        found = np.stack([run.changes[run.places(self.rows)] for run in self.pool])
-        fewest = found.min(axis=0)
-        return Best(self.rows, fewest, np.where(np.isfinite(fewest), found.argmin(axis=0), -1))
+        """Return the best that the pool found for each of `rows`."""
+        at = [(run, run.places(self.rows)) for run in self.pool]
+        known = [run.lower[places] for run, places in at if run.lower is not None]
+        found = np.stack([run.changes[places] for run, places in at])
+        return _best(self.rows, found, np.max(known, axis=0) if known else np.ones(len(self.rows)))
 
-    @cached_property
+    @property
     def lower(self) -> Floats | None:
         """Return the changes that each of `rows` is proved to need; None where nothing is proved."""
-        known = [run.lower[run.places(self.rows)] for run in self.pool if run.lower is not None]
-        return np.max(known, axis=0) if known else None
+        return self.best.lower if any(run.lower is not None for run in self.pool) else None
 
     @property
     def count(self) -> str:
@@ -346,12 +358,18 @@ def tell_apart(titles: Sequence[str], parts: Sequence[Mapping[str, str]]) -> lis
     >>> tell_apart(["M1", "M1", "M2"], [{"code": "a", "unit": "x"}, {"code": "b", "unit": "x"}, {"code": "c"}])
     ['M1, code a', 'M1, code b', 'M2']
     """
-    made = []
-    for title, mine in zip(titles, parts, strict=True):
-        twins = [other for name, other in zip(titles, parts, strict=True) if name == title]
-        differ = [word for word in mine if len({each[word] for each in twins}) > 1]
-        made.append(", ".join([title, *(f"{word} {mine[word]}" for word in differ)]))
-    return made
+    return [title + more for title, more in zip(titles, differences(titles, parts), strict=True)]
+
+
+def differences(keys: Sequence[Hashable], parts: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return for each item, as text, the parts in which it differs from others with its key."""
+    alike: dict[Hashable, list[Mapping[str, str]]] = {}
+    for key, part in zip(keys, parts, strict=True):
+        alike.setdefault(key, []).append(part)
+    return [
+        "".join(f", {word} {text}" for word, text in part.items() if len({each[word] for each in alike[key]}) > 1)
+        for key, part in zip(keys, parts, strict=True)
+    ]
 
 
 # Figures --------------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from sigmazero.report.intervals import wilson
 from sigmazero.report.pages import samples
 from sigmazero.report.pages.curve import Series, axis, chart
 from sigmazero.report.pages.page import answer, example, list_findings
-from sigmazero.report.pages.render import Cell, Column, PageTable, render, save_page
+from sigmazero.report.pages.render import Cell, Column, PageTable, lined_up, render, save_page
 from sigmazero.report.runs import (
     Best,
     Clean,
@@ -103,24 +103,18 @@ class Entry:
         wrong = facts.outcome == Outcome.NON_FINITE
         columns = {"l0": 0, "l0_pixel": 0, "clean_prediction": -1}
         facts = replace(facts, **{name: np.where(wrong, value, vars(facts)[name]) for name, value in columns.items()})
-        least = np.zeros(len(best.rows), np.int64)
-        for run, here in zip(self.runs, has, strict=True):
-            if run.least is not None:
-                least[here] = np.maximum(least[here], run.least[run.places(best.rows[here])])
-        info = replace(self.runs[0].info, budget=None)
+        info, least = replace(self.runs[0].info, budget=None), self.lower.astype(np.int64)
         return replace(self.runs[0], info=info, facts=facts, least=least, name="the best point known", store=None)
 
     @cached_property
     def changes(self) -> Floats:
         """Return the fewest changes found for each sample: 0 if it is wrong already, infinite if nobody fooled it."""
-        return self.best.changes
+        return self._merged.changes
 
     @cached_property
     def lower(self) -> Floats:
         """Return the changes that each sample needs at least."""
-        least = self.best.lower
-        assert least is not None  # `best` always has proofs, of nothing at least
-        return np.where(self.changes == 0, 0.0, least)
+        return self._merged.lower
 
     @property
     def proved(self) -> bool:
@@ -476,7 +470,7 @@ def _table(board: Board) -> PageTable:
         ),
         Column("mostly found by"),
     ]
-    rows = []
+    rows: list[list[Cell | str]] = []
     for rank, entry in board.ranked:
         codes = [each["code"] for each in entry.findings if each["severity"] == "error"]
         missing = f"{entry.missing} rows missing" if entry.missing else ""
@@ -484,11 +478,11 @@ def _table(board: Board) -> PageTable:
         names = [_whose(run) for run in entry.finders if run is not None]
         rows.append(
             [
-                Cell(entry.name, float(rank or len(board.entries) + 1), small, href=f"models/{entry.slug}.html"),
-                Cell(number(entry.median, 1), entry.median),
-                Cell(f"{100 * entry.clean:.1f}", entry.clean),
-                *(Cell(f"{100 * entry.robust(k):.1f}", entry.robust(k), _ends(entry, k)) for k in board.ks),
-                Cell(max(names, key=names.count) if names else "–"),
+                Cell(entry.name, small, href=f"models/{entry.slug}.html", sort=float(rank or len(board.entries) + 1)),
+                number(entry.median, 1),
+                f"{100 * entry.clean:.1f}",
+                *(Cell(f"{100 * entry.robust(k):.1f}", _ends(entry, k)) for k in board.ks),
+                max(names, key=names.count) if names else "–",
             ]
         )
     proved = ", and the share that is proved to stay correct" if any(entry.proved for entry in board.entries) else ""
@@ -531,37 +525,29 @@ def _whose(run: Run | None) -> str:
 
 def _finders(board: Board, entry: Entry) -> PageTable:
     names = [_whose(run) for run in entry.finders if run is not None]
-    rows = [
-        [Cell(name), Cell(str(names.count(name)), names.count(name))]
-        for name in sorted(set(names), key=lambda name: (-names.count(name), name))
-    ]
-    columns = [Column("found by"), Column("samples", True)]
-    return PageTable(f"{board.name}-finders", "Who found the fewest changes", columns, rows)
+    order = sorted(set(names), key=lambda name: (-names.count(name), name))
+    rows = [{"found by": name, "samples": str(names.count(name))} for name in order]
+    return lined_up(f"{board.name}-finders", "Who found the fewest changes", rows, ["found by"])
 
 
 def _samples(board: Board, entry: Entry) -> PageTable:
     facts, classes = entry.best.facts, entry.best.info.about.get("classes")
-    columns = [
-        Column("row", True),
-        Column("class"),
-        Column("at least", True, "Changes that are proved to be needed."),
-        Column("found", True, "The fewest changes that fool the model."),
-        Column("found by"),
-        Column("on"),
-    ]
     rows = [
-        [
-            Cell(str(facts.row[i]), float(facts.row[i])),
-            Cell(class_name(classes, int(facts.label[i])), float(facts.label[i])),
-            Cell(number(entry.lower[i]), entry.lower[i]),
-            Cell(number(entry.changes[i]), entry.changes[i]),
-            Cell(_whose(finder) or ("wrong already" if entry.changes[i] == 0 else "nobody")),
-            Cell(_date(finder)),
-        ]
+        {
+            "row": str(facts.row[i]),
+            "class": class_name(classes, int(facts.label[i])),
+            "at least": number(entry.lower[i]),
+            "found": number(entry.changes[i]),
+            "found by": _whose(finder) or ("wrong already" if entry.changes[i] == 0 else "nobody"),
+            "on": _date(finder),
+        }
         for i, finder in enumerate(entry.finders[:MAX_LISTED])
     ]
     more = f", the first {MAX_LISTED:,} of {len(facts):,}" if len(facts) > MAX_LISTED else ""
-    return PageTable(f"{board.name}-samples", f"Every sample{more}", columns, rows)
+    caption = (
+        f"Every sample{more}: the changes that it needs at least, and the fewest that fool the model"
+    )
+    return lined_up(f"{board.name}-samples", caption, rows, ["class", "found by", "on"])
 
 
 def _date(run: Run | None) -> str:

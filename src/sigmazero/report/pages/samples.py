@@ -130,9 +130,8 @@ def _run(run: Run, rows: NDArray[np.int64], inputs: CleanRows | None, words: dic
     done = rows[np.isin(rows, run.facts.row)]
     at = run.places(done)
     facts = run.facts.take(at)
-    name = run.name if run.budget is None else f"{run.name} within {run.budget}"
     made: dict[str, Any] = {
-        "name": name,
+        "name": run.title,
         "colour": colour(run.info.attack),
         "rows": done.tolist(),
         "before": facts.clean_prediction.tolist(),
