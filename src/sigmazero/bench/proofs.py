@@ -52,7 +52,7 @@ def certify_into(
 
     `options` are those of `sz.certify`. Returns what is known of every row, and why cells cannot be told of it.
     """
-    before = _recalled(path, key, rows, network)
+    before = recalled(path, key, rows, network)
     known = torch.tensor([0 if proof is None else proof.least for proof in before], dtype=torch.int64)
     digests = row_digests(rows.images, rows.labels)
     with Store(path, write=True) as store, store.together():
@@ -105,12 +105,12 @@ def recall_proofs(path: Path, key: ProofKey, rows: Rows, network: nn.Module | No
 
     network   the present model: refused if it answers differently from the one that the proofs are about
     """
-    found = _recalled(path, key, rows, network)
+    found = recalled(path, key, rows, network)
     return np.array([0 if proof is None else proof.least for proof in found], np.int64)
 
 
-def _recalled(path: Path, key: ProofKey, rows: Rows, network: nn.Module | None) -> list[Proof | None]:
-    """Return the proof of each row, after checking what can be checked."""
+def recalled(path: Path, key: ProofKey, rows: Rows, network: nn.Module | None) -> list[Proof | None]:
+    """Return the stored proof of each row, None where there is none, after checking what can be checked."""
     if not path.exists():
         return [None] * len(rows)
     with Store(path) as store:

@@ -67,11 +67,17 @@ class Leaderboard:
     @property
     def slugs(self) -> list[str]:
         """Return the names of the entries' folders."""
-        return sorted(each.parent.name for each in self.path.glob(f"entries/[!.]*/{CARD}"))
+        names = {each.parent.name for each in self.path.glob(f"entries/*/{CARD}")}
+        former = {name[1 : -len(OLD)] for name in names if name.endswith(OLD)}
+        return sorted({name for name in names if not name.startswith(".")} | former)
 
     def entry(self, slug: str) -> Path:
-        """Return the folder of an entry."""
-        return self.path / "entries" / slug
+        """Return the folder of an entry: the former one while no other has taken its place."""
+        place, old = self._folder(slug), self._folder(f".{slug}{OLD}")
+        return old if old.exists() and not place.exists() else place
+
+    def _folder(self, name: str) -> Path:
+        return self.path / "entries" / name
 
     def card(self, slug: str) -> ModelCard:
         """Return the card of an entry."""
@@ -126,7 +132,7 @@ class Leaderboard:
     @contextmanager
     def rewriting(self, slug: str) -> Iterator[Path]:
         """Yield a copy of an entry's folder to change; it takes the entry's place if nothing went wrong."""
-        place, part, old = (self.entry(name) for name in (slug, f".{slug}{PART}", f".{slug}{OLD}"))
+        place, part, old = (self._folder(name) for name in (slug, f".{slug}{PART}", f".{slug}{OLD}"))
         try:
             if place.exists():
                 shutil.copytree(place, part, symlinks=True)
@@ -146,9 +152,9 @@ class Leaderboard:
 
     def _settle(self, slug: str) -> None:
         """Remove the former state of an entry, or put it back if no other took its place."""
-        old = self.entry(f".{slug}{OLD}")
-        if old.exists() and not self.entry(slug).exists():
-            os.replace(old, self.entry(slug))
+        old = self._folder(f".{slug}{OLD}")
+        if old.exists() and not self._folder(slug).exists():
+            os.replace(old, self._folder(slug))
         shutil.rmtree(old, ignore_errors=True)
 
 

@@ -7,24 +7,23 @@ those are marked as not checked until they are proved here too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan import ModelSpec
-from sigmazero.bench.proofs import METHOD, VERSION, proof_key, recall_proofs
+from sigmazero.bench.proofs import METHOD, OVER_REALS, VERSION, proof_key, recalled
 from sigmazero.board.card import ModelCard
 from sigmazero.board.entry import known, load_network
-from sigmazero.board.folder import POINTS, BoardError, Leaderboard
+from sigmazero.board.folder import POINTS, BoardError, BoardRules, Leaderboard
 from sigmazero.certifier.certify import certify
 from sigmazero.data import Rows
 from sigmazero.report.pages.leaderboard import UNCHECKED
-from sigmazero.store.facts import Integers
+from sigmazero.report.runs import Best
 from sigmazero.store.proofs import Proof, ProofKey, row_digests
 from sigmazero.store.store import Store
 
@@ -70,30 +69,36 @@ def _prove(
         raise BoardError(f"board {name}: what may change there is no box, and nothing is proved in other spaces yet")
     digests = row_digests(rows.images, rows.labels)
     with Store(board.entry(slug) / POINTS) as store:
-        runs, before = known(store, rules)
-        own = ProofKey.of_cell(runs[0].info)
-        assert own is not None  # cells of a board have an identity
-        checked = {row: one.least for row, one in store.proofs(own).items() if not one.method.endswith(UNCHECKED)}
+        own, before, stored = _known(store, rules)
+    checked = {row: one.least for row, one in stored.items() if not one.method.endswith(UNCHECKED)}
     bound = np.maximum([checked.get(row, 0) for row in digests], before.changes > 0)
     made: dict[str, Proof] = {}
     if source is not None:
-        key = proof_key(network, rules.unit, allowed, rows, _spec(card, board.entry(slug)))
-        given = recall_proofs(source, key, rows, network)
-        made = {
-            digests[at]: Proof(int(given[at]), f"{METHOD}, {UNCHECKED}", VERSION)
-            for at in np.flatnonzero((given > bound) & (before.changes > 0))
-        }
+        given = recalled(
+            source, proof_key(network, rules.unit, allowed, rows, _spec(card, board.entry(slug))), rows, network
+        )
+        for place, proof in enumerate(given):
+            if proof is not None and proof.least > bound[place] and before.changes[place] > 0:
+                made[digests[place]] = replace(proof, method=f"{proof.method}, {UNCHECKED}")
     else:
         left = np.flatnonzero((before.changes > bound) & (bound <= how["up_to"]))  # others are exact, or proved
         if len(left):
-            proved = _certified(network, rows.select(left.tolist()), rules.unit, loader, how)
-            made = {digests[at]: Proof(int(least), METHOD, VERSION) for at, least in zip(left, proved, strict=True)}
+            found = _certified(network, rows.select(left.tolist()), rules.unit, loader, how)
+            made = {digests[place]: proof for place, proof in zip(left, found, strict=True)}
     with board.rewriting(slug) as folder, Store(folder / POINTS, write=True) as store:
         store.keep_digests(rows.content_hash, digests)
         store.prove(own, made)
-        _, after = known(store, rules)
+        _, after, _ = _known(store, rules)
     raised = rows.ids.numpy()[after.lower > before.lower].tolist()
     return RaisedBounds(name, raised, int((after.lower == after.changes).sum()), len(rows))
+
+
+def _known(store: Store, rules: BoardRules) -> tuple[ProofKey, Best, dict[str, Proof]]:
+    """Return what proofs of an entry are about, the best of each sample, and the proofs by the rows' digests."""
+    runs, best = known(store, rules)
+    key = ProofKey.of_cell(runs[0].info)
+    assert key is not None  # cells of a board have an identity
+    return key, best, store.proofs(key)
 
 
 def _spec(card: ModelCard, folder: Path) -> ModelSpec:
@@ -102,15 +107,17 @@ def _spec(card: ModelCard, folder: Path) -> ModelSpec:
     return ModelSpec(card.name, place, card.weights, card.normalize)
 
 
-def _certified(network: nn.Module, rows: Rows, unit: Any, loader: Loader, how: Any) -> Integers:
-    """Return what can be proved of rows for the model's own rounding, by which points are replayed too.
+def _certified(network: nn.Module, rows: Rows, unit: Any, loader: Loader, how: Any) -> list[Proof]:
+    """Prove what can be proved of rows; the method of a proof says in which arithmetic it holds.
 
     Points are known already, so no attack goes first.
     """
     images, labels = rows.images.to(loader.device), rows.labels.to(loader.device)
     found = certify(network, images, labels, unit=unit, attack=None, **how)
-    lower: Integers = torch.where(found.over_reals, 0, found.lower).cpu().numpy()
-    return lower
+    return [
+        Proof(least, OVER_REALS if reals else METHOD, VERSION)
+        for least, reals in zip(found.lower.tolist(), found.over_reals.tolist(), strict=True)
+    ]
 
 
 def claims(store: Store) -> int:
@@ -125,11 +132,16 @@ def unproved(
     """Prove every bound of an entry on a board again; yield a line for each that does not come out in time."""
     rules, rows = board.boards[name], board.rows(name, loader)
     with Store(board.entry(slug) / POINTS) as store:
-        least = store.proved(known(store, rules)[0][0].info.key)
-    for bound in sorted(set() if least is None else {int(each) for each in least if each > 1}):
-        places = np.flatnonzero(least == bound)
+        stored = _known(store, rules)[2]
+    proofs = [stored.get(row) for row in row_digests(rows.images, rows.labels)]
+    for bound in sorted({proof.least for proof in proofs if proof is not None and proof.least > 1}):
+        places = [place for place, proof in enumerate(proofs) if proof is not None and proof.least == bound]
         how = {"up_to": bound - 1, "time_limit": seconds}
-        again = _certified(network, rows.select(torch.from_numpy(places).tolist()), rules.unit, loader, how)
-        for place in places[again < bound]:
-            short = f"that {bound} changes are needed did not come out again in {seconds:g} s"
-            yield f"board {name}, row {int(rows.ids[place])}: {short}"
+        for place, again in zip(places, _certified(network, rows.select(places), rules.unit, loader, how), strict=True):
+            wanted = proofs[place]
+            rounded = wanted is not None and not wanted.method.startswith(
+                OVER_REALS
+            )  # a proof for the model's rounding
+            if again.least < bound or (rounded and again.method == OVER_REALS):
+                short = f"that {bound} changes are needed did not come out again in {seconds:g} s"
+                yield f"board {name}, row {int(rows.ids[place])}: {short}"

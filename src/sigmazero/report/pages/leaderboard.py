@@ -47,6 +47,7 @@ from sigmazero.store.store import Store
 Key = TypeVar("Key")
 TITLE = "Robustness to sparse changes"
 UNCHECKED = "not checked"  # how the method of a proof ends that was taken over and not made again
+PROVED, OVER_REALS, CLAIMED = BOUNDS = ("proved", "proved over the reals", "claimed, proofs not checked")
 MAX_CURVES = 8  # curves in a chart
 MAX_MODELS, MAX_PICTURES = 6, 8  # models and samples with pictures on the first page
 MAX_SAMPLES = 48  # samples with pictures on the page of a model
@@ -76,7 +77,7 @@ class Entry:
 
     runs       in the order in which they came: of equally good points the first counts
     findings   what makes its figures doubtful, as a page lists it
-    unchecked  whether a lower bound rests on a proof that was taken over and not made again
+    bounds     how far its lower bounds are proved, one of `BOUNDS`
     """
 
     name: str
@@ -84,7 +85,7 @@ class Entry:
     card: Card
     runs: tuple[Run, ...]
     findings: Sequence[Mapping[str, str]]
-    unchecked: bool
+    bounds: str
 
     @cached_property
     def _merged(self) -> Best:
@@ -218,7 +219,7 @@ def boards(
     cards: dict[tuple[str, ...], Card] = {}
     inputs: dict[str, Clean] = {}
     notes: dict[tuple[str, ...], CellFindings] = {}
-    unchecked = set()
+    bounds: dict[tuple[tuple[str, ...], str], list[str]] = {}
     for source in sources:
         runs = load(source.store)
         noted = findings(source.store, runs)
@@ -228,8 +229,7 @@ def boards(
             cards[model] = source.describe(run.info)
             inputs[run.info.data_hash] = source.clean
             notes.setdefault(model, {}).setdefault(run.info.key, []).extend(noted.get(run.info.key, ()))
-            if run.least is not None and _rests_on_claims(source.store, run.info):
-                unchecked.add((model, run.info.key))
+            bounds.setdefault((model, run.info.key), []).append(_bounds(source.store, run.info))
     if not found:
         raise ValueError("the stores have no samples yet; run a plan into one first")
     labels = tell_apart([m[0] for m in cards], [{"weights": sha[:8], "code": code} for _, sha, code in cards])
@@ -249,7 +249,7 @@ def boards(
                 cards[model],
                 tuple(sorted(runs, key=lambda run: int(run.info.parameters.get("turn", 0)))),
                 list_findings(((names[model], run) for run in runs), notes[model]),
-                any((model, run.info.key) in unchecked for run in runs),
+                max((each for run in runs for each in bounds[model, run.info.key]), key=BOUNDS.index),
             )
             for model, runs in models.items()
         ]
@@ -284,10 +284,13 @@ def _about(info: CellInfo, entries: Sequence[Entry]) -> str:
     return f"{', '.join(parts)}. SHA-256 of the rows: {info.data_hash[:12]}."
 
 
-def _rests_on_claims(store: Store, info: CellInfo) -> bool:
+def _bounds(store: Store, info: CellInfo) -> str:
+    """Return how far the lower bounds of a cell are proved, by the weakest of its proofs."""
     key = ProofKey.of_cell(info)
-    known = [] if key is None else store.proofs(key).values()
-    return any(proof.least > 1 and proof.method.endswith(UNCHECKED) for proof in known)
+    methods = [proof.method for proof in (store.proofs(key).values() if key else ()) if proof.least > 1]
+    if any(method.endswith(UNCHECKED) for method in methods):
+        return CLAIMED
+    return OVER_REALS if any(method.endswith("over the reals") for method in methods) else PROVED
 
 
 def _slugs(names: Mapping[Key, str]) -> dict[Key, str]:
@@ -364,7 +367,7 @@ def _model_page(found: Sequence[Board], slug: str) -> str:
         who = dict(zip(entry.best.facts.row.tolist(), map(_whose, entry.finders), strict=True))
         run["by"] = [who[row] for row in run["rows"]]
         lead = answer(_group(board, entry), at, packed) | {"by": "the best point of each sample counts"}
-        if entry.unchecked:  # a page states no claim as a fact
+        if entry.bounds == CLAIMED:  # a page states no claim as a fact
             del run["least"]
             lead["proved"] = "Lower bounds are claimed; their proofs were not checked."
         rank = next(rank for rank, each in board.ranked if each is entry)
@@ -442,7 +445,7 @@ def _chart(board: Board, entries: Sequence[Entry], name: str) -> dict[str, Any]:
         colour = f"light-dark({light}, {style.DARK.get(light, light)})"
         series.append(Series(entry.name, colour, entry.changes, shaded=place == 0))
     first, alone = entries[0], len(entries) == 1
-    gap = (first.changes, first.lower) if alone and first.proved and not first.unchecked else None
+    gap = (first.changes, first.lower) if alone and first.proved and first.bounds != CLAIMED else None
     return chart(
         name,
         f"Robust accuracy: the share that nobody fooled with at most k changed {board.info.unit}s",
@@ -493,8 +496,7 @@ def _table(board: Board) -> PageTable:
 def _ends(entry: Entry, k: float) -> str:
     low, high = wilson(round(entry.robust(k) * len(entry.changes)), len(entry.changes))
     proved = metrics.robust(entry.lower, k) if entry.proved else 0.0
-    word = "claimed, proofs not checked" if entry.unchecked else "proved"
-    return f"({100 * low:.1f}–{100 * high:.1f})" + (f" ≥ {100 * proved:.1f} {word}" if proved else "")
+    return f"({100 * low:.1f}–{100 * high:.1f})" + (f" ≥ {100 * proved:.1f} {entry.bounds}" if proved else "")
 
 
 def _notes(board: Board) -> list[str]:
@@ -544,9 +546,7 @@ def _samples(board: Board, entry: Entry) -> PageTable:
         for i, finder in enumerate(entry.finders[:MAX_LISTED])
     ]
     more = f", the first {MAX_LISTED:,} of {len(facts):,}" if len(facts) > MAX_LISTED else ""
-    caption = (
-        f"Every sample{more}: the changes that it needs at least, and the fewest that fool the model"
-    )
+    caption = f"Every sample{more}: the changes that it needs at least, and the fewest that fool the model"
     return lined_up(f"{board.name}-samples", caption, rows, ["class", "found by", "on"])
 
 
