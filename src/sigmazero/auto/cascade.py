@@ -103,11 +103,6 @@ class SparseAutoAttack:
         self._result: CascadeResult | None = None
 
     @property
-    def attacks_to_run(self) -> list[str]:
-        """Return the names of the attacks."""
-        return [attack.name for attack in self.cascade.attacks]
-
-    @property
     def result(self) -> CascadeResult:
         """Return what the last evaluation found."""
         if self._result is None:

@@ -9,12 +9,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
 from sigmazero.core import metrics
 from sigmazero.core.messages import harmless, visible
 from sigmazero.core.metrics import Samples
-from sigmazero.core.result import Result
 from sigmazero.report.intervals import wilson
 from sigmazero.report.runs import choose_ks
 from sigmazero.report.table import ENDS, Column, Line, Table, best, difference, ends
@@ -163,28 +160,15 @@ def caution(table: Table) -> str:
     return f"Caution: with n = {fewest} samples {wide}; most smaller differences from the paper are chance."
 
 
-def result_row(
-    result: Result, labels: Tensor | None, ks: Sequence[float] | None = None, costs: Sequence[float] = ()
-) -> dict[str, str]:
-    """Return the figures of one result as texts.
-
-    labels  the true classes, also after a targeted attack; None where they are not known
-    ks      numbers of changes to give success rates at; by default the quartiles
-    costs   costs to give success rates at, where changes have some
-
-    With a budget only the rate there is known: a sample ends with the first point within it.
-    """
-    row = sample_row(result.samples(labels), result.budget, result.unit, ks)
-    if result.budget is None and len(costs):
-        row |= {f"ASR at cost {number(cost)}": percent(result.asr_at_cost(cost)) for cost in costs}
-        row |= {"median cost": number(metrics.median(result.cost.double().cpu().numpy()))}
-    return row
-
-
 def sample_row(
     samples: Samples, budget: int | None = None, unit: str = "feature", ks: Sequence[float] | None = None
 ) -> dict[str, str]:
-    """Return the figures of one run as texts; ks are as for `result_row`."""
+    """Return the figures of one run as texts.
+
+    ks  numbers of changes to give success rates at; by default the quartiles
+
+    With a budget only the rate there is known: a sample ends with the first point within it.
+    """
     wanted = choose_ks([samples.changes]) if ks is None else sorted(ks)
     row = {"samples": f"{len(samples)}"}
     for each in metrics.asked("run", [*wanted, math.inf] if budget is None else [budget]):

@@ -8,14 +8,12 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sigmazero.core.files import replacing
 from sigmazero.core.messages import class_name
 from sigmazero.core.metrics import Floats
 from sigmazero.core.result import Result
@@ -48,14 +46,14 @@ def show(axis: Any, image: Tensor, text: str = "") -> None:
         axis.set_xlabel(text, fontsize=7, labelpad=2, linespacing=1.1)
 
 
-def show_changes(axis: Any, clean: Tensor, adversarial: Tensor, text: str = "") -> None:
+def show_changes(axis: Any, clean: Tensor, adversarial: Tensor) -> None:
     """Show an image in light greys, with a square on each changed pixel in the colour of its largest change.
 
     Where marks would cover half of the image, the changes are shown as they are.
     """
     from matplotlib.collections import PolyCollection
 
-    show(axis, 0.8 + 0.2 * clean.mean(0, keepdim=True), text)
+    show(axis, 0.8 + 0.2 * clean.mean(0, keepdim=True))
     delta = adversarial - clean
     change = delta.gather(0, delta.abs().argmax(0, keepdim=True))[0].numpy()
     changed = (delta != 0).any(0).numpy()
@@ -94,11 +92,14 @@ def words(result: Result, row: int) -> tuple[str, str]:
     return f"→ {result.class_name(int(result.prediction[row]))}", f"{float(result.changes[row]):g} changed{beyond}"
 
 
-def save_picture(path: Path, result: Result, clean: Tensor, labels: Tensor, **how: Any) -> None:
-    """Draw a result and write a PNG; `clean` are the attacked images in [0, 1], `labels` their true classes."""
-    made = draw(result, clean, labels, **how)
-    with replacing(path) as part:
-        made.savefig(part, format="png", dpi=100)
+def show_sample(axes: Sequence[Any], result: Result, clean: Tensor, row: int, label: str) -> list[str]:
+    """Show a sample before, after and what changed on three axes; return what to write there."""
+    before, after = clean[row].cpu(), result.x_adv[row].cpu()
+    became, changed = words(result, row)
+    show(axes[0], before)
+    show(axes[1], after)
+    show_changes(axes[2], before, after)
+    return [style.plain(f"class {label}"), style.plain(became), changed.replace(", ", ",\n")]
 
 
 def draw(
@@ -121,14 +122,9 @@ def draw(
     grid = made.add_gridspec(3, len(rows) + 1, width_ratios=[1.0] * len(rows) + [3.2])
     for column, row in enumerate(rows):
         axes = [made.add_subplot(grid[line, column]) for line in range(3)]
-        before, after = clean[row].cpu(), result.x_adv[row].cpu()
-        became, changed = words(result, row)
-        show(axes[0], before)
-        show(axes[1], after)
-        show_changes(axes[2], before, after)
-        above = [f"class {class_name(classes, int(labels[row]))}", became, changed.replace(", ", ",\n")]
-        for axis, text in zip(axes, above, strict=True):
-            axis.set_title(style.plain(text), fontsize=8, pad=2)
+        texts = show_sample(axes, result, clean, row, class_name(classes, int(labels[row])))
+        for axis, text in zip(axes, texts, strict=True):
+            axis.set_title(text, fontsize=8, pad=2)
         for axis, text in zip(axes if column == 0 else [], ("clean", "adversarial", "changes"), strict=False):
             axis.set_ylabel(text, fontsize=9)
     curve(made.add_subplot(grid[:, -1]), result, style.colour(attack) if attack else style.NEUTRAL)
@@ -155,7 +151,6 @@ def curve(axis: Any, result: Result, colour: str) -> None:
     "pictures",
     "Some inputs clean, adversarial and with their changes marked, per attack; as .pdf, .svg or .png.",
     Option("rows", f"How many inputs; {ROWS} by default."),
-    inputs=True,
 )
 def draw_pictures(request: Request) -> dict[str, Any]:
     """Draw one figure per group whose inputs are images; with several, names set their files apart."""
