@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sqlite3
 import tracemalloc
 import zipfile
 from contextlib import ExitStack
@@ -104,27 +103,13 @@ def test_a_store_says_which_model_it_is_about(made, tmp_path):
         submit(made.board, copy, made.loader, by="Bob", entry="other")
 
 
-def test_a_point_outside_the_box_does_not_count(made):
+@pytest.mark.parametrize("value", [40.0, torch.nan])
+def test_points_outside_the_box_and_no_numbers_do_not_count(made, value):
     offered = made.points.clone()
     offered[3] = made.images[3]
-    offered[3, 0, 0, 0] = 40.0
-    done = submit(made.board, made.save(offered, [3]), made.loader, by="Bob", entry="mine")
-    assert [(change.lowered, change.refused) for change in done] == [([], 1), ([], 1)]
-
-
-def alter_delta(made: Made) -> None:
-    base = sqlite3.connect(made.path / "entries/mine/points.db")
-    with base:
-        cell, place, blob = base.execute("SELECT cell, position, became FROM samples WHERE length(became)").fetchone()
-        altered = bytearray(blob)
-        altered[-3] ^= 0xFF
-        base.execute("UPDATE samples SET became = ? WHERE cell = ? AND position = ?", (bytes(altered), cell, place))
-    base.close()
-
-
-def test_an_altered_delta_is_refused_by_name(made):
-    alter_delta(made)
-    assert any("entries/mine/points.db" in line and "against mine on small" in line for line in lines(made))
+    offered[3, 0, 0, 0] = value
+    done = submit(made.board, made.save(offered, [2, 3]), made.loader, by="Bob", entry="mine")
+    assert (done[0].lowered, [change.refused for change in done]) == ([2], [1, 1])
 
 
 def test_a_forged_point_with_a_forged_checksum_fails_the_replay(made):
@@ -343,13 +328,6 @@ def test_points_go_to_the_boards_that_they_fit(made):
     assert [(change.board, change.lowered) for change in done] == [("small", [2, 3])]
 
 
-def test_points_that_are_no_numbers_are_refused_and_others_count(made):
-    offered = made.points.clone()
-    offered[3] = torch.nan
-    done = submit(made.board, made.save(offered, [2, 3]), made.loader, by="Bob", entry="mine")
-    assert (done[0].lowered, [change.refused for change in done]) == ([2], [1, 1])
-
-
 def test_a_large_submission_takes_memory_for_the_rows_of_the_board_alone(made, tmp_path):
     rows, size = 200_000, 60  # 48 MB of points, 10 of them for rows of the board
     file = tmp_path / "many.npz"
@@ -390,13 +368,3 @@ def test_what_the_cascade_finds_against_its_own_figures_is_refused_too(made, mon
     add(made.board, file, made.loader, by="Ada", version="quick", allow=["SZ014"])
     with Store(made.board.entry("other") / "points.db") as store:
         assert "SZ014" in [each["code"] for found in store.findings().values() for each in found]
-
-
-def test_an_accuracy_far_below_the_claim_is_a_finding(made):
-    half = made.labels.clone()
-    half[::2] = (half[::2] + 1) % 4
-    np.savez(made.path.parent / "half.npz", images=made.images.numpy(), labels=half.numpy())
-    new_board(made.path, "half", DataSpec("half", str(made.path.parent / "half.npz")), "feature", (1,), None)
-    claims = card(made.path.parent, name='"claims"', boards='["half"]', accuracy="99.0")
-    with pytest.raises(BoardError, match="SZ030"):
-        add(made.board, claims, made.loader, by="Ada", version=None)

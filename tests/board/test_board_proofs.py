@@ -95,15 +95,6 @@ def test_rows_become_intervals_and_exact_ones(board, tmp_path):
     assert verify(board, loader(), again=20.0).wrong == []
 
 
-def test_the_site_shows_the_interval(board, tmp_path):
-    prove(board, "mine", loader(), up_to=2)
-    write_board(board, tmp_path / "site")
-    first, page = ((tmp_path / "site" / name).read_text() for name in ("index.html", "models/mine.html"))
-    assert "≥ 50.0 proved" in first  # at k = 1: two of four rows are proved to need more
-    assert "≥ 25.0 proved" in first  # at k = 2
-    assert re.search(r"≥ 50\.0 proved", page)
-
-
 def test_proofs_that_are_taken_over_are_marked_until_they_are_made_here(board, tmp_path):
     how: Any = {"method": "by hand", "version": 1, "loader": loader()}
     rows = board.rows("small", loader())

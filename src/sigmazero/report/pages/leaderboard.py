@@ -104,7 +104,8 @@ class Entry:
         wrong = facts.outcome == Outcome.NON_FINITE
         columns = {"l0": 0, "l0_pixel": 0, "clean_prediction": -1}
         facts = replace(facts, **{name: np.where(wrong, value, vars(facts)[name]) for name, value in columns.items()})
-        info, least = replace(self.runs[0].info, budget=None), self.lower.astype(np.int64)
+        info = replace(self.runs[0].info, budget=None)
+        least = np.where(self.lower > 1, self.lower, 0).astype(np.int64)  # a need of 1 is no proof
         return replace(self.runs[0], info=info, facts=facts, least=least, name="the best point known", store=None)
 
     @cached_property
