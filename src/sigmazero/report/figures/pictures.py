@@ -46,14 +46,14 @@ def show(axis: Any, image: Tensor, text: str = "") -> None:
         axis.set_xlabel(text, fontsize=7, labelpad=2, linespacing=1.1)
 
 
-def show_changes(axis: Any, clean: Tensor, adversarial: Tensor) -> None:
+def show_changes(axis: Any, clean: Tensor, adversarial: Tensor, text: str = "") -> None:
     """Show an image in light greys, with a square on each changed pixel in the colour of its largest change.
 
     Where marks would cover half of the image, the changes are shown as they are.
     """
     from matplotlib.collections import PolyCollection
 
-    show(axis, 0.8 + 0.2 * clean.mean(0, keepdim=True))
+    show(axis, 0.8 + 0.2 * clean.mean(0, keepdim=True), text)
     delta = adversarial - clean
     change = delta.gather(0, delta.abs().argmax(0, keepdim=True))[0].numpy()
     changed = (delta != 0).any(0).numpy()
