@@ -20,7 +20,7 @@ from sigmazero.bench.loader import Loader
 from sigmazero.bench.provenance import provenance
 from sigmazero.board.card import ModelCard, read_card
 from sigmazero.board.entry import CLEAN, describe, known, load_network, on_device
-from sigmazero.board.folder import CARD, POINTS, BoardError, BoardRules, Leaderboard, slug_of
+from sigmazero.board.folder import CARD, POINTS, BoardError, BoardRules, Leaderboard
 from sigmazero.board.points import Submission, model_hashes, read_points, store_findings
 from sigmazero.core.findings import CODES, Finding, gating
 from sigmazero.core.model import ability_of
@@ -28,6 +28,7 @@ from sigmazero.core.result import Outcome, Result
 from sigmazero.data import Rows
 from sigmazero.models import find
 from sigmazero.models.doctor import examine
+from sigmazero.report.pages.leaderboard import slug_of
 from sigmazero.report.runs import Best
 from sigmazero.run.check import check
 from sigmazero.store.facts import Facts

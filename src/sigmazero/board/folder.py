@@ -182,15 +182,6 @@ class BoardFile(Table):
     boards: dict[str, BoardTable] = Field(default={})
 
 
-def slug_of(name: str) -> str:
-    """Return a name for an entry's folder.
-
-    >>> slug_of("../ResNet 20 (mine)")
-    'resnet-20-mine'
-    """
-    return re.sub(r"[^a-z0-9]+", "-", name.lower())[:60].strip("-") or "model"
-
-
 def new_board(path: Path, name: str, spec: DataSpec, unit: Unit, ks: Sequence[int], data_dir: Path | None) -> Rows:
     """Write a board into the rules of a leaderboard, new or at hand; a file of rows is copied beside them."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +44,6 @@ from sigmazero.store.facts import CellInfo, Facts, Integers
 from sigmazero.store.proofs import ProofKey
 from sigmazero.store.store import Store
 
-Key = TypeVar("Key")
 TITLE = "Robustness to sparse changes"
 UNCHECKED = "not checked"  # how the method of a proof ends that was taken over and not made again
 PROVED, OVER_REALS, CLAIMED = BOUNDS = ("proved", "proved over the reals", "claimed, proofs not checked")
@@ -93,7 +92,7 @@ class Entry:
 
     @cached_property
     def best(self) -> Run:
-        """Return a run that has the best point of each sample, and every proof."""
+        """Return a run that has the best point of each sample, and what is proved of it."""
         best = self._merged
         has = np.stack([np.isin(best.rows, run.facts.row) for run in self.runs])
         source = np.where(best.winner < 0, has.argmax(axis=0), best.winner)  # not fooled: the first run that has it
@@ -216,49 +215,41 @@ def boards(
     ks   gives the numbers of changes of the columns by a data set's name; None: the quartiles of the best points
     mix  allow attacks of different versions side by side
     """
-    found: dict[tuple[str, ...], dict[tuple[str, ...], list[Run]]] = {}
-    cards: dict[tuple[str, ...], Card] = {}
-    inputs: dict[str, Clean] = {}
-    notes: dict[tuple[str, ...], CellFindings] = {}
-    bounds: dict[tuple[tuple[str, ...], str], list[str]] = {}
+    found: dict[tuple[str, ...], dict[tuple[str, ...], list[tuple[Run, Source]]]] = {}
+    notes: CellFindings = {}
     for source in sources:
         runs = load(source.store)
-        noted = findings(source.store, runs)
+        for key, some in findings(source.store, runs).items():
+            notes.setdefault(key, []).extend(some)
         for run in runs:
             model = run.info.model, run.info.model_sha256, run.code
-            found.setdefault(_question(run.info), {}).setdefault(model, []).append(run)
-            cards[model] = source.describe(run.info)
-            inputs[run.info.data_hash] = source.clean
-            notes.setdefault(model, {}).setdefault(run.info.key, []).extend(noted.get(run.info.key, ()))
-            bounds.setdefault((model, run.info.key), []).append(_bounds(source.store, run.info))
+            found.setdefault(_question(run.info), {}).setdefault(model, []).append((run, source))
     if not found:
         raise ValueError("the stores have no samples yet; run a plan into one first")
-    labels = tell_apart([m[0] for m in cards], [{"weights": sha[:8], "code": code} for _, sha, code in cards])
-    names = dict(zip(cards, labels, strict=True))
-    slugs = _slugs(names)
+    known = list(dict.fromkeys(model for models in found.values() for model in models))
+    labels = tell_apart([name for name, *_ in known], [{"weights": sha[:8], "code": code} for _, sha, code in known])
+    slugs, names = dict(zip(known, _slugs(labels), strict=True)), dict(zip(known, labels, strict=True))
+    firsts = [next(iter(models.values()))[0][0].info for models in found.values()]
+    titles = tell_apart(*zip(*map(_title, firsts), strict=True))
     made = []
-    titles = tell_apart(*zip(*(_title(next(iter(models.values()))[0].info) for models in found.values()), strict=True))
-    anchors = _slugs({title: title for title in titles})
-    for title, models in zip(titles, found.values(), strict=True):
-        every = [run for runs in models.values() for run in runs]
+    for title, anchor, models in zip(titles, _slugs(titles), found.values(), strict=True):
         if not mix:  # models of one name stand apart here
-            refuse_mixture(replace(run.info, model=f"{run.info.model} {run.info.model_sha256}") for run in every)
-        entries = [
-            Entry(
-                names[model],
-                slugs[model],
-                cards[model],
-                tuple(sorted(runs, key=lambda run: int(run.info.parameters.get("turn", 0)))),
-                list_findings(((names[model], run) for run in runs), notes[model]),
-                max((each for run in runs for each in bounds[model, run.info.key]), key=BOUNDS.index),
-            )
-            for model, runs in models.items()
-        ]
-        info = every[0].info
-        columns = ks(info.dataset) or choose_ks(entry.changes for entry in entries)
-        clean = inputs[info.data_hash]
-        made.append(Board(title, anchors[title], _about(info, entries), sorted(columns), entries, clean))
+            every = [run.info for parts in models.values() for run, _ in parts]
+            refuse_mixture(replace(info, model=f"{info.model} {info.model_sha256}") for info in every)
+        entries = [_entry(names[model], slugs[model], parts, notes) for model, parts in models.items()]
+        run, source = next(iter(models.values()))[-1]
+        columns = ks(run.info.dataset) or choose_ks(entry.changes for entry in entries)
+        made.append(Board(title, anchor, _about(run.info, entries), sorted(columns), entries, source.clean))
     return made
+
+
+def _entry(name: str, slug: str, parts: Sequence[tuple[Run, Source]], notes: CellFindings) -> Entry:
+    """Return a model by its runs, each with the source it came from."""
+    runs = sorted((run for run, _ in parts), key=lambda run: int(run.info.parameters.get("turn", 0)))
+    bounds = [_bounds(source.store, run.info) for run, source in parts]
+    card = parts[-1][1].describe(parts[-1][0].info)
+    doubts = list_findings(((name, run) for run in runs), notes)
+    return Entry(name, slug, card, tuple(runs), doubts, max(bounds, key=BOUNDS.index))
 
 
 def _question(info: CellInfo) -> tuple[str, ...]:
@@ -294,19 +285,27 @@ def _bounds(store: Store, info: CellInfo) -> str:
     return OVER_REALS if any(method.endswith("over the reals") for method in methods) else PROVED
 
 
-def _slugs(names: Mapping[Key, str]) -> dict[Key, str]:
-    """Return for each name another that is safe in addresses and files; those that would be the same get a number.
+def slug_of(name: str) -> str:
+    """Return a name that is safe in addresses and files.
 
-    >>> list(_slugs({1: "../<b>M1", 2: "B m1"}).values())
+    >>> slug_of("../ResNet 20 (mine)")
+    'resnet-20-mine'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", name.lower())[:60].strip("-") or "model"
+
+
+def _slugs(names: Iterable[str]) -> list[str]:
+    """Return safe names; those that would be the same get a number.
+
+    >>> _slugs(["../<b>M1", "B m1"])
     ['b-m1', 'b-m1-2']
     """
-    made: dict[Key, str] = {}
-    for key, name in names.items():
-        plain = re.sub(r"[^a-z0-9]+", "-", name.lower())[:60].strip("-") or "model"
-        slug, number = plain, 2
-        while slug in made.values():
-            slug, number = f"{plain}-{number}", number + 1
-        made[key] = slug
+    made: list[str] = []
+    for name in names:
+        plain = slug = slug_of(name)
+        while slug in made:
+            slug = f"{plain}-{2 + sum(each.startswith(f'{plain}-') for each in made)}"
+        made.append(slug)
     return made
 
 
