@@ -93,9 +93,6 @@ def test_the_papers_figures_stand_beside():
     assert ead.paper["median_l0"] == 49
     assert formats.rows(made)[0]["ASR 50 paper"] == "100.0 (−25.0)"
     assert formats.difference_text(bb, made.columns[3]) == "+∞"
-    rows = formats.beside_paper(made)
-    assert len(rows) == 4 * len(made.columns)
-    assert rows[0]["paper"] == "83.8"
     assert "n = 4" in formats.caution(made)
     rs, pgd = compare(build("fixed-budget", FIXED)).blocks[0]
     assert pgd.paper["asr_50"] == pytest.approx(0.999)

@@ -1,4 +1,4 @@
-"""Run several strong attacks one after the other, each on the samples that are still right; AutoAttack's names work.
+"""Run several strong attacks one after the other, each on the samples still classified correctly, as AutoAttack does.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -65,7 +65,7 @@ class SparseAutoAttack:
     precision    as for `Attack.run`
     doctor       examine the model first, except for "custom"
 
-    After an evaluation `result` says what was found, by which attack, at what cost, and what looks suspicious.
+    After an evaluation `result` has what was found, by which attack, at what cost, and reasons to doubt it.
     """
 
     def __init__(
@@ -156,11 +156,11 @@ class SparseAutoAttack:
         """Evaluate inputs x with labels y; `result` holds what is returned.
 
         store     a file that keeps every batch; an evaluation that stopped goes on where it was
-        stop      asked after every batch whether the result is enough
+        stop      is called after every batch; the evaluation ends when it returns True
         progress  show how far it is, and how many samples are left
         ids       a number for each sample, by which its random numbers are drawn
         names     what a store calls the model and the data
-        findings  what the doctor found, if it was asked already
+        findings  what the doctor found, if it examined the model already
         """
         problem = self.pose(x, y, ids)
         cascade = self._cascade(problem)
@@ -249,7 +249,7 @@ class SparseAutoAttack:
         stop: Stop | None,
         moved: Progress,
     ) -> None:
-        """Run attack after attack, until `stop` says that it is enough."""
+        """Run attack after attack, until `stop` returns True."""
         averaged = isinstance(model, Averaged)  # draws are made afresh in every question: nothing may be recorded
         hardware = Hardware(self.precision, capture=False if averaged else None, prepare="none" if averaged else "fold")
         prepared, enough = Prepared(model, hardware), False
@@ -335,12 +335,12 @@ def _device(model: Model) -> torch.device | None:
 
 
 def _has_gradients(model: Model, problem: Problem) -> bool:
-    """Return whether the answers of a model carry gradients; one that says it has none is not asked."""
+    """Return whether the answers of a model carry gradients; a model that declares its ability is not tried."""
     if ability_of(model) != "gradients":
-        return True  # the attacks were chosen by what it says
+        return True  # the attacks were chosen by its ability
     devices = [problem.x.device] if problem.x.is_cuda else []
     with (
-        torch.random.fork_rng(devices=devices),  # a random model draws as if it had not been asked
+        torch.random.fork_rng(devices=devices),  # a random model draws the same numbers as without this call
         strictly(model, problem.x.device),
         torch.inference_mode(False),
         torch.enable_grad(),

@@ -1,4 +1,4 @@
-"""`sz.gate`: one evaluation that says yes or no, for pipelines and tests.
+"""Judge a model by one evaluation, yes or no, for pipelines and tests: `sz.gate`.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -125,7 +125,7 @@ def gate(
     allowed = Allowed(bounds, mask, space).on(rows)
     how: dict[str, Any] = {"bounds": allowed.bounds, "mask": allowed.mask, "space": allowed.space}
     if device is None and isinstance(data, tuple) and isinstance(data[0], Tensor) and not isinstance(model, nn.Module):
-        device = data[0].device  # a function does not say where it computes
+        device = data[0].device  # the device of a function is unknown
     how |= {"unit": unit, "precision": precision, "device": device, "attacks_to_run": attacks_to_run}
     auto = SparseAutoAttack(loaded, "L0", eps, seed, version=version, verbose=False, **how)
     known = identify(auto.model, name or _name(model), spec)

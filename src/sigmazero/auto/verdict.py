@@ -1,4 +1,4 @@
-"""The verdict of a gate: a record for machines, and texts made of it for people."""
+"""Hold the verdict of a gate: a record for machines, and texts made of it for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Change a leaderboard: add a model, or lower some of its samples by somebody's points."""
+"""Change a leaderboard: add a model, or lower some of its samples by submitted points."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def submit(
     on. Every point is replayed. A sample that is not lowered stays as it is.
     """
     if not by.strip():
-        raise BoardError("by is empty; say who found the points, since each sample keeps the name")
+        raise BoardError("by is empty; name who found the points, since each sample keeps the name")
     done = []
     with board.changing():
         for slug in [board.find(entry)] if entry is not None else matching_entries(board, path):
@@ -204,7 +204,9 @@ def _examine(place: _Place) -> list[Finding]:
 
 def _refuse(findings: Iterable[Finding], allow: Collection[str]) -> None:
     for each in gating(findings, allow):
-        raise BoardError(f"{each.code}: {each.title}; {each.detail}; {each.fix}; or allow {each.code} and say so")
+        raise BoardError(
+            f"{each.code}: {each.title}; {each.detail}; {each.fix}; or allow {each.code}: the site shows it"
+        )
 
 
 def _copy_card(card: Path, made: ModelCard, folder: Path) -> None:
@@ -219,7 +221,7 @@ def _copy_card(card: Path, made: ModelCard, folder: Path) -> None:
 
 
 def _begin(store: Store, place: _Place, run: int, findings: list[Finding]) -> None:
-    """Store what the model says of the rows as they are, once, and what was found about it now."""
+    """Store the model's answers to the clean rows, once, and the findings of today."""
     allowed = Allowed().on(place.rows)
     info = describe(place.card, place.rules, place.rows, allowed, ability_of(place.network), "", CLEAN, 0)
     older = [each for each in store.cells() if each.dataset == place.rules.name and each.key != info.key]

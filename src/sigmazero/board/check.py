@@ -81,7 +81,7 @@ def _verify_entry(board: Leaderboard, slug: str, loader: Loader, done: BoardVerd
 
 
 def _fits_card(board: Leaderboard, card: ModelCard, info: CellInfo) -> bool:
-    """Return whether a cell says of model and rows what the card and the rules say."""
+    """Return whether a cell states the model and rows of the card and the rules."""
     rules = board.boards.get(info.dataset)
     return rules is not None and info.dataset in card.boards and info.origin == origin_of(card, rules)
 
@@ -89,7 +89,7 @@ def _fits_card(board: Leaderboard, card: ModelCard, info: CellInfo) -> bool:
 def _broken_rules(
     board: Leaderboard, card: ModelCard, name: str, store: Store, loader: Loader, ability: Ability
 ) -> list[str]:
-    """Return what is not as the rules of the board ask, though every point holds."""
+    """Return what breaks the rules of the board, though every point holds."""
     rules, rows, allowed = board.boards[name], board.rows(name, loader), board.allowed(name, loader)
     wrong: list[str] = []
     runs, best = known(store, rules)  # refuses points below what is proved

@@ -21,7 +21,7 @@ from sigmazero.report.runs import Best, Run, merge
 from sigmazero.store.facts import CellInfo
 from sigmazero.store.store import Store
 
-CLEAN = "clean answers"  # the cell that every entry begins with: what the model says of the rows as they are
+CLEAN = "clean answers"  # the first cell of every entry: the model's answers to the clean rows
 FORMAT = "board 1"
 
 
@@ -44,7 +44,7 @@ def load_network(card: ModelCard, folder: Path, loader: Loader) -> nn.Module:
 def describe(
     card: ModelCard, rules: BoardRules, rows: Rows, allowed: Allowed, ability: Ability, by: str, tool: str, turn: int
 ) -> CellInfo:
-    """Return the cell of what somebody found with some tool; `turn` counts an entry's submissions.
+    """Return the cell of a submission: points by a person and a tool; `turn` counts an entry's submissions.
 
     It has the form of a benchmark's cell, so that everything that reads and checks stores works here as well.
     """

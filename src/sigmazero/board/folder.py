@@ -113,7 +113,7 @@ class Leaderboard:
         return DataSpec(spec.name, str(self.path / spec.source), spec.rows, spec.limit, spec.seed)
 
     def allowed(self, name: str, loader: Loader) -> Allowed:
-        """Return what may change on a board: what the data says, else every value from 0 to 1."""
+        """Return what may change on a board: as the data states it, else every value from 0 to 1."""
         return Allowed().on(self.rows(name, loader))
 
     @contextmanager
@@ -183,7 +183,7 @@ class BoardFile(Table):
 
 
 def new_board(path: Path, name: str, spec: DataSpec, unit: Unit, ks: Sequence[int], data_dir: Path | None) -> Rows:
-    """Write a board into the rules of a leaderboard, new or at hand; a file of rows is copied beside them."""
+    """Add a board to the rules of a leaderboard, which may be new; a file of rows is copied into its folder."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
         raise ValueError(f"a board called {name!r}: use small letters, digits and hyphens")
     old = (path / RULES).read_text(encoding="utf-8") if (path / RULES).exists() else ""
@@ -212,7 +212,7 @@ def new_board(path: Path, name: str, spec: DataSpec, unit: Unit, ks: Sequence[in
 
 
 def _copied(source: Path, folder: Path) -> list[str]:
-    """Copy a file of rows with the files beside it that describe it; return their names, its own first."""
+    """Copy a file of rows and the files that describe it; return their names, its own first."""
     beside = [source.with_name(f"{stem(source)}{ending}") for ending in (".toml", ".space.toml")]
     files = [source, *(file for file in beside if file.is_file())]
     for file in files:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,13 +99,13 @@ def show_attacks(runs: Sequence[Run]) -> None:
 
 
 def show_table(made: Table, to: Any = None) -> None:
-    """Print a table with its caption; beside the paper, a line per figure."""
+    """Print a table with its caption; beside the paper, a line per figure and a column per run."""
     from sigmazero.report import formats
 
     to = screen() if to is None else to
     to.print(visible(made.caption), soft_wrap=True)
     if made.compared:
-        to.print(formats.rich_table(formats.beside_paper(made), left=(*made.words, "figure")))
+        to.print(formats.rich_table(formats.rows(replace(made, intervals=True)), down=True))
         for text in (formats.QUERIES.capitalize(), formats.caution(made)):
             if text:
                 to.print(text, soft_wrap=True)

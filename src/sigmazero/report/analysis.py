@@ -1,4 +1,4 @@
-"""Find what the samples of a run or a group have in common: classes, changed features, who needs fewer, transfer."""
+"""Break results down: by class, by changed feature, attack against attack, and from model to model."""
 
 from __future__ import annotations
 

@@ -129,26 +129,8 @@ def _paper(line: Line, column: Column) -> str:
     return figure(theirs, column) + (f" ({gap})" if gap else "")
 
 
-def beside_paper(table: Table) -> list[dict[str, str]]:
-    """Return a row per run and figure, with the paper's figure beside ours: fits a terminal."""
-    made: list[dict[str, str]] = []
-    for line in (line for block in table.blocks for line in block):
-        for place, column in enumerate(table.columns):
-            made.append(
-                {
-                    **{name: line.words[name] if place == 0 else "" for name in table.words},
-                    "figure": column.heading,
-                    "ours": figure(line.figures[column.name], column),
-                    "95 %": ends_text(line, column),
-                    "paper": figure(line.paper.get(column.name), column),
-                    "less paper": difference_text(line, column) or NONE,
-                }
-            )
-    return made
-
-
 def caution(table: Table) -> str:
-    """Return why the paper's figures do not compare, or how little few samples say; nothing where all is well."""
+    """Return a warning if the paper has no figures for these runs, or if the samples are few; empty otherwise."""
     lines = [line for block in table.blocks for line in block]
     if not any(line.paper for line in lines):
         return "The paper has no figures for these runs: models, data, attacks and steps must be those of experiments/."
@@ -191,7 +173,7 @@ def headings(lines: Sequence[TextRow]) -> list[str]:
 def rich_table(lines: Sequence[TextRow], left: Sequence[str] = (), *, down: bool = False) -> RichTable:
     """Return a table for the terminal, one row per line; `left` names the columns of words.
 
-    With `down` every row becomes a column under its first text, which suits many figures of a few runs.
+    With `down` every row becomes a column under its first text: for many figures of a few runs.
     """
     from rich import box
     from rich.table import Table

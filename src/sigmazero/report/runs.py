@@ -29,7 +29,7 @@ COST = "cost"  # the unit of runs whose changes are counted by what they cost
 TRANSFER = "transfer"  # in the origin of a cell whose points were found on another model: the key of that cell
 IDENTITY = ("model", "dataset", "attack", "version", "steps", "unit", "goal", "budget", "seed", "precision", "space")
 VARYING = ("steps", "seed", "precision", "version", "space")  # what may tell apart two runs of one attack
-# What may not differ within a table, and among which runs: those alike in that, or all.
+# Must be the same in a table: among the runs of one attack, data set or model; None is among all of them.
 ALIKE = {"version": "attack", "precision": None, "unit": None, "data_hash": "dataset", "model_sha256": "model"}
 MAX_VALUES = 5  # keys that an error shows
 MAX_PROVED = 2  # numbers of changes at which tables give proved shares
@@ -148,7 +148,7 @@ def load(store: Store, keys: Collection[str] | None = None) -> list[Run]:
 def by_cost(runs: Iterable[Run]) -> list[Run]:
     """Return the runs that have costs, with changes counted by what they cost.
 
-    Runs with a budget are left out: a budget counts changes, so the cheapest ones were not looked for.
+    Runs with a budget are left out: a budget counts changes, so they did not search for the cheapest ones.
     """
     return [replace(run, unit=COST) for run in runs if run.budget is None and run.priced]
 
@@ -437,8 +437,8 @@ def proved_ks(runs: Iterable[Run]) -> list[float]:
 def summary(run: Run, ks: Sequence[float], level: float | None = None) -> dict[str, float | None]:
     """Return the figures of a run; with `level` also the ends of the intervals of success rates and median.
 
-    A run with a budget stops at its budget, so it gives the success rate there and nothing else: below, there is only a
-    lower bound. Its other figures are None, never a bound in disguise.
+    A run with a budget stops searching at its budget, so only the success rate there is known. Its other figures are
+    None: they would be bounds.
     """
     figures: dict[str, float | None] = {"samples": len(run), "missing": run.info.rows - len(run)}
     for each in metrics.asked(
@@ -503,7 +503,7 @@ def refuse_mixture(infos: Iterable[CellInfo]) -> None:
 
 
 def few(items: Sequence[object]) -> str:
-    """Return the first of many items as text, for an error.
+    """Return the first of many items as text, for an error message.
 
     >>> few([1, 2]), few(range(9)), few([])
     ('1, 2', '0, 1, 2, 3, 4 and 4 more', 'none')
@@ -527,4 +527,4 @@ class CleanRows(Protocol):
         """Return the number of each row in its data set."""
 
 
-Clean = Callable[[CellInfo], CleanRows]  # reports load no data: who calls them knows how
+Clean = Callable[[CellInfo], CleanRows]  # reports load no data themselves: the caller passes this

@@ -44,7 +44,7 @@ TABLES = ("minimum-norm", "fixed-budget")
 class Column:
     """A figure of a table: its name in CSV files, its heading, what it means, and the fields of `core.metrics.Metric`.
 
-    Where `better` is 0 no line is called best: an attack that gives up at once is cheap.
+    Where `better` is 0 no line is marked as best: an attack that gives up at once is cheap.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Table:
     """A table with one block of lines per group, the strongest first; `words` are the columns before the figures.
 
     constant   figures that all lines share: the caption has them
-    compared   whether the paper's figures stand beside ours
+    compared   whether the lines also have the paper's figures
     intervals  show the ends of the 95 % intervals, which are in the figures as NAME_low and NAME_high
     """
 

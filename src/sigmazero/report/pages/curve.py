@@ -20,7 +20,7 @@ from sigmazero.report.intervals import wilson
 from sigmazero.report.runs import COST, Group, band
 
 WIDTH = 1000  # places across a plot; jumps that share one are drawn as one
-READ = 400  # about so many places at which a reader sees numbers
+READ = 400  # at most about so many places have numbers under the pointer
 INK, GREY = "var(--ink)", "var(--muted)"
 
 
@@ -169,7 +169,7 @@ def group_chart(group: Group, name: str) -> dict[str, Any]:
         word="cost" if cost else "k",
         points=[_point(run.name, run.info.attack, float(run.budget or 0), run.changes) for run in group.fixed],
         gap=gap,
-        note=f"Beyond the right edge: {cut}." if cut else "",
+        note=f"The axis ends before these curves do: {cut}." if cut else "",
     )
 
 

@@ -109,7 +109,7 @@ class Entry:
 
     @cached_property
     def changes(self) -> Floats:
-        """Return the fewest changes found for each sample: 0 if it is wrong already, infinite if nobody fooled it."""
+        """Return the fewest changes found for each sample: 0 if it is wrong already, infinite if it was not fooled."""
         return self._merged.changes
 
     @cached_property
@@ -124,7 +124,7 @@ class Entry:
 
     @cached_property
     def finders(self) -> list[Run | None]:
-        """Return the run that found the best point of each sample; None where nobody did, or no point is needed."""
+        """Return the run that found the best point of each sample; None where there is none, or none is needed."""
         found = np.isfinite(self.changes) & (self.changes > 0)
         return [self.runs[at] if hit else None for at, hit in zip(self._merged.winner, found, strict=True)]
 
@@ -138,7 +138,7 @@ class Entry:
         return max(lacks.values(), default=0)
 
     def robust(self, k: float) -> float:
-        """Return the share that nobody fooled with at most k changes: an upper bound of the robust accuracy."""
+        """Return the share that was not fooled with at most k changes: an upper bound of the robust accuracy."""
         return metrics.robust(self.changes, k)
 
     @cached_property
@@ -203,7 +203,7 @@ class Board:
 
 
 def submitted(info: CellInfo) -> bool:
-    """Return whether a cell holds points that somebody sent to a leaderboard, and no run of an attack."""
+    """Return whether a cell holds points submitted to a leaderboard, and not a run of an attack."""
     return bool(info.identity.get("attack", {}).get("class") == "Submission")
 
 
@@ -259,7 +259,7 @@ def _question(info: CellInfo) -> tuple[str, ...]:
 
 
 def _track(info: CellInfo) -> str:
-    """Return what a model gives, where a submission says it: models without gradients meet fewer attacks."""
+    """Return the ability of a model as a submission states it: fewer attacks apply without gradients."""
     return str(info.parameters.get("ability", ABILITIES[0])) if submitted(info) else ABILITIES[0]
 
 
@@ -448,7 +448,7 @@ def _chart(board: Board, entries: Sequence[Entry], name: str) -> dict[str, Any]:
     gap = (first.changes, first.lower) if alone and first.proved and first.bounds != CLAIMED else None
     return chart(
         name,
-        f"Robust accuracy: the share that nobody fooled with at most k changed {board.info.unit}s",
+        f"Robust accuracy: the share that was not fooled with at most k changed {board.info.unit}s",
         series,
         end=max(_group(board, entry).end for entry in entries),
         axis=axis(board.info.unit),
@@ -468,7 +468,7 @@ def _table(board: Board) -> PageTable:
         Column("median", True, f"Median of the fewest changed {unit}s that fool a sample; ∞ if half were not fooled."),
         Column("clean", True, "Share classified correctly without any change, in %."),
         *(
-            Column(f"k = {k:g}", True, f"Share that nobody fooled with at most {k:g} changed {unit}s, in %.")
+            Column(f"k = {k:g}", True, f"Share that was not fooled with at most {k:g} changed {unit}s, in %.")
             for k in board.ks
         ),
         Column("mostly found by"),
@@ -500,7 +500,7 @@ def _ends(entry: Entry, k: float) -> str:
 
 
 def _notes(board: Board) -> list[str]:
-    """Return what a reader should know about the order: that it is of these samples, and who met fewer attacks."""
+    """Return cautions about the order: other samples may change it, and some models met fewer attacks."""
     met = {entry: {run.info.attack for run in entry.runs if not submitted(run.info)} for _, entry in board.ranked}
     every = list(dict.fromkeys(attack for attacks in met.values() for attack in sorted(attacks)))
     lacks = {entry.name: [attack for attack in every if attack not in attacks] for entry, attacks in met.items()}
@@ -529,7 +529,7 @@ def _finders(board: Board, entry: Entry) -> PageTable:
     names = [_whose(run) for run in entry.finders if run is not None]
     order = sorted(set(names), key=lambda name: (-names.count(name), name))
     rows = [{"found by": name, "samples": str(names.count(name))} for name in order]
-    return lined_up(f"{board.name}-finders", "Who found the fewest changes", rows, ["found by"])
+    return lined_up(f"{board.name}-finders", "Found by", rows, ["found by"])
 
 
 def _samples(board: Board, entry: Entry) -> PageTable:
@@ -540,7 +540,7 @@ def _samples(board: Board, entry: Entry) -> PageTable:
             "class": class_name(classes, int(facts.label[i])),
             "at least": number(entry.lower[i]),
             "found": number(entry.changes[i]),
-            "found by": _whose(finder) or ("wrong already" if entry.changes[i] == 0 else "nobody"),
+            "found by": _whose(finder) or ("wrong already" if entry.changes[i] == 0 else "not fooled"),
             "on": _date(finder),
         }
         for i, finder in enumerate(entry.finders[:MAX_LISTED])

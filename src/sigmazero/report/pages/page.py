@@ -58,7 +58,7 @@ def make_page(
 
     clean    gives the inputs of a cell, to show what was changed
     ks       numbers of changes that tables give success rates at; by default the quartiles of the strongest attack
-    compare  puts the paper's figures beside those of a table
+    compare  adds the paper's figures to a table
     limit    samples of each data set on the page; by default what 5 MB hold
     """
     runs, states = load(store), store.status()
@@ -253,7 +253,7 @@ def _percent(rate: float, n: int) -> Cell:
 
 
 def _details(group: Group, place: int, maps: dict[str, Any]) -> dict[str, Any]:
-    """Return what the samples of a group have in common: classes, changed pixels or features, who needs fewer."""
+    """Return what the samples of a group have in common: classes, changed pixels or features, attack against attack."""
     run = group.strongest
     made: dict[str, Any] = {"title": group.title, "attack": run.name, "classes": _classes(run, place)}
     confusion = analysis.confusion(run)

@@ -91,7 +91,7 @@ def _inputs(clean: Clean, info: CellInfo) -> tuple[CleanRows | None, str]:
 
 
 def _room(runs: Sequence[Run], inputs: CleanRows | None, samples: int, room: int) -> int:
-    """Return how many samples fit into so many bytes."""
+    """Return how many samples fit into `room` bytes."""
     each: float = NUMBERS * len(runs)
     if inputs is not None:  # base64 takes four bytes for three
         changes = sum(len(run.perturbed.index) for run in runs) / samples

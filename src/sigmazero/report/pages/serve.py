@@ -28,7 +28,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "SAMEORIGIN",
 }
-# What a store that is damaged, gone or being replaced raises; it may be whole again at the next request.
+# Errors of a store that is damaged, gone or being replaced; it may be whole again at the next request.
 UNREADABLE = (OSError, ValueError, LookupError, RuntimeError)
 MAX_FAILURES = 20  # that the page lists
 
