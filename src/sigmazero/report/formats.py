@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from sigmazero.core import metrics
 from sigmazero.core.messages import harmless, visible
-from sigmazero.core.metrics import Samples
+from sigmazero.core.metrics import Metric, Samples
 from sigmazero.report.intervals import wilson
 from sigmazero.report.runs import choose_ks
-from sigmazero.report.table import ENDS, Column, Line, Table, best, difference, ends
+from sigmazero.report.table import ENDS, Line, Table, best, difference, ends
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -74,7 +74,7 @@ def count(many: int, what: str) -> str:
     return f"{many} {what}{'' if many == 1 else 's'}"
 
 
-def figure(value: float | None, column: Column) -> str:
+def figure(value: float | None, column: Metric) -> str:
     """Return a figure of a table; shares in percent, without the sign."""
     if value is None:
         return NONE
@@ -86,13 +86,13 @@ def figure(value: float | None, column: Column) -> str:
     return f"{value:.2f}" if value >= 0.1 or value == 0 else f"{value:.2g}"
 
 
-def ends_text(line: Line, column: Column) -> str:
+def ends_text(line: Line, column: Metric) -> str:
     """Return the 95 % interval of a figure in brackets, nothing where it has none."""
     found = ends(line, column)
     return "" if found is None else f"({figure(found[0], column)}–{figure(found[1], column)})"
 
 
-def difference_text(line: Line, column: Column) -> str:
+def difference_text(line: Line, column: Metric) -> str:
     """Return ours less the paper's with its sign, nothing where there is no difference to give."""
     gap = difference(line.figures[column.name], line.paper.get(column.name))
     return "" if gap is None else f"{'−' if gap < 0 else '+'}{figure(abs(gap), column)}"
@@ -123,7 +123,7 @@ def rows(table: Table, *, word: Text = str, strong: Text = str) -> list[dict[str
     return made
 
 
-def _paper(line: Line, column: Column) -> str:
+def _paper(line: Line, column: Metric) -> str:
     theirs = line.paper.get(column.name)
     gap = difference_text(line, column)
     return figure(theirs, column) + (f" ({gap})" if gap else "")

@@ -271,7 +271,7 @@ def _title(info: CellInfo) -> tuple[str, dict[str, str]]:
 
 def _about(info: CellInfo, entries: Sequence[Entry]) -> str:
     parts = [f"{max(len(entry.changes) for entry in entries)} samples", f"changes are counted in {info.unit}s"]
-    parts += ["what may change: a space of its own"] if info.space != "–" else []
+    parts += ["changes stay within the space of the data"] if info.space != "–" else []
     parts += [f"models that give {_track(info)} only"] if _track(info) != ABILITIES[0] else []
     return f"{', '.join(parts)}. SHA-256 of the rows: {info.data_hash[:12]}."
 
@@ -529,7 +529,7 @@ def _finders(board: Board, entry: Entry) -> PageTable:
     names = [_whose(run) for run in entry.finders if run is not None]
     order = sorted(set(names), key=lambda name: (-names.count(name), name))
     rows = [{"found by": name, "samples": str(names.count(name))} for name in order]
-    return lined_up(f"{board.name}-finders", "Found by", rows, ["found by"])
+    return lined_up(f"{board.name}-finders", "Best points, by attack and finder", rows, ["found by"])
 
 
 def _samples(board: Board, entry: Entry) -> PageTable:

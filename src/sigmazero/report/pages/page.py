@@ -211,8 +211,9 @@ def _page_table(name: str, table: tables.Table) -> PageTable:
     """Return a table whose first column has the attack, and below it the model where there are several."""
     words = [word for word in table.words if word not in ("attack", "model")]
     columns = [Column("attack"), *map(Column, words)]
+    by_cost = table.lines[0].run.unit == COST
     for column in table.columns:
-        columns.append(Column(column.heading, True, column.help))
+        columns.append(Column(column.heading, True, tables.meaning(column, by_cost)))
         columns += [Column(f"{column.heading} paper", True)] if table.compared else []
     rows = []
     for block in table.blocks:
