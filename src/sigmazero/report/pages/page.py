@@ -12,6 +12,7 @@ import numpy as np
 from sigmazero.core import metrics
 from sigmazero.core.findings import CODES
 from sigmazero.core.messages import class_name
+from sigmazero.core.metrics import Outcome
 from sigmazero.report import analysis, spaces
 from sigmazero.report import table as tables
 from sigmazero.report.figures.curves import BEST, PROVED
@@ -270,20 +271,22 @@ def _details(group: Group, place: int, maps: dict[str, Any]) -> dict[str, Any]:
 
 
 def _classes(run: Run, place: int) -> PageTable:
-    names = run.info.about.get("classes")
-    rows = [
-        {
-            "class": class_name(names, line.label),
-            "samples": str(line.samples),
-            "clean accuracy": percent(line.clean),
-            "median changes": number(line.median, 1),
-            "fooled": percent(line.fooled),
-            "mostly taken for": "–"
-            if line.becomes is None
-            else f"{class_name(names, line.becomes)} ({percent(line.share)})",
-        }
-        for line in analysis.by_class(run)
-    ]
+    """Return a line per true class: how many of its samples are fooled, and what they are mostly taken for."""
+    facts, names, rows = run.facts, run.info.about.get("classes"), []
+    for label in np.unique(facts.label).tolist():
+        mine = facts.label == label
+        became, counts = np.unique(facts.prediction[mine & (facts.outcome == Outcome.FOUND)], return_counts=True)
+        mostly = (class_name(names, int(became[counts.argmax()])), counts.max() / counts.sum()) if len(counts) else None
+        rows.append(
+            {
+                "class": class_name(names, label),
+                "samples": str(int(mine.sum())),
+                "clean accuracy": percent(metrics.average(facts.clean_prediction[mine] == label)),
+                "median changes": number(metrics.median(run.changes[mine]) if run.budget is None else None, 1),
+                "fooled": percent(metrics.average(facts.success[mine])),
+                "mostly taken for": f"{mostly[0]} ({percent(mostly[1])})" if mostly else "–",
+            }
+        )
     caption = f"True classes under {run.name}, the strongest attack"
     return lined_up(f"classes-{place}", caption, rows, ["class", "mostly taken for"])
 
