@@ -102,11 +102,6 @@ def test_unfinished_models_have_no_rank_and_fewer_attacks_are_told(made, tmp_pat
     assert "easy was not attacked by bb, and may look better for it." in text
 
 
-def test_a_point_of_a_run_with_a_budget_counts(made):
-    (board,) = made([cell("a", "fmn", [30, 40, INF, 9]), cell("a", "sparse-rs", [20, 24, INF, 3], budget=24)])
-    assert board.entries[0].changes.tolist() == [20, 24, INF, 3]
-
-
 def test_a_cell_in_several_stores_counts_once(made):
     info, facts = cell("a", "fmn", [1, 2, 3, 4])
     part = info, facts.take(slice(0, 2))

@@ -49,6 +49,6 @@ def test_a_name_that_a_template_does_not_know_is_an_error():
 
 def test_a_curve_of_many_jumps_stays_small():
     changes = np.random.default_rng(0).random(20_000) * 1000
-    made = curve.chart("c", "", [curve.Series("a", "red", changes, shaded=True)], end=1000.0, axis="cost", word="cost")
+    made = curve.chart("c", "", [curve.Series("a", "red", changes, shaded=True)], end=1000.0, unit="cost")
     assert len(made["series"][0]["line"]) < 20_000
     assert len(made["data"]["ks"]) <= curve.READ

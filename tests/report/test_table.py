@@ -12,7 +12,7 @@ from sigmazero.report import formats, published
 from sigmazero.report.formats import to_csv, to_markdown
 from sigmazero.report.latex import to_latex
 from sigmazero.report.runs import Run, load
-from sigmazero.report.table import build, kinds
+from sigmazero.report.table import build
 from sigmazero.store import Store
 from tests.helpers.cells import cell, fill
 
@@ -63,18 +63,6 @@ def test_one_model_goes_to_the_caption_and_other_code_into_a_column():
     made = build("minimum-norm", [run, edited])
     assert made.words == ("attack", "code")
     assert len(made.blocks) == 2
-
-
-def test_a_line_of_budgets_takes_each_figure_from_its_run():
-    assert kinds([*FIXED, *MINIMUM]) == ["minimum-norm", "fixed-budget"]
-    made = build("fixed-budget", [*FIXED, *MINIMUM])
-    (block,) = made.blocks
-    assert [line.run.info.attack for line in block] == ["sparse-rs", "pgd-l0-paper"]
-    assert [block[0].figures[f"asr_{k}"] for k in (24, 50, 100)] == [0.25, 0.5, 0.75]
-    assert "steps" in made.words  # they differ
-    (_, lacking) = build("fixed-budget", [*FIXED[:3], *FIXED[4:]]).blocks[0]
-    assert lacking.run.info.attack == "pgd-l0-paper"
-    assert lacking.figures["asr_24"] is lacking.figures["kqueries"] is None  # what it took elsewhere does not compare
 
 
 def test_names_are_escaped_in_every_format():

@@ -228,44 +228,30 @@ class SparseAutoAttack:
         model = self.model if cascade.draws == 1 else Averaged(self.model, cascade.draws, self.seed)
         found, size = CascadeResult.start(cascade, problem, attacks), at_most(self.model, batch_size)
         self._say(found.announcement)
+        averaged = cascade.draws > 1  # draws are made afresh in every question: nothing may be recorded
+        hardware = Hardware(self.precision, capture=False if averaged else None, prepare="none" if averaged else "fold")
+        moved: Any = Progress(found)  # it is shown as the progress of a benchmark
         with ExitStack() as stack:
             saved: StoredRuns | None = None
             if path is not None:
                 how: Any = {"names": names, "findings": findings, "precision": self.precision, "batch_size": size}
                 saved = stack.enter_context(stored(path, attacks, problem, self.allowed, model, **how))
-            moved: Any = Progress(found)  # it is shown as the progress of a benchmark
             moved.update = stack.enter_context(shown(moved, f"SparseAutoAttack {cascade}", progress, _report))
-            self._attack(found, model, size, saved, stop, moved)
+            prepared = Prepared(model, hardware)
+            for place, run in enumerate(found.runs):
+                rows, enough = found.asking(place), False
+                moved.begin(place, len(rows))
+                session = Session(run.attack, model, batch_size=size, prepared=prepared)
+                for some, result in _batches(session, problem, rows, moved, saved, place):
+                    found.add(place, some, result)
+                    if enough := stop is not None and stop(found):
+                        break
+                self._say(f"{found.headline}\n{found.line(place)}" if place == 0 else found.line(place))
+                if enough:
+                    break
         if found.exact:
             self._say(found.exact)
         return found.finished(findings)
-
-    def _attack(
-        self,
-        found: CascadeResult,
-        model: Model,
-        batch_size: int,
-        saved: StoredRuns | None,
-        stop: Stop | None,
-        moved: Progress,
-    ) -> None:
-        """Run attack after attack, until `stop` returns True."""
-        averaged = isinstance(model, Averaged)  # draws are made afresh in every question: nothing may be recorded
-        hardware = Hardware(self.precision, capture=False if averaged else None, prepare="none" if averaged else "fold")
-        prepared, enough = Prepared(model, hardware), False
-        for place, run in enumerate(found.runs):
-            rows = found.asking(place)
-            moved.begin(place, len(rows))
-            session = Session(run.attack, model, batch_size=batch_size, prepared=prepared)
-            for some, result in _batches(session, found.problem, rows, moved, saved, place):
-                found.add(place, some, result)
-                if enough := stop is not None and stop(found):
-                    break
-            if place == 0:
-                self._say(found.headline)
-            self._say(found.line(place))
-            if enough:
-                return
 
     def _say(self, line: str) -> None:
         if self.verbose:

@@ -16,7 +16,7 @@ from sigmazero.core.messages import harmless
 from sigmazero.core.metrics import Floats
 from sigmazero.report.formats import escape_markdown, markdown, number
 from sigmazero.report.intervals import Interval, median_interval, paired_difference
-from sigmazero.report.pages.curve import INK, Series, axis, chart, colour
+from sigmazero.report.pages.curve import INK, Series, chart, colour
 from sigmazero.report.pages.render import PageTable, lined_up, render
 from sigmazero.report.runs import COST, Group, Run, groups, table_ks
 
@@ -232,7 +232,7 @@ def _chart(pair: Pair, place: int, names: tuple[str, str]) -> dict[str, Any]:
         Series(names[0], INK, pair.changes[0], "5 3"),
     ]
     end = max(group.end, float(pair.before.budget or 0))
-    return chart(f"curve-{place}", label(pair), series, end=end, axis=axis(pair.before.unit))
+    return chart(f"curve-{place}", label(pair), series, end=end, unit=pair.before.unit)
 
 
 def _rows_table(pair: Pair, place: int) -> PageTable:

@@ -25,7 +25,7 @@ from sigmazero.report.findings import CellFindings, findings
 from sigmazero.report.formats import number, percent
 from sigmazero.report.intervals import wilson
 from sigmazero.report.pages import samples
-from sigmazero.report.pages.curve import Series, axis, chart
+from sigmazero.report.pages.curve import Series, chart
 from sigmazero.report.pages.page import answer, example, list_findings
 from sigmazero.report.pages.render import Cell, Column, PageTable, lined_up, render, save_page
 from sigmazero.report.runs import (
@@ -451,7 +451,7 @@ def _chart(board: Board, entries: Sequence[Entry], name: str) -> dict[str, Any]:
         f"Robust accuracy: the share that was not fooled with at most k changed {board.info.unit}s",
         series,
         end=max(_group(board, entry).end for entry in entries),
-        axis=axis(board.info.unit),
+        unit=board.info.unit,
         gap=gap,
         falling=True,
         note=f"The first {MAX_CURVES} models." if len(board.entries) > MAX_CURVES and not alone else "",

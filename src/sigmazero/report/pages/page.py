@@ -68,12 +68,9 @@ def make_page(
     packed = samples.build(found, clean, limit)
     made = [*_tables(found, priced, ks, compare)]
     charts = [
-        {**group_chart(group, f"curve-{at}"), "numbers": _numbers(group, f"curve-{at}")}
-        for at, group in enumerate(found)
-    ]
-    charts += [
-        {**group_chart(group, f"cost-{at}"), "numbers": _numbers(group, f"cost-{at}")}
-        for at, group in enumerate(priced)
+        {**group_chart(group, f"{name}-{at}"), "numbers": _numbers(group, f"{name}-{at}")}
+        for name, some in (("curve", found), ("cost", priced))
+        for at, group in enumerate(some)
     ]
     notes = list_findings(((group.title, run) for group in found for run in group.runs), findings(store, runs))
     maps: dict[str, Any] = {}
