@@ -19,7 +19,7 @@ from sigmazero.bench.identity import hash_weights
 from sigmazero.bench.loader import Loader, UntrustedCode
 from sigmazero.bench.plan import DataSpec
 from sigmazero.board import Leaderboard, add, submit, verify, write_board
-from sigmazero.board.entry import describe, known
+from sigmazero.board.entry import placements
 from sigmazero.board.folder import BoardError, new_board
 from sigmazero.board.pages import read_boards
 from sigmazero.core import faults
@@ -27,10 +27,13 @@ from sigmazero.store.store import Store, StoreBusy
 from tests.board.conftest import ROWS, Made, card, network, worse
 
 
+def placement(made: Made, name: str = "small"):
+    return next(each for each in placements(made.board, "mine", made.loader) if each.rules.name == name)
+
+
 def entry(made: Made, name: str = "small"):
-    board = made.board
-    with Store(board.entry("mine") / "points.db") as store:
-        return known(store, board.boards[name])
+    with Store(made.board.entry("mine") / "points.db") as store:
+        return placement(made, name).known(store)
 
 
 def best(made: Made, name: str = "small"):
@@ -119,9 +122,8 @@ def test_a_forged_point_with_a_forged_checksum_fails_the_replay(made):
         facts = store.facts(info.key).take(np.array([2]))
     forged = facts.take(np.array([0]))
     forged.value[:] = made.images[int(facts.row[0])].flatten()[forged.index].numpy() + 1e-4
-    rules, rows, loader = board.boards["small"], board.rows("small", made.loader), made.loader
     with Store(board.entry("mine") / "points.db", write=True) as store:
-        one = describe(board.card("mine"), rules, rows, board.allowed("small", loader), "gradients", "Eve", "forge", 9)
+        one = placement(made).describe("Eve", "forge", 9)
         forged.l0[:], forged.l0_pixel[:] = 1, 1
         store.register([one])
         store.append(one.key, forged.row, forged, run=1)
@@ -309,7 +311,7 @@ def test_arrays_that_do_not_fit_are_named(made):
     file.write_bytes(b"PK no zip")
     with pytest.raises(BoardError, match=r"no \.npz file"):
         submit(made.board, file, made.loader, by="Bob", entry="one")
-    with pytest.raises(BoardError, match="say who found"):
+    with pytest.raises(BoardError, match="by is empty"):
         submit(made.board, file, made.loader, by=" ", entry="one")
 
 

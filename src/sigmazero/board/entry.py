@@ -1,8 +1,8 @@
-"""Read an entry: the model that its card names, and the best point of each sample in its store."""
+"""Load an entry on its boards: the model that its card names, and the best point of each sample in its store."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ from sigmazero.bench.cells import about
 from sigmazero.bench.constraints import Allowed
 from sigmazero.bench.loader import Loader, refuse_untrusted
 from sigmazero.board.card import ModelCard
-from sigmazero.board.folder import BoardError, BoardRules
-from sigmazero.core.model import Ability
+from sigmazero.board.folder import CARD, BoardError, BoardRules, Leaderboard
+from sigmazero.core.model import ability_of
 from sigmazero.data import Rows
 from sigmazero.report.runs import Best, Run, merge
 from sigmazero.store.facts import CellInfo
@@ -41,75 +41,101 @@ def load_network(card: ModelCard, folder: Path, loader: Loader) -> nn.Module:
     return network
 
 
-def describe(
-    card: ModelCard, rules: BoardRules, rows: Rows, allowed: Allowed, ability: Ability, by: str, tool: str, turn: int
-) -> CellInfo:
-    """Return the cell of a submission: points by a person and a tool; `turn` counts an entry's submissions.
+@dataclass(frozen=True)
+class Placement:
+    """An entry on one of its boards, with its model loaded."""
 
-    It has the form of a benchmark's cell, so that everything that reads and checks stores works here as well.
-    """
-    assert card.sha256 is not None  # a card in an entry has it
-    parameters: dict[str, Any] = {"steps": 0, "by": by, "tool": tool, "turn": turn, "ability": ability}
-    limits = allowed.identity(tuple(rows.images.shape[1:]))
-    question: dict[str, Any] = {
-        **({"space": limits["space"]} if limits["space"] else {}),
-        "format": FORMAT,
-        "attack": {"class": "Submission", "version": 1, "parameters": parameters},
-        "model": {"weights": card.sha256, "code": {}},
-        "data": rows.content_hash,
-        "ids": identity.hash_integers(rows.ids),
-        "targets": None,
-        "unit": rules.unit,
-        "budget": None,
-        "seed": 0,
-        "precision": "fp32",
-        "bounds": [identity.plain_bound(bound) for bound in allowed.bounds],
-        "mask": None,
-    }
-    return CellInfo(
-        key=identity.digest(question),
-        model=card.name,
-        dataset=rules.name,
-        attack=tool,
-        parameters=parameters,
-        version=1,
-        steps=0,
-        unit=rules.unit,
-        goal="untargeted",
-        budget=None,
-        seed=0,
-        precision="fp32",
-        rows=len(rows),
-        model_sha256=card.sha256,
-        data_hash=rows.content_hash,
-        bounds=(question["bounds"][0], question["bounds"][1]),
-        identity=question,
-        origin=origin_of(card, rules),
-        about=about(rows, allowed),
-    )
+    board: Leaderboard
+    slug: str
+    card: ModelCard
+    rules: BoardRules
+    network: nn.Module
+    loader: Loader
+
+    @property
+    def rows(self) -> Rows:
+        """Return the rows of the board."""
+        return self.board.rows(self.rules.name, self.loader)
+
+    @property
+    def allowed(self) -> Allowed:
+        """Return what may change on the board."""
+        return self.board.allowed(self.rules.name, self.loader)
+
+    def on_device(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Return inputs and labels where the model is."""
+        return rows.images.to(self.loader.device), rows.labels.to(self.loader.device)
+
+    def origin(self) -> dict[str, Any]:
+        """Return what a cell states as the origin of its model and rows."""
+        return {"model": asdict(self.card.spec), "data": asdict(self.rules.data), "target": None}
+
+    def describe(self, by: str, tool: str, turn: int) -> CellInfo:
+        """Return the cell of a submission: points by a person and a tool; `turn` counts an entry's submissions.
+
+        It has the form of a benchmark's cell, so that everything that reads and checks stores works here as well.
+        """
+        rows, allowed, sha256 = self.rows, self.allowed, str(self.card.sha256)
+        parameters = {"steps": 0, "by": by, "tool": tool, "turn": turn, "ability": ability_of(self.network)}
+        limits = allowed.identity(tuple(rows.images.shape[1:]))
+        question: dict[str, Any] = {
+            **({"space": limits["space"]} if limits["space"] else {}),
+            "format": FORMAT,
+            "attack": {"class": "Submission", "version": 1, "parameters": parameters},
+            "model": {"weights": sha256, "code": {}},
+            "data": rows.content_hash,
+            "ids": identity.hash_integers(rows.ids),
+            "targets": None,
+            "unit": self.rules.unit,
+            "budget": None,
+            "seed": 0,
+            "precision": "fp32",
+            "bounds": [identity.plain_bound(bound) for bound in allowed.bounds],
+            "mask": None,
+        }
+        return CellInfo(
+            key=identity.digest(question),
+            model=self.card.name,
+            dataset=self.rules.name,
+            attack=tool,
+            parameters=parameters,
+            version=1,
+            steps=0,
+            unit=self.rules.unit,
+            goal="untargeted",
+            budget=None,
+            seed=0,
+            precision="fp32",
+            rows=len(rows),
+            model_sha256=sha256,
+            data_hash=rows.content_hash,
+            bounds=(question["bounds"][0], question["bounds"][1]),
+            identity=question,
+            origin=self.origin(),
+            about=about(rows, allowed),
+        )
+
+    def known(self, store: Store) -> tuple[list[Run], Best]:
+        """Return the runs of the entry, the clean answers first, and the best of each sample.
+
+        Of equals the one that came first counts. A point below what is proved is refused.
+        """
+        name = self.rules.name
+        cells = [info for info in store.cells() if info.dataset == name and info.unit == self.rules.unit]
+        cells.sort(key=lambda info: (int(info.parameters.get("turn", 0)), info.attack))
+        if not cells or cells[0].attack != CLEAN or not store.stored(cells[0].key).all():
+            raise BoardError(f"{store.path}: the model's clean answers on board {name} are missing; add it again")
+        runs = [
+            Run(info, store.facts(info.key, perturbations=False), store.proved(info.key), info.unit, info.attack)
+            for info in cells
+        ]
+        return runs, merge(runs)
 
 
-def origin_of(card: ModelCard, rules: BoardRules) -> dict[str, Any]:
-    """Return where a cell says that its model and rows came from."""
-    return {"model": asdict(card.spec), "data": asdict(rules.data), "target": None}
-
-
-def known(store: Store, rules: BoardRules) -> tuple[list[Run], Best]:
-    """Return the runs of an entry on a board, the clean answers first, and the best of each sample.
-
-    Of equals the one that came first counts.
-    """
-    cells = [info for info in store.cells() if info.dataset == rules.name and info.unit == rules.unit]
-    cells.sort(key=lambda info: (int(info.parameters.get("turn", 0)), info.attack))
-    if not cells or cells[0].attack != CLEAN or not store.stored(cells[0].key).all():
-        raise BoardError(f"{store.path}: the model's clean answers on board {rules.name} are missing; add it again")
-    facts = [store.facts(info.key, perturbations=False) for info in cells]
-    runs = [
-        Run(info, each, store.proved(info.key), info.unit, info.attack) for info, each in zip(cells, facts, strict=True)
-    ]
-    return runs, merge(runs)
-
-
-def on_device(rows: Rows, loader: Loader) -> tuple[Tensor, Tensor]:
-    """Return inputs and labels where the models are."""
-    return rows.images.to(loader.device), rows.labels.to(loader.device)
+def placements(board: Leaderboard, slug: str, loader: Loader) -> list[Placement]:
+    """Load an entry's model, and return the entry on each of its boards."""
+    card = board.card(slug)
+    if unknown := [name for name in card.boards if name not in board.boards]:
+        raise BoardError(f"{CARD} names a board {unknown[0]!r} that is not there")
+    network = load_network(card, board.entry(slug), loader)
+    return [Placement(board, slug, card, board.boards[name], network, loader) for name in card.boards]
