@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import sigmazero as sz
-from sigmazero.attacks.swap.ladder import Ladder
+from sigmazero.attacks.swap.opening import Ladder
 from sigmazero.attacks.swap.search import SwapSearch
 from sigmazero.core.inputs import make_problem
 from tests.helpers.networks import TinyNet, linear_optimum, linear_problem

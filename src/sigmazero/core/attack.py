@@ -204,8 +204,12 @@ class Attack(ABC):
 
     @property
     def limit(self) -> int | None:
-        """Return the most queries of a sample, forwards and backwards, checks included; None for no limit."""
-        return None
+        """Return the most queries of a sample, forwards and backwards, checks included; None for no limit.
+
+        It is the parameter `queries`, where there is one.
+        """
+        queries: int | None = getattr(self, "queries", None)
+        return queries
 
     @property
     def step_cost(self) -> int:

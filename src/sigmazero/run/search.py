@@ -1,6 +1,6 @@
 """The search of one batch: step, let finished rows leave, go on with the rest, phase after phase."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,13 @@ from sigmazero.core.attack import Attack
 from sigmazero.core.incumbents import Incumbents
 from sigmazero.core.ops import per_row, put, take
 from sigmazero.core.oracle import Oracle
-from sigmazero.run.progress import Advance
+
+Advance = Callable[[float], None]  # moves a progress bar
+
+
+def ignore(amount: float) -> None:
+    """Move no bar."""
+    del amount
 
 
 @dataclass

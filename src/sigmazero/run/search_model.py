@@ -23,7 +23,7 @@ from sigmazero.core.model import Ability, ability_of, ask, logits_in
 from sigmazero.core.oracle import Model, Oracle
 from sigmazero.core.problem import Problem
 from sigmazero.run.captures import Captures, GraphPool
-from sigmazero.run.fold import fold, foldable
+from sigmazero.run.fold import NORMS, fold
 from sigmazero.run.precision import Numbers, search_numbers
 from sigmazero.run.search import Phase
 
@@ -256,13 +256,14 @@ def _made(model: nn.Module, x: Tensor, bf16: bool, folds: bool, channels_last: b
     obstacle = _obstacle(model, x) if folds else None
     if obstacle is not None:
         log.info("no batch norms are folded: %s", obstacle)
-    folds = folds and obstacle is None
-    if not (bf16 or (folds and foldable(model))):
+    kinds = {type(module) for module in model.modules()}
+    folds = folds and obstacle is None and any(layer in kinds and norm in kinds for layer, norm in NORMS.items())
+    if not (bf16 or folds):
         return None
     own = copy.deepcopy(model)
     if _parts(own) & _parts(model):  # how a class is copied is for the class to say
         raise TypeError(f"what {type(model).__name__} calls a deep copy shares parts with it")
-    folded = fold(own, x[:2]) if folds and foldable(model) else 0
+    folded = fold(own, x[:2]) if folds else 0
     if not (bf16 or folded):
         return None
     if folded:

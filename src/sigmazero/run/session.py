@@ -11,6 +11,7 @@ row depends on the other rows, so batch size and order do not change a result.
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -32,8 +33,8 @@ from sigmazero.core.result import Outcome, Result
 from sigmazero.run.diagnostics import Diagnostics, FirstLook
 from sigmazero.run.memory import at_most, choose_batch_size, out_of_memory
 from sigmazero.run.precision import Numbers, turn
-from sigmazero.run.progress import Advance, bar, ignore
-from sigmazero.run.search import Found, search
+from sigmazero.run.progress import bar
+from sigmazero.run.search import Advance, Found, ignore, search
 from sigmazero.run.search_model import Prepared
 from sigmazero.run.smallest import reserved, shrunk
 from sigmazero.run.verify import GUARD, Verifier, check_logits
@@ -90,7 +91,7 @@ class Session:
 
         Where the model stops answering, the batches that are done are kept, and the other rows have no answer.
         """
-        with bar(self.attack.name, len(problem), show=progress) as advance:
+        with bar(self.attack.name, len(problem)) if progress else nullcontext(ignore) as advance:
             parts: list[Batch] = []
             try:
                 parts.extend(self.batches(problem, advance))
@@ -137,7 +138,8 @@ class Session:
         self._verifier = Verifier(self.model, self._numbers)
         checks = self._verifier.checks
         searched = checks + self.prepared.computes_otherwise(problem.x.device)
-        return replace(problem, clean=searched, checks=checks, closing=reserved(problem, self.attack))
+        closing = reserved(self.attack) if problem.domain.shrinks else 0
+        return replace(problem, clean=searched, checks=checks, closing=closing)
 
     def _verified(self, problem: Problem, advance: Advance, known: Tensor | None) -> Iterator[Batch]:
         """Check the clean inputs, search the rows that need it, and search again in fp32 what a coarse search lost."""

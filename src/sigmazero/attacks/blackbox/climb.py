@@ -79,11 +79,6 @@ class Climb(Attack):
     unroll: ClassVar[int] = 1
 
     @property
-    def limit(self) -> int | None:
-        """The most queries of a sample."""
-        return self.queries
-
-    @property
     def step_cost(self) -> int:
         """Queries of a step, the current point among them; where answers are remembered it costs nothing."""
         return WIDTH + 1

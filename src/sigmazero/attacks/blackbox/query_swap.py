@@ -72,11 +72,6 @@ class Probe(Attack):
     needs: ClassVar[Ability] = "scores"
     unroll: ClassVar[int] = 1
 
-    @property
-    def limit(self) -> int | None:
-        """The most queries of a sample."""
-        return self.queries
-
     def init(self, oracle: Oracle) -> ProbeState:
         """Ask nothing yet."""
         p, d = oracle.problem, oracle.domain

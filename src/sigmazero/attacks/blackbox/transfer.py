@@ -76,11 +76,6 @@ class Transfer(Attack):
     needs: ClassVar[Ability] = "scores"
     unroll: ClassVar[int] = 1
 
-    @property
-    def limit(self) -> int | None:
-        """The most queries of a sample."""
-        return self.queries
-
     def init(self, oracle: Oracle) -> State:
         """Ask about the clean input, and the surrogate about everything else."""
         p, d, net = oracle.problem, oracle.domain, self.surrogate

@@ -135,11 +135,6 @@ class SwapSearch(Attack):
     takes: ClassVar[frozenset[str]] = frozenset({"start"})
 
     @property
-    def limit(self) -> int | None:
-        """The most queries of a sample."""
-        return self.queries
-
-    @property
     def step_cost(self) -> int:
         """Queries of a step."""
         return self.proposals + 1

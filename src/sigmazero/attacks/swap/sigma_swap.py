@@ -16,8 +16,7 @@ from typing import Annotated, ClassVar
 
 from sigmazero.attacks.exploring import Walker
 from sigmazero.attacks.sigma_zero import SigmaZero
-from sigmazero.attacks.swap.ladder import Ladder
-from sigmazero.attacks.swap.opening import Opening
+from sigmazero.attacks.swap.opening import Ladder, Opening
 from sigmazero.attacks.swap.search import CHECKS, SwapSearch
 from sigmazero.core.attack import Attack
 from sigmazero.core.parameters import Count, Kind, Share, Whole
