@@ -39,7 +39,7 @@ TEXT = """Run {name} and return a tensor like the inputs.
 
     adv = sz.{function}(model, inputs, labels{example})
 
-Each sample gets the adversarial point with the fewest changes that was found{within}, verified on the model, or else
+Each sample gets the adversarial point with the fewest changes that was found{within}, verified on the model, or else \
 the clean input. sz.{kind}(steps=...)(model, inputs, labels) returns a Result, which tells more about each sample.
 
 Arguments
@@ -137,9 +137,8 @@ def _explained(attack: Attack, function: str) -> str:
         others=", ".join(f"{other} for {here}" for other, here in (ALIASES | attack.aliases).items()),
         paper=attack.paper,
     )
-    return "\n".join(
-        textwrap.fill(line, 110, subsequent_indent=" " * 22 * (line[:2] == "  ")) for line in text.splitlines()
-    )
+    lines, indent = text.splitlines(), " " * 22
+    return "\n".join(textwrap.fill(line, 110, subsequent_indent=indent[: 22 * (line[:2] == "  ")]) for line in lines)
 
 
 def refine(model: object, x: Array, y: Array, x_adv: Array, queries: int = 1000, **options: Any) -> Tensor:
