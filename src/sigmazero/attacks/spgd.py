@@ -91,7 +91,7 @@ class SparsePGD(budget.BudgetAttack):
         length = s.g_u.norm(dim=1)
         β = self.mask_step_size * room.sum(1).to(u).sqrt() / (length + 1e-10)
         u = u - torch.where(length < 2e-10, 0, β)[:, None] * s.g_u
-        start = self._draw_magnitude(oracle, i)
+        start = d.by_site((2 * oracle.uniform(i) - 1) * (d.upper - d.lower))  # around the clean value; clipped below
         p = torch.where(fresh[:, None, None], start, s.p - self.step_size * (upper - lower) * s.g_p.sign())
         p = torch.minimum(torch.maximum(p, lower - x), upper - x)
         sigmoid = 1 / (1 + torch.exp(-u))  # torch's own rounds differently at the end of a vector on a CPU
@@ -116,12 +116,6 @@ class SparsePGD(budget.BudgetAttack):
     def largest(self, values: Tensor, room: Tensor, k: Tensor) -> Tensor:
         """Return the k sites with the largest values, of those with room to change."""
         return ops.keep_largest(torch.where(room, values, -torch.inf), k) & room
-
-    def _draw_magnitude(self, oracle: Oracle, i: Tensor) -> Tensor:
-        """Draw uniformly within the width of the box around the clean value; the step clips it."""
-        p, d = oracle.problem, oracle.domain
-        u = noise.uniform(p.seed, p.ids, i, tuple(d.x.shape[1:]), dtype=d.x.dtype)
-        return d.by_site((2 * u - 1) * (d.upper - d.lower))
 
     def _draw_mask(self, oracle: Oracle, i: Tensor) -> Tensor:
         p, d = oracle.problem, oracle.domain

@@ -238,7 +238,7 @@ class CapturedSteps(Steps):
         self.frame = captures.hold(oracle, state)
 
     @property
-    def oracle(self) -> Oracle:
+    def oracle(self) -> Oracle:  # type: ignore[override]
         """Return an oracle of the rows in the frame."""
         return self.frame.part(self.rows)
 
@@ -249,7 +249,7 @@ class CapturedSteps(Steps):
         return held
 
     @property
-    def state(self) -> Any:
+    def state(self) -> Any:  # type: ignore[override]
         """Return the attack's state of the rows."""
         return _head(self.frame.state, self.rows)
 

@@ -34,29 +34,22 @@ class Steps:
     On a CPU a finished row leaves at once; on a device the host looks at the rows every `interval` steps.
     """
 
-    def __init__(self, attack: Attack, oracle: Oracle, state: Any) -> None:
-        self.attack, self._oracle, self._state = attack, oracle, state
-        self.interval = 10 if oracle.problem.x.is_cuda else 1
+    oracle: Oracle  # of the rows, for the next phase
+    state: Any  # of the attack
 
-    @property
-    def oracle(self) -> Oracle:
-        """Return the oracle of the rows, for the next phase."""
-        return self._oracle
+    def __init__(self, attack: Attack, oracle: Oracle, state: Any) -> None:
+        self.attack, self.oracle, self.state = attack, oracle, state
+        self.interval = 10 if oracle.problem.x.is_cuda else 1
 
     @property
     def incumbents(self) -> Incumbents:
         """Return what is known of the rows."""
-        return self._oracle.incumbents
-
-    @property
-    def state(self) -> Any:
-        """Return the attack's state of the rows."""
-        return self._state
+        return self.oracle.incumbents
 
     def go(self, steps: int) -> None:
         """Take some steps."""
         for _ in range(steps):
-            self._state = one_step(self.attack, self._oracle, self._state)
+            self.state = one_step(self.attack, self.oracle, self.state)
 
     def pays(self, alive: int, rows: int) -> bool:
         """Return whether to send the finished rows away now."""
@@ -64,8 +57,8 @@ class Steps:
 
     def take(self, keep: Tensor) -> "Steps":
         """Go on with some of the rows."""
-        self._oracle.take(keep)
-        self._state = take(self._state, keep)
+        self.oracle.take(keep)
+        self.state = take(self.state, keep)
         return self
 
 
