@@ -59,16 +59,6 @@ def test_the_step_is_that_of_the_point_reported():
         assert int(stopped.step_found[row]) == int(result.step_found[row])
 
 
-def test_what_a_second_search_asks_counts_for_the_methods_own_answer_too():
-    torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)).requires_grad_(False)
-    x = torch.rand(60, 16)
-    result = sz.get("ead", steps=30).run(net, x, net(x).argmax(1), hardware=sz.Hardware(precision="bf16"))
-    assert result.own is not None
-    assert torch.equal(result.own.forwards, result.forwards)
-    assert torch.equal(result.own.backwards, result.backwards)
-
-
 @pytest.mark.parametrize(("rows", "asked"), [(1, 32), (32, 32), (33, 64), (65, 128), (128, 128), (200, 200)])
 def test_few_rows_are_asked_as_a_quarter_or_a_half_of_a_batch(rows, asked):
     assert Verifier(lambda x: x, Numbers.strict("cpu"), rows=128)._rounded(rows) == asked

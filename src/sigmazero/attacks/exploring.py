@@ -61,7 +61,7 @@ class Exploring(Attack):
         if d.x.is_cuda or bool(elsewhere.any()):  # on a device nothing is looked at
             around = torch.where(ops.per_row(nothing, point), point, incumbents.best)
             point = torch.where(ops.per_row(elsewhere, point), self.vary(i, around, nothing, oracle), point)
-        answer = oracle.value_and_grad(point, losses.named(self.walker.loss, oracle.goal))
+        answer = oracle.value_and_grad(point, losses.get(self.walker.loss, oracle.goal))
         first = elsewhere & nothing & answer.fooled  # the walk goes on from the first example
         s = replace(s, a=torch.where(ops.per_row(first, point), point, s.a))
         return self.walker.descend(i, s, answer.grad, answer.fooled, oracle)

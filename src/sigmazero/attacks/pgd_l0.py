@@ -82,7 +82,7 @@ class PGDL0(budget.BudgetAttack):
         fresh = ops.per_row(s.age % self.steps == 0, u)
         δ = torch.where(fresh, d.lower + u * width - d.x, s.δ + 1e-12 * width * (u - 0.5))
         a = self.project(δ, s.k, d)
-        answer = oracle.value_and_grad(a, losses.named(self.loss, oracle.goal))
+        answer = oracle.value_and_grad(a, losses.get(self.loss, oracle.goal))
         g = answer.grad / ops.per_row(1e-10 + answer.grad.abs().flatten(1).sum(1), u)
         own = torch.where(ops.per_row(answer.fooled & oracle.incumbents.alive, a), a, s.own)
         return replace(s, age=s.age + 1, δ=a - d.x - self.step_size * width * g, own=own)

@@ -104,7 +104,7 @@ class SparseRS(budget.BudgetAttack):
         proposal = torch.where(new[:, None], values, torch.where(out[:, None], d.by_site(d.x), a))
         proposal = proposal.view_as(d.x)
         logits = oracle.logits(proposal)
-        loss = losses.named(self.loss, oracle.goal)(logits)
+        loss = losses.get(self.loss, oracle.goal)(logits)
         better = (loss < s.loss) | (oracle.goal.margin(logits) < -1e-6)
         return replace(
             s,

@@ -98,7 +98,7 @@ class SparsePGD(budget.BudgetAttack):
         # The mask comes from the sigmoid, the idle test from the logits: they differ where the sigmoid saturates.
         M = self.largest(sigmoid, room, s.k)
         point = d.clip(torch.where(M[:, None], x + p, x).view_as(d.x))
-        g = d.by_site(oracle.value_and_grad(point, losses.named(self.loss, oracle.goal)).grad)
+        g = d.by_site(oracle.value_and_grad(point, losses.get(self.loss, oracle.goal)).grad)
         lowest = torch.where(before, u, torch.inf).amin(1)
         still = ~fresh & (lowest >= torch.where(before | ~room, -torch.inf, u).amax(1))  # the same k are the largest
         idle = torch.where(redrawn, 0, s.idle)

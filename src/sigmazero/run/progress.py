@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sigmazero.core.messages import visible
-from sigmazero.run.search import Advance, ignore
+from sigmazero.run.search import Advance as Advance
+from sigmazero.run.search import ignore as ignore
 
 
 @contextmanager
