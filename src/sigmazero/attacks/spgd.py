@@ -82,7 +82,7 @@ class SparsePGD(budget.BudgetAttack):
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Draw or move, evaluate, look whether the mask still moves."""
         d = oracle.domain
-        x, lower, upper = (d.by_site(t) for t in (d.x, d.lower, d.upper))
+        x, lower, upper = d.box
         room = (lower < upper).any(1)
         fresh = s.age == 0
         redrawn = fresh | (s.idle >= self.patience)

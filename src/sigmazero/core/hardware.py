@@ -45,6 +45,6 @@ class Hardware:
         if self.capture and not problem.x.is_cuda:
             raise ValueError(f"capture=True needs inputs on a CUDA device; they are on {problem.x.device}")
 
-    def plain(self) -> "Hardware":
+    def without_copies(self) -> "Hardware":
         """Return the choices for a model without gradients: asked as it is, never captured."""
         return replace(self, precision=None, prepare="none", capture=False)

@@ -84,8 +84,8 @@ def over_limit(attack: Attack, oracle: Oracle) -> Tensor | None:
     """Return which samples could exceed the attack's limit by another step and the verification, if it has one."""
     if attack.limit is None:
         return None
-    asked = oracle.incumbents.forwards + oracle.incumbents.backwards
-    return asked > attack.limit - attack.step_cost - oracle.problem.reserve
+    queries = oracle.incumbents.forwards + oracle.incumbents.backwards
+    return queries > attack.limit - attack.step_cost - oracle.problem.reserve
 
 
 def one_step(attack: Attack, oracle: Oracle, state: Any) -> Any:

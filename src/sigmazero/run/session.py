@@ -132,7 +132,7 @@ class Session:
             began = time.perf_counter()
 
     def _begin(self, problem: Problem) -> Problem:
-        """Take note of the caller's float32 settings."""
+        """Read the caller's float32 settings, and count what the checks will ask."""
         self._numbers = Numbers.around(problem.x)
         self.prepared.compute_in(self._numbers)
         self._verifier = Verifier(self.model, self._numbers)
@@ -211,7 +211,7 @@ class Session:
         """Search some rows for the goal of `aimed`, and verify them, batch by batch."""
 
         def attack(rows: Tensor) -> Result:
-            assert self.size is not None  # as `_cut` has made sure
+            assert self.size is not None  # `_cut` has chosen one
             part, size = aimed.take(rows), _even(len(asking), self.size, problem)
             phases = prepared.phases(self.attack, aimed, size, self.rows or len(aimed))
             oracle = prepared.oracle(part, size, self.attack.needs)
@@ -246,8 +246,9 @@ class Session:
         """
         if logits.shape[1] == 1:
             return problem
-        apart, checked = self._verifier.apart(logits), self._verifier.apart(logits[:, : problem.checks])
-        return replace(problem, goal=replace(problem.goal, least=problem.goal.least + 2 * apart + 2 * GUARD * checked))
+        every = self._verifier.disagreement(logits)
+        checked = self._verifier.disagreement(logits[:, : problem.checks])
+        return replace(problem, goal=replace(problem.goal, least=problem.goal.least + 2 * every + 2 * GUARD * checked))
 
     def _lost(self, result: Result) -> Tensor:
         """Return the rows to search again: a coarse search found something for them, and none of it held.
@@ -306,15 +307,15 @@ class Session:
             else:
                 self._halve(len(part), failure, problem)
 
-    def _halve(self, tried: int, failure: str, problem: Problem) -> None:
-        if tried == 1:
+    def _halve(self, rows: int, failure: str, problem: Problem) -> None:
+        if rows == 1:
             raise MemoryError(f"out of memory with one input at a time; use a smaller model or device ({failure})")
-        self.size = tried // 2
+        self.size = rows // 2
         for prepared in filter(None, (self.prepared, self._strict)):
             prepared.drop_captures()
         if problem.x.is_cuda:
             torch.cuda.empty_cache()
-        warnings.warn(f"out of memory with {tried} inputs at a time, going on with {self.size}", stacklevel=3)
+        warnings.warn(f"out of memory with {rows} inputs at a time, going on with {self.size}", stacklevel=3)
 
 
 @torch.inference_mode(False)

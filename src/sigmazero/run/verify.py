@@ -60,7 +60,7 @@ class Verifier:
         self._digit = max([self._digit, *(torch.finfo(kind).eps for kind in kinds)])
         return answers
 
-    def apart(self, answers: Tensor) -> Tensor:
+    def disagreement(self, answers: Tensor) -> Tensor:
         """Return how far another kernel might be from the answers about each sample (N, formats, classes).
 
         That is as far as they are from each other, and the last digit of the coarser format: a logit in bf16 is known
@@ -93,7 +93,7 @@ class Verifier:
         answers = self.ask(points, pad=True)
         good = points.isfinite().flatten(1).all(1) & problem.domain.legal(points)  # a box may have no ends
         logits = torch.stack([widened(each, problem.x) for each in answers], 1)
-        by = GUARD * self.apart(logits)
+        by = GUARD * self.disagreement(logits)
         for each in logits.unbind(1):
             good = good & each.isfinite().all(1) & problem.goal.reached(each, by)
         return good, logits[:, 0]
@@ -182,9 +182,9 @@ class Verifier:
                 good[twice] = self.holds_again(problem.take(part), points[part, k], fresh[twice])
                 forwards[part] += 1
             given_up[rows[~good]] += 1
-            held = rows[good]
-            x_adv[held], logits[held], confirmed[held] = points[held, k], fresh[good].to(logits.dtype), True
-            steps[held] = incumbents.step_found[held, k]
+            places = rows[good]
+            x_adv[places], logits[places], confirmed[places] = points[places, k], fresh[good].to(logits.dtype), True
+            steps[places] = incumbents.step_found[places, k]
         # In float32, whatever torch's default is: half of that would not hold the counts.
         failed = torch.zeros_like(confirmed, dtype=torch.float32).masked_fill(~confirmed, torch.inf)
         already = confirmed & (x_adv == problem.x).flatten(1).all(1)

@@ -26,8 +26,7 @@ from torch import Tensor
 
 from sigmazero.attacks.blackbox.slopes import tiles
 from sigmazero.attacks.swap import sites
-from sigmazero.attacks.swap.search import beside
-from sigmazero.attacks.swap.sites import BySite
+from sigmazero.attacks.swap.search import neighbours
 from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
@@ -87,16 +86,16 @@ class LabelSwap(Attack):
     def step(self, i: Tensor, s: State, oracle: Oracle) -> State:
         """Ask whether the class is still another one with fewer changes, or with other ones."""
         d, start, n = oracle.domain, oracle.problem.start, oracle.domain.sites
-        box = sites.by_site(d)
+        x, lower, upper = d.box
         u = noise.drawn(s.luck, i, 2 * n + 3, d.x.dtype)
         wave, race, coins = torch.split(u, [n, n, 3], 1)
-        a = s.a.view_as(box.x)
-        changed = (a != box.x).any(1)
+        a = s.a.view_as(x)
+        changed = (a != x).any(1)
         exchange = s.begun & (s.b <= 1) & (coins[:, 0] < 0.5)
         back = self._back(s, d, changed, wave, torch.where(exchange, 1, s.b), (coins[:, 1] < 0.5) & ~exchange)
         drawn = sites.either(oracle, i)
-        new = self._new(d, box, changed, race, coins[:, 2] < 0.5) & exchange[:, None]
-        point = torch.where(new[:, None], drawn, torch.where(back[:, None], box.x, a))
+        new = self._new(d, (lower < upper).any(1), changed, race, coins[:, 2] < 0.5) & exchange[:, None]
+        point = torch.where(new[:, None], drawn, torch.where(back[:, None], x, a))
         point = torch.where(ops.per_row(s.begun, a), point, self._start(i, d, drawn, race)).view_as(d.x)
         if (tries := s.starts.shape[1]) > 0:
             turn = torch.div(i, 2, rounding_mode="floor")
@@ -135,10 +134,10 @@ class LabelSwap(Attack):
         least = ops.kth_largest(score, b.long().clamp(min=1, max=d.sites))
         return changed & (score >= least[:, None])
 
-    def _new(self, d: Domain, box: BySite, changed: Tensor, race: Tensor, near: Tensor) -> Tensor:
+    def _new(self, d: Domain, room: Tensor, changed: Tensor, race: Tensor, near: Tensor) -> Tensor:
         """One site that is not changed yet: anywhere, or near a changed one."""
-        free = ~changed & (box.lower < box.upper).any(1)
-        close = free & (beside(changed, d.x, self.radius)[0] > 0)
+        free = ~changed & room
+        close = free & (neighbours(changed, d.x, self.radius)[0] > 0)
         allowed = torch.where((near & close.any(1))[:, None], close, free)
         first = race.masked_fill(~allowed, -1.0).argmax(1, keepdim=True)
         return torch.zeros_like(changed).scatter(1, first, True) & allowed

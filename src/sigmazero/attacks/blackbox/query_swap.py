@@ -28,9 +28,9 @@ from sigmazero.attacks.blackbox.slopes import Slopes
 from sigmazero.attacks.blackbox.transfer import HALVINGS, WAYS, Surrogate, Transfer
 from sigmazero.attacks.blackbox.transfer import State as Transferred
 from sigmazero.attacks.swap import search, sites
-from sigmazero.attacks.swap.search import CHECKS, Judged, SwapSearch
+from sigmazero.attacks.swap.search import CHECKS, Draws, Judged, Proposal, SwapSearch
 from sigmazero.attacks.swap.sites import Ends
-from sigmazero.core import noise, ops
+from sigmazero.core import noise
 from sigmazero.core.attack import Attack
 from sigmazero.core.domain import Domain
 from sigmazero.core.model import Ability
@@ -161,44 +161,28 @@ class QuerySearch(SwapSearch):
         oracle.retire(first.done)
         return SearchState(**mine, known=known, now=torch.full_like(first.m, torch.inf), value=value, useful=gain > 0)
 
-    def _ends(self, s: SearchState, d: Domain) -> Ends:
+    def _ends(self, s: SearchState, d: Domain) -> Ends:  # type: ignore[override]
         """Return where each site best goes and what that promises, by the slopes; or by what single changes did."""
         end = torch.where(s.useful[:, None], s.value, d.best_values(s.g))
         gain = sites.total(s.g * (d.by_site(d.x) - end)).clamp(min=0) / d.costs
         return Ends(end, gain / gain.amax(1, keepdim=True).clamp(min=1e-30))
 
-    def step(self, i: Tensor, s: SearchState, oracle: Oracle) -> SearchState:  # type: ignore[override]
-        """Make the proposals one after the other; each teaches something about the slopes."""
-        d, k = oracle.domain, self.proposals
-        heat, _, many = oracle.row(self.rates, i)
-        u = noise.drawn(s.luck, i, d.sites + 2 * k + 2, d.x.dtype)
-        wave, luck, fate, size, turn = torch.split(u, [d.sites, k, k, 1, 1], 1)
-        s = replace(s, g=s.known.g)
-        ends = self._ends(s, d)
-        draws = self._draw(s, ends, sites.either(oracle, i), wave, fate, oracle)
-        slack = 1 - heat * s.stuck[:, None] * torch.log1p(-luck)
-        chosen = self._chosen(s, turn[:, 0])
-        judged: list[Judged] = []
-        for j in range(k):
-            one, allowed, last = self._exchange(i, j, draws, s, oracle), s.m * slack[:, j], j == k - 1
-            if last:
-                n = torch.where(oracle.incumbents.best_l0 <= d.sites, sites.fewer(oracle, size[:, 0]), many.long())
-                choice = sites.whole_choice(d, ends, n, wave, self.jitter).view_as(d.x)
-                one = one._replace(point=torch.where(ops.per_row(chosen, d.x), choice, one.point))
-                allowed = torch.where(chosen, torch.where(s.m.isinf(), -torch.inf, s.m), allowed)
-            one = one._replace(point=d.snap(one.point))
-            now = oracle.goal.margin(oracle.logits(one.point))
-            # Equal gains may make a choice too large, and so may what joined in to keep a rule.
-            m = now.masked_fill(oracle.worth(one.point) >= one.best, torch.inf) if last or d.tied else now
-            z = d.by_site(one.point - s.a)
-            known = slopes.learn(s.known, d, z, now - s.now)
-            moved, draws, verdict = self._judge(one, m, allowed, s, draws, oracle)
-            assert isinstance(moved, SearchState)
-            s = replace(moved, known=known, now=torch.where(verdict.kept, now, s.now))
-            judged.append(verdict)
-        wiser = self._learnt(s, draws, judged, chosen, oracle)
-        assert isinstance(wiser, SearchState)
-        return wiser
+    def _blind(self, i: Tensor, ends: Ends, oracle: Oracle) -> Tensor:
+        """Return values that trust no slope."""
+        return sites.either(oracle, i)
+
+    def _attempt(  # type: ignore[override]
+        self, one: Proposal, allowed: Tensor, last: bool, momentum: Tensor, s: SearchState, draws: Draws, oracle: Oracle
+    ) -> tuple[SearchState, Draws, Judged]:
+        """Ask about a proposal and judge it; each teaches something about the slopes."""
+        d = oracle.domain
+        one = one._replace(point=d.snap(one.point))
+        now = oracle.goal.margin(oracle.logits(one.point))
+        known = slopes.learn(s.known, d, d.by_site(one.point - s.a), now - s.now)
+        moved, draws, verdict = self._judge(one, self._fitting(now, one, last, oracle), allowed, s, draws, oracle)
+        assert isinstance(moved, SearchState)
+        now = torch.where(verdict.taken, now, s.now)
+        return replace(moved, known=known, g=known.g, now=now), draws, verdict
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,19 +21,6 @@ MOST = 8  # a proposal that saves more changes counts as one that saves so many
 FEW = 32  # with more changes than this, a whole new choice may try several fewer at once
 
 
-class BySite(NamedTuple):
-    """Clean values and the ends of the box, each (rows, features of a site, sites)."""
-
-    x: Tensor
-    lower: Tensor
-    upper: Tensor
-
-    def at(self, sites: Tensor) -> "BySite":
-        """The same of some sites, (rows, number)."""
-        where = sites[:, None].expand(-1, self.x.shape[1], -1)
-        return BySite(*(v.gather(2, where) for v in self))
-
-
 class Ends(NamedTuple):
     """The end of the box to which the gradient points, per feature, and the gain it promises, per site, at most 1."""
 
@@ -46,11 +33,6 @@ class Sources(NamedTuple):
 
     wins: Tensor
     tries: Tensor
-
-
-def by_site(d: Domain) -> BySite:
-    """The domain by sites."""
-    return BySite(*(d.by_site(v) for v in (d.x, d.lower, d.upper)))
 
 
 def ends(d: Domain, g: Tensor) -> Ends:
@@ -73,7 +55,7 @@ def either(oracle: Oracle, i: Tensor) -> Tensor:
     Where the value drawn is the clean one, a site has that of the far end.
     """
     d, u = oracle.domain, _draws(oracle, i, stream=3)
-    x, lower, upper = by_site(d)
+    x, lower, upper = d.box
     found = d.sample(lambda: u, torch.where(d.by_site(u) * (upper - lower) < x - lower, lower, upper))
     return torch.where((found == x).all(1, keepdim=True), d.far(), found)
 
