@@ -93,5 +93,5 @@ class PGDL0(budget.BudgetAttack):
         c = clipped - d.x
         gain = c * (2 * δ - c)  # δ² − (δ − c)², without its cancellation: what it saves to change this feature
         gain = gain.sum(1, keepdim=True) if self.group == "pixel" and δ.ndim > 2 else d.site_sum(gain)
-        kept = ops.keep_largest(gain.flatten(1), k).view(gain.shape)
-        return torch.where(kept, clipped, d.x)
+        largest = ops.keep_largest(gain.flatten(1), k).view(gain.shape)
+        return torch.where(largest, clipped, d.x)

@@ -102,7 +102,7 @@ class SparsePGD(budget.BudgetAttack):
         lowest = torch.where(before, u, torch.inf).amin(1)
         still = ~fresh & (lowest >= torch.where(before | ~room, -torch.inf, u).amax(1))  # the same k are the largest
         idle = torch.where(redrawn, 0, s.idle)
-        kept = idle if self.patience_counts == "total" else torch.zeros_like(idle)
+        count = idle if self.patience_counts == "total" else torch.zeros_like(idle)
         return replace(
             s,
             age=s.age + 1,
@@ -110,7 +110,7 @@ class SparsePGD(budget.BudgetAttack):
             u=u,
             g_p=g * (M if self.gradient == "projected" else sigmoid)[:, None],
             g_u=(g * p).sum(1) * sigmoid * (1 - sigmoid),
-            idle=torch.where(still, idle + 1, kept),
+            idle=torch.where(still, idle + 1, count),
         )
 
     def largest(self, values: Tensor, room: Tensor, k: Tensor) -> Tensor:

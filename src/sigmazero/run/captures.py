@@ -42,7 +42,7 @@ class GraphPool:
     """
 
     def __init__(self, insist: bool = False) -> None:
-        """`insist` makes a step that cannot be captured an error."""
+        """Make an empty pool; `insist` makes a step that cannot be captured an error."""
         self.pool: Any = None
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self.insist = insist

@@ -35,7 +35,7 @@ def fold(model: nn.Module, x: Tensor) -> int:
 
 
 def _pairs(model: nn.Module, x: Tensor) -> Iterator[tuple[nn.Module, Any]]:
-    """Layers whose output goes to a norm and nowhere else, both called once and known by one name."""
+    """Yield layers whose output goes to a norm and nowhere else, both called once and known by one name."""
     # By address, with how often they were written to; the tensors are held, so that no address comes twice.
     outputs: dict[int, tuple[nn.Module, Any, int]] = {}
     calls: Counter[nn.Module] = Counter()

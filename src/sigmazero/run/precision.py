@@ -227,7 +227,7 @@ def search_numbers(precision: Precision | None, caller: Numbers) -> Numbers:
 
 @contextmanager
 def quiet(model: Model) -> Iterator[None]:
-    """Eval mode, frozen parameters and no autocast while a model is asked; all get their own back.
+    """Set eval mode, freeze parameters and switch autocast off while a model is asked; then restore all.
 
     Frozen parameters let autograd forget what only their gradients would need. Autocast is for the model alone, so a
     question under the caller's switches it on again.

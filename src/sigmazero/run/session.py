@@ -364,7 +364,7 @@ def _to_user(domain: Domain, found: Found) -> Found:
 
 @torch.inference_mode(False)
 def _joined(parts: list[tuple[Tensor, Result]]) -> tuple[Tensor, Result]:
-    """Results of several batches as one."""
+    """Join the results of several batches."""
     return torch.cat([rows for rows, _ in parts]), Result.join([result for _, result in parts])
 
 

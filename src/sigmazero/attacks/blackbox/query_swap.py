@@ -3,7 +3,7 @@ r"""Query swap: σ-swap's search on a model that gives scores and no gradients (
 The search exchanges changed sites as swap search does (see swap.search), guided by slopes that it learns from its own
 queries (see slopes) instead of the model's gradient. It begins with a coarse look at all sites (see Probe). Where a
 network is at hand that resembles the model, pass it as `surrogate`: the search then begins with what fools that network
-(see transfer), and goes on as without it. What the network is asked is not counted.
+(see transfer), and goes on as without it. Queries of that network are not counted.
 
 >>> import torch, sigmazero as sz
 >>> model = torch.nn.Linear(4, 2).requires_grad_(False)
@@ -38,11 +38,11 @@ from sigmazero.core.oracle import Oracle
 from sigmazero.core.parameters import Count, NamedModel, Share, Whole
 from sigmazero.core.problem import Problem
 
-SINGLES = 0.5  # part of the queries that single changes of rows of features may take
-CLIMB = 0.6  # part of them for single changes and climbs
-MORE = 3  # steps are so many times those that the queries would fill: points that were asked about before cost none
-FIRST = 8  # sites of the first whole choice
-MANY = 16  # with so many queries for each tile they are asked about in spite of a surrogate
+SINGLES_SHARE = 0.5  # part of the queries that single changes of rows of features may take
+CLIMB_SHARE = 0.6  # part of them for single changes and climbs
+STEPS_FACTOR = 3  # steps for each that the queries would fill: points whose answer is remembered cost none
+FIRST_SITES = 8  # sites of the first whole choice
+QUERIES_PER_TILE = 16  # with more queries for each tile they are asked about in spite of a surrogate
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Probe(Attack):
         return ProbeState(
             known=slopes.begin(d),
             m=d.x.new_full((len(p),), torch.inf),
-            low=d.x.new_full((len(p),), FIRST / 2),
+            low=d.x.new_full((len(p),), FIRST_SITES / 2),
             luck=noise.source(p.seed, p.ids),
         )
 
@@ -100,13 +100,13 @@ class Probe(Attack):
         failed = ~probing & (oracle.incumbents.best_cost >= best)
         return replace(
             s,
-            known=slopes.told(s.known, z, m - s.m, mine),
+            known=slopes.learn_tile(s.known, z, m - s.m, mine),
             m=torch.where(i == 0, m, s.m),
             low=torch.where(failed, size, torch.where(probing, s.low, low)),
         )
 
     def _size(self, s: ProbeState, oracle: Oracle) -> tuple[Tensor, Tensor]:
-        """The largest choice that failed, as far as it still counts, and how large the next one is."""
+        """Return the largest choice that failed, as far as it still counts, and the size of the next one."""
         best = oracle.incumbents.best_cost.to(s.low)
         found = oracle.incumbents.best_l0 <= oracle.domain.sites
         # Choices are jittered: where the two ends have met, smaller ones get another try.
@@ -136,13 +136,13 @@ class QuerySearch(SwapSearch):
 
     @property
     def step_cost(self) -> int:
-        """Queries of a step."""
+        """Return the queries of a step."""
         return self.proposals
 
     @cached_property
     def rates(self) -> Tensor:
-        """Per step: heat, momentum, and how many sites a whole choice has; cold once the queries may be spent."""
-        planned = replace(self, steps=-(-self.steps // MORE))
+        """Return what swap search has for each step; it is cold once the queries may be spent."""
+        planned = replace(self, steps=-(-self.steps // STEPS_FACTOR))
         own = super(QuerySearch, planned).rates
         return own[torch.arange(self.steps).clamp(max=len(own) - 1)]
 
@@ -156,7 +156,7 @@ class QuerySearch(SwapSearch):
             known = replace(slopes.begin(d), g=g)
         else:
             known, value, gain = before.known, d.by_site(d.x), torch.zeros_like(before.known.g[:, 0])
-        first = self._begin(oracle, known.g, d.x.new_full((len(d),), sites.USUAL * self.choices))
+        first = self._begin(oracle, known.g, d.x.new_full((len(d),), sites.EXPECTED_SAVED * self.choices))
         mine = {f.name: getattr(first, f.name) for f in fields(first)}
         oracle.retire(first.done)
         return SearchState(**mine, known=known, now=torch.full_like(first.m, torch.inf), value=value, useful=gain > 0)
@@ -213,7 +213,7 @@ class QuerySwap(QuerySearch):
             raise ValueError(f"{self.name}: steps={self.steps} are too few with a surrogate; pass steps=2 or more")
 
     def phases(self, problem: Problem | None = None) -> tuple[Attack, ...]:
-        """A first look, which also gets the queries that do not fill a step of the search; then the search.
+        """Return a first look, which also gets the queries that do not fill a step of the search; then the search.
 
         Of rows of features it is a climb, where every feature can be asked about alone.
         """
@@ -221,23 +221,23 @@ class QuerySwap(QuerySearch):
         checks = CHECKS if problem is None else problem.overhead
         queries = self.steps if self.queries is None else self.queries - checks
         limit = queries + checks
-        singles = int(SINGLES * queries)
+        singles = int(SINGLES_SHARE * queries)
         first: Attack
         if self.surrogate is None and problem is not None and problem.x.ndim == 2 and problem.sites <= singles:
             first = Climb(
-                steps=MORE * int(CLIMB * queries) // WIDTH,
-                most=int(CLIMB * queries),
+                steps=STEPS_FACTOR * int(CLIMB_SHARE * queries) // WIDTH,
+                most=int(CLIMB_SHARE * queries),
                 singles=singles,
                 changes=2 * queries,
                 queries=limit,
             )
-            searches = MORE * int((1 - CLIMB) * queries) // self.proposals
+            searches = STEPS_FACTOR * int((1 - CLIMB_SHARE) * queries) // self.proposals
         else:
             most = max(16, int(self.share * queries))
             tiles = (most + 1 if problem is None else slopes.probes(problem.domain, most)) - 1
             look = 1 + tiles + self.openings
             if self.surrogate is not None:
-                tiles = tiles if MANY * tiles <= queries else 0
+                tiles = tiles if QUERIES_PER_TILE * tiles <= queries else 0
                 look = 1 + WAYS + HALVINGS + tiles
             searches = max(0, queries - look) // self.proposals
             steps = queries - searches * self.proposals
@@ -246,7 +246,7 @@ class QuerySwap(QuerySearch):
                 first = Transfer(
                     steps=steps - 1, tiles=tiles, jitter=self.jitter, queries=limit, surrogate=self.surrogate
                 )
-            searches *= MORE
+            searches *= STEPS_FACTOR
         if searches == 0:
             return (first,)
         mine = {f.name: getattr(self, f.name) for f in fields(QuerySearch) if f.name != "name"}

@@ -29,11 +29,11 @@ from sigmazero.core import noise, ops
 from sigmazero.core.attack import Attack
 from sigmazero.core.oracle import Oracle
 
-ALONE, FIRST = 0.5, 20  # share of the steps for σ-zero alone, and how many they are at least
+WALK_SHARE, WALK_STEPS = 0.5, 20  # share of the steps for σ-zero alone, and how many they are at least
 TRUST = 1.0  # how many proposals the first expectation of a source is worth
-BEGIN, GROWTH = 16, 4  # sites of the first choice, and the factor while nothing is found
+FIRST_SITES, GROWTH = 16, 4  # sites of the first choice, and the factor while nothing is found
 MOMENTUM = 0.8  # of a ladder's running gradient: with 0.5 the search follows the last point too much
-CLOSE = 8  # low and the best number are close when they differ by an eighth; then low begins anew at half
+CLOSE_SHARE = 8  # low and the best number are close when they differ by an eighth; then low begins anew at half
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class Opening(Beginning):
             self.walker.init(oracle),
             noise.source(oracle.problem.seed, oracle.problem.ids),
             g,
-            sites.USUAL * self.choices * tries,
+            sites.EXPECTED_SAVED * self.choices * tries,
             tries,
             sites.finished(oracle),
         )
@@ -105,16 +105,16 @@ class Opening(Beginning):
         d, best = oracle.domain, oracle.incumbents.best_cost
         u = noise.drawn(s.luck, i, d.sites + 2, d.x.dtype)
         wave, size, turn = torch.split(u, [d.sites, 1, 1], 1)
-        ready = (oracle.incumbents.best_l0 <= d.sites) & (i >= max(ALONE * self.steps, FIRST))
+        ready = (oracle.incumbents.best_l0 <= d.sites) & (i >= max(WALK_SHARE * self.steps, WALK_STEPS))
         worth = (s.wins / s.tries) ** sites.FAVOUR
         chosen = (turn[:, 0] * worth.sum(1) < worth[:, 0]) & ready
         n = sites.fewer(oracle, size[:, 0])
         choice = sites.whole_choice(d, sites.ends(d, s.g), n, wave, self.jitter)
         point = torch.where(ops.per_row(chosen, d.x), choice.view_as(d.x), s.walk.a)
         walk, g = self.walk(i, s, point, oracle)
-        asked = torch.stack([chosen, ~chosen], 1) * ready[:, None]
-        gained = asked * sites.saved(best, oracle.incumbents.best_cost)[:, None]
-        known = sites.learn(Sources(s.wins, s.tries), gained, asked, TRUST)
+        tries = torch.stack([chosen, ~chosen], 1) * ready[:, None]
+        gained = tries * sites.saved(best, oracle.incumbents.best_cost)[:, None]
+        known = sites.learn(Sources(s.wins, s.tries), gained, tries, TRUST)
         return State(
             walk=start_again(~chosen, walk, s.walk),
             luck=s.luck,
@@ -144,12 +144,12 @@ class Ladder(Beginning):
         """Start without a gradient."""
         low = torch.zeros_like(oracle.goal.y)
         g = torch.zeros_like(oracle.domain.by_site(oracle.domain.x))
-        return Rung(self.walker.init(oracle), g, torch.full_like(low, BEGIN), low, sites.finished(oracle))
+        return Rung(self.walker.init(oracle), g, torch.full_like(low, FIRST_SITES), low, sites.finished(oracle))
 
     def step(self, i: Tensor, s: Rung, oracle: Oracle) -> Rung:
         """Ask about the n best sites, then choose the next n."""
         d, before = oracle.domain, oracle.incumbents.best_l0
-        rungs = 2 + max(0, math.ceil(math.log(d.sites / BEGIN, GROWTH)))  # steps until all sites were asked about
+        rungs = 2 + max(0, math.ceil(math.log(d.sites / FIRST_SITES, GROWTH)))  # steps until all sites were asked about
         walking = (before > d.sites) & (i >= rungs)
         n = torch.where(i > 0, s.n.clamp(max=d.sites), 0)  # the first gradient is that of the clean input
         ends = sites.ends(d, s.g)
@@ -158,7 +158,7 @@ class Ladder(Beginning):
         walk, g = self.walk((i + 1 - rungs).clamp(min=0), s, point, oracle)
         best = oracle.incumbents.best_l0
         low = torch.where(best < before, s.low, n).minimum(best - 1)
-        low = torch.where(best - low <= (best // CLOSE).clamp(min=1), best // 2, low)
+        low = torch.where(best - low <= (best // CLOSE_SHARE).clamp(min=1), best // 2, low)
         middle = (low * best).to(s.g).sqrt().long().maximum(low + 1).minimum(best - 1).clamp(min=1)
         more = torch.where(i > 0, n * GROWTH, s.n).clamp(max=d.sites)
         return Rung(

@@ -52,7 +52,7 @@ PLACES = 4
 HALF = math.log(0.5)  # powers of 2 as exp: exp2 and pow round differently at the end of a vector on a CPU
 CHOICE = PLACES  # index of the source that follows the places: whole new choices
 PATIENCE = 1000  # proposals that annealing needs to pay off; a shorter search begins colder
-FORGETS = 10  # the momentum halves every so many steps: old gradients help a short search and mislead a long one
+FORGETS = 10  # steps in which the momentum halves: old gradients help a short search and mislead a long one
 
 
 @dataclass
@@ -137,7 +137,7 @@ class SwapSearch(Attack):
 
     @property
     def step_cost(self) -> int:
-        """Queries of a step."""
+        """Return the queries of a step."""
         return self.proposals + 1
 
     def check(self, problem: Problem) -> None:
@@ -152,7 +152,7 @@ class SwapSearch(Attack):
 
     @cached_property
     def rates(self) -> Tensor:
-        """Per step: heat, momentum, and how many sites a whole choice has where no example was found yet."""
+        """Return for each step heat, momentum, and the sites of a whole choice where no example is known."""
         heat = self.heat * min(1.0, self.steps * self.proposals / PATIENCE)
         numbers = [
             (heat * (1 - i / self.steps), self.momentum * 2 ** (-i / FORGETS), 2.0 ** min(i + 3, 30))
@@ -167,7 +167,7 @@ class SwapSearch(Attack):
         answer = oracle.value_and_grad(begin, oracle.goal.margin)
         oracle.incumbents.broken = broken  # a start without finite logits is none: the search begins at the clean input
         gradient = torch.where(answer.grad.isfinite(), answer.grad, 0.0)
-        rate = torch.full_like(answer.value, sites.USUAL * self.choices)
+        rate = torch.full_like(answer.value, sites.EXPECTED_SAVED * self.choices)
         state = self._begin(oracle, sites.scaled(d, gradient), rate)
         oracle.retire(state.done)
         return state
@@ -179,11 +179,11 @@ class SwapSearch(Attack):
         return state
 
     def _begin(self, oracle: Oracle, g: Tensor, choice: Tensor) -> State:
-        """The first state; `choice` is how many changes a whole new choice is expected to save."""
+        """Return the first state; `choice` is how many changes a whole new choice is expected to save."""
         best = oracle.incumbents.best  # the clean input where the start does not reach the goal
         tries = g.new_full((len(g), PLACES + 1), self.trust)
         tries[:, CHOICE] /= 5  # a few failures are enough to do without whole choices
-        usual = torch.full_like(choice, sites.USUAL)
+        usual = torch.full_like(choice, sites.EXPECTED_SAVED)
         return State(
             a=best,
             count=oracle.domain.l0(best),
@@ -285,7 +285,7 @@ class SwapSearch(Attack):
         )
 
     def _again(self, old: Tensor, oracle: Oracle) -> Tensor | None:
-        """Which proposals give a changed site another value: the first of a step, where it may have more than two."""
+        """Return which proposals give a changed site another value: the first of a step, where there is a third."""
         several = oracle.domain.several
         if several is None or self.proposals == 1:
             return None
@@ -293,7 +293,7 @@ class SwapSearch(Attack):
         return several.expand(len(old), -1).gather(1, old) & first
 
     def _exchange(self, i: Tensor, j: int, draws: Draws, s: State, oracle: Oracle) -> Proposal:
-        """The point with an old site put back and a new one changed.
+        """Return the point with an old site put back and a new one changed.
 
         Where it has as many changes as the best example, none is changed; where there is no example, none is put back.
         """
@@ -314,14 +314,14 @@ class SwapSearch(Attack):
         return Proposal(j, d.complete(point, order), best, swap)
 
     def _affordable(self, old: Tensor, new: Tensor, s: State, oracle: Oracle) -> tuple[Tensor, Tensor]:
-        """Whether a point with the new site would be better than the best example: without the old one, and with it."""
+        """Return whether a point with the new site would be better than the best: without the old site, and with it."""
         d, rank, best = oracle.domain, oracle.problem.rank, oracle.incumbents.best_cost
         changed = d.changed(s.a).flatten(1).gather(1, old[:, None])[:, 0]
         more, back = d.cost(s.a) + d.costs[new], torch.where(changed, d.costs[old], 0.0)
         return rank(more - back, s.count + 1 - changed.long()) < best, rank(more, s.count + 1) < best
 
     def _chosen(self, s: State, turn: Tensor) -> Tensor:
-        """Which samples try a whole new choice: the more it has saved, compared with the best place, the likelier."""
+        """Return which samples try a whole new choice: the likelier, the more it has saved beyond the best place."""
         if not self.choices:
             return torch.zeros_like(s.stuck)
         worth = (s.wins / s.tries) ** sites.FAVOUR
@@ -373,7 +373,7 @@ class SwapSearch(Attack):
 
 
 def _first(time: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """The n shortest times of each row and their places; a row of fewer is repeated from its beginning."""
+    """Return the n shortest times of each row and their places; a row of fewer is repeated from its beginning."""
     shortest, where = time.topk(min(n, time.shape[1]), 1, largest=False)
     if n > time.shape[1]:
         again = torch.arange(n, device=time.device) % time.shape[1]
@@ -382,7 +382,7 @@ def _first(time: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
 
 def neighbours(changed: Tensor, like: Tensor, radius: int) -> tuple[Tensor, Tensor]:
-    """Ones at the sites within `radius` of a changed one, and within twice that; everywhere without positions."""
+    """Return 1 at sites within `radius` of a changed one, and within twice that; 1 everywhere without positions."""
     if like.ndim not in (3, 4):
         return (torch.ones_like(changed, dtype=like.dtype),) * 2
     here = changed.view(len(changed), -1, *like.shape[2:])
