@@ -203,7 +203,7 @@ class Oracle:
     def row(self, table: Tensor, i: Tensor) -> tuple[Tensor, ...]:
         """Return the numbers of step i in a schedule (steps, numbers), on the problem's device and in its dtype."""
         if id(table) not in self._tables:
-            # The table itself is kept beside its copy: an id alone could be reused by another table.
+            # The table itself is held with its copy: an id alone could be reused by another table.
             self._tables[id(table)] = table, self._send(table)
         here = self._tables[id(table)][1]
         return here.index_select(0, i.reshape(1)).squeeze(0).unbind()

@@ -44,7 +44,7 @@ Batch = tuple[Tensor, Result]  # places of rows in the problem, and their result
 
 
 class Session:
-    """An attack on a model; its lowered copy, its captured steps and its batch size are made once and kept.
+    """An attack on a model; its lowered copy, its captured steps and its batch size are made once.
 
     batch_size  rows at a time; None chooses a number when the first problem comes. It is halved when memory runs out,
                 and stays so
@@ -89,7 +89,7 @@ class Session:
     def run(self, problem: Problem, progress: bool = False) -> Result:
         """Attack every row of a problem; return the results in the order of its rows.
 
-        Where the model stops answering, the batches that are done are kept, and the other rows have no answer.
+        Where the model stops answering, the other batches are returned, and the rows that are left have no answer.
         """
         with bar(self.attack.name, len(problem)) if progress else nullcontext(ignore) as advance:
             parts: list[Batch] = []
@@ -102,7 +102,7 @@ class Session:
             return replace(result.take(rows.argsort()), x=problem.x)
 
     def doubts(self) -> tuple[Finding, ...]:
-        """Return what the searches of this session saw that makes its results doubtful; nothing is asked for it."""
+        """Return the findings of this session's searches that make its results doubtful."""
         return self._diagnostics.findings()
 
     def _rest(self, problem: Problem, parts: list[Batch], error: Stopped) -> Batch:
@@ -251,7 +251,7 @@ class Session:
         return replace(problem, goal=replace(problem.goal, least=problem.goal.least + 2 * every + 2 * GUARD * checked))
 
     def _lost(self, result: Result) -> Tensor:
-        """Return the rows to search again: a coarse search found something for them, and none of it held.
+        """Return the rows to search again: a coarse search found something for them, and no success was confirmed.
 
         Where bf16 found nothing at all without a budget its numbers may be why, so these are searched again too.
         Skipped if the attack has a query limit, or if the first search already ran in strict fp32 on the model itself.
@@ -263,7 +263,7 @@ class Session:
         return lost | (result.outcome == Outcome.NOT_FOUND) if in_bf16 else lost
 
     def _search_again(self, problem: Problem, aimed: Problem, rows: Tensor, first: Result, clean: Tensor) -> Result:
-        """Search once more in strict fp32; what both searches asked counts."""
+        """Search once more in strict fp32, and count the queries of both searches."""
         if self._strict is None:
             self._strict = Prepared(self.model, replace(self.prepared.hardware, precision="fp32", prepare="none"))
         self._strict.compute_in(self._numbers)
@@ -320,7 +320,7 @@ class Session:
 
 @torch.inference_mode(False)
 def _unanswered(problem: Problem, keeps_own: bool) -> Result:
-    """Return a result without an answer for each row; only the model knows what it was asked."""
+    """Return a result without an answer for each row; its queries are unknown, and so 0."""
     n, device = len(problem), problem.x.device
     nothing = torch.full((n,), -1, dtype=torch.int64, device=device)
     never = torch.full((n,), torch.inf, dtype=torch.float32, device=device)

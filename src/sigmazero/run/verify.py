@@ -33,14 +33,14 @@ COARSE = 2.0**-6
 class Verifier:
     """Asks the model itself, in strict fp32 and in the caller's settings; these queries are counted too.
 
-    A compiled model is asked as it is, always about `rows` rows, and the model inside it in strict fp32.
+    Of a compiled model, the model inside it is asked in strict fp32. `rows` are those of a batch.
     """
 
     def __init__(self, model: Model, caller: Numbers, rows: int = 0) -> None:
         self.model, self.caller, self.rows = model, caller, rows
         self.strict = Numbers.strict(caller.device)
-        self._compiled, self._plain = is_compiled(model), uncompiled(model)
-        self.checks = 2 if self._compiled or not caller.strictly else 1
+        self._uncompiled = uncompiled(model)
+        self.checks = 2 if is_compiled(model) or not caller.strictly else 1
         self._digit = 0.0  # the last digit of the coarsest number format of an answer so far
         self.differences: list[Tensor] = []  # by how much second answers differed, in what is allowed
         self.missed: list[Tensor] = []  # by how much records missed the goal, in the same
@@ -55,7 +55,7 @@ class Verifier:
         answers = [self._ask_strictly(x, pad)]
         if self.checks > 1:
             with self.caller.applied():
-                answers.append(self._padded(self.model, x, pad, self._compiled))
+                answers.append(self._padded(self.model, x, pad))
         kinds = [logits.dtype for logits in answers if isinstance(logits, Tensor) and logits.is_floating_point()]
         self._digit = max([self._digit, *(torch.finfo(kind).eps for kind in kinds)])
         return answers
@@ -74,13 +74,11 @@ class Verifier:
 
     def _ask_strictly(self, x: Tensor, pad: bool) -> Tensor:
         with self.strict.applied():
-            return self._padded(self._plain, x, pad, self._compiled and self._plain is self.model)
+            return self._padded(self._uncompiled, x, pad)
 
-    def _padded(self, model: Model, x: Tensor, pad: bool, whole: bool) -> Tensor:
+    def _padded(self, model: Model, x: Tensor, pad: bool) -> Tensor:
         """Ask about some more rows than given; the answer is a copy, as some models return the same memory again."""
-        # A compiled model would be compiled anew for each number of rows.
-        rows = self.rows if whole else self._rounded(len(x)) if pad and x.is_cuda else 0
-        more = max(0, rows - len(x))
+        more = self._rounded(len(x)) - len(x) if pad and x.is_cuda else 0
         points = torch.cat([x, x[:1].expand(more, *x.shape[1:])]) if more else x
         return ask(model, points)[: len(x) if more else None].clone()
 
@@ -101,8 +99,8 @@ class Verifier:
     def holds_again(self, problem: Problem, points: Tensor, first: Tensor) -> Tensor:
         """Ask about user points once more, the last one first and in two halves; return which reach the goal again.
 
-        `first` has the answers in strict fp32 before. How far they are apart is kept: by rounding a success may be
-        lost, but not by more than that.
+        `first` has the answers in strict fp32 before. Their difference is a diagnostic: rounding may lose a
+        success, but not by more than that.
         """
         halves = [self._ask_strictly(part, pad=True) for part in points.flip(0).chunk(2)]
         second = widened(torch.cat(halves).flip(0), problem.x)

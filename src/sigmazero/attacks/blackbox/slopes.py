@@ -55,7 +55,7 @@ def _spread(v: Tensor, d: Domain) -> Tensor:
 
 
 def grid(d: Domain, most: int) -> tuple[int, int]:
-    """Return the side of square tiles of an image (0 for other inputs), so that there are `most` at most, and their number."""
+    """Return the side of square tiles of an image (0 for other inputs), and how many there are: at most `most`."""
     if d.x.ndim != 4:
         return 0, min(d.sites, most)
     height, width = d.x.shape[2:]

@@ -21,7 +21,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from sigmazero.attacks.budget import start_again
 from sigmazero.attacks.exploring import Walker
 from sigmazero.attacks.swap import sites
 from sigmazero.attacks.swap.sites import Sources
@@ -116,7 +115,7 @@ class Opening(Beginning):
         gained = tries * sites.saved(best, oracle.incumbents.best_cost)[:, None]
         known = sites.learn(Sources(s.wins, s.tries), gained, tries, TRUST)
         return State(
-            walk=start_again(~chosen, walk, s.walk),
+            walk=ops.choose(~chosen, walk, s.walk),
             luck=s.luck,
             g=g,
             wins=known.wins,
@@ -162,7 +161,7 @@ class Ladder(Beginning):
         middle = (low * best).to(s.g).sqrt().long().maximum(low + 1).minimum(best - 1).clamp(min=1)
         more = torch.where(i > 0, n * GROWTH, s.n).clamp(max=d.sites)
         return Rung(
-            walk=start_again(walking | (i == 0), walk, s.walk),
+            walk=ops.choose(walking | (i == 0), walk, s.walk),
             g=g,
             n=torch.where(best <= d.sites, middle, more),
             low=low,
