@@ -20,9 +20,9 @@ STRICT = Numbers.strict("cpu")
 
 @pytest.fixture(autouse=True)
 def own_flags() -> Iterator[None]:
-    before, general = Settings.read(), torch.backends.fp32_precision
+    before, general = Settings.read(), getattr(torch.backends, "fp32_precision")  # noqa: B009 - unknown to torch's types
     yield
-    torch.backends.fp32_precision = general
+    setattr(torch.backends, "fp32_precision", general)  # noqa: B010
     torch.backends.cudnn.fp32_precision = "none"
     before.write()
     assert Settings.read() == before

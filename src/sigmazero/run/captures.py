@@ -250,7 +250,7 @@ class CapturedSteps(Steps):
         return own
 
     @property
-    def state(self) -> Any:  # type: ignore[override]
+    def state(self) -> Any:
         """Return the attack's state of the rows."""
         return _head(self.frame.state, self.rows)
 
