@@ -5,13 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sigmazero.core.messages import visible
-
-Advance = Callable[[float], None]
-
-
-def ignore(amount: float) -> None:
-    """Move no bar."""
-    del amount
+from sigmazero.run.search import Advance as Advance
+from sigmazero.run.search import ignore as ignore
 
 
 @contextmanager
