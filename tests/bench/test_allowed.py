@@ -11,7 +11,7 @@ import sigmazero as sz
 from sigmazero.bench.cells import expand
 from sigmazero.bench.constraints import space_key
 from sigmazero.bench.loader import Loader
-from sigmazero.bench.plan import parse_plan
+from sigmazero.bench.plan_file import parse_plan
 from sigmazero.bench.rerun import rerun
 from sigmazero.bench.run import execute
 from sigmazero.bench.verify import verify

@@ -5,7 +5,7 @@ import torch
 
 from sigmazero.bench.cells import expand
 from sigmazero.bench.evaluate import evaluate
-from sigmazero.bench.plan import parse_plan
+from sigmazero.bench.plan_file import parse_plan
 from sigmazero.bench.rerun import rerun
 from sigmazero.bench.verify import Verification, verify
 from sigmazero.core.toml import TomlError

@@ -14,7 +14,7 @@ import torch
 import sigmazero as sz
 from sigmazero import attacks
 from sigmazero.bench.cells import expand
-from sigmazero.bench.plan import parse_plan
+from sigmazero.bench.plan_file import parse_plan
 from sigmazero.bench.run import execute
 from sigmazero.run import Session
 from sigmazero.run.search_model import search_copy
@@ -107,7 +107,7 @@ def test_absent_weights_data_and_files_are_missing_and_the_rest_runs(folder, mon
     text = PLAN.replace('"net.py:other"', '"M1", "none.py:build"').replace('["mine"]', '["mine", "absent.npz"]')
     _, missing, report = run(text, "s.db")
     assert report.rows == 3 * 24
-    told = {one.what: (one.questions, one.advice) for one in missing}
+    told = {one.what: (one.questions, str(one.error)) for one in missing}
     assert told["M1"][0] == told["none.py:build"][0] == 3
     assert told["absent.npz"][0] == 9
     assert 'sigmazero.models.fetch("M1")' in told["M1"][1]

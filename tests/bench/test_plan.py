@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from sigmazero.bench.plan import parse_plan, read_plan
+from sigmazero.bench.plan_file import parse_plan, read_plan
 from sigmazero.core.toml import TomlError
 
 ROOT = Path(__file__).parents[2]

@@ -252,22 +252,6 @@ def test_a_stored_bound_that_no_search_can_have_proved_is_refused(tmp_path, leas
         recall_proofs(path, key, rows, network)
 
 
-def test_a_bound_above_the_number_of_sites_is_refused(tmp_path):
-    path = tmp_path / "p.db"
-    keep(path, [62, 0, 0, 0, 0, 0])
-    with pytest.raises(ValueError, match="proof of 62 changes, but only 60 features"):
-        recall_proofs(path, KEY, ROWS)
-
-
-def test_proofs_about_rows_that_the_model_gets_wrong_are_refused(tmp_path):
-    path = tmp_path / "p.db"
-    wrong = replace(ROWS, labels=(Y + 1) % 4)
-    keep(path, [1] * N, wrong)
-    assert recall_proofs(path, KEY, wrong).all()
-    with pytest.raises(ValueError, match="row 0 has a proof, but the model gets it wrong"):
-        recall_proofs(path, KEY, wrong, MODEL)
-
-
 def test_proofs_about_a_model_that_answers_differently_are_refused(tmp_path):
     """A hook that neither weights nor source files show."""
     torch.manual_seed(0)

@@ -13,7 +13,7 @@ import torch
 from sigmazero.bench import workers
 from sigmazero.bench.cells import expand
 from sigmazero.bench.loader import Loader
-from sigmazero.bench.plan import parse_plan
+from sigmazero.bench.plan_file import parse_plan
 from sigmazero.bench.provenance import versions
 from sigmazero.bench.run import NoWorkers, differences, execute
 from sigmazero.bench.worker import Unit, Worker

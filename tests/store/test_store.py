@@ -32,19 +32,20 @@ def sql(path: Path, statement: str, *values: Any) -> list[Any]:
 
 
 @st.composite
-def facts(draw):
+def facts(draw, kind):
     n = draw(st.integers(0, 12))
     columns = {}
     for name in COLUMNS:
         columns[name] = draw(arrays.arrays(KINDS[name], n, elements=arrays.from_dtype(np.dtype(KINDS[name]))))
     rows = [sorted(draw(st.sets(st.integers(0, 150_000), max_size=8))) for _ in range(n)]
     index = np.array([i for row in rows for i in row], np.int64)
-    kind = draw(st.sampled_from([np.float32, np.float64]))
     value = draw(arrays.arrays(kind, len(index), elements=arrays.from_dtype(np.dtype(kind), allow_nan=False)))
     return Facts(**columns, offsets=np.cumsum([0, *map(len, rows)]), index=index, value=value)
 
 
-@given(parts=st.lists(facts(), min_size=1, max_size=3))
+@given(
+    parts=st.sampled_from([np.float32, np.float64]).flatmap(lambda kind: st.lists(facts(kind), min_size=1, max_size=3))
+)
 @settings(deadline=None, max_examples=20, suppress_health_check=ANYHOW)
 def test_facts_come_back_as_they_went_in(tmp_path, parts):
     path = tmp_path / "s.db"
@@ -99,7 +100,7 @@ def test_positions_that_cannot_be_meant_are_refused(tmp_path):
     with Store(tmp_path / "s.db", write=True) as store:
         store.register([cell(rows=10)])
         run = store.begin({})
-        cases: list[Any] = [[0, 1], [0.0, 1.0, 2.0], [3, 3, 5], [-1, 2, 3], [7, 8, 10], 8, -1]
+        cases: list[Any] = [[0, 1], [3, 3, 5], [-1, 2, 3], [7, 8, 10], 8, -1]
         for places in cases:
             with pytest.raises((ValueError, StoreError)):
                 store.append("k", places, made(3), run=run)

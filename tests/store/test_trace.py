@@ -7,7 +7,8 @@ import torch
 from sigmazero import attacks, models
 from sigmazero.bench.cells import expand
 from sigmazero.bench.loader import load_rows
-from sigmazero.bench.plan import DataSpec, parse_plan
+from sigmazero.bench.plan import DataSpec
+from sigmazero.bench.plan_file import parse_plan
 from sigmazero.bench.run import execute
 from sigmazero.bench.verify import verify
 from sigmazero.core.inputs import make_problem
@@ -130,8 +131,6 @@ def test_verify_asks_the_traces_too(goal):
         trace = store.trace(info.key, 3)
         store.append_trace(info.key, 3, dataclasses.replace(trace, margin=trace.margin + 1))
         store.append_trace(info.key, 4, dataclasses.replace(store.trace(info.key, 4), clean=trace.clean))
-        with pytest.raises(StoreError, match="row 5 does not fit"):
-            store.append_trace(info.key, 5, trace)
         told = [str(one) for one in verify(store, trusting()).disagreements]
     assert [one.split(": ")[-1] for one in told] == [
         "a margin of the trace is not the model's",
@@ -186,6 +185,6 @@ def test_plans_and_data_by_code(tmp_path):
     (lost,) = parse_plan(plan.format("no_such_module:rows")).questions
     cells, (missing,) = expand([lost], trusting())
     assert not cells
-    assert "no_such_module" in missing.advice
+    assert "no_such_module" in str(missing.error)
     with Store(tmp_path / "a.db", write=True) as store:
         assert execute(cells, store, trusting()).rows == 0

@@ -48,11 +48,6 @@ class Missing:
     error: Exception
     questions: int
 
-    @property
-    def advice(self) -> str:
-        """Return the error's text."""
-        return str(self.error)
-
 
 def expand(questions: Sequence[Question], loader: Loader) -> tuple[list[Cell], list[Missing]]:
     """Return cells, by data and model so that each is loaded once, and the questions that cannot be run here."""
@@ -107,28 +102,15 @@ def _cell(question: Question, loader: Loader, model: dict[str, Any], fitting: se
         seed=question.seed,
         precision=precision,
         margin=question.margin,
-        **question.allowed.identity(tuple(rows.images.shape[1:])),
+        allowed=question.allowed.identity(tuple(rows.images.shape[1:])),
         surrogate=_surrogate(question.attack, loader),
     )
-    info = CellInfo(
-        key=identity.digest(asked),
+    info = CellInfo.of(
+        asked,
         model=question.model.name,
         dataset=question.data.name,
         attack=question.label,
-        parameters=identity.plain_parameters(question.attack),
-        version=question.attack.version,
-        steps=question.attack.steps,
-        unit=question.unit,
-        goal=question.goal,
-        budget=question.budget,
-        seed=question.seed,
-        precision=precision,
         rows=len(rows),
-        model_sha256=model["weights"],
-        data_hash=rows.content_hash,
-        bounds=(asked["bounds"][0], asked["bounds"][1]),
-        margin=question.margin,
-        identity=asked,
         origin={"model": asdict(question.model), "data": asdict(question.data), "target": question.target},
         about=about(rows, question.allowed),
     )

@@ -59,8 +59,7 @@ class Allowed:
 
     @cached_property
     def _text(self) -> str:
-        box = [*map(identity.plain_bound, self.bounds), identity.plain_mask(self.mask)]
-        return identity.canonical([*box, None if self.space is None else described(self.space, None)])
+        return identity.canonical(self.identity(None))
 
     @property
     def default_bounds(self) -> bool:
@@ -77,10 +76,15 @@ class Allowed:
         """Return the problem of some inputs, as `make_problem` makes it."""
         return make_problem(x, y, bounds=self.bounds, mask=self.mask, space=self.space, **how)
 
-    def identity(self, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return the constraints as `describe_cell` takes them; inputs have this shape."""
-        space = None if self.space is None else described(self.space, shape)
-        return {"bounds": self.bounds, "mask": self.mask, "space": space}
+    def identity(self, shape: tuple[int, ...] | None) -> dict[str, Any]:
+        """Return the constraints of inputs with this shape as JSON holds them, tensors by their hashes."""
+        space = {} if self.space is None else {"space": described(self.space, shape)}
+        mask = None if self.mask is None else identity.hash_tensors({"mask": self.mask})
+        return {"bounds": [_plain(bound) for bound in self.bounds], "mask": mask, **space}
+
+
+def _plain(bound: Bound) -> float | str:
+    return identity.hash_tensors({"bound": bound}) if isinstance(bound, Tensor) and bound.ndim else float(bound)
 
 
 def described(space: Space, shape: tuple[int, ...] | None) -> dict[str, Any]:

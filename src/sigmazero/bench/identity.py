@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,6 @@ from torch import Tensor, nn
 from sigmazero import models
 from sigmazero.core import losses
 from sigmazero.core.attack import Attack
-from sigmazero.core.inputs import Bound, Bounds
 from sigmazero.core.messages import canonical as canonical
 from sigmazero.core.messages import digest as digest
 from sigmazero.core.model import logits_in
@@ -168,16 +168,6 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def plain_bound(bound: Bound) -> float | str:
-    """Return one side of a box as JSON holds it: a number, or the hash of one that differs between features."""
-    return hash_tensors({"bound": bound}) if isinstance(bound, Tensor) and bound.ndim else float(bound)
-
-
-def plain_mask(mask: Tensor | None) -> str | None:
-    """Return a mask as JSON holds it: its hash."""
-    return None if mask is None else hash_tensors({"mask": mask})
-
-
 def describe_cell(
     attack: Attack,
     *,
@@ -189,20 +179,19 @@ def describe_cell(
     budget: int | None,
     seed: int,
     precision: str,
+    allowed: Mapping[str, Any],
     margin: float = 0.0,
-    bounds: Bounds = (0.0, 1.0),
-    mask: Tensor | None = None,
-    space: dict[str, Any] | None = None,
     surrogate: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return all that decides the answer, as JSON holds it; its digest is the key of the cell.
 
-    Names, machine, device and batch size are left out, and so are a margin, a space and a surrogate where there is
-    none. `space` is what `constraints.described` returns, and `surrogate` the weights and the code of a second network.
+    Names, machine, device and batch size are left out, and so are a margin and a surrogate where there is none.
+
+    allowed    what `Allowed.identity` returns
+    surrogate  weights and code of a second network
     """
     return {
         **({"margin": margin} if margin else {}),
-        **({"space": space} if space else {}),
         **({"surrogate": surrogate} if surrogate else {}),
         "format": FORMAT,
         "attack": describe_attack(attack),
@@ -214,32 +203,16 @@ def describe_cell(
         "budget": budget,
         "seed": seed,
         "precision": precision,
-        "bounds": [plain_bound(bound) for bound in bounds],
-        "mask": plain_mask(mask),
+        **allowed,
     }
 
 
 def contradictions(info: CellInfo) -> list[str]:
-    """Return which parts of a cell's description do not fit its key."""
+    """Return which parts of a cell's description do not fit its identity."""
     if not info.identity:
         return []
-    wrong = [] if digest(info.identity) == info.key else ["key"]
     try:
-        return wrong + _differing(info, info.identity)
+        expected = CellInfo.of(info.identity, **{name: getattr(info, name) for name in CellInfo.NAMES})
     except (LookupError, TypeError):
-        return [*wrong, "identity"]
-
-
-def _differing(info: CellInfo, asked: dict[str, Any]) -> list[str]:
-    described: dict[str, tuple[Any, Any]] = {
-        "parameters": (info.parameters, asked["attack"]["parameters"]),
-        "version": (info.version, asked["attack"]["version"]),
-        "steps": (info.steps, asked["attack"]["parameters"]["steps"]),
-        "model_sha256": (info.model_sha256, asked["model"]["weights"]),
-        "data_hash": (info.data_hash, asked["data"]),
-        "goal": (info.goal == "targeted", asked["targets"] is not None),
-        "bounds": (list(info.bounds), asked["bounds"]),
-        "margin": (info.margin, asked.get("margin", 0.0)),
-        **{name: (getattr(info, name), asked[name]) for name in ("unit", "budget", "seed", "precision")},
-    }
-    return [name for name, (here, there) in described.items() if here != there]
+        return ["identity"]
+    return [each.name for each in fields(CellInfo) if getattr(expected, each.name) != getattr(info, each.name)]

@@ -1,10 +1,9 @@
-"""Plans: which attacks run against which models on which rows. `read_plan` reads one from TOML (bench.plan_file)."""
+"""Plans: which attacks run against which models on which rows. `bench.plan_file` reads them from TOML."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from os import PathLike
 from typing import Any, get_args
 
 from sigmazero.bench.constraints import DEFAULT_BOUNDS, Allowed
@@ -165,20 +164,6 @@ class Plan:
             for q in self.questions
         ]
         return replace(self, questions=tuple(changed))
-
-
-def read_plan(path: str | PathLike[str]) -> Plan:
-    """Read and check a plan; nothing is loaded yet."""
-    from sigmazero.bench import plan_file
-
-    return plan_file.read(path)
-
-
-def parse_plan(text: str, file: str = "plan", name: str = "plan") -> Plan:
-    """Return the plan in a TOML text; `file` is its name in errors."""
-    from sigmazero.bench import plan_file
-
-    return plan_file.parse(text, file, name)
 
 
 def is_code(source: str) -> bool:

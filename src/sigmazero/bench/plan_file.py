@@ -189,15 +189,15 @@ TABLES: dict[str, type[Table]] = {
 }
 
 
-def read(path: str | PathLike[str]) -> Plan:
+def read_plan(path: str | PathLike[str]) -> Plan:
     """Read and check a plan; nothing is loaded yet."""
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"there is no plan {file}; experiments/small.toml is one to begin with")
-    return parse(toml.read(file), str(path), file.stem)
+    return parse_plan(toml.read(file), str(path), file.stem)
 
 
-def parse(text: str, file: str = "plan", name: str = "plan") -> Plan:
+def parse_plan(text: str, file: str = "plan", name: str = "plan") -> Plan:
     """Return the plan in a TOML text; `file` is its name in errors, `name` the plan's where it gives none."""
     plan = toml.parse(text, PlanFile, file)
     return Plan(plan.name or name, plan.description, tuple(_Builder(plan, text, file).questions()))

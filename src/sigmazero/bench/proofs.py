@@ -23,9 +23,7 @@ from sigmazero.bench.plan import ModelSpec
 from sigmazero.certifier.certify import Certificates, Certifier
 from sigmazero.core.domain import Unit
 from sigmazero.core.messages import one_line
-from sigmazero.core.model import logits_in
 from sigmazero.data import Rows
-from sigmazero.run.precision import strictly
 from sigmazero.run.progress import bar
 from sigmazero.store.facts import Integers, same_answers
 from sigmazero.store.proofs import Proof, ProofKey, row_digests
@@ -34,7 +32,6 @@ from sigmazero.store.store import Store
 METHOD, VERSION = "certify", 1  # of what is proved here: raised when it proves otherwise, so that proofs tell their age
 OVER_REALS = "certify over the reals"  # the method of a proof that does not hold for the model's own rounding
 POINTS = 16  # inputs by whose logits a model is recognised
-BATCH = 256  # rows that a model is asked about at once
 SHARE = 0.05  # of the time that storing may take; more is lost if the process is killed, nothing if it is interrupted
 
 
@@ -94,10 +91,7 @@ def certify_into(
 def proof_key(network: nn.Module, unit: str, allowed: Allowed, rows: Rows, spec: ModelSpec | None = None) -> ProofKey:
     """Return the key of proofs about a network, loaded as `spec` says or handed in, and its constraints."""
     code = identity.describe_model(network, spec)
-    said = allowed.identity(tuple(rows.images.shape[1:]))
-    mask = None if said["mask"] is None else identity.hash_tensors({"mask": said["mask"]})
-    bounds = [identity.plain_bound(bound) for bound in said["bounds"]]
-    return ProofKey.of(identity.hash_weights(network), code, unit, bounds, mask, said["space"])
+    return ProofKey.of(identity.hash_weights(network), code, unit, **allowed.identity(tuple(rows.images.shape[1:])))
 
 
 def recall_proofs(path: Path, key: ProofKey, rows: Rows, network: nn.Module | None = None) -> Integers:
@@ -110,37 +104,14 @@ def recall_proofs(path: Path, key: ProofKey, rows: Rows, network: nn.Module | No
 
 
 def _recalled(path: Path, key: ProofKey, rows: Rows, network: nn.Module | None) -> list[Proof | None]:
-    """Return the proof of each row, after checking what can be checked."""
+    """Return the proof of each row, after asking the model whether it is the one that the proofs are about."""
     if not path.exists():
         return [None] * len(rows)
     with Store(path) as store:
         known = store.proofs(key)
         if known and network is not None:
             _check_answers(store, key, network)
-    found = [known.get(row) for row in row_digests(rows.images, rows.labels)]
-    shape = rows.images.shape[1:]
-    sites = int(torch.Size(shape[1:] if key.unit == "pixel" else shape).numel())
-    for row, proof in zip(rows.ids.tolist(), found, strict=True):
-        if proof is not None and proof.least > sites + 1:
-            raise ValueError(f"{path}: row {row} has a proof of {proof.least} changes, but only {sites} {key.unit}s")
-    places = torch.tensor([place for place, proof in enumerate(found) if proof is not None], dtype=torch.int64)
-    if network is not None and len(places):
-        _check_right(path, network, rows.select(places))
-    return found
-
-
-def _check_right(path: Path, network: nn.Module, rows: Rows) -> None:
-    """Refuse proofs about rows that the network gets wrong: those need no change."""
-    device = device_of(network)
-    with torch.no_grad(), strictly(network, device):
-        parts = zip(torch.split(rows.images, BATCH), torch.split(rows.labels, BATCH), strict=True)
-        right = [logits_in(network(x.to(device))).argmax(1).cpu() == y for x, y in parts]
-    wrong = rows.ids[~torch.cat(right)]
-    if len(wrong):
-        raise ValueError(
-            f"{path}: row {int(wrong[0])} has a proof, but the model gets it wrong; the proof is about another model, "
-            "so use another store"
-        )
+    return [known.get(row) for row in row_digests(rows.images, rows.labels)]
 
 
 def _answers(key: ProofKey) -> str:
@@ -157,11 +128,11 @@ def _keep_answers(store: Store, key: ProofKey, network: nn.Module, rows: Rows) -
 
 def _check_answers(store: Store, key: ProofKey, network: nn.Module) -> None:
     """Refuse proofs about a model that answered differently."""
-    held = store.arrays(_answers(key))
-    if held is None:
+    stored = store.arrays(_answers(key))
+    if stored is None:
         return
-    fresh = identity.probe(network, torch.from_numpy(held["x"]).to(device_of(network)))
-    if not same_answers(torch.from_numpy(held["logits"]), fresh):
+    fresh = identity.probe(network, torch.from_numpy(stored["x"]).to(device_of(network)))
+    if not same_answers(torch.from_numpy(stored["logits"]), fresh):
         raise ValueError(
             f"{store.path}: the model's outputs differ from those of the model that its proofs are about, although "
             "weights and source files are unchanged; use another store"

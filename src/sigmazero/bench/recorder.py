@@ -1,6 +1,6 @@
 """Record every query about one sample, for a trace of the search."""
 
-from dataclasses import dataclass, field
+from collections import defaultdict
 
 import numpy as np
 import torch
@@ -13,18 +13,6 @@ from sigmazero.run.precision import Numbers
 from sigmazero.store.trace import SIDE, Trace
 
 
-@dataclass
-class Notes:
-    """The queries, call by call."""
-
-    margin: list[Tensor] = field(default_factory=list)
-    prediction: list[Tensor] = field(default_factory=list)
-    adversarial: list[Tensor] = field(default_factory=list)
-    count: list[Tensor] = field(default_factory=list)
-    index: list[Tensor] = field(default_factory=list)
-    value: list[Tensor] = field(default_factory=list)
-
-
 class Recorder(nn.Module):
     """A network that records the queries about one sample; the answers are the network's own."""
 
@@ -32,7 +20,8 @@ class Recorder(nn.Module):
         super().__init__()
         if len(problem) != 1:
             raise ValueError(f"a trace is of one sample; {len(problem)} were given")
-        self.network, self.problem, self.notes = network, problem, Notes()
+        self.network, self.problem = network, problem
+        self.notes: defaultdict[str, list[Tensor]] = defaultdict(list)  # by column, call by call
         self.ability = getattr(network, "ability", "gradients")
 
     def forward(self, x: Tensor) -> Tensor:
@@ -47,17 +36,20 @@ class Recorder(nn.Module):
     def _note(self, x: Tensor, logits: Tensor) -> None:
         asked = self.problem.take(torch.zeros(len(x), dtype=torch.int64, device=x.device))
         changed = (x != asked.x).flatten(1)
-        notes = self.notes
-        notes.margin.append(asked.goal.margin(logits).cpu())
-        notes.prediction.append(logits.argmax(1).cpu())
-        notes.adversarial.append((asked.goal.reached(logits) & asked.domain.within(x)).cpu())
-        notes.count.append(changed.sum(1).cpu())
-        notes.index.append(changed.nonzero()[:, 1].cpu())
-        notes.value.append(x.flatten(1)[changed].cpu())
+        noted = {
+            "margin": asked.goal.margin(logits),
+            "prediction": logits.argmax(1),
+            "adversarial": asked.goal.reached(logits) & asked.domain.within(x),
+            "count": changed.sum(1),
+            "index": changed.nonzero()[:, 1],
+            "value": x.flatten(1)[changed],
+        }
+        for name, values in noted.items():
+            self.notes[name].append(values.cpu())
 
     def trace(self) -> Trace:
         """Return all queries, and the landscape of a problem that can be drawn."""
-        columns = {name: torch.cat(values).numpy() for name, values in vars(self.notes).items()}
+        columns = {name: torch.cat(values).numpy() for name, values in self.notes.items()}
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(columns.pop("count"))])
         columns["margin"] = columns["margin"].astype(np.float64)
         clean = self.problem.x[0].cpu().numpy()

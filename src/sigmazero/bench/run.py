@@ -10,7 +10,6 @@ from __future__ import annotations
 import _thread
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from contextlib import closing, contextmanager
@@ -22,14 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigmazero.bench.cells import Cell
+from sigmazero.bench.forecast import queries
 from sigmazero.bench.loader import Loader
-from sigmazero.bench.progress import Progress, shown
+from sigmazero.bench.progress import Progress
 from sigmazero.bench.proofs import recognise_rows
 from sigmazero.bench.provenance import versions
-from sigmazero.bench.worker import NUMBERED_OTHERWISE, Introduction, Unit, UnitResult, Worker
+from sigmazero.bench.worker import NUMBERED_OTHERWISE, Unit, UnitResult, Worker
 from sigmazero.bench.workers import Engine, Here, WorkerExecutor
 from sigmazero.core import faults
 from sigmazero.core.messages import canonical, one_line
+from sigmazero.run.progress import bar
 from sigmazero.store.store import Store
 
 Say = Callable[[str], None]
@@ -40,7 +41,6 @@ GIVE_UP = 3  # units of a cell that fail before any succeeds: then the rest of t
 UNIT_SECONDS = 10.0  # of work in a unit for another process, about
 GRACE = 5.0  # seconds that Ctrl-C leaves to the batches that are running
 TICK = 0.25  # seconds between two looks at the stop event
-PATIENCE = 60.0  # seconds without any worker until a message says so
 
 
 class NoWorkers(RuntimeError):
@@ -94,9 +94,10 @@ def execute(
         if engine.remote:
             loader.release()  # workers need the memory of the device
         say = say or (lambda text: None)
-        counts = Progress([job.cell for job in jobs], [int(job.missing.sum()) for job in jobs], engine.size)
-        with interruptible(say) as stop, shown(counts, title, progress, say) as update:
-            return _Run(jobs, store, engine, counts, stop, update, say, about or {}).run()
+        counts = Progress([job.cell for job in jobs], [int(job.missing.sum()) for job in jobs])
+        moving = bar(title, counts.pace.total, progress, "queries", lambda: counts.words, say)
+        with interruptible(say) as stop, moving as counts.advance:
+            return _Run(jobs, store, engine, counts, stop, say, about or {}).run()
 
 
 def ready(cell: Cell, store: Store) -> Mask:
@@ -109,8 +110,9 @@ def ready(cell: Cell, store: Store) -> Mask:
 class _Job:
     """A cell that is run: its place in the progress, the rows that are missing, and the batches to hand out.
 
-    examined    how often the doctor was sent
-    failures    units that failed; nothing is given up of a cell of which one succeeded
+    examined          how often the doctor was sent
+    failures          units that failed; a cell is not given up if one succeeded
+    rows, seconds     rows that were computed, and the seconds of a worker that they took
     """
 
     place: int
@@ -120,6 +122,8 @@ class _Job:
     examined: int = 0
     failures: int = 0
     succeeded: bool = False
+    rows: int = 0
+    seconds: float = 0.0
 
     def cut(self, count: int) -> Unit:
         """Take up to `count` consecutive batches."""
@@ -164,7 +168,6 @@ class _Run:
     engine: Engine
     progress: Progress
     stop: threading.Event
-    update: Callable[[], None]
     say: Say
     about: Mapping[str, str]
     summary: RunSummary = field(default_factory=RunSummary)
@@ -190,16 +193,12 @@ class _Run:
 
     def _work(self) -> None:
         """Hand out units and store their results, until nothing is left; after Ctrl-C, until no worker is busy."""
-        patience = time.monotonic() + PATIENCE
         while self._running() or (not self.stop.is_set() and (self.again or any(job.batches for job in self.jobs))):
             if not self.stop.is_set():
                 self._hand_out()
             done, _ = wait(self.futures, timeout=TICK, return_when=FIRST_COMPLETED)
             for future in done:
                 self._receive(self.futures.pop(future), future)
-            if all(worker.provenance is None for worker in self.workers.values()) and time.monotonic() > patience:
-                self.say(f"no worker is ready yet: {self.engine.size} are starting, or wait for room on the cluster")
-                patience = float("inf")
 
     def _running(self) -> list[str]:
         """Return the keys of the cells that workers attack now."""
@@ -223,7 +222,6 @@ class _Run:
             job.examined += examine
             worker.job, worker.unit = job, replace(unit, examine=examine)
             self.progress.begin(job.place)
-            self.update()
             try:
                 self.futures[worker.executor.submit(Worker.attack, worker.unit)] = worker
             except BrokenExecutor:  # it died while it was idle
@@ -243,22 +241,19 @@ class _Run:
             return left[0], left[0].cut(1)
         job = max(left, key=lambda job: self._priority(job, worker))
         # One batch of a new cell, to measure it; later as many as take about ten seconds, but a fair share.
-        count, seconds = 1, self.progress.seconds_per_row(job.place)
-        if job.examined and seconds is not None:
-            fair = -(-len(job.batches) // self.engine.size)
-            count = max(1, min(int(UNIT_SECONDS / max(seconds * job.cell.batch_size, 1e-9)), fair))
-        return job, job.cut(count)
+        fair, batch = -(-len(job.batches) // self.engine.size), job.seconds * job.cell.batch_size
+        count = min(int(UNIT_SECONDS * job.rows / max(batch, 1e-9)), fair) if job.rows else 1
+        return job, job.cut(max(count, 1))
 
     def _priority(self, job: _Job, worker: _Worker) -> tuple[int, float]:
-        """Rate a cell for a worker: first what it has loaded, then what takes long and has few workers."""
+        """Rate a cell for a worker: first what it has loaded, then what asks much and has few workers."""
         q, loaded = job.cell.question, 0
         if worker.job is not None:
             last = worker.job.cell.question
             loaded = (worker.job is job) + ((last.model, last.data) == (q.model, q.data)) + (last.model == q.model)
         others = [other.job for other in self.workers.values() if other is not worker and other.job is not None]
         same = sum(other.cell.question.model == q.model for other in others)
-        seconds = self.progress.seconds_per_row(job.place) or float(q.attack.steps)
-        return loaded, self.progress.left[job.place] * seconds / (1 + same)
+        return loaded, int(job.missing.sum()) * queries(q) / (1 + same)
 
     def _again(self, job: _Job, unit: Unit, tries: int) -> None:
         """Hand out a unit once more, a batch at a time, before anything else."""
@@ -307,15 +302,15 @@ class _Run:
             if worker.errors > 1 and self.engine.remote:  # its device may be in a state in which everything fails
                 self._replace(worker)
 
-    def _introduced(self, worker: _Worker, future: Future[Introduction]) -> None:
+    def _introduced(self, worker: _Worker, future: Future[tuple[str, dict[str, Any]]]) -> None:
         """Accept a worker with the versions of this process; replace one that died before it was ready."""
         error = future.exception()
         if error is None:
-            found = future.result()
-            if why := differences(found.provenance):
-                self._dismiss(worker, f"{why} (on {found.place})")
+            host, found = future.result()
+            if why := differences(found):
+                self._dismiss(worker, f"{why} (on {host})")
             else:
-                worker.provenance, worker.deaths = found.provenance, 0
+                worker.provenance, worker.deaths = found, 0
             return
         how, worker.deaths = worker.executor.end() or one_line(error), worker.deaths + 1
         if worker.deaths >= TRIES:
@@ -353,7 +348,7 @@ class _Run:
     def _fail(self, job: _Job, start: int, stop: int, error: str, line: str) -> None:
         self.store.fail(job.cell.info.key, error, (start, stop), TRIES)
         self.summary.failed[job.cell.info.key] = line
-        self.progress.drop(job.place, int(job.missing[start:stop].sum()))
+        self.progress.add(job.place, int(job.missing[start:stop].sum()), failed=True)
 
     def _store(self, worker: _Worker, job: _Job, result: UnitResult) -> None:
         """Store the facts of a unit in one transaction; rows that are stored already stay as they are."""
@@ -374,9 +369,9 @@ class _Run:
         for batch in result.batches:
             rows = int(job.missing[batch.positions].sum())
             job.missing[batch.positions] = False
-            self.progress.add(job.place, rows, batch.seconds)
+            job.rows, job.seconds = job.rows + len(batch.positions), job.seconds + batch.seconds
+            self.progress.add(job.place, rows)
             self.summary.rows += rows
-        self.update()
 
     def _describe(self, job: _Job, result: UnitResult) -> None:
         """Say what the doctor saw of a model and its rows, once for all attacks."""

@@ -9,7 +9,6 @@ recordings, the batch size that fits.
 
 from __future__ import annotations
 
-import os
 import platform
 import traceback
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -91,14 +90,6 @@ class UnitResult:
     seen: str = ""
 
 
-@dataclass(frozen=True)
-class Introduction:
-    """Where a worker computes, and with which versions."""
-
-    place: str
-    provenance: dict[str, Any]
-
-
 class Worker:
     """Attack units. Cells of one model share its prepared copy; batches of one cell also share the recordings.
 
@@ -111,9 +102,9 @@ class Worker:
         self._prepared: tuple[nn.Module, Prepared] | None = None
         self._session: tuple[str, Session] | None = None
 
-    def introduce(self) -> Introduction:
-        """Return where this worker computes, and with which versions."""
-        return Introduction(f"{platform.node()} {os.getpid()}", provenance(self.loader.device))
+    def introduce(self) -> tuple[str, dict[str, Any]]:
+        """Return the machine that this worker is on, and with what it computes."""
+        return platform.node(), provenance(self.loader.device)
 
     def attack(self, unit: Unit) -> UnitResult:
         """Attack the batches of a unit; an error ends it, and the batches before it are kept."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -14,31 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sigmazero.core.domain import Unit
-from sigmazero.core.messages import visible
+from sigmazero.core.messages import digest, visible
 from sigmazero.core.result import Outcome, Result
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-KINDS: dict[str, Any] = {
-    "row": np.int64,
-    "label": np.int64,
-    "target": np.int64,
-    "clean_prediction": np.int64,
-    "prediction": np.int64,
-    "outcome": np.int8,
-    "l0": np.float64,
-    "l0_pixel": np.float64,
-    "step_found": np.int64,
-    "forwards": np.int64,
-    "backwards": np.int64,
-    "margin": np.float64,
-    "seconds": np.float64,
-    "given_up": np.int64,
-    "cost": np.float64,
-    "returned": np.float64,
-}
-COLUMNS = tuple(KINDS)
 ROUNDING = 1e-4  # of the spread of the logits: two machines may differ by this much, and two models differ by more
 LAST_DIGITS = 1e-6  # of the largest logit: what float32 loses where a large number was added to all classes
 
@@ -233,6 +214,12 @@ def _array(values: Tensor, kind: Any) -> NDArray[Any]:
     return values.detach().cpu().numpy().astype(kind)
 
 
+TYPES: dict[str, Any] = {"Integers": np.int64, "Floats": np.float64, "NDArray[np.int8]": np.int8}
+CHANGES = ("offsets", "index", "value")  # of all samples together
+KINDS = {each.name: TYPES[str(each.type)] for each in fields(Facts) if each.name not in CHANGES}
+COLUMNS = tuple(KINDS)
+
+
 @dataclass(frozen=True)
 class CellInfo:
     """Describe one cell: the question and its names.
@@ -270,6 +257,27 @@ class CellInfo:
     origin: dict[str, Any] = field(default_factory=dict)
     about: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
+
+    NAMES: ClassVar = ("model", "dataset", "attack", "rows", "origin", "about", "provenance")  # not of the identity
+
+    @staticmethod
+    def of(identity: dict[str, Any], **names: Any) -> CellInfo:
+        """Return the cell of an identity (`bench.identity.describe_cell`); `names` are those in `NAMES`."""
+        attack = identity["attack"]
+        return CellInfo(
+            key=digest(identity),
+            parameters=attack["parameters"],
+            version=attack["version"],
+            steps=attack["parameters"]["steps"],
+            goal="untargeted" if identity["targets"] is None else "targeted",
+            model_sha256=identity["model"]["weights"],
+            data_hash=identity["data"],
+            bounds=tuple(identity["bounds"]),
+            margin=identity.get("margin", 0.0),
+            identity=identity,
+            **{name: identity[name] for name in ("unit", "budget", "seed", "precision")},
+            **names,
+        )
 
     @property
     def space_text(self) -> str | None:

@@ -59,7 +59,7 @@ from sigmazero.store.trace import Trace
 
 __all__ = ["CellStatus", "Failure", "Flaw", "Store", "StoreBusy", "StoreError", "WriterLock"]
 
-CHUNK = 50_000  # samples that are converted at a time
+CHUNK = 500  # samples that are converted at a time: few, so that their values stay in the processor's cache
 VALUES = (*COLUMNS, "changed", "became")  # of a sample; its checksum covers them and its position
 CELL = ("key", "info", "model", "dataset", "attack", "budget", "unit", "rows")  # of a cell; `info` is all of it as JSON
 UNREADABLE = (ValueError, TypeError, KeyError, OSError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
@@ -364,17 +364,15 @@ class Store:
         positions   where the rows are in the cell: all of them, or the first if they follow each other
         peak_...    the most memory, in bytes, that the batch took
         """
+        if not len(facts):
+            return
         number, info = self._cell(key)
         places = np.asarray(positions)
         places = places + np.arange(len(facts)) if places.ndim == 0 else places
-        if places.shape != (len(facts),) or (len(places) and places.dtype.kind not in "iu"):
-            raise ValueError(f"facts of {len(facts)} rows need as many positions, or the first one; got {positions!r}")
-        if not len(places):
-            return
+        if len(np.unique(places)) != len(facts) or len(places) != len(facts):
+            raise ValueError(f"facts of {len(facts)} rows need as many different positions; got {positions!r}")
         if places.min() < 0 or places.max() >= info.rows:
             raise StoreError(f"cell {key[:12]} has {info.rows} rows; {places.min()} to {places.max()} do not fit")
-        if len(np.unique(places)) < len(places):
-            raise ValueError(f"the positions {positions!r} name a row twice; give each row once")
         batch, peaks = int(places.min()), (peak_device, peak_process)
         self._write_all(
             f"INSERT OR IGNORE INTO samples VALUES ({', '.join('?' * (len(VALUES) + 7))})",
@@ -428,11 +426,8 @@ class Store:
 
     def append_trace(self, key: str, position: int, trace: Trace) -> None:
         """Keep the queries of the search at a position of a cell, in place of an older trace of it."""
-        number, info = self._cell(key)
-        if not 0 <= position < info.rows:
-            raise StoreError(f"cell {key[:12]} has {info.rows} rows; a trace of row {position} does not fit")
         npz = _npz({name: value for name, value in vars(trace).items() if value is not None})
-        self._write("REPLACE INTO traces VALUES (?, ?, ?)", number, position, npz)
+        self._write("REPLACE INTO traces VALUES (?, ?, ?)", self._cell(key)[0], position, npz)
 
     def traced(self, key: str) -> NDArray[np.bool_]:
         """Return which positions of a cell have a trace, as a mask."""
@@ -602,23 +597,18 @@ def _rows(positions: NDArray[Any], facts: Facts) -> Iterator[tuple[Any, ...]]:
 
 
 def _facts(rows: list[tuple[Any, ...]], perturbations: bool) -> Facts:
-    columns = list(zip(*rows, strict=True))
+    *columns, changed, became = zip(*rows, strict=True) if perturbations else (*zip(*rows, strict=True), (), ())
     named: dict[str, Any] = {
-        name: np.array(column, KINDS[name]) for name, column in zip(COLUMNS, columns, strict=False)
+        name: np.array(column, kind) for (name, kind), column in zip(KINDS.items(), columns, strict=True)
     }
-    changed, became = columns[-2:] if perturbations else ((b"",) * len(rows),) * 2
-    counts = np.array([len(blob) // 4 for blob in changed])
-    wide = np.array([len(blob) for blob in became]) == 8 * counts
-    if wide[counts > 0].any():  # a value takes 4 or 8 bytes, row by row
-        parts = [np.frombuffer(blob, "<f8" if w else "<f4") for blob, w in zip(became, wide, strict=True)]
-        value = np.concatenate(parts, dtype=np.float64)
-    else:
-        value = np.frombuffer(b"".join(became), "<f4").astype(np.float32)
+    counts = [len(blob) // 4 for blob in changed] if perturbations else [0] * len(rows)
+    index, value = np.frombuffer(b"".join(changed), "<u4"), b"".join(became)
+    size = 8 if len(value) > 4 * len(index) else 4  # bytes of a value: all rows of a cell have the same type
     return Facts(
         **named,
         offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
-        index=np.frombuffer(b"".join(changed), "<u4").astype(np.int64),
-        value=value,
+        index=index.astype(np.int64),
+        value=np.frombuffer(value, f"<f{size}").astype(f"f{size}"),
     )
 
 
