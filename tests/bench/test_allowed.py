@@ -12,9 +12,8 @@ from sigmazero.bench.cells import expand
 from sigmazero.bench.constraints import space_key
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.plan_file import parse_plan
-from sigmazero.bench.rerun import rerun
 from sigmazero.bench.run import execute
-from sigmazero.bench.verify import verify
+from sigmazero.bench.verify import rerun, verify
 from sigmazero.core.toml import TomlError
 from sigmazero.store import Store
 from sigmazero.store.merge import merge

@@ -7,8 +7,6 @@ from torch.utils.data import DataLoader, TensorDataset
 import sigmazero as sz
 from sigmazero.bench.evaluate import evaluate
 from sigmazero.core.hardware import Hardware
-from sigmazero.data import Rows
-from sigmazero.store.store import Store
 from tests.helpers.networks import linear_problem
 
 
@@ -106,14 +104,6 @@ def test_data_as_people_have_it_is_one_question(tmp_path):
     with pytest.warns(UserWarning, match="float64 and the model float32: they are taken as float32"):
         assert evaluate(network, (x.double(), y), **settings).keys == second.keys
     assert evaluate(lambda rows: model(rows), (x.numpy(), y), limit=2, **settings).records()[0]["samples"] == 2
-
-
-def test_names_of_classes_reach_the_store(tmp_path):
-    model, x, y = linear_problem((6,), 4)
-    rows = Rows(x, y, torch.arange(4), "mine", classes=("ant", "bee", "cat", "dog"))
-    done = evaluate(model, rows, store=tmp_path / "s.db", steps=5)
-    with Store(done.store) as store:
-        assert store.cells()[0].about["classes"] == ["ant", "bee", "cat", "dog"]
 
 
 def test_a_model_without_gradients_gets_an_attack_that_needs_none(tmp_path):

@@ -1,6 +1,4 @@
-import os
 import re
-import signal
 import sys
 import types
 from dataclasses import dataclass
@@ -13,13 +11,10 @@ import torch
 
 import sigmazero as sz
 from sigmazero import attacks
-from sigmazero.bench.cells import expand
-from sigmazero.bench.plan_file import parse_plan
-from sigmazero.bench.run import execute
 from sigmazero.run import Session
 from sigmazero.run.search_model import search_copy
 from sigmazero.store.store import Store
-from tests.plans import PLAN, assert_same, contents, run, trusting
+from tests.plans import PLAN, assert_same, contents, run
 
 BRIEF = PLAN.replace("steps = 30", "steps = 5").replace(', "net.py:other"', "")
 
@@ -40,33 +35,6 @@ def test_the_same_command_again_does_nothing(folder):
     assert about["runs"] == 1
     assert {"numpy", "python", "device", "commit", "dirty", "seconds"} <= about.keys()
     assert cells[0].info.origin["data"]["source"] == "mine.npz"
-
-
-def _stopped(text, path, after):
-    """Run until so many batches are stored, then as if Ctrl-C had been pressed."""
-    loader, plan = trusting(), parse_plan(text)
-    said: list[str] = []
-    with Store(path, write=True) as store:
-        cells, _ = expand(plan.questions, loader)
-        append, count = store.append, [0]
-
-        def counted(*a, **k):
-            append(*a, **k)
-            count[0] += 1
-            if count[0] == after:
-                os.kill(os.getpid(), signal.SIGINT)
-
-        store.append = counted
-        return execute(cells, store, loader, say=said.append), said
-
-
-def test_an_interrupt_stops_after_the_batch(folder):
-    before = signal.getsignal(signal.SIGINT)
-    report, said = _stopped(PLAN, "s.db", after=2)
-    assert report.interrupted
-    assert report.rows == 16
-    assert any("stopping" in line for line in said)
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 @dataclass(frozen=True, kw_only=True)

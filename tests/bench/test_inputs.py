@@ -75,16 +75,6 @@ def test_tensors_are_shown(tmp_path, target):
         assert path.exists()
 
 
-def test_a_check_asks_about_them_again(folder, sigmazero):  # noqa: F811
-    images = torch.from_numpy(np.load("mine.npz")["images"]).float() / 255
-    labels = torch.from_numpy(np.load("mine.npz")["labels"])
-    evaluate("net.py:build", (images, labels), store="s.db", steps=10)
-    done = sigmazero("verify", "s.db", "--trust-code")
-    assert done.exit_code == 0, done.stderr
-    assert f"{len(images)} rows" in done.stdout.replace(",", "")
-    assert "cannot be checked" not in done.stdout + done.stderr
-
-
 @pytest.mark.parametrize("why", ["asked", "large"])
 def test_what_is_not_kept_is_said(tmp_path, monkeypatch, why):
     model, x, y = eight_bit()

@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
-from sigmazero.bench import progress
+from sigmazero.bench import forecast as progress
 from sigmazero.bench.cells import expand
+from sigmazero.bench.forecast import Progress
 from sigmazero.bench.plan_file import parse_plan
-from sigmazero.bench.progress import Progress
 from sigmazero.bench.run import execute
 from sigmazero.run import progress as shown
 from sigmazero.store.store import Store

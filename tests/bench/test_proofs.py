@@ -21,7 +21,6 @@ from sigmazero.data import Rows
 from sigmazero.store import Store, StoreError
 from sigmazero.store.export import export
 from sigmazero.store.merge import merge
-from sigmazero.store.proofs import Proof
 from tests.helpers.networks import linear_optimum, linear_problem
 
 N = 6
@@ -98,12 +97,6 @@ def test_cells_and_proofs_that_were_merged_find_each_other(attacked, tmp_path):
     assert proved(tmp_path / "all.db") == [[*TRUTH[:2].astype(int).tolist(), *[0] * (N - 2)]] * 2
 
 
-def test_the_bound_that_says_more_stays(store_path):
-    keep(store_path, [2, 1, 1, 1, 1, 1])
-    keep(store_path, [1, 2, 0, 1, 1, 1])
-    assert recall_proofs(store_path, KEY, ROWS).tolist() == [2, 2, 1, 1, 1, 1]
-
-
 def test_a_bound_above_a_verified_point_is_refused_where_they_meet(store_path, tmp_path):
     with Store(store_path) as store:
         l0 = store.facts(store.cell_keys()[0]).l0.astype(int)
@@ -164,12 +157,6 @@ def test_rows_that_cannot_be_loaded_are_said(store_path):
     assert said[0].startswith("gone: its rows are not known here, so no proof is theirs: ")
     keep(store_path, TRUTH.astype(int))
     assert proved(store_path)[:2] == [TRUTH.astype(int).tolist()] * 2
-
-
-def test_a_proof_is_kept_with_how_it_was_made(store_path):
-    keep(store_path, [3, 0, 0, 0, 0, 0])
-    with Store(store_path) as store:
-        assert list(store.proofs(KEY).values()) == [Proof(3, "linear optimum", 1, 0.5)]
 
 
 def certified(path: Path, **options: Any) -> tuple[Any, Any, Any]:

@@ -2,12 +2,9 @@
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from sigmazero.bench.rerun import rerun
 from sigmazero.bench.transfer import transfer
-from sigmazero.bench.verify import verify
-from sigmazero.cli import app
+from sigmazero.bench.verify import rerun, verify
 from sigmazero.core.metrics import Outcome
 from sigmazero.core.model import logits_in
 from sigmazero.report.analysis import transfer as matrices
@@ -75,9 +72,3 @@ def test_the_matrix_counts_what_the_other_model_had_right(folder):
             known = (each.facts.outcome == Outcome.FOUND) & (there.outcome != Outcome.ALREADY)
             assert one.shares[row, 1 - row] == pytest.approx((there.outcome[known] == Outcome.FOUND).mean())
         assert "Which examples fool other models" in make_page(store, clean(store))
-
-
-def test_a_store_that_is_not_there_is_not_made(tmp_path):
-    done = CliRunner().invoke(app, ["transfer", str(tmp_path / "none.db")])
-    assert done.exit_code != 0
-    assert list(tmp_path.iterdir()) == []

@@ -14,8 +14,7 @@ from sigmazero.bench import identity
 from sigmazero.bench.evaluate import evaluate
 from sigmazero.bench.identity import probe
 from sigmazero.bench.loader import Loader
-from sigmazero.bench.rerun import attack_of, rerun
-from sigmazero.bench.verify import Verification, verify
+from sigmazero.bench.verify import Verification, attack_of, rerun, verify
 from sigmazero.core.result import Outcome
 from sigmazero.store.facts import Facts, same_answers
 from sigmazero.store.store import Store
@@ -236,13 +235,6 @@ def test_answers_are_compared_up_to_rounding():
     assert torch.equal(probe(network, x), probe(network, x))  # as the model answers in evaluation
     assert probe(network, x).shape == (16, 2)
     assert network.training
-
-
-@pytest.mark.parametrize("size", [0, -1, 1.5])
-def test_batch_sizes_that_check_nothing_are_refused(folder, size):
-    run(SHORT, "s.db")
-    with pytest.raises(ValueError, match="batch_size="):
-        check(batch_size=size)
 
 
 def test_weights_that_never_end_are_refused(folder):

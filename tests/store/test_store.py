@@ -17,10 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from sigmazero.store.facts import COLUMNS, KINDS, Facts
+from sigmazero.store.facts import COLUMNS, KINDS, Facts, Trace
 from sigmazero.store.file import APPLICATION, VERSION
 from sigmazero.store.store import Store, StoreBusy, StoreError
-from sigmazero.store.trace import Trace
 from tests.store.making import cell, fill, made, same
 
 ANYHOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -254,7 +253,7 @@ def test_a_second_writer_is_refused_or_waits(tmp_path, children):
             assert f"process {other.pid}" in (reading.writer() or "")
         other.kill()  # nothing is left behind that would keep the next one out
         other.join()
-        with Store(path, write=True, wait=5) as store:
+        with Store(path, write=True) as store:
             assert len(store.facts("k")) == 40
     finally:
         other.kill()

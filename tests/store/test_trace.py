@@ -14,8 +14,8 @@ from sigmazero.bench.verify import verify
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.toml import TomlError
 from sigmazero.models.toys import two_dimensions
+from sigmazero.store.facts import SIDE, Trace
 from sigmazero.store.store import Store, StoreError
-from sigmazero.store.trace import SIDE, Trace
 from tests.plans import assert_same, contents, run, trusting
 
 PLAN = """
@@ -125,7 +125,7 @@ def test_a_store_without_traces_gets_them_later():
 def test_verify_asks_the_traces_too(goal):
     run(goal + PLAN, "a.db")
     with Store("a.db") as store:
-        assert not verify(store, trusting(), batch_size=7).disagreements
+        assert not verify(store, trusting()).disagreements
     with Store("a.db", write=True) as store:
         (info,) = store.cells()
         trace = store.trace(info.key, 3)

@@ -1,7 +1,7 @@
 """Constraints of a question: a space or a box, and a mask; and how a store keeps them.
 
-A space is part of a cell's identity as the text of its file, so a store alone tells what was legal. Functions in it
-(`accept`, and features derived by code) cannot be stored; they are known by their source, as all code is.
+The identity of a cell includes the text of its space file, so a store alone shows what was legal. Functions in a space
+(`accept`, and features derived by code) cannot be stored; they are identified by their source.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OPTIONS = ("kind", "values", "lower", "upper", "around", "grid", "direction", "c
 class Allowed:
     """A box or a space, with or without a mask. By default the space of the data, else the box from 0 to 1.
 
-    Two are equal if their texts are.
+    They are compared by their text.
     """
 
     bounds: Bounds = DEFAULT_BOUNDS
@@ -93,8 +93,8 @@ def described(space: Space, shape: tuple[int, ...] | None) -> dict[str, Any]:
     plain = without_functions(space)
     by_index = bool(plain.values) or any(isinstance(getattr(plain, name), Mapping) for name in OPTIONS)
     if plain.names is None and by_index and shape is not None:
-        plain = replace(plain, names=[str(k) for k in range(prod(shape))])  # a file goes by names
-    # Without a shape the text only has to differ from that of other spaces in this process.
+        plain = replace(plain, names=[str(k) for k in range(prod(shape))])  # a file needs names
+    # Without a shape the text need only be unique in this process.
     text = f"object {id(space)}" if plain.names is None and by_index else plain.to_toml()
     code = {name: f"{identity.name_of(function)} {code_hash(function)}" for name, function in functions.items()}
     return {"text": text, "code": code} if code else {"text": text}
@@ -122,8 +122,8 @@ def keep(store: Store, allowed: Allowed) -> None:
 def recall(store: Store, info: CellInfo, given: Mapping[str, Space] | None = None) -> Allowed:
     """Return the constraints of a stored cell.
 
-    `given` are spaces with functions, by `space_key`; without them `accept` is left out. Features that
-    code derives cannot be computed without it: such a cell is refused.
+    `given` are spaces with functions, by `space_key`. Without its function `accept` is left out; a cell with
+    features derived by code is refused.
     """
     asked = info.identity
     if not asked:

@@ -1,12 +1,12 @@
 """Decide when two cells are the same question: hash everything that decides the answer, and nothing else.
 
-A model is known by its weights, its layers and the source files of its code with their local imports. This does not
-see everything: an attribute, a hook or a value that was set in memory may change what a model computes. So before
-stored facts are reused the present model is asked about some stored points (`bench.reuse`).
+A model is identified by its weights, its layers and the source files of its code with their local imports. That misses
+attributes, hooks and values set in memory. So before stored facts are reused, the present model is queried at some
+stored points (`bench.reuse`).
 
-An attack of sigmazero is known by its class, version and parameters: golden results of the tests notice when it changes
-without a new version. Any other attack is known by its source files too, and by its code as it is in memory, since no
-stored point tells whether a search is the same.
+An attack of sigmazero is identified by its class, version and parameters: golden results fail if it changes
+without a new version. Any other attack is also identified by its source files and its code in memory, since no stored
+point can show that a search has changed.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from sigmazero.store.facts import CellInfo
 if TYPE_CHECKING:
     from sigmazero.bench.plan import ModelSpec
 
-ROWS = 16  # clean inputs by whose logits a model is recognised
-RANDOM = "SZ003"  # the finding of a model whose answers change when it is asked again
-FORMAT = 1  # of the key; another one makes every stored cell a different one
-ANEW = "anew"  # in the code of a model: how often its facts were superseded
-PROGRAMS = (torch.fx.GraphModule, torch.jit.ScriptModule)  # modules that hold their code themselves
+ROWS = 16  # clean inputs whose logits identify a model
+RANDOM = "SZ003"  # the finding of a model that answers the same question differently
+FORMAT = 1  # of the key: a new number makes every cell a new one
+ANEW = "anew"  # in a model's code: how often its facts were superseded
+PROGRAMS = (torch.fx.GraphModule, torch.jit.ScriptModule)  # modules that contain their code
 
 
 def hash_integers(values: Tensor) -> str:
@@ -53,7 +53,7 @@ def hash_tensors(tensors: Mapping[str, Any]) -> str:
     """Return the SHA-256 of named tensors, wherever they are."""
     found = hashlib.sha256(b"state 1\n")
     for name, value in sorted(tensors.items()):
-        if not isinstance(value, Tensor):  # layers may save other things
+        if not isinstance(value, Tensor):  # layers may save more than tensors
             found.update(f"{name} {without_addresses(repr(value))}\n".encode())
             continue
         tensor = value.detach().cpu().contiguous()
@@ -109,9 +109,9 @@ def probed(count: int) -> Tensor:
 def probe(network: Model, x: Tensor) -> Tensor:
     """Return the network's logits for the inputs at these places, in double precision on the CPU."""
     rows = probed(len(x)).to(x.device)
-    # A network that draws numbers must not draw other ones afterwards because it was looked at.
+    # This must not change the random numbers that a network draws later.
     with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), strictly(network, x.device):
-        # A copy, as some models give the same memory again each time.
+        # A copy: some models return the same memory each time.
         return logits_in(network(x[rows])).to("cpu", torch.float64, copy=True)
 
 
@@ -125,7 +125,7 @@ def describe_attack(attack: Attack) -> dict[str, Any]:
     kind = type(attack)
     parameters = plain_parameters(attack)
     known = {"class": kind.__name__, "version": attack.version, "parameters": parameters}
-    code: list[type | Callable[..., Any]] = [*getattr(attack, "code", ())]  # functions that a user made an attack of
+    code: list[type | Callable[..., Any]] = [*getattr(attack, "code", ())]  # functions that `sz.foreign` made an attack
     code += [kind] if not _ours(kind) else _patches(kind)
     loss = losses.LOSSES.get(str(parameters.get("loss")))
     code += [loss] if loss is not None and not _ours(loss) else []

@@ -219,7 +219,7 @@ class _Builder:
         grids: dict[Question, int] = {}
         for index, grid in enumerate(self.plan.grid):
             for question in self._grid(index, grid):
-                same = replace(  # whatever the names are
+                same = replace(  # names do not matter
                     question,
                     model=replace(question.model, name=""),
                     data=replace(question.data, name=""),
@@ -238,7 +238,7 @@ class _Builder:
         return found
 
     def _refuse_unused(self) -> None:
-        """Refuse a table that no grid names: it is a typing mistake, and its settings would do nothing."""
+        """Refuse a table that no grid names: it is a typing error, and its settings would be ignored."""
         for kind in ("models", "data", "attacks"):
             lists = [getattr(grid, kind) for grid in self.plan.grid]
             used = {name for names in lists for name in names}

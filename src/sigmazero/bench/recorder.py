@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from sigmazero.core.model import logits_in
 from sigmazero.core.problem import Problem
 from sigmazero.run.precision import Numbers
-from sigmazero.store.trace import SIDE, Trace
+from sigmazero.store.facts import SIDE, Trace
 
 
 class Recorder(nn.Module):

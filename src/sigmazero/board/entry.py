@@ -32,9 +32,7 @@ def load_network(card: ModelCard, folder: Path, loader: Loader) -> nn.Module:
     refuse_untrusted([card.spec], loader.trust)
     spec = card.model if card.code_file is None else f"{folder / card.model}"
     weights = None if card.weights is None else folder / card.weights
-    network = models.load(
-        spec, weights=weights, model_dir=loader.model_dir, normalize=card.normalize, device=loader.device
-    )
+    network = models.load(spec, weights=weights, normalize=card.normalize, device=loader.device)
     if card.sha256 not in (None, found := identity.hash_weights(network)):
         raise BoardError(
             f"{folder}: the weights of {card.name} here have sha256 {found}, its card says {card.sha256[:12]}...; "

@@ -1,8 +1,8 @@
 """Keep the facts of every sample in one SQLite file.
 
 A cell is one attack against one model on some rows; a sample is one of its rows, found by its position in the cell.
-A batch is committed before `append` returns, so a run may be killed at any moment and the same command goes on. One
-process writes at a time; any number may read meanwhile.
+A batch is committed before `append` returns, so a run that is killed loses nothing that was stored. One process writes
+at a time; any number may read meanwhile.
 
     with Store(path, write=True) as store:
         store.register([info, ...])
@@ -40,7 +40,7 @@ from torch import Tensor
 from sigmazero.core import faults
 from sigmazero.core.messages import one_line
 from sigmazero.core.metrics import Outcome
-from sigmazero.store.facts import COLUMNS, KINDS, CellInfo, Facts, Integers
+from sigmazero.store.facts import COLUMNS, KINDS, CellInfo, Facts, Integers, Trace
 from sigmazero.store.file import (
     APPLICATION,
     RESTORE,
@@ -55,7 +55,6 @@ from sigmazero.store.file import (
     this_process,
 )
 from sigmazero.store.proofs import Proof, ProofKey, contradictions
-from sigmazero.store.trace import Trace
 
 __all__ = ["CellStatus", "Failure", "Flaw", "Store", "StoreBusy", "StoreError", "WriterLock"]
 
@@ -89,7 +88,7 @@ CREATE VIEW results AS SELECT key, model, dataset, attack, budget, unit,
 PRAGMA application_id={APPLICATION};
 PRAGMA user_version={VERSION};
 """
-# Add bounds; of two for a row the higher one stays, of equals the new one. The braces take what to insert.
+# Insert bounds: of two bounds for a row the higher one stays. The braces take the values or a query.
 PROVE = (
     "INSERT INTO proofs {} ON CONFLICT (model, code, unit, space, row) DO UPDATE SET least = excluded.least, "
     "method = excluded.method, version = excluded.version, seconds = excluded.seconds WHERE excluded.least >= least"
@@ -100,7 +99,7 @@ Stage = Literal["done", "running", "begun", "waiting", "failed"]
 
 @dataclass(frozen=True)
 class Flaw:
-    """Something in a store that is not as it was written; `key` is that of the cell, if it concerns one."""
+    """Damage in a store; `key` is that of the damaged cell, if it is in one."""
 
     what: str
     key: str | None = None
@@ -108,7 +107,7 @@ class Flaw:
 
 @dataclass(frozen=True)
 class CellStatus:
-    """How far a cell is; `seconds` is what its stored samples took."""
+    """The progress of a cell; `seconds` is the time that its stored samples took."""
 
     cell: CellInfo
     done: int
@@ -132,10 +131,9 @@ class Store:
     """Read and write facts on disk.
 
     write   open the file to write, and make it if it is not there; no other process may write until it is closed
-    wait    seconds to wait for another writer before giving up
     """
 
-    def __init__(self, path: str | PathLike[str], *, write: bool = False, wait: float = 0.0) -> None:
+    def __init__(self, path: str | PathLike[str], *, write: bool = False) -> None:
         self.path = Path(path)
         self._lock: WriterLock | None = None
         if not write:
@@ -143,8 +141,8 @@ class Store:
             return
         if self.path.exists():
             with closing(open_reading(self.path, empty=True)):
-                pass  # another program's file is refused before anything is written next to it
-        self._lock = WriterLock(self.path, wait)
+                pass  # refuse another program's file before writing next to it
+        self._lock = WriterLock(self.path)
         try:
             self._base = open_writing(self.path, SCHEMA)
             self._note("writer", this_process())
@@ -163,7 +161,7 @@ class Store:
         if self._lock is not None:
             faults.reach("store.closing")
             self._base.execute("PRAGMA busy_timeout=500")
-            with suppress(sqlite3.OperationalError):  # a process is reading or the disk is full: the log stays
+            with suppress(sqlite3.OperationalError):  # if a process is reading or the disk is full, the log stays
                 self._base.execute("PRAGMA journal_mode=DELETE")  # a closed store is one file
         self._base.close()
         if self._lock is not None:
@@ -171,7 +169,7 @@ class Store:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Store everything that is written inside the block in one transaction, or nothing of it."""
+        """Write everything inside the block in one transaction."""
         if self._lock is None:
             raise StoreError(f"{self.path} is open for reading; open it with Store(path, write=True)")
         if self._in_transaction():
@@ -213,10 +211,7 @@ class Store:
     # Cells and runs --------------------------------------------------------------------------------------------------
 
     def register(self, cells: Sequence[CellInfo]) -> None:
-        """Note cells before they are run, so that a status can count those that have not begun.
-
-        A cell that is registered again keeps its samples and takes the new names.
-        """
+        """Add cells, also those that have not begun. A cell that is known keeps its samples and takes the new names."""
         newest = ", ".join(f"{name} = excluded.{name}" for name in CELL)
         self._write_all(
             f"INSERT INTO cells ({', '.join(CELL)}) VALUES ({', '.join('?' * len(CELL))}) "
@@ -225,9 +220,9 @@ class Store:
         )
 
     def begin(self, provenance: dict[str, Any]) -> int:
-        """Note a run (versions, device, commit) and return its number, which `append` takes.
+        """Add a run (versions, device, commit) and return its number for `append`.
 
-        Its random name tells it from every other run when stores are merged.
+        A random name identifies it when stores are merged.
         """
         text = json.dumps(provenance, sort_keys=True)
         return self._write("INSERT INTO runs (name, provenance) VALUES (?, ?)", uuid.uuid4().hex, text)
@@ -237,7 +232,7 @@ class Store:
         return [str(key) for (key,) in self._read("SELECT key FROM cells ORDER BY id")]
 
     def cell(self, key: str) -> CellInfo:
-        """Return what a cell asks, without the provenance of its facts."""
+        """Return the description of a cell, without the provenance of its facts."""
         return self._cell(key)[1]
 
     def _cell(self, key: str) -> tuple[int, CellInfo]:
@@ -257,7 +252,7 @@ class Store:
         return [status.cell for status in self.status()]
 
     def status(self) -> list[CellStatus]:
-        """Return how far every cell is; "running" are those that the present writer works on."""
+        """Return the progress of every cell; "running" are those that another process works on now."""
         errors = {failure.key: failure.error for failure in self.failures()}
         running = set(self.progress().get("cells", ()))
         runs: dict[int, list[Any]] = {}  # by cell: the provenance of each run, its samples, seconds and peaks of memory
@@ -279,13 +274,13 @@ class Store:
         return found
 
     def fail(self, key: str, error: str, span: tuple[int, int] | None = None, tries: int = 1) -> None:
-        """Note why rows of a cell failed, by default all of them; `retry` forgets it."""
+        """Record why rows of a cell failed, by default all of them."""
         number, info = self._cell(key)
         start, stop = span or (0, info.rows)
         self._write("REPLACE INTO failures VALUES (?, ?, ?, ?, ?)", number, int(start), int(stop), tries, error)
 
     def retry(self, key: str) -> None:
-        """Forget the failures of a cell, since it is run again."""
+        """Delete the failures of a cell, which is run again."""
         self._write("DELETE FROM failures WHERE cell = ?", self._cell(key)[0])
 
     def failures(self) -> list[Failure]:
@@ -294,7 +289,7 @@ class Store:
         return [Failure(*row) for row in self._read(query)]
 
     def diagnose(self, key: str, findings: list[dict[str, str]]) -> None:
-        """Note the doctor's findings about a cell's model on its rows; an empty list means that it found none."""
+        """Record the doctor's findings about a cell's model on its rows; an empty list if there are none."""
         self._write("UPDATE cells SET findings = ? WHERE id = ?", json.dumps(findings), self._cell(key)[0])
 
     def findings(self) -> dict[str, list[dict[str, str]]]:
@@ -321,7 +316,7 @@ class Store:
         return found[0][0] if found else None
 
     def version(self) -> str:
-        """Return a text that changes with facts, findings, failures and proofs, but not with notes of progress."""
+        """Return a text that changes with facts, findings, failures and proofs, but not with progress."""
         parts = [
             self._read("SELECT cell, count(*) FROM samples GROUP BY cell"),
             self._read("SELECT key, info, findings, superseded_by FROM cells ORDER BY id"),
@@ -331,11 +326,11 @@ class Store:
         return blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
     def note_progress(self, state: dict[str, Any]) -> None:
-        """Note how far the present run is, so that other processes can show it; see `progress`."""
+        """Record how far this run is, for other processes."""
         self._note("progress", json.dumps(state))
 
     def progress(self) -> dict[str, Any]:
-        """Return how far the run is that writes here now (`bench.progress`); nothing if there is none."""
+        """Return how far the run is that writes here now (`bench.forecast`); empty if there is none."""
         if self._lock is None and not is_locked(self.path):
             return {}
         try:
@@ -361,8 +356,8 @@ class Store:
     ) -> None:
         """Store a batch of a cell's samples; samples that are stored already stay as they are.
 
-        positions   where the rows are in the cell: all of them, or the first if they follow each other
-        peak_...    the most memory, in bytes, that the batch took
+        positions   of the rows in the cell, or the first position if they are consecutive
+        peak_...    most memory, in bytes, that the batch took
         """
         if not len(facts):
             return
@@ -394,9 +389,9 @@ class Store:
         return done
 
     def facts(self, key: str, perturbations: bool = True, positions: Sequence[int] | Integers | None = None) -> Facts:
-        """Return what is stored of a cell, in the order of its rows.
+        """Return the stored facts of a cell, in the order of its rows.
 
-        perturbations   whether to read the changes too; otherwise all samples seem unchanged
+        perturbations   read the changes too; otherwise all samples look unchanged
         positions       read these samples alone
         """
         query, values = "cell = ?", list[Any]([self._cell(key)[0]])
@@ -425,7 +420,7 @@ class Store:
     # Traces and arrays -----------------------------------------------------------------------------------------------
 
     def append_trace(self, key: str, position: int, trace: Trace) -> None:
-        """Keep the queries of the search at a position of a cell, in place of an older trace of it."""
+        """Store the trace of a sample, in place of an older one."""
         npz = _npz({name: value for name, value in vars(trace).items() if value is not None})
         self._write("REPLACE INTO traces VALUES (?, ?, ?)", self._cell(key)[0], position, npz)
 
@@ -437,7 +432,7 @@ class Store:
         return done
 
     def trace(self, key: str, position: int) -> Trace:
-        """Return the queries of the search at a position of a cell."""
+        """Return the trace of a sample."""
         found = self._read("SELECT npz FROM traces WHERE cell = ? AND position = ?", self._cell(key)[0], position)
         if not found:
             raise KeyError(
@@ -449,11 +444,11 @@ class Store:
             raise self._damaged(f"the trace of row {position}", key, error) from error
 
     def keep_arrays(self, name: str, **arrays: NDArray[Any]) -> None:
-        """Keep arrays that cannot be loaded again (rows, masks, bounds) under the hash of their content."""
+        """Store arrays that no file holds (rows, masks, bounds) under the hash of their content."""
         self._write("INSERT OR IGNORE INTO arrays VALUES (?, ?)", name, _npz(arrays))
 
     def arrays(self, name: str) -> dict[str, NDArray[Any]] | None:
-        """Return the arrays kept under a name; None where there are none."""
+        """Return the arrays with a name; None if there are none."""
         found = self._read("SELECT npz FROM arrays WHERE name = ?", name)
         return self._arrays(found[0][0], f"the arrays {name[:24]}") if found else None
 
@@ -465,29 +460,29 @@ class Store:
             raise self._damaged(what, None, error) from error
 
     def keep_answers(self, key: str, logits: Tensor) -> None:
-        """Keep the model's logits for a few clean rows of a cell, by which the model is recognised."""
+        """Store the model's logits for a few clean rows of a cell, which identify the model."""
         self.keep_arrays(f"answers {key}", logits=logits.detach().cpu().double().numpy())
 
     def answers(self, key: str) -> Tensor | None:
-        """Return the model's logits for a few clean rows of a cell; None where none were kept."""
+        """Return the model's logits for a few clean rows of a cell; None if there are none."""
         arrays = self.arrays(f"answers {key}")
         return None if arrays is None else torch.from_numpy(arrays["logits"])
 
     # Proofs ----------------------------------------------------------------------------------------------------------
 
     def keep_digests(self, data_hash: str, digests: Sequence[str]) -> None:
-        """Keep the digests of rows (`proofs.row_digests`) under the hash of all of them together."""
+        """Store the digests of rows (`proofs.row_digests`) under the hash of all of them."""
         self.keep_arrays(f"digests {data_hash}", rows=np.array(digests, np.str_))
 
     def digests(self, data_hash: str) -> list[str] | None:
-        """Return the digests of the rows with this hash, in their order; None where none were kept."""
+        """Return the digests of the rows with this hash, in their order; None if there are none."""
         arrays = self.arrays(f"digests {data_hash}")
         return None if arrays is None else [str(each) for each in arrays.get("rows", ())]
 
     def prove(self, key: ProofKey, proofs: Mapping[str, Proof]) -> None:
-        """Keep bounds of rows, by the digests of the rows; of two bounds for a row the higher one stays.
+        """Store bounds by the digests of their rows; of two bounds for a row the higher one stays.
 
-        Refuse all of them if a verified point of a stored cell needs fewer changes than its bound.
+        Refuse them all if a stored point needs fewer changes than its bound.
         """
         rows = [
             (*key, row, one.least, one.method, one.version, one.seconds) for row, one in proofs.items() if one.least
@@ -512,7 +507,7 @@ class Store:
     def proved(self, key: str) -> Integers | None:
         """Return how many changes each stored row of a cell is proved to need, in the order of `facts`.
 
-        A row without a proof has 0; None if no row has one. Refuse a verified point below its bound.
+        A row without a proof has 0; None if no row has one. Raise an error if a point is below its bound.
         """
         info = self.cell(key)
         about = ProofKey.of_cell(info)
@@ -529,10 +524,10 @@ class Store:
     # Damage ----------------------------------------------------------------------------------------------------------
 
     def damage(self) -> list[Flaw]:
-        """Return what SQLite finds wrong with the file, and everything that is not as it was written.
+        """Return what SQLite finds wrong with the file, and what does not fit its checksum or cannot be read.
 
-        Checksums guard against accidents and careless edits. A deleted sample is one that is not stored yet; a forged
-        one with a new checksum is noticed only by asking the model again (`sigmazero.bench.verify`).
+        Checksums guard against accidents and careless edits. A deleted sample counts as not stored yet; a forged one
+        with a new checksum is found only by querying the model (`sigmazero.bench.verify`).
         """
         found: list[Flaw] = []
         for check in (self._broken, self._altered, self._unreadable):
@@ -583,7 +578,7 @@ def checksum(key: str, row: Sequence[Any]) -> bytes:
 
 
 def _rows(positions: NDArray[Any], facts: Facts) -> Iterator[tuple[Any, ...]]:
-    """Yield position, columns and changes of each sample as SQLite gives them back: NaN is NULL, −0.0 is 0.0."""
+    """Yield position, columns and changes of each sample as SQLite returns them: NaN is NULL, −0.0 is 0.0."""
     columns: list[list[Any]] = [positions.tolist()]
     for name, kind in KINDS.items():
         values = getattr(facts, name)
@@ -619,7 +614,7 @@ def _npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def _joined(runs: list[Any]) -> dict[str, Any]:
-    """Join the provenance of the runs that filled a cell: lists of values where they differ, and what they took."""
+    """Join the provenance of a cell's runs: lists where they differ, the sum of seconds, the most memory."""
     if not runs:
         return {}
     provenance = [json.loads(text) for text, *_ in runs]
@@ -632,7 +627,7 @@ def _joined(runs: list[Any]) -> dict[str, Any]:
     _, _, seconds, device, process = zip(*runs, strict=True)
     return joined | {
         "runs": len(runs),
-        "seconds": sum(each or 0.0 for each in seconds),  # None where a file has infinities of both signs
+        "seconds": sum(each or 0.0 for each in seconds),  # None if a file has infinities of both signs
         "peak_memory_device": max((peak for peak in device if peak is not None), default=None),
         "peak_memory_process": max((peak for peak in process if peak is not None), default=None),
     }
