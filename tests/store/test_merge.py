@@ -28,7 +28,7 @@ def fill(path: Path, batches, error: str | None = None) -> Path:
         runs: dict[str, int] = {}
         for key, places, by in batches:
             runs[by] = runs.get(by) or store.begin({"device": by})
-            store.append(key, list(places), TRUTH[key].take(np.array(places)), run=runs[by], peak_process=len(by))
+            store.append(key, list(places), TRUTH[key].take(np.array(places)), run=runs[by])
         if error is not None:
             store.fail("one", error, (2, 10), tries=2)
     return path
@@ -56,7 +56,6 @@ def test_a_row_keeps_its_run_and_another_run_is_counted_and_named(tmp_path):
         same(store.facts("one"), TRUTH["one"].take(slice(0, 9)))
         assert store.facts("two").l0.tolist() == [TRUTH["two"].l0[4], 78.0]
         assert store.cells()[0].provenance["device"] == ["b", "a"]
-        assert store.cells()[0].provenance["peak_memory_process"] == 1
         assert store.damage() == []
 
 

@@ -3,10 +3,7 @@ import os
 import re
 import resource
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +149,6 @@ def test_provenance_is_the_maximum_over_batches_and_lists_what_differs(tmp_path)
         "runs": 2,
         "seconds": seconds,
         "peak_memory_device": 4,
-        "peak_memory_process": 10,
     }
 
 
@@ -291,18 +287,11 @@ def statement(text: str):
     return make
 
 
-def arrays_file(path: Path) -> None:
-    with path.open("wb") as file:
-        np.savez(file, images=np.zeros(3))
-
-
 FILES = {
     "cut short": (torn, "damaged"),
     "another program's": (other_program, "no store of sigmazero"),
     "marked as another's": (statement("PRAGMA application_id=4660"), "no store of sigmazero"),
     "another version's": (statement(f"PRAGMA user_version={VERSION + 1}"), f"schema is {VERSION + 1}"),
-    "without a version": (statement("PRAGMA user_version=0"), "schema is 0"),
-    "arrays": (arrays_file, "no store"),
     "a text": (lambda path: path.write_text("a text that is no store" * 99), "no store"),
     "a beginning": (lambda path: path.write_bytes(b"SQLite format 3\0 and no more"), "no store|damaged"),
     "a folder": (Path.mkdir, "is a folder"),
@@ -369,14 +358,6 @@ def test_what_is_not_as_it_was_written_is_noticed(tmp_path, what):
             store.cells()
             store.arrays("hash")
             store.trace("k", 1)
-
-
-def test_seconds_that_have_no_sum_are_no_damage(tmp_path):
-    with Store(tmp_path / "s.db", write=True) as store:
-        store.register([cell(rows=2)])
-        store.append("k", 0, replace(made(2), seconds=np.array([np.inf, -np.inf])), run=store.begin({}))
-        assert store.status()[0].seconds == 0
-        assert store.damage() == []
 
 
 def test_a_deleted_row_is_one_that_is_not_stored_yet(tmp_path):
@@ -451,13 +432,3 @@ def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path, children):
     with Store(path, write=True) as store:  # there is room again
         assert len(store.facts("k")) == 100 * (len(said) - 1)
         store.append("k", 100 * (len(said) - 1), made(100), run=1)
-
-
-def test_the_command_line_of_sqlite_reads_the_samples(tmp_path):
-    """As any other program does: without this package."""
-    fill(tmp_path / "s.db")
-    code = (
-        "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('SELECT count(l0) FROM results').fetchone())"
-    )
-    said = subprocess.run([sys.executable, "-S", "-c", code, tmp_path / "s.db"], capture_output=True, text=True)
-    assert said.stdout == "(40,)\n"

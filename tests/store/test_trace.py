@@ -15,7 +15,7 @@ from sigmazero.core.inputs import make_problem
 from sigmazero.core.toml import TomlError
 from sigmazero.models.toys import two_dimensions
 from sigmazero.store.facts import SIDE, Trace
-from sigmazero.store.store import Store, StoreError
+from sigmazero.store.store import Store
 from tests.plans import assert_same, contents, run, trusting
 
 PLAN = """
@@ -78,32 +78,6 @@ def test_a_trace_changes_neither_the_cell_nor_its_facts():
     plain, _, _ = run(PLAIN, "b.db")
     assert [cell.info.key for cell in cells] == [cell.info.key for cell in plain]
     assert_same(contents("a.db"), contents("b.db"))
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_stopped_run_goes_on_to_the_same_store(monkeypatch):
-    run(PLAN, "whole.db")
-    append = Store.append
-    calls: list[None] = []
-
-    def fails_at_the_third(store, *arguments, **more):
-        calls.append(None)
-        if len(calls) == 3:
-            raise StoreError("the process ends between the trace and the facts")
-        append(store, *arguments, **more)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Store, "append", fails_at_the_third)
-        with pytest.raises(StoreError, match="ends between"):
-            run(PLAN, "part.db")
-    with Store("part.db") as store:
-        (info,) = store.cells()
-        assert (store.stored(info.key).sum(), store.traced(info.key).sum()) == (2, 2), "they are stored together"
-    assert run(PLAN, "part.db")[2].rows == 3
-    assert run(PLAN, "part.db")[2].rows == 0
-    assert_same(contents("whole.db"), contents("part.db"))
-    for (left, _), (right, _) in zip(traces("whole.db"), traces("part.db"), strict=True):
-        assert all(np.array_equal(value, vars(right)[name]) for name, value in vars(left).items())
 
 
 @pytest.mark.usefixtures("folder")

@@ -85,17 +85,6 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(start):
     process.stderr.close()
 
 
-def test_the_version_is_a_result(sigmazero):
-    code, out, err = sigmazero("--version")
-    assert (code, err) == (0, "")
-    assert re.fullmatch(r"sigmazero \d+\.\d+\.\d+\n", out)
-
-
-def test_a_model_that_writes_to_its_input_is_named(here):
-    _, out, _ = here("doctor", "net.py:careless", "mine.npz", "--device", "cpu")
-    assert "SZ015 warning: The model writes to its input" in out
-
-
 def test_an_error_leaves_no_file(folder, here):
     before = sorted(folder.iterdir())
     code, out, err = here("attack", "net.py:failing", "mine.npz", "--device", "cpu", "--out", "result.npz")

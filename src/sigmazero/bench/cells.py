@@ -92,7 +92,7 @@ def _cell(question: Question, loader: Loader, model: dict[str, Any], fitting: se
     if (question.unit, question.allowed) not in fitting:
         _refuse_misfit(question, rows)
         fitting.add((question.unit, question.allowed))
-    asked = identity.describe_cell(
+    described = identity.describe_cell(
         question.attack,
         **model,
         rows=rows,
@@ -106,7 +106,7 @@ def _cell(question: Question, loader: Loader, model: dict[str, Any], fitting: se
         surrogate=_surrogate(question.attack, loader),
     )
     info = CellInfo.of(
-        asked,
+        described,
         model=question.model.name,
         dataset=question.data.name,
         attack=question.label,

@@ -125,12 +125,12 @@ def recall(store: Store, info: CellInfo, given: Mapping[str, Space] | None = Non
     `given` are spaces with functions, by `space_key`. Without its function `accept` is left out; a cell with
     features derived by code is refused.
     """
-    asked = info.identity
-    if not asked:
+    question = info.identity
+    if not question:
         return Allowed()
-    lower, upper = (_bound(store, bound) for bound in asked["bounds"])
-    mask = None if asked["mask"] is None else _tensor(store, asked["mask"]).bool()
-    text = asked.get("space")
+    lower, upper = (_bound(store, bound) for bound in question["bounds"])
+    mask = None if question["mask"] is None else _tensor(store, question["mask"]).bool()
+    text = question.get("space")
     if text is None:
         return Allowed((lower, upper), mask)
     space = (given or {}).get(space_key(text))

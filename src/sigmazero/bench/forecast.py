@@ -81,10 +81,10 @@ def seconds_per_query(model: Model, x: torch.Tensor) -> float:
         began = time.perf_counter()
         # Timing a model must not change the random numbers that it draws later.
         with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []), torch.set_grad_enabled(slopes):
-            asked = x.detach().requires_grad_(slopes)
-            answer = logits_in(model(asked.clone()))  # which it may write to
+            inputs = x.detach().requires_grad_(slopes)
+            answer = logits_in(model(inputs.clone()))  # which it may write to
             if slopes and answer.requires_grad:  # where it does not, the doctor says so
-                torch.autograd.grad(answer.sum(), asked, allow_unused=True)
+                torch.autograd.grad(answer.sum(), inputs, allow_unused=True)
         if x.is_cuda:
             torch.cuda.synchronize(x.device)
         best = min(best, time.perf_counter() - began)

@@ -135,9 +135,7 @@ class AttackTable(Settings):
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         default={}, description="lists of values, such as `{ threshold = [0.1, 0.3] }`: one attack for each combination"
     )
-    trace: bool = Field(
-        default=False, description="`true` keeps every point that was asked about; rows then run one at a time"
-    )
+    trace: bool = Field(default=False, description="`true` stores every query; rows then run one at a time")
 
 
 class Grid(Settings):

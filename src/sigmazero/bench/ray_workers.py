@@ -80,8 +80,8 @@ class RayExecutor(WorkerExecutor):
         try:
             shared: dict[Spec, Any] = {}
             for unit in args:
-                asked = unit.cell.question
-                shared |= {spec: self._engine.reference(spec) for spec in (asked.model, asked.data)}
+                question = unit.cell.question
+                shared |= {spec: self._engine.reference(spec) for spec in (question.model, question.data)}
             self._actor.call.remote(fn, args, shared).future().add_done_callback(done)
         except Exception as error:  # a model that cannot be pickled may raise anything
             future.set_exception(error)

@@ -27,19 +27,19 @@ class Recorder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Ask the network, and record the query."""
         logits = logits_in(self.network(x.clone()))  # which it may write to
-        # Only what is asked in strict numbers: a check in the caller's own asks about points that were noted.
+        # Only queries in strict fp32: the check in the caller's float32 settings repeats points that are recorded.
         if Numbers.current(x.device).strictly:
             with torch.no_grad():
                 self._note(x.detach(), logits.detach())
         return logits
 
     def _note(self, x: Tensor, logits: Tensor) -> None:
-        asked = self.problem.take(torch.zeros(len(x), dtype=torch.int64, device=x.device))
-        changed = (x != asked.x).flatten(1)
+        problem = self.problem.take(torch.zeros(len(x), dtype=torch.int64, device=x.device))
+        changed = (x != problem.x).flatten(1)
         noted = {
-            "margin": asked.goal.margin(logits),
+            "margin": problem.goal.margin(logits),
             "prediction": logits.argmax(1),
-            "adversarial": asked.goal.reached(logits) & asked.domain.within(x),
+            "adversarial": problem.goal.reached(logits) & problem.domain.within(x),
             "count": changed.sum(1),
             "index": changed.nonzero()[:, 1],
             "value": x.flatten(1)[changed],
@@ -63,5 +63,5 @@ class Recorder(nn.Module):
         along = [torch.linspace(0, 1, SIDE, dtype=x.dtype, device=x.device)] * 2
         down, across = torch.meshgrid(*along, indexing="ij")
         points = torch.stack([across, down], -1).reshape(-1, *x.shape[1:])
-        asked = self.problem.take(torch.zeros(len(points), dtype=torch.int64, device=x.device))
-        return asked.goal.margin(logits_in(self.network(points))).double().cpu().numpy().reshape(SIDE, SIDE)
+        problem = self.problem.take(torch.zeros(len(points), dtype=torch.int64, device=x.device))
+        return problem.goal.margin(logits_in(self.network(points))).double().cpu().numpy().reshape(SIDE, SIDE)

@@ -107,10 +107,10 @@ def reuse(cells: Sequence[Cell], store: Store, loader: Loader, anew: bool = Fals
     known = [replace(cell.info, provenance=stored[cell.info.key]) for cell in cells if cell.info.key in stored]
     if not anew:
         return cells, check_same_models(store, known, loader)
-    asked, changed = 0, set[str]()
+    count, changed = 0, set[str]()
     for info in known:
         try:
-            asked += check_same_models(store, [info], loader)
+            count += check_same_models(store, [info], loader)
         except ModelChanged as error:
             changed.add(error.key)
     made = [_successor(cell) if cell.info.key in changed else cell for cell in cells]
@@ -119,4 +119,4 @@ def reuse(cells: Sequence[Cell], store: Store, loader: Loader, anew: bool = Fals
         for new, old in zip(made, cells, strict=True):
             if new is not old:
                 store.supersede(old.info.key, new.info.key)
-    return made, asked
+    return made, count

@@ -362,14 +362,13 @@ class _Run:
             for batch in result.batches:
                 if batch.trace is not None:
                     self.store.append_trace(key, int(batch.positions[0]), batch.trace)
-                peaks = {"peak_device": batch.peak_device, "peak_process": batch.peak_process}
-                self.store.append(key, batch.positions, batch.facts, run=run, **peaks)
+                self.store.append(key, batch.positions, batch.facts, run=run, peak_device=batch.peak_device)
             if self.progress.due():
                 self.store.note_progress(self.progress.note() | {"cells": self._running()})
         for batch in result.batches:
             rows = int(job.missing[batch.positions].sum())
             job.missing[batch.positions] = False
-            job.rows, job.seconds = job.rows + len(batch.positions), job.seconds + batch.seconds
+            job.rows, job.seconds = job.rows + len(batch.facts), job.seconds + float(batch.facts.seconds.sum())
             self.progress.add(job.place, rows)
             self.summary.rows += rows
 

@@ -61,7 +61,7 @@ def transfer(store: Store, loader: Loader, callback: Callable[[CellInfo], None] 
 
     callback   called with each cell before its model is queried
     """
-    asked, run, old = 0, None, store.superseded()
+    count, run, old = 0, None, store.superseded()
     infos = [info for info in store.cells() if info.identity and TRANSFER not in info.origin and info.key not in old]
     models = {_model(info): info for pair in pairs(infos) for info in pair}
     gone = {model for model, info in models.items() if edited(info, loader)}
@@ -79,8 +79,8 @@ def transfer(store: Store, loader: Loader, callback: Callable[[CellInfo], None] 
         callback(info)
         facts = _ask(store, loader, info, store.facts(source.key).take(new), there[new])
         store.append(info.key, there[new], facts, run=run)
-        asked += len(new)
-    return asked
+        count += len(new)
+    return count
 
 
 def _ask(store: Store, loader: Loader, info: CellInfo, found: Facts, places: Integers) -> Facts:

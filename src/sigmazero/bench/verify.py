@@ -97,7 +97,7 @@ def verify(
     old, findings = ({}, {}) if None in damaged else (store.superseded(), store.findings())
     for key, info in infos.items():
         if key in old:
-            done.notes.append(str(Disagreement(info, None, f"superseded by [{old[key][:12]}] and not asked again")))
+            done.notes.append(str(Disagreement(info, None, f"superseded by [{old[key][:12]}], so not checked again")))
             continue
         if identity.is_random(findings.get(key, ())):
             what = f"cannot be checked: its model has random outputs ({identity.RANDOM})"
@@ -171,7 +171,7 @@ def _disagreements(
         return  # not the model or rows of the run: nothing more can be checked
     device = problem.x.device
     if judge_missing(info, problem.domain):
-        done.notes.append(str(Disagreement(info, None, "accept of its space is not stored, and was not asked again")))
+        done.notes.append(str(Disagreement(info, None, "accept of its space is not stored, so it was not checked")))
     numbers = Numbers.strict(device) if info.precision == "fp64" else Numbers.current(device)
     yield from ((int(row), what) for mask, what in facts.impossible(info.steps) for row in facts.row[mask])
     with strictly(network, device):
@@ -363,7 +363,7 @@ def _rerun_cell(store: Store, info: CellInfo, loader: Loader, done: Verification
 def _question(store: Store, info: CellInfo, loader: Loader) -> Question:
     """Return the question of a stored cell."""
     model, _, target = origin(info)
-    asked: dict[str, Any] = {name: getattr(info, name) for name in ("unit", "goal", "budget", "seed", "margin")}
+    settings: dict[str, Any] = {name: getattr(info, name) for name in ("unit", "goal", "budget", "seed", "margin")}
     return Question(
         model,
         recall(store, info, loader),
@@ -372,7 +372,7 @@ def _question(store: Store, info: CellInfo, loader: Loader) -> Question:
         target=target,
         precision=info.precision if info.precision in PRECISIONS else None,
         allowed=recall_constraints(store, info, loader.spaces),
-        **asked,
+        **settings,
     )
 
 

@@ -25,7 +25,7 @@ from sigmazero import models
 from sigmazero.bench.cells import Cell, Subject
 from sigmazero.bench.identity import is_random, probe
 from sigmazero.bench.loader import Loader
-from sigmazero.bench.provenance import peak_device, peak_process, provenance, reset_peak
+from sigmazero.bench.provenance import peak_device, provenance, reset_peak
 from sigmazero.bench.recorder import Recorder
 from sigmazero.core import faults
 from sigmazero.core.findings import CODES
@@ -68,9 +68,7 @@ class Batch:
 
     positions: NDArray[np.int64]
     facts: Facts
-    seconds: float
     peak_device: int | None
-    peak_process: int | None
     trace: Trace | None = None
 
 
@@ -164,7 +162,7 @@ class Worker:
 
     def _facts(self, cell: Cell, places: Tensor, result: Result, trace: Trace | None = None) -> Batch:
         facts, device = self.subject(cell).facts(result, places), self.loader.device
-        return Batch(places.numpy(), facts, result.seconds, peak_device(device), peak_process(), trace)
+        return Batch(places.numpy(), facts, peak_device(device), trace)
 
     def subject(self, cell: Cell) -> Subject:
         """Return the subject of a cell; refuse weights or rows that are not the cell's."""

@@ -145,7 +145,7 @@ def _take(base: sqlite3.Connection, path: Path, keys: Collection[str] | None, do
         f"SELECT c.key, count(*), total(NOT ({SAME})) {BOTH} WHERE m.run <> r.id GROUP BY c.id"
     ):
         done.repeated.append(Repeated(path, key, rows, int(differ)))
-    names = ", ".join(f"o.{name}" for name in ("batch", *VALUES, "checksum", "peak_device", "peak_process"))
+    names = ", ".join(f"o.{name}" for name in ("batch", *VALUES, "checksum", "peak_device"))
     base.execute(f"INSERT OR IGNORE INTO samples SELECT c.id, o.position, r.id, {names} {THEIRS}")
     for table, columns in (("failures", "o.start, o.stop, o.tries, o.error"), ("traces", "o.position, o.npz")):
         base.execute(

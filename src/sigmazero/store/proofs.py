@@ -46,12 +46,12 @@ class ProofKey(NamedTuple):
     @staticmethod
     def of_cell(info: CellInfo) -> ProofKey | None:
         """Return the key for the question of a cell; None where it does not say all of it."""
-        asked = info.identity or {}
-        model = asked.get("model")
+        identity = info.identity or {}
+        model = identity.get("model")
         if not isinstance(model, dict) or "code" not in model:
             return None
         return ProofKey.of(
-            info.model_sha256, model["code"], info.unit, info.bounds, asked.get("mask"), asked.get("space")
+            info.model_sha256, model["code"], info.unit, info.bounds, identity.get("mask"), identity.get("space")
         )
 
 

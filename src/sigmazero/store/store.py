@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import sqlite3
+import struct
 import uuid
 import zipfile
 import zlib
@@ -60,6 +62,7 @@ __all__ = ["CellStatus", "Failure", "Flaw", "Store", "StoreBusy", "StoreError", 
 
 CHUNK = 500  # samples that are converted at a time: few, so that their values stay in the processor's cache
 VALUES = (*COLUMNS, "changed", "became")  # of a sample; its checksum covers them and its position
+SAMPLE = struct.Struct("<q" + "".join("d" if kind is np.float64 else "q" for kind in KINDS.values()))  # for checksums
 CELL = ("key", "info", "model", "dataset", "attack", "budget", "unit", "rows")  # of a cell; `info` is all of it as JSON
 UNREADABLE = (ValueError, TypeError, KeyError, OSError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 
@@ -71,7 +74,7 @@ CREATE TABLE runs (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, provenance
 CREATE TABLE samples (cell INTEGER NOT NULL REFERENCES cells, position INTEGER NOT NULL,
     run INTEGER NOT NULL REFERENCES runs, batch INTEGER NOT NULL,
     {", ".join(f"{name} {'REAL' if kind is np.float64 else 'INTEGER NOT NULL'}" for name, kind in KINDS.items())},
-    changed BLOB NOT NULL, became BLOB NOT NULL, checksum BLOB NOT NULL, peak_device INTEGER, peak_process INTEGER,
+    changed BLOB NOT NULL, became BLOB NOT NULL, checksum BLOB NOT NULL, peak_device INTEGER,
     PRIMARY KEY (cell, position)) WITHOUT ROWID;
 CREATE TABLE failures (cell INTEGER NOT NULL REFERENCES cells, start INTEGER NOT NULL, stop INTEGER NOT NULL,
     tries INTEGER NOT NULL, error TEXT NOT NULL, PRIMARY KEY (cell, start));
@@ -257,7 +260,7 @@ class Store:
         running = set(self.progress().get("cells", ()))
         runs: dict[int, list[Any]] = {}  # by cell: the provenance of each run, its samples, seconds and peaks of memory
         for cell, *run in self._read(
-            "SELECT s.cell, r.provenance, count(*), total(s.seconds), max(s.peak_device), max(s.peak_process) "
+            "SELECT s.cell, r.provenance, count(*), total(s.seconds), max(s.peak_device) "
             "FROM samples s JOIN runs r ON r.id = s.run GROUP BY s.cell, s.run ORDER BY s.cell, s.run"
         ):
             runs.setdefault(cell, []).append(run)
@@ -352,12 +355,11 @@ class Store:
         *,
         run: int,
         peak_device: int | None = None,
-        peak_process: int | None = None,
     ) -> None:
         """Store a batch of a cell's samples; samples that are stored already stay as they are.
 
         positions   of the rows in the cell, or the first position if they are consecutive
-        peak_...    most memory, in bytes, that the batch took
+        peak_device   most memory of the device, in bytes, that the batch took
         """
         if not len(facts):
             return
@@ -368,10 +370,10 @@ class Store:
             raise ValueError(f"facts of {len(facts)} rows need as many different positions; got {positions!r}")
         if places.min() < 0 or places.max() >= info.rows:
             raise StoreError(f"cell {key[:12]} has {info.rows} rows; {places.min()} to {places.max()} do not fit")
-        batch, peaks = int(places.min()), (peak_device, peak_process)
+        batch = int(places.min())
         self._write_all(
-            f"INSERT OR IGNORE INTO samples VALUES ({', '.join('?' * (len(VALUES) + 7))})",
-            [(number, row[0], run, batch, *row[1:], checksum(key, row), *peaks) for row in _rows(places, facts)],
+            f"INSERT OR IGNORE INTO samples VALUES ({', '.join('?' * (len(VALUES) + 6))})",
+            [(number, row[0], run, batch, *row[1:], checksum(key, row), peak_device) for row in _rows(places, facts)],
         )
 
     def positions(self, key: str) -> Integers:
@@ -549,7 +551,11 @@ class Store:
         for number, key, rows in self._read("SELECT id, key, rows FROM cells"):
             found, wrong = self._base.execute(f"SELECT {names} FROM samples WHERE cell = ?", (number,)), []
             for *row, stored in found:
-                if checksum(key, row) != stored or not isinstance(rows, int) or not 0 <= row[0] < rows:
+                try:
+                    whole = checksum(key, row) == stored and 0 <= row[0] < rows
+                except (struct.error, TypeError):  # a value of another type
+                    whole = False
+                if not whole:
                     wrong.append(row[0])
             if wrong:
                 more = f" and {len(wrong) - 1} more" if wrong[1:] else ""
@@ -569,12 +575,10 @@ class Store:
 
 
 def checksum(key: str, row: Sequence[Any]) -> bytes:
-    """Return the checksum of a sample: its position, all its values, and the key of the cell it belongs to."""
+    """Return the checksum of a sample: the key of its cell, its position and all its values."""
     *values, changed, became = row
-    whole = repr((key, values)).encode(errors="surrogateescape")
-    for blob in (changed, became):
-        whole += blob if isinstance(blob, bytes) else repr(blob).encode(errors="surrogateescape")
-    return blake2b(whole, digest_size=8).digest()
+    numbers = SAMPLE.pack(*(math.nan if value is None else value for value in values))
+    return blake2b(key.encode() + numbers + changed + became, digest_size=8).digest()
 
 
 def _rows(positions: NDArray[Any], facts: Facts) -> Iterator[tuple[Any, ...]]:
@@ -624,10 +628,9 @@ def _joined(runs: list[Any]) -> dict[str, Any]:
         for one in provenance:
             values += [] if one.get(name) in values else [one.get(name)]
         joined[name] = values[0] if len(values) == 1 else values
-    _, _, seconds, device, process = zip(*runs, strict=True)
+    _, _, seconds, peaks = zip(*runs, strict=True)
     return joined | {
         "runs": len(runs),
-        "seconds": sum(each or 0.0 for each in seconds),  # None if a file has infinities of both signs
-        "peak_memory_device": max((peak for peak in device if peak is not None), default=None),
-        "peak_memory_process": max((peak for peak in process if peak is not None), default=None),
+        "seconds": sum(seconds),
+        "peak_memory_device": max((peak for peak in peaks if peak is not None), default=None),
     }
