@@ -97,7 +97,3 @@ def test_damaged_inputs_are_named(tmp_path):
         store._base.execute("UPDATE arrays SET npz = x'00ff' WHERE name = ?", (info.data_hash,))
         with pytest.raises(StoreError, match=f"the arrays {info.data_hash[:24]} cannot be read"):
             clean_rows(store, info, Loader())
-        store._base.execute("DELETE FROM arrays WHERE name = ?", (info.data_hash,))
-        store.keep_arrays(info.data_hash, images=np.zeros(3))
-        with pytest.raises(StoreError, match="the inputs of given cannot be read"):
-            clean_rows(store, info, Loader())

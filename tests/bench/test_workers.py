@@ -306,7 +306,6 @@ def test_workers_keep_to_the_quota_of_their_container(tmp_path, monkeypatch, gro
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("proceses", {}, "did you mean 'processes'"),
         ("processes", {"workers": 0}, "workers=0"),
         ("local", {"workers": 2}, "use the engine 'processes'"),
         ("processes", {"address": "auto"}, "use the engine 'ray'"),

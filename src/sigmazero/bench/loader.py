@@ -17,21 +17,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from torch import Tensor, nn
 
 from sigmazero import data, models
 from sigmazero.bench.identity import describe_model
 from sigmazero.bench.plan import DataSpec, ModelSpec, is_code
 from sigmazero.core.attack import Attack
-from sigmazero.core.messages import one_line
 from sigmazero.core.model import logits_in
 from sigmazero.core.parameters import NamedModel
 from sigmazero.data import DataError, Rows
 from sigmazero.models.wrapping import by_names, on_table
 from sigmazero.spaces.space import Space
 from sigmazero.store.facts import CellInfo
-from sigmazero.store.store import Store, StoreError
+from sigmazero.store.store import Store
 
 # Errors for a missing folder, file or extra: such cells are left out, the others run.
 ABSENT = (FileNotFoundError, ImportError)
@@ -249,11 +248,7 @@ _ORIGIN = TypeAdapter(Origin)
 
 def origin(info: CellInfo) -> Origin:
     """Return the source of model and rows of a stored cell, as a `Loader` takes them."""
-    try:
-        return _ORIGIN.validate_python({name: info.origin.get(name) for name in Origin._fields})
-    except ValidationError as error:
-        what = one_line(error)
-        raise ValueError(f"the store does not say where model and rows of this cell came from ({what})") from error
+    return _ORIGIN.validate_python({name: info.origin.get(name) for name in Origin._fields})
 
 
 def keep(store: Store, rows: Rows) -> bool:
@@ -281,13 +276,10 @@ def stored_rows(store: Store, info: CellInfo) -> Rows | None:
     arrays = store.arrays(info.data_hash)
     if arrays is None:
         return None
-    try:
-        images, labels, ids = (torch.from_numpy(arrays[name]) for name in ("images", "labels", "ids"))
-        if images.dtype == torch.uint8:
-            images = _scaled(images, torch.float64 if int(arrays["width"]) == 8 else torch.float32)
-        return Rows(images, labels, ids, info.dataset)
-    except (ValueError, TypeError, KeyError) as error:
-        raise StoreError(f"{store.path}: the inputs of {info.dataset} cannot be read ({error})") from error
+    images, labels, ids = (torch.from_numpy(arrays[name]) for name in ("images", "labels", "ids"))
+    if images.dtype == torch.uint8:
+        images = _scaled(images, torch.float64 if int(arrays["width"]) == 8 else torch.float32)
+    return Rows(images, labels, ids, info.dataset)
 
 
 def _scaled(levels: Tensor, kind: torch.dtype) -> Tensor:

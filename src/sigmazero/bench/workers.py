@@ -14,16 +14,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 
 from sigmazero.bench.loader import Loader
 from sigmazero.bench.worker import Worker
 from sigmazero.core import faults
-from sigmazero.core.inputs import hint
 
-ENGINES = ("local", "processes", "ray")
+Name = Literal["local", "processes", "ray"]
 CGROUP, GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
@@ -182,7 +181,7 @@ def _quotas(cgroup: Path, groups: Path) -> Iterator[float]:
 
 
 def choose_engine(
-    name: str,
+    name: Name,
     loader: Loader,
     *,
     workers: int | None = None,
@@ -194,8 +193,6 @@ def choose_engine(
     address           of a Ray cluster: "auto" for the one on this machine, or HOST:PORT; by default Ray is started here
     gpus_per_worker   of each Ray worker; 0.25 puts four on one GPU
     """
-    if name not in ENGINES:
-        raise ValueError(f"there is no engine {name!r}; {hint(name, ENGINES)}")
     if workers is not None and workers < 1:
         raise ValueError(f"workers={workers} must be 1 or more")
     if gpus_per_worker is not None and not gpus_per_worker > 0:
