@@ -74,10 +74,10 @@ def test_absent_weights_data_and_files_are_missing_and_the_rest_runs(folder, mon
     text = PLAN.replace('"net.py:other"', '"M1", "none.py:build"').replace('["mine"]', '["mine", "absent.npz"]')
     _, missing, report = run(text, "s.db")
     assert report.rows == 3 * 24
-    told = {one.what: (one.questions, str(one.error)) for one in missing}
-    assert told["M1"][0] == told["none.py:build"][0] == 3
-    assert told["absent.npz"][0] == 9
-    assert 'sigmazero.models.fetch("M1")' in told["M1"][1]
+    found = {one.what: (one.questions, str(one.error)) for one in missing}
+    assert found["M1"][0] == found["none.py:build"][0] == 3
+    assert found["absent.npz"][0] == 9
+    assert 'sigmazero.models.fetch("M1")' in found["M1"][1]
 
 
 STATEFUL = """

@@ -55,9 +55,9 @@ def test_eight_bit_images_take_a_byte_each(tmp_path):
     rows = Rows(levels.float() / 255, torch.zeros(50, dtype=torch.int64), torch.arange(50), "mine")
     with Store(tmp_path / "s.db", write=True) as store:
         assert keep(store, rows)
-        held = store.arrays(rows.content_hash)
-        assert held is not None
-        assert sum(each.nbytes for each in held.values()) < 1.1 * levels.numel()
+        saved = store.arrays(rows.content_hash)
+        assert saved is not None
+        assert sum(each.nbytes for each in saved.values()) < 1.1 * levels.numel()
 
 
 @pytest.mark.parametrize("target", [None, 2])

@@ -119,8 +119,10 @@ def test_a_point_stored_below_a_bound_is_reported_by_verify(tmp_path):
     with pytest.raises(StoreError, match="one of both is wrong"):
         evaluate(MODEL, (X, Y), ["vfga"], store=path, steps=30)  # what it found is stored all the same
     with Store(path) as store:
-        said = [str(one) for one in verify(store, Loader(), keys=store.cell_keys()).disagreements]
-    assert any(re.search(r"vfga fools .* linear optimum 1 proves that 60 are needed", one) for one in said), said
+        messages = [str(one) for one in verify(store, Loader(), keys=store.cell_keys()).disagreements]
+    assert any(re.search(r"vfga fools .* linear optimum 1 proves that 60 are needed", one) for one in messages), (
+        messages
+    )
 
 
 def test_merged_stores_keep_the_best_of_each_row_in_any_order(store_path, tmp_path):
@@ -152,9 +154,9 @@ def test_rows_that_cannot_be_loaded_are_said(store_path):
         info = store.cells()[0]
         gone = replace(info, key="f" * 64, dataset="gone", data_hash="0" * 64, provenance={})
         store.register([gone])
-        said = recognise_rows(store, Loader(), KEY)
-    assert len(said) == 1
-    assert said[0].startswith("gone: its rows are not known here, so no proof is theirs: ")
+        messages = recognise_rows(store, Loader(), KEY)
+    assert len(messages) == 1
+    assert messages[0].startswith("gone: its rows are not known here, so no proof is theirs: ")
     keep(store_path, TRUTH.astype(int))
     assert proved(store_path)[:2] == [TRUTH.astype(int).tolist()] * 2
 
@@ -175,30 +177,30 @@ def certified(path: Path, **options: Any) -> tuple[Any, Any, Any]:
 
 def searched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """What the search is asked from now on: the number of changes, and how many rows."""
-    asked: list[tuple[int, int]] = []
+    searches: list[tuple[int, int]] = []
     right = BranchAndBound.run
 
     def run(self: Any, rows: Any) -> Any:
-        asked.append((self.t, len(rows)))
+        searches.append((self.t, len(rows)))
         return right(self, rows)
 
     monkeypatch.setattr(BranchAndBound, "run", run)
-    return asked
+    return searches
 
 
 def test_a_search_goes_on_from_what_is_proved(tmp_path, monkeypatch):
-    asked = searched(monkeypatch)
+    searches = searched(monkeypatch)
     network, rows, found = certified(tmp_path / "p.db", up_to=1)
     proved = int((found.lower > 1).sum())
-    assert asked.pop() == (1, N - 1)
+    assert searches.pop() == (1, N - 1)
     assert 0 < proved < N
     _, _, again = certified(tmp_path / "p.db", up_to=1)
-    assert asked.pop() == (1, N - 1 - proved)
+    assert searches.pop() == (1, N - 1 - proved)
     assert again.lower.tolist() == found.lower.tolist()
     assert bool(again.done.all())
     assert again.correct.tolist() == found.correct.tolist() == [False, *[True] * (N - 1)]
     _, _, more = certified(tmp_path / "p.db", up_to=2)
-    assert asked[-1] == (2, proved)
+    assert searches[-1] == (2, proved)
     key = proof_key(network, "feature", Allowed(), rows)
     assert recall_proofs(tmp_path / "p.db", key, rows, network).tolist() == more.lower.tolist()
 
@@ -216,9 +218,9 @@ def test_what_is_proved_before_an_interruption_is_stored(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         certified(tmp_path / "p.db", up_to=3)
     monkeypatch.setattr(BranchAndBound, "run", right)
-    asked = searched(monkeypatch)
+    searches = searched(monkeypatch)
     certified(tmp_path / "p.db", up_to=2)
-    assert asked[-1][0] == 2
+    assert searches[-1][0] == 2
     with Store(tmp_path / "p.db") as store:
         (key,) = store.proof_keys()
         assert 2 in [proof.least for proof in store.proofs(key).values()]

@@ -298,10 +298,10 @@ def test_the_draw_is_seeded_and_never_empty(folder):
     drawn = []
     for seed in (0, 0, 1, 2, 3, 4):
         with Store("s.db") as store:
-            held: list[str] = []
-            store.batches = lambda key, ask=store.batches, held=held: (held.append(key), ask(key))[1]
+            keys: list[str] = []
+            store.batches = lambda key, ask=store.batches, keys=keys: (keys.append(key), ask(key))[1]
             assert rerun(store, trusting(), 0.0001, Verification(), seed) == 24
-        drawn.append(held)
+        drawn.append(keys)
     assert drawn[0] == drawn[1]
     assert len({key for (key,) in drawn}) > 1
 

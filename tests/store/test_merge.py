@@ -123,7 +123,7 @@ def test_more_stores_than_sqlite_attaches_at_once(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("prepare", "new", "said"),
+    ("prepare", "new", "words"),
     [
         (lambda: None, "2.db", "2.db is to be read and to be written; name another file"),
         (lambda: Path("all.db").write_text("notes" * 99), "all.db", "all.db: .*no store"),
@@ -135,13 +135,13 @@ def test_more_stores_than_sqlite_attaches_at_once(tmp_path):
         (lambda: Path("2.db").write_bytes(b""), "all.db", "2.db is empty"),
     ],
 )
-def test_what_cannot_be_merged_is_refused(tmp_path, monkeypatch, prepare, new, said):
+def test_what_cannot_be_merged_is_refused(tmp_path, monkeypatch, prepare, new, words):
     monkeypatch.chdir(tmp_path)
     for i in (1, 2):
         fill(Path(f"{i}.db"), [("one", range(4 * i), f"{i}")])
     prepare()
     before = {path.name: path.read_bytes() for path in tmp_path.glob("*.db") if path.is_file()}
-    with pytest.raises((StoreError, OSError), match=said):
+    with pytest.raises((StoreError, OSError), match=words):
         merge([Path("1.db"), Path("2.db")], Path(new))
     assert {path.name: path.read_bytes() for path in tmp_path.glob("*.db") if path.is_file()} == before
 
@@ -189,6 +189,6 @@ def test_chosen_cells_are_merged_with_their_arrays_alone(tmp_path):
     assert (done.cells, done.rows) == (1, 6)
     with Store(tmp_path / "all.db") as store:
         same(store.facts("two"), TRUTH["two"].take(slice(0, 6)))
-        held = {n: store.arrays(n) is not None for n in ("rows of one", "rows of two", "answers one", "answers two")}
-        assert held == {"rows of one": False, "rows of two": True, "answers one": False, "answers two": True}
+        present = {n: store.arrays(n) is not None for n in ("rows of one", "rows of two", "answers one", "answers two")}
+        assert present == {"rows of one": False, "rows of two": True, "answers one": False, "answers two": True}
         assert store.damage() == []

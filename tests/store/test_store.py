@@ -81,10 +81,10 @@ def test_rows_with_gaps_come_back_in_their_order_and_again_changes_nothing(tmp_p
         for batch in order:
             places = np.flatnonzero(dealt == batch)
             store.append("k", data.draw(st.sampled_from([places, places.tolist()])), every.take(places), run=run)
-        held = np.flatnonzero(dealt > 0)
+        present = np.flatnonzero(dealt > 0)
         assert store.stored("k").tolist() == (dealt > 0).tolist()
-        assert store.positions("k").tolist() == held.tolist()
-        same(store.facts("k"), every.take(held))
+        assert store.positions("k").tolist() == present.tolist()
+        same(store.facts("k"), every.take(present))
         found = {tuple(places.tolist()) for places, about in store.batches("k") if about == {"torch": "1"}}
         assert found == {tuple(np.flatnonzero(dealt == batch).tolist()) for batch in order}
         store.append("k", 0, every, run=run)  # fills the gaps
@@ -133,9 +133,9 @@ def test_counts_that_no_attack_can_have_are_noticed():
     }.items():
         column = getattr(some, name).copy()
         column[2] = value
-        wrong = [(mask.tolist(), said) for mask, said in Facts(**{**vars(some), name: column}).impossible(5)]
-        assert [said for mask, said in wrong if mask == [False, False, True, False]], name
-        assert all(not any(mask) for mask, said in wrong if name not in said), name
+        wrong = [(mask.tolist(), messages) for mask, messages in Facts(**{**vars(some), name: column}).impossible(5)]
+        assert [messages for mask, messages in wrong if mask == [False, False, True, False]], name
+        assert all(not any(mask) for mask, messages in wrong if name not in messages), name
 
 
 def test_provenance_is_the_maximum_over_batches_and_lists_what_differs(tmp_path):
@@ -181,19 +181,19 @@ def test_status_and_failures(tmp_path):
 
 def test_arrays_and_traces_come_back(tmp_path):
     g = np.random.default_rng(0)
-    kept = {"images": g.random((3, 2, 2)), "mask": np.array([True, False]), "whole": np.array(7)}
+    given_arrays = {"images": g.random((3, 2, 2)), "mask": np.array([True, False]), "whole": np.array(7)}
     points = [np.array(each) for each in ([0, 1], [False, True], [0, 0, 1], [3], [0.5])]
     trace = Trace(g.random((2, 2)), g.random(2), *points)
     with Store(tmp_path / "s.db", write=True) as store:
         store.register([cell(rows=4)])
         assert store.arrays("hash") is None
-        store.keep_arrays("hash", **kept)
+        store.keep_arrays("hash", **given_arrays)
         store.append_trace("k", 2, trace)
         store.keep_answers("k", torch.tensor([[torch.inf, -0.0]]))
     with Store(tmp_path / "s.db") as store:
-        held, back = store.arrays("hash"), vars(store.trace("k", 2))
-        assert held is not None
-        for one, other in ((kept, held), ({**vars(trace)}, back)):
+        present, back = store.arrays("hash"), vars(store.trace("k", 2))
+        assert present is not None
+        for one, other in ((given_arrays, present), ({**vars(trace)}, back)):
             assert one.keys() == other.keys()
             assert all(np.array_equal(value, other[name]) for name, value in one.items())
         answers = store.answers("k")
@@ -300,12 +300,12 @@ FILES = {
 
 @pytest.mark.parametrize("kind", FILES)
 def test_what_is_no_store_is_named_in_one_line_and_left_alone(tmp_path, kind):
-    make, said = FILES[kind]
+    make, messages = FILES[kind]
     path = tmp_path / "file.db"
     make(path)
     before = {each.name: each.read_bytes() for each in tmp_path.iterdir() if each.is_file()}
     for write in (False, True):
-        with pytest.raises(StoreError, match=said) as caught:
+        with pytest.raises(StoreError, match=messages) as caught:
             Store(path, write=write)
         assert "\n" not in str(caught.value)
         assert str(path) in str(caught.value)
@@ -422,13 +422,13 @@ def _until_full(path, out):
 def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path, children):
     path = tmp_path / "s.db"
     other, pipe = children.start(_until_full, path)
-    said = []
+    messages = []
     with contextlib.suppress(EOFError):  # it has ended
         while True:
-            said.append(pipe.recv())
+            messages.append(pipe.recv())
     other.join()
-    assert re.search("is the disk full", said[-1])
-    assert len(said) > 3
+    assert re.search("is the disk full", messages[-1])
+    assert len(messages) > 3
     with Store(path, write=True) as store:  # there is room again
-        assert len(store.facts("k")) == 100 * (len(said) - 1)
-        store.append("k", 100 * (len(said) - 1), made(100), run=1)
+        assert len(store.facts("k")) == 100 * (len(messages) - 1)
+        store.append("k", 100 * (len(messages) - 1), made(100), run=1)

@@ -105,8 +105,8 @@ def test_verify_asks_the_traces_too(goal):
         trace = store.trace(info.key, 3)
         store.append_trace(info.key, 3, dataclasses.replace(trace, margin=trace.margin + 1))
         store.append_trace(info.key, 4, dataclasses.replace(store.trace(info.key, 4), clean=trace.clean))
-        told = [str(one) for one in verify(store, trusting()).disagreements]
-    assert [one.split(": ")[-1] for one in told] == [
+        messages = [str(one) for one in verify(store, trusting()).disagreements]
+    assert [one.split(": ")[-1] for one in messages] == [
         "a margin of the trace is not the model's",
         "the trace begins at another input",
     ]
