@@ -13,7 +13,7 @@ import sigmazero as sz
 from sigmazero.attacks.blackbox import slopes
 from sigmazero.attacks.blackbox.query_swap import QuerySwap
 from sigmazero.bench.cells import expand
-from sigmazero.bench.plan import parse_plan
+from sigmazero.bench.plan_file import parse_plan
 from sigmazero.core.inputs import make_problem
 from sigmazero.core.model import Ability, ability_of
 from sigmazero.core.oracle import Oracle

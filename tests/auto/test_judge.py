@@ -135,6 +135,6 @@ def test_progress_ends_where_it_should():
 
 
 def test_a_line_says_how_far_it_is_where_there_is_no_terminal(capsys, monkeypatch):
-    monkeypatch.setattr("sigmazero.auto.progress.LINE_EVERY", 0.001)
+    monkeypatch.setattr("sigmazero.run.progress.LINE_EVERY", 0.001)
     gate(progress=True)
     assert "sigma-zero, " in capsys.readouterr().err

@@ -176,7 +176,7 @@ def judge(
     elif gating(found.findings, allow):
         outcome = "findings"
     allowed, environment = auto.allowed, provenance(torch.device(auto.device or rows.images.device))
-    space = allowed.identity(tuple(rows.images.shape[1:]))["space"]
+    limits = allowed.identity(tuple(rows.images.shape[1:]))
     median = found.best.median_l0
     verdict = Verdict(
         outcome=outcome,
@@ -187,9 +187,9 @@ def judge(
             unit=auto.unit,
             seed=auto.seed,
             precision=auto.precision or Numbers.current(auto.device or rows.images.device).name,
-            bounds=(identity.plain_bound(allowed.bounds[0]), identity.plain_bound(allowed.bounds[1])),
-            mask=None if allowed.mask is None else identity.hash_tensors({"mask": allowed.mask}),
-            space=None if space is None else identity.digest(space),
+            bounds=(limits["bounds"][0], limits["bounds"][1]),
+            mask=limits["mask"],
+            space=identity.digest(limits["space"]) if "space" in limits else None,
             at_least=at_least,
             lower_end=lower_end,
             needed=None if at_least is None else enough,

@@ -1,17 +1,14 @@
-"""Say how far a cascade is: a bar on a terminal, a line every 30 seconds elsewhere."""
+"""Say how far a cascade is."""
 
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sigmazero.auto.members import most_queries
 from sigmazero.auto.result import CascadeResult
 from sigmazero.run.progress import Advance, bar, ignore
-
-LINE_EVERY = 30.0  # seconds
 
 
 class Progress:
@@ -53,22 +50,13 @@ class Progress:
 @contextmanager
 def shown(found: CascadeResult, show: bool) -> Iterator[Progress]:
     """Yield the progress of a cascade, and show it inside the block."""
-    progress, title = Progress(found), f"SparseAutoAttack {found.cascade}"
-    if not show or sys.stderr.isatty():
-        with bar(title, progress.total, show=show, unit="queries", words=lambda: progress.words) as advance:
-            progress.advance = advance
-            yield progress
-        return
-    over = threading.Event()
-
-    def lines() -> None:
-        while not over.wait(LINE_EVERY):
-            share = 100 * (1 - progress.left / max(progress.total, 1))
-            sys.stderr.write(f"{title}: {progress.words} ({share:.0f} % of the most queries)\n")
-            sys.stderr.flush()
-
-    threading.Thread(target=lines, daemon=True).start()
-    try:
+    progress = Progress(found)
+    title, words = f"SparseAutoAttack {found.cascade}", lambda: progress.words
+    with bar(title, progress.total, show, "queries", words, _write) as advance:
+        progress.advance = advance
         yield progress
-    finally:
-        over.set()
+
+
+def _write(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()

@@ -32,9 +32,7 @@ def load_network(card: ModelCard, folder: Path, loader: Loader) -> nn.Module:
     refuse_untrusted([card.spec], loader.trust)
     spec = card.model if card.code_file is None else f"{folder / card.model}"
     weights = None if card.weights is None else folder / card.weights
-    network = models.load(
-        spec, weights=weights, model_dir=loader.model_dir, normalize=card.normalize, device=loader.device
-    )
+    network = models.load(spec, weights=weights, normalize=card.normalize, device=loader.device)
     if card.sha256 not in (None, found := identity.hash_weights(network)):
         raise BoardError(
             f"{folder}: the weights of {card.name} here have sha256 {found}, its card says {card.sha256[:12]}...; "
@@ -52,9 +50,7 @@ def describe(
     """
     assert card.sha256 is not None  # a card in an entry has it
     parameters: dict[str, Any] = {"steps": 0, "by": by, "tool": tool, "turn": turn, "ability": ability}
-    limits = allowed.identity(tuple(rows.images.shape[1:]))
     question: dict[str, Any] = {
-        **({"space": limits["space"]} if limits["space"] else {}),
         "format": FORMAT,
         "attack": {"class": "Submission", "version": 1, "parameters": parameters},
         "model": {"weights": card.sha256, "code": {}},
@@ -65,27 +61,14 @@ def describe(
         "budget": None,
         "seed": 0,
         "precision": "fp32",
-        "bounds": [identity.plain_bound(bound) for bound in allowed.bounds],
-        "mask": None,
+        **allowed.identity(tuple(rows.images.shape[1:])),
     }
-    return CellInfo(
-        key=identity.digest(question),
+    return CellInfo.of(
+        question,
         model=card.name,
         dataset=rules.name,
         attack=tool,
-        parameters=parameters,
-        version=1,
-        steps=0,
-        unit=rules.unit,
-        goal="untargeted",
-        budget=None,
-        seed=0,
-        precision="fp32",
         rows=len(rows),
-        model_sha256=card.sha256,
-        data_hash=rows.content_hash,
-        bounds=(question["bounds"][0], question["bounds"][1]),
-        identity=question,
         origin=origin_of(card, rules),
         about=about(rows, allowed),
     )
