@@ -59,7 +59,7 @@ def certify_into(
         lost = recognise_rows(store, loader, key)
         _keep_answers(store, key, network, rows)
     images, labels = rows.images.to(loader.device), rows.labels.to(loader.device)
-    certifier = Certifier.of(network, images, labels, unit=cast(Unit, key.unit), known=known, **options)
+    certifier = Certifier(network, images, labels, unit=cast(Unit, key.unit), known=known, **options)
     found = certifier.found
     found.over_reals.copy_(torch.tensor([proof is not None and proof.method == OVER_REALS for proof in before]))
     waiting: dict[int, Proof] = {}
